@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Time is nanoseconds in a uint64_t, from a monotonic clock or from the simulator. Only base/, transport/, the
+ * thread shell of a worker and the tools read a clock; everything else is handed `now`.
+ */
+#ifndef BR_BASE_CLOCK_H
+#define BR_BASE_CLOCK_H
+
+#include <stdint.h>
+
+#define BR_US  1000ull
+#define BR_MS  1000000ull
+#define BR_SEC 1000000000ull
+
+uint64_t br_clock_now(void); /* CLOCK_MONOTONIC, ns */
+
+#endif

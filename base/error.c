@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char words[BR_ERROR_WORDS];
+
+int br_error(int err, const char *format, ...)
+{
+    char text[BR_ERROR_WORDS]; /* apart, because an argument may be br_error_words() itself */
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    memcpy(words, text, sizeof words);
+    return -err;
+}
+
+int br_error_prefix(int rc, const char *format, ...)
+{
+    char text[BR_ERROR_WORDS];
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (n >= 0 && (size_t)n < sizeof text)
+        snprintf(text + n, sizeof text - (size_t)n, "%s", words);
+    memcpy(words, text, sizeof words);
+    return rc;
+}
+
+const char *br_error_words(void)
+{
+    return words;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Errors: a negative errno travels, the words stay in the thread.
+ *
+ * The words are decided where the error is decided, so they name rank, level and device. Functions that
+ * merely pass an error on return the number and leave the words alone.
+ */
+#ifndef BR_BASE_ERROR_H
+#define BR_BASE_ERROR_H
+
+#include <stddef.h>
+
+#define BR_ERROR_WORDS 256 /* bytes of one message, the final zero included; longer ones are cut */
+
+/* Stores the words of this thread's last error. err: a positive errno. Returns -err. Never fails. */
+int br_error(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Puts more context in front of this thread's last words ("device eth0: " + words). Returns rc unchanged. */
+int br_error_prefix(int rc, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The words of this thread's last error; "" when there was none. Owned by the thread, valid until its next
+ * error. */
+const char *br_error_words(void);
+
+#endif
