@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport/slot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define MIN_GRANULE 64u
+
+int br_slot_table_init(struct br_slot_table *table, uint32_t count)
+{
+    memset(table, 0, sizeof *table);
+    table->slots = calloc(count, sizeof *table->slots);
+    table->free_ = calloc(count, sizeof *table->free_);
+    if (!table->slots || !table->free_) {
+        br_slot_table_destroy(table);
+        return br_error(ENOMEM, "no memory for %u slots", count);
+    }
+    table->count = count;
+    for (uint32_t i = count; i-- > 0;) {
+        table->slots[i].generation = 1;
+        table->free_[table->n_free++] = i;
+    }
+    return 0;
+}
+
+void br_slot_table_destroy(struct br_slot_table *table)
+{
+    free(table->slots);
+    free(table->free_);
+    memset(table, 0, sizeof *table);
+}
+
+uint32_t br_slot_slice_bytes(uint32_t length, uint32_t slice_bytes)
+{
+    uint32_t unit = MIN_GRANULE * BR_SLOT_GRANULES;
+    uint32_t least = (uint32_t)(((uint64_t)length + BR_SLOT_SLICES - 1) / BR_SLOT_SLICES);
+
+    if (slice_bytes < least)
+        slice_bytes = least;
+    return (slice_bytes + unit - 1) / unit * unit;
+}
+
+uint32_t br_slot_granule_bytes(uint32_t slice_bytes)
+{
+    return slice_bytes / BR_SLOT_GRANULES;
+}
+
+struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t length, uint32_t slice_bytes)
+{
+    struct br_slot *slot;
+    uint32_t n_slices;
+
+    if (!table->n_free)
+        return NULL;
+    slot = &table->slots[table->free_[--table->n_free]];
+    slot->used = true;
+    slot->may_map = false;
+    slot->base = base;
+    slot->length = length;
+    slot->slice_bytes = br_slot_slice_bytes(length, slice_bytes);
+    slot->granule_bytes = br_slot_granule_bytes(slot->slice_bytes);
+    slot->owner = NULL;
+    slot->mapped = NULL;
+    slot->n_maps = 0;
+    n_slices = (length + slot->slice_bytes - 1) / slot->slice_bytes;
+    slot->missing = n_slices == 64 ? ~0ull : (1ull << n_slices) - 1;
+    memset(slot->arrived, 0, n_slices * sizeof slot->arrived[0]);
+    return slot;
+}
+
+void br_slot_put(struct br_slot_table *table, struct br_slot *slot)
+{
+    slot->used = false;
+    slot->owner = NULL;
+    slot->base = NULL;
+    if (++slot->generation == 0)
+        slot->generation = 1;
+    table->free_[table->n_free++] = (uint32_t)(slot - table->slots);
+}
+
+uint32_t br_slot_number(const struct br_slot_table *table, const struct br_slot *slot)
+{
+    return (uint32_t)slot->generation << 16 | (uint32_t)(slot - table->slots);
+}
+
+struct br_slot *br_slot_find(const struct br_slot_table *table, uint32_t number)
+{
+    uint32_t index = number & 0xffff;
+
+    if (index >= table->count || !table->slots[index].used || table->slots[index].generation != number >> 16)
+        return NULL;
+    return &table->slots[index];
+}
+
+/* Granules [first, last] of one slice that cover [offset, offset + length) of the transfer. */
+static uint64_t granule_mask(const struct br_slot *slot, uint32_t offset, uint32_t length)
+{
+    uint32_t in_slice = offset % slot->slice_bytes;
+    uint32_t first = in_slice / slot->granule_bytes;
+    uint32_t last = (in_slice + length - 1) / slot->granule_bytes;
+
+    return (~0ull >> (63 - (last - first))) << first;
+}
+
+int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset, uint32_t length,
+                   struct br_slot **slot_out)
+{
+    struct br_slot *slot = br_slot_find(table, number);
+    uint32_t end;
+
+    if (!slot) {
+        table->stale_frames++;
+        return -ESTALE;
+    }
+    if (!length || offset >= slot->length || length > slot->length - offset ||
+        offset / slot->slice_bytes != (offset + length - 1) / slot->slice_bytes) {
+        table->bad_frames++;
+        return br_error(EPROTO, "frame [%u, +%u) does not lie in one slice of a transfer of %u bytes", offset, length,
+                        slot->length);
+    }
+    end = offset + length;
+    if (offset % slot->granule_bytes || (end % slot->granule_bytes && end != slot->length)) {
+        table->bad_frames++;
+        return br_error(EPROTO, "frame [%u, +%u) is not on the grid of %u bytes", offset, length, slot->granule_bytes);
+    }
+    if (!(slot->missing >> (offset / slot->slice_bytes) & 1)) {
+        table->stale_frames++;
+        return -ESTALE;
+    }
+    *slot_out = slot;
+    return 0;
+}
+
+bool br_slot_arrive(struct br_slot *slot, uint32_t offset, uint32_t length)
+{
+    uint32_t slice = offset / slot->slice_bytes;
+    uint32_t start = slice * slot->slice_bytes;
+    uint32_t bytes = slot->length - start < slot->slice_bytes ? slot->length - start : slot->slice_bytes;
+
+    if (!(slot->missing >> slice & 1))
+        return false;
+    slot->arrived[slice] |= granule_mask(slot, offset, length);
+    if (slot->arrived[slice] == granule_mask(slot, start, bytes))
+        slot->missing &= ~(1ull << slice);
+    return !slot->missing;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Slots: the receiver's expectations. Where the bytes of a transfer go, and which of them have arrived.
+ *
+ * 1. A slot's number is (generation << 16 | index). The receiver chooses it, READY carries it, the sender echoes
+ *    it in every PLACED frame: arrival is one array look-up. The generation changes when the slot is freed, so
+ *    a late or forged frame finds nobody and is dropped.
+ * 2. A transfer is cut into at most 64 slices and a slice into at most 64 granules: one bit each. Frames begin on
+ *    granules. A slice or frame that comes twice (another rail took over) is recognised by its bits: bytes of a
+ *    complete slice are never written again, because the engine may already have consumed them.
+ *    Rejected: a byte counter a slice, which counts a duplicate twice.
+ * 3. A table belongs to one worker; back ends of this worker read it in poll(). No locks.
+ */
+#ifndef BR_TRANSPORT_SLOT_H
+#define BR_TRANSPORT_SLOT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BR_SLOT_SLICES   64 /* slices of one transfer, at most */
+#define BR_SLOT_GRANULES 64 /* granules of one slice, at most */
+
+struct br_slot {
+    uint16_t generation; /* of the present or next use */
+    bool used;
+    bool may_map;         /* the owner also takes a mapping instead of the bytes in `base` (see br_event.mapped) */
+    uint32_t length;      /* bytes of the transfer */
+    uint32_t slice_bytes; /* multiple of granule_bytes; the last slice may be shorter */
+    uint32_t granule_bytes;
+    uint8_t *base;   /* the place; NULL is allowed only with may_map (the bytes must come as a mapping) */
+    void *owner;     /* the transfer, for the protocol */
+    uint64_t missing;                    /* bit i: slice i is not complete */
+    uint64_t arrived[BR_SLOT_SLICES];    /* bit j of [i]: granule j of slice i is there */
+    const uint8_t *mapped;               /* start of the transfer in the peer's memory, once mapped; else NULL */
+    uint32_t n_maps;                     /* mapped frames to give back */
+    uint64_t map_handles[BR_SLOT_SLICES]; /* their handles (struct br_event.map_handle) */
+};
+
+struct br_slot_table {
+    struct br_slot *slots;
+    uint32_t *free_;
+    uint32_t count, n_free;
+    uint64_t stale_frames; /* frames for a freed slot or a complete slice, dropped */
+    uint64_t bad_frames;   /* frames out of bounds or off the grid */
+};
+
+int br_slot_table_init(struct br_slot_table *table, uint32_t count); /* count <= 65,536; -ENOMEM */
+void br_slot_table_destroy(struct br_slot_table *table);
+
+/* A free slot prepared for `length` > 0 bytes, or NULL when all are in use. slice_bytes is raised where length
+ * would need more than 64 slices. */
+struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t length, uint32_t slice_bytes);
+void br_slot_put(struct br_slot_table *table, struct br_slot *slot); /* the number dies, the next use has another */
+uint32_t br_slot_number(const struct br_slot_table *table, const struct br_slot *slot);
+struct br_slot *br_slot_find(const struct br_slot_table *table, uint32_t number); /* NULL: stale or out of range */
+
+/* slice_bytes that br_slot_get would choose; the sender cuts on the same grid. */
+uint32_t br_slot_slice_bytes(uint32_t length, uint32_t slice_bytes);
+uint32_t br_slot_granule_bytes(uint32_t slice_bytes);
+
+/* For back ends, before the payload is written: *slot_out and 0 when `length` bytes at `offset` are expected;
+ * -ESTALE when nobody expects them any more (receive and drop them, counted); -EPROTO with words when they are
+ * out of bounds or off the grid (the link must fail, counted). The place is slot->base + offset. */
+int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset, uint32_t length,
+                   struct br_slot **slot_out);
+
+/* For the protocol, on a PLACED event: marks the bytes. true when the transfer has become complete just now. */
+bool br_slot_arrive(struct br_slot *slot, uint32_t offset, uint32_t length);
+
+#endif

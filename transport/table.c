@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The back ends that are built in, each completed with defaults for what it lacks, so that no caller ever checks
+ * a function pointer.
+ */
+#include "transport/transport.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "transport/backends.h"
+
+#define MAX_BACKENDS 8
+
+static const struct br_transport_ops *const built_in[] = {BR_BACKENDS NULL};
+static struct br_transport_ops completed[MAX_BACKENDS];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static int no_probe(struct br_device_info *out, int max)
+{
+    (void)out, (void)max;
+    return 0;
+}
+
+static int no_device_open(const struct br_device_config *config, struct br_device **out)
+{
+    (void)config, (void)out;
+    return br_error(EOPNOTSUPP, "this back end cannot open devices");
+}
+
+static int no_region_register(struct br_device *device, struct br_region *region)
+{
+    (void)device, (void)region;
+    return 0; /* a back end without keys takes any memory */
+}
+
+static void no_region_release(struct br_device *device, struct br_region *region)
+{
+    (void)device, (void)region;
+}
+
+static int no_place_token(struct br_device *device, struct br_region *region, void *address, uint32_t length,
+                          void *token)
+{
+    (void)device, (void)region, (void)address, (void)length;
+    memset(token, 0, BR_TOKEN_BYTES); /* the slot number says it all */
+    return 0;
+}
+
+static int no_wait(struct br_device *device)
+{
+    (void)device;
+    return -EOPNOTSUPP;
+}
+
+static void no_wake(struct br_device *device)
+{
+    (void)device;
+}
+
+static void no_map_release(struct br_device *device, uint64_t map_handle)
+{
+    (void)device, (void)map_handle;
+}
+
+/* device_close, device_address, link_*, post, poll and message_release have no sensible default: a back end that
+ * opens devices has them (the contract suite checks). */
+static void complete(struct br_transport_ops *ops)
+{
+#define DEFAULT(field)                                                                                       \
+    if (!ops->field)                                                                                         \
+    ops->field = no_##field
+    DEFAULT(probe);
+    DEFAULT(device_open);
+    DEFAULT(region_register);
+    DEFAULT(region_release);
+    DEFAULT(place_token);
+    DEFAULT(wait);
+    DEFAULT(wake);
+    DEFAULT(map_release);
+#undef DEFAULT
+}
+
+static void complete_all(void)
+{
+    for (int i = 0; built_in[i]; i++) {
+        completed[i] = *built_in[i];
+        complete(&completed[i]);
+    }
+}
+
+const struct br_transport_ops *br_transport_at(int i)
+{
+    pthread_once(&once, complete_all);
+    return i >= 0 && i < MAX_BACKENDS && completed[i].name ? &completed[i] : NULL;
+}
+
+const struct br_transport_ops *br_transport_get(const char *name)
+{
+    const struct br_transport_ops *ops;
+
+    for (int i = 0; (ops = br_transport_at(i)); i++)
+        if (!strcmp(ops->name, name))
+            return ops;
+    return NULL;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The contract of a back end.
+ *
+ *   A back end delivers each posted frame exactly once into the place that the receiver named, or its link fails.
+ *
+ * 1. No up-calls: everything that happens comes out of poll() as events in the caller's array (after eRPC and TAS).
+ * 2. Nothing blocks except probe, device_open and device_close.
+ * 3. A device belongs to one worker. All calls on a device and its links are made under that worker's lock, but
+ *    from any thread (the app thread that waits drives the worker itself): a back end must not depend on which
+ *    thread calls, and must not leave user memory with the kernel after a call returns.
+ * 4. Frames of one link may be reported in another order than posted unless caps.ordered.
+ * 5. Fencing: after link_close() returns, no byte is written to any slot through that link and no event of that
+ *    link is reported. This is what makes a retry on another rail safe.
+ * 6. Operations that a back end lacks stay NULL in its table; br_transport_get() hands out a completed copy in
+ *    which they return -EOPNOTSUPP with words (after rdma-core's dummy_ops.c).
+ * 7. Back ends know nothing of peers, credits, priorities or authentication. They must survive any bytes: a
+ *    malformed frame fails its link with words (-EPROTO), never the process.
+ */
+#ifndef BR_TRANSPORT_TRANSPORT_H
+#define BR_TRANSPORT_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "transport/frame.h"
+#include "transport/slot.h"
+
+#define BR_ADDRESS_BYTES 120 /* of a back end's own address, opaque above transport/ */
+#define BR_TOKEN_BYTES   24  /* of a place, what the sender's back end needs to write there (verbs: address, key) */
+#define BR_DEVICE_NAME   48
+
+/* Where a peer's device can be reached; published through the bootstrap store. */
+struct br_address {
+    uint16_t bytes;
+    uint8_t data[BR_ADDRESS_BYTES];
+};
+
+struct br_caps {
+    uint32_t max_frame;      /* payload bytes of a PLACED frame, at most */
+    uint32_t max_message;    /* payload bytes of a MESSAGE beyond the inline part, at most */
+    bool ordered;            /* frames of a link arrive in the order posted */
+    bool sent_means_placed;  /* SENT comes only after the bytes stand in the receiver's place */
+    bool zero_copy_send;     /* no copy of payload in user space on the way out */
+    bool zero_copy_receive;  /* no copy in user space besides the one that places the payload */
+    bool maps;               /* may report mapped arrivals for slots with may_map */
+    bool budget_free;        /* posting moves no bytes (descriptors): rails need no in-flight budget */
+};
+
+/* What probe() found: one NIC (or the one pseudo device of shm). */
+struct br_device_info {
+    char name[BR_DEVICE_NAME]; /* what the user writes in BRAID_DEVICES: eth0, lo, shm0 */
+    char detail[96];           /* one line for `braid info`: address, rate, chosen features, in words */
+    char why_not[128];         /* "" when usable; else why not and the command that mends it */
+    int numa_node;             /* -1 unknown */
+    uint64_t bits_per_second;  /* link rate; 0 unknown */
+    bool loopback;
+};
+
+struct br_region;
+
+/* Ownership: the caller keeps the struct alive while the device is open. */
+struct br_device_config {
+    const char *name;             /* a br_device_info.name, an IP address where that makes sense, NULL: any */
+    int level;                    /* rail index, for words and logs */
+    struct br_slot_table *slots;  /* the worker's; read in poll() */
+    uint32_t message_bytes;       /* payload bytes of one message receive buffer */
+    uint32_t message_buffers;     /* receive buffers per link: the peer never has more messages outstanding */
+    uint32_t max_links;           /* links open at once, incoming ones that are not yet known included */
+    void *simulation;             /* sim: the struct br_sim and the host number come through this; else NULL */
+};
+
+struct br_device;
+struct br_link;
+
+/* A frame to post. Ownership: payload memory stays readable until SENT (or until the link is closed); inline_
+ * is copied by post(). */
+struct br_frame {
+    enum br_frame_kind kind;
+    const void *payload;      /* may be NULL when length is 0 */
+    uint32_t length;
+    uint32_t slot;            /* PLACED: the receiver's slot number */
+    uint32_t offset;          /* PLACED: from the start of the transfer; on the granule grid */
+    const void *token;        /* PLACED: BR_TOKEN_BYTES from the receiver's place_token(); else NULL */
+    struct br_region *region; /* region that payload lies in, or NULL: plain memory */
+    const uint8_t *inline_;   /* BR_FRAME_INLINE bytes for the header; NULL: zeros */
+    uint64_t cookie;          /* comes back in SENT */
+};
+
+enum br_event_kind {
+    BR_EVENT_ACCEPTED,  /* `link` is new, made by a remote connect; usable now */
+    BR_EVENT_CONNECTED, /* link_connect() has come through; usable now */
+    BR_EVENT_CLOSED,    /* `link` has failed or the peer closed it: `error`, words by br_link_words(). The caller still
+                           owns the link and must link_close() it; no further event of it follows */
+    BR_EVENT_SENT,      /* the frame posted with `cookie` needs its memory no more */
+    BR_EVENT_MESSAGE,   /* inline_, payload, length; valid until message_release(link, buffer) */
+    BR_EVENT_PLACED,    /* length bytes at offset of slot have arrived (or are readable through `mapped`) */
+};
+
+struct br_event {
+    enum br_event_kind kind;
+    int error;               /* CLOSED: negative errno */
+    struct br_link *link;
+    uint64_t cookie;         /* SENT */
+    uint32_t slot, offset;   /* PLACED */
+    uint32_t length;         /* MESSAGE: payload bytes beyond inline_; PLACED */
+    const uint8_t *inline_;  /* MESSAGE and PLACED: BR_FRAME_INLINE bytes; valid as the buffer / until the next poll() */
+    const uint8_t *payload;  /* MESSAGE */
+    void *buffer;            /* MESSAGE: handle for message_release(); every MESSAGE event has one */
+    const uint8_t *mapped;   /* PLACED: not NULL: the bytes were not copied; read them here until map_release() */
+    uint64_t map_handle;     /* for map_release() */
+};
+
+/* Registered memory, one per span and process; each back end keeps its key in keys[]. */
+struct br_region {
+    void *base;
+    size_t bytes;
+    int segment_fd;  /* memfd behind memory from braid_alloc(), whose offset 0 is base; -1 for other memory */
+    uint32_t id;     /* unique in this process, never reused */
+    void *keys[8];   /* by br_device slot index: see br_device.index */
+};
+
+/* First member of every back end's device. */
+struct br_device {
+    const struct br_transport_ops *ops;
+    const struct br_device_config *config;
+    struct br_caps caps;
+    char name[BR_DEVICE_NAME];
+    int index;    /* place in the worker's device array, set by the caller after open */
+    struct br_device_counters {
+        uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes; /* bytes: payload */
+        uint64_t tx_copied_bytes, rx_copied_bytes;         /* payload copied in user space besides placing it */
+        uint64_t rx_mapped_bytes;                          /* handed over without any copy */
+        uint64_t system_calls;
+        uint64_t bad_frames;                               /* malformed, each failed its link */
+        uint64_t refused_links;                            /* incoming links dropped for max_links */
+    } counters;
+};
+
+/* First member of every back end's link. */
+struct br_link {
+    struct br_device *device;
+    void *owner;           /* for the protocol; the back end never touches it */
+    char words[160];       /* why it failed, set before CLOSED is reported */
+    char peer_name[64];    /* remote address in words, for logs */
+};
+
+struct br_transport_ops {
+    const char *name;
+
+    /* Fills out[0..max): every device of this kind on the host, also unusable ones (why_not). Returns how many,
+     * or -errno. May block briefly. Called by `braid info` and by the choice of devices. */
+    int (*probe)(struct br_device_info *out, int max);
+
+    /* Opens and starts to listen. On success *out belongs to the caller until device_close(). On failure nothing
+     * is left behind and words name the device. May block. */
+    int (*device_open)(const struct br_device_config *config, struct br_device **out);
+    /* Closes all links still open, fences them, frees everything. May block. */
+    void (*device_close)(struct br_device *device);
+    /* Where peers connect to. -ENOBUFS never: addresses fit by construction. */
+    int (*device_address)(struct br_device *device, struct br_address *out);
+
+    /* Makes region usable by this device (keys); -ENOMEM with the memlock hint. Not on the data path. */
+    int (*region_register)(struct br_device *device, struct br_region *region);
+    void (*region_release)(struct br_device *device, struct br_region *region);
+    /* What the sender needs to write to [address, +length) of region: BR_TOKEN_BYTES into token. Default: zeros. */
+    int (*place_token)(struct br_device *device, struct br_region *region, void *address, uint32_t length,
+                       void *token);
+
+    /* Starts to connect; *out is the caller's at once and CONNECTED or CLOSED follows. Words on -errno. */
+    int (*link_connect)(struct br_device *device, const struct br_address *address, struct br_link **out);
+    /* Fences and frees the link (note 5). SENT events of its frames do not come any more. Maps that are still held
+     * through it stay readable until map_release(). */
+    void (*link_close)(struct br_link *link);
+
+    /* Takes frames[0..n) for sending in this order; returns how many it took (0: full, try after the next poll), or
+     * -errno when the link has failed (CLOSED follows or has been reported). Every taken frame yields one SENT. */
+    int (*post)(struct br_link *link, const struct br_frame *frames, int n);
+
+    /* Up to max events; never blocks. `now` is the caller's clock, in ns (the only clock a back end should use). */
+    int (*poll)(struct br_device *device, uint64_t now, struct br_event *events, int max);
+
+    /* Before sleeping: a file descriptor that becomes readable when poll() has something to do, or -EAGAIN: there
+     * is something right now, or -EOPNOTSUPP: this device must be polled. The descriptor belongs to the device. */
+    int (*wait)(struct br_device *device);
+    /* Awake again: undoes what wait() armed. */
+    void (*wake)(struct br_device *device);
+
+    void (*message_release)(struct br_link *link, void *buffer);
+    /* The mapping of one PLACED event is no longer read; the sender's SENT may now come. Valid also after its link has been
+     * closed; the device must still be open. */
+    void (*map_release)(struct br_device *device, uint64_t map_handle);
+};
+
+/* The table of back ends (transport/table.c): completed with defaults. NULL: no such name, or not built in. */
+const struct br_transport_ops *br_transport_get(const char *name);
+/* The i-th back end, NULL behind the last. */
+const struct br_transport_ops *br_transport_at(int i);
+
+#endif
