@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * braid: a user-space RDMA transport over several NICs, and collectives on top.
+ *
+ *     struct braid_comm *comm;
+ *     braid_init(NULL, &comm);                        rank and peers from the environment
+ *     float *grad = braid_alloc(comm, bytes);
+ *     braid_allreduce(comm, grad, grad, count, BRAID_FLOAT32, BRAID_SUM, NULL, NULL);
+ *     braid_finalize(comm);
+ *
+ * Return values. Every function that can fail returns 0 or a negative errno; braid_last_error() then has the words.
+ *
+ * Threads. Any thread may call any function on a communicator. Collective operations must be submitted in the
+ * same order on every rank, so a program that submits from several threads must order them itself.
+ *
+ * Operations. A call with `op == NULL` blocks until its operation has ended and returns its result. With `op`
+ * it only submits: *op must be given to braid_wait(), braid_test() or braid_op_free(), and the buffers belong to
+ * braid until the operation has ended. The first failing operation takes its communicator with it: every other
+ * operation ends with an error too, and only braid_finalize() makes sense then (as with NCCL).
+ *
+ * Errors common to all operations: -EINVAL (an argument; the words say which), -ETIMEDOUT (deadline),
+ * -ECONNRESET (a peer or its last rail was lost; words name rank, level and device), -ECANCELED (the
+ * communicator was aborted or had failed before), -ENOMEM, -EAGAIN (more than 1,024 operations are outstanding),
+ * -EPROTO (the ranks disagree: different collective, count, type or order).
+ */
+#ifndef BRAID_BRAID_H
+#define BRAID_BRAID_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <braid/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BRAID_VERSION_MAJOR 0
+#define BRAID_VERSION_MINOR 1
+#define BRAID_VERSION_PATCH 0
+
+struct braid_comm;   /* a group of ranks and this process's rank in it */
+struct braid_op;     /* an operation: from submit to completion */
+struct braid_region; /* registered memory */
+
+/* "0.1.0". Static. */
+const char *braid_version(void);
+
+/* What went wrong in the calling thread's last failing call, naming rank, level, device and operation where they
+ * matter. Never NULL; valid until the thread's next failing call. */
+const char *braid_last_error(void);
+
+/* ---- communicators ---------------------------------------------------------------------------------------- */
+
+/* How a process joins its job. Zero-initialise, then set what differs: 0 and NULL mean "from the environment, else the
+ * default". The environment variable of each field stands behind it. */
+struct braid_config {
+    int size;                /* ranks of the job (WORLD_SIZE; unset: 1) */
+    int rank;                /* this process, 0..size-1 (RANK); read only when size > 0 */
+    const char *master_addr; /* host of rank 0 (MASTER_ADDR) */
+    int master_port;         /* TCP port of the store on it (MASTER_PORT) */
+    const char *secret;      /* what all ranks share, 16 bytes or more (BRAID_SECRET, or a file: BRAID_SECRET_FILE) */
+    const char *backend;     /* auto | uring | shm (BRAID_BACKEND). auto: shm within a host, uring between hosts */
+    const char *devices;     /* comma list of NIC names or addresses, one a level (BRAID_DEVICES); default: all that are
+                                up; loopback when there is only one host */
+    int rails;               /* connections to each peer, dealt round over the devices (BRAID_RAILS); default: one
+                                a device */
+    uint32_t slice_bytes;    /* unit of scheduling (BRAID_SLICE_BYTES); default 256 KiB, after P3's 50,000 parameters */
+    uint32_t eager_bytes;    /* up to this size a message travels without asking (BRAID_EAGER_BYTES); default 16 KiB */
+    int init_timeout_ms;     /* for all ranks to come and connect (BRAID_INIT_TIMEOUT, seconds); default 60,000 */
+    int timeout_ms;          /* deadline of an operation that names none (BRAID_TIMEOUT, seconds); default 300,000 */
+    int peer_timeout_ms;     /* silence after which a peer counts as dead (BRAID_PEER_TIMEOUT, seconds); default 10,000 */
+    int spin_us;             /* how long a waiter spins before it yields or sleeps (BRAID_SPIN_US); default: 1,000 when there is
+                                a core for each rank of the host, else 0 */
+    int starvation_ms;       /* low priority waits no longer than this for a turn (BRAID_STARVATION_MS); default 100 */
+    int pin_cpu;             /* CPU number + 1 for the worker thread (BRAID_PIN_CPU, a CPU number); 0: not pinned */
+};
+
+/* Joins the job: finds the other ranks, connects to them and starts the worker thread. Collective. Blocks up to
+ * init_timeout_ms. config may be NULL. On success *comm belongs to the caller until braid_finalize(). Errors besides the
+ * common ones: -EINVAL (environment), -EEXIST (two processes with one rank), -ETIMEDOUT (words name the ranks that
+ * did not come), -EPERM (wrong secret), -EPROTONOSUPPORT (another braid version). */
+int braid_init(const struct braid_config *config, struct braid_comm **comm);
+
+/* Leaves the job and frees everything, braid_alloc() memory of this communicator included. Waits for operations
+ * that are under way, at most for their deadlines; peers learn that this rank left in good order. NULL is allowed. */
+int braid_finalize(struct braid_comm *comm);
+
+/* Ends every operation of the communicator with -ECANCELED, here and at all peers, with `reason` (may be NULL) in
+ * the words. From any thread; does not wait. */
+int braid_comm_abort(struct braid_comm *comm, const char *reason);
+
+int braid_rank(const struct braid_comm *comm);
+int braid_size(const struct braid_comm *comm);
+
+/* ---- memory ----------------------------------------------------------------------------------------------- */
+
+/* Zeroed, page-aligned memory that peers of this host read in place and NICs reach without a copy. NULL on failure,
+ * with words. Freed by braid_free() or braid_finalize(). Any other memory works as a buffer too; it may cost a
+ * copy or a registration. */
+void *braid_alloc(struct braid_comm *comm, size_t bytes);
+int braid_free(struct braid_comm *comm, void *memory); /* -EINVAL: not from braid_alloc(); -EBUSY: in use */
+
+/* Registers memory of the caller's. The span must stay valid until braid_deregister(). Spans must not overlap
+ * another registered span (-EEXIST). */
+int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region);
+int braid_deregister(struct braid_region *region); /* -EBUSY: an operation uses it */
+
+/* ---- operations ------------------------------------------------------------------------------------------- */
+
+/* Options of one operation; NULL or zeros: the defaults. */
+struct braid_options {
+    int32_t priority;      /* larger is more urgent; default 0. Frames of a more urgent operation overtake at the next
+                              frame boundary (P3) */
+    const char *algorithm; /* auto | ring | direct | halving | flat | ... (`braid info` lists them); NULL: auto. The same on
+                              every rank */
+    int timeout_ms;        /* deadline from submission; 0: the communicator's */
+    uint32_t tag;          /* point to point: messages match by (peer, tag), in order within a tag */
+    uint32_t reserved[4];  /* zero */
+};
+
+/* Waits for the end of *op and frees it. timeout_ms < 0: until the operation's own deadline. Returns the operation's result;
+ * -ETIMEDOUT with words "still running" if timeout_ms passed first: then op lives on. */
+int braid_wait(struct braid_op *op, int timeout_ms);
+
+/* *done = 1 and the result is returned, and op freed, when it has ended; *done = 0 and 0 otherwise. Progresses. A
+ * persistent operation is not freed. */
+int braid_test(struct braid_op *op, int *done);
+
+/* Persistent operations: starts one made by a *_init function again. -EBUSY: it is still running. Wait for it with
+ * braid_wait() as for any other; it lives until braid_op_free(). */
+int braid_start(struct braid_op *op);
+
+/* Frees a persistent operation; -EBUSY while it runs. */
+int braid_op_free(struct braid_op *op);
+
+/* ---- collectives ------------------------------------------------------------------------------------------ */
+
+/*
+ * Shapes: count is in elements. In place means send == recv, except where noted. Any alignment of an element or
+ * less, any count including 0. Floating-point results are the same bits in every repetition with the same inputs,
+ * ranks and algorithm. float16 and bfloat16 are summed in float32 within a step and rounded once a step.
+ */
+
+/* recv[i] = reduction over ranks of send[i], i in [0, count), on every rank. */
+int braid_allreduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                    enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op);
+
+/* send: size * count elements; recv: count elements, block `rank` of the reduction. In place: recv == send + rank * count. */
+int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                         enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op);
+
+/* send: count elements; recv: size * count, block r from rank r. In place: send == recv + rank * count. */
+int braid_allgather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                    const struct braid_options *options, struct braid_op **op);
+
+/* recv on every rank = send of root. send is read on root only; recv may equal send. */
+int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type, int root,
+                    const struct braid_options *options, struct braid_op **op);
+
+/* recv on root = reduction of all sends. recv is written on root only and may be NULL elsewhere. */
+int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                 enum braid_reduction reduction, int root, const struct braid_options *options, struct braid_op **op);
+
+/* Ends on no rank before every rank has called it. */
+int braid_barrier(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op);
+
+/* Persistent forms: prepare once (schedule, scratch, keys), then braid_start() as often as wanted. Collective, in the same
+ * order on every rank; braid_start() too. The buffers must stay valid until braid_op_free(). */
+int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                         enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op);
+int braid_reduce_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                              enum braid_type type, enum braid_reduction reduction,
+                              const struct braid_options *options, struct braid_op **op);
+int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                         const struct braid_options *options, struct braid_op **op);
+int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                         int root, const struct braid_options *options, struct braid_op **op);
+int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                      enum braid_reduction reduction, int root, const struct braid_options *options,
+                      struct braid_op **op);
+int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op);
+
+/* ---- point to point --------------------------------------------------------------------------------------- */
+
+/* Sends bytes to `peer`; matches its braid_recv() with the same tag (options->tag). Ends when the memory may be used
+ * again. Up to 32 messages a peer may wait unmatched; further ones wait for their turn. */
+int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer, const struct braid_options *options,
+               struct braid_op **op);
+
+/* Receives exactly `bytes` from `peer`; -EPROTO when the sender sends another size. */
+int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer, const struct braid_options *options,
+               struct braid_op **op);
+
+/* What another rank needs to reach a registered region; send it there by any means. Plain data, 32 bytes. */
+struct braid_key {
+    uint64_t bytes; /* size of the region */
+    uint32_t rank;  /* its owner */
+    uint32_t id;    /* the owner's region number, never reused */
+    uint64_t check; /* guards against a key of another job */
+    uint64_t reserved;
+};
+
+/* The key of registered or braid_alloc() memory that contains `memory`; offsets count from its start. */
+int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key);
+
+/* Writes `bytes` of memory to offset `offset` of the remote region; ends when they stand there. The remote side's worker
+ * serves it; its program does nothing. -EACCES: the region is gone or too short. */
+int braid_put(struct braid_comm *comm, const void *memory, size_t bytes, const struct braid_key *key, uint64_t offset,
+              const struct braid_options *options, struct braid_op **op);
+
+/* Reads `bytes` at offset `offset` of the remote region into memory. */
+int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct braid_key *key, uint64_t offset,
+              const struct braid_options *options, struct braid_op **op);
+
+/* ---- insight ---------------------------------------------------------------------------------------------- */
+
+/* Counters since braid_init(), of one rail (a link to one peer on one level). */
+struct braid_rail_stats {
+    int peer, level;
+    char device[48];           /* "uring:lo" */
+    int up;                    /* 1: connected */
+    uint64_t tx_bytes;         /* payload handed to the back end */
+    uint64_t rx_bytes;         /* payload arrived */
+    uint64_t budget_bytes;     /* in-flight bound now: its drain time is the preemption latency */
+    uint64_t bytes_per_second; /* measured rate, 0 until known */
+    uint64_t min_rtt_ns;       /* least time from post to acknowledgement, 0 until known */
+    uint64_t failures;         /* times the rail was lost */
+};
+
+/* Counters of the communicator. */
+struct braid_stats {
+    uint64_t operations;         /* ended well */
+    uint64_t failed_operations;  /* ended with an error */
+    uint64_t tx_bytes, rx_bytes; /* payload over all rails */
+    uint64_t copied_bytes;       /* payload copied in user space besides the one copy that places it: eager and staging */
+    uint64_t placed_bytes;       /* payload that arrived straight in its place */
+    uint64_t mapped_bytes;       /* payload read in the peer's memory, not copied at all */
+    uint64_t board_operations;   /* small operations through the host's shared board */
+    uint64_t refused_strangers;  /* links refused: no proof of the secret, malformed or timed-out handshake */
+    uint64_t dropped_frames;     /* malformed or stale */
+    uint64_t system_calls;       /* of the back ends */
+    uint64_t late_allocations;   /* pools that had to grow after braid_init() */
+};
+
+int braid_stats(struct braid_comm *comm, struct braid_stats *stats);
+/* Fills rails[0..max); returns how many rails there are, or -errno. */
+int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *rails, int max);
+/* The algorithm that an operation of this kind and size would use or used last: "ring", "board". Static string, or
+ * NULL with words. collective: "allreduce", ... */
+const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count, enum braid_type type);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
