@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Everything that braid cannot be built without. `./dev` installs the packages on Debian.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing>=2.3)
+pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
+pkg_check_modules(NUMA REQUIRED IMPORTED_TARGET numa)
+pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
+if(BUILD_TESTING)
+    pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+endif()

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The command `braid`: tools/main.c holds main(), every other tools/*.c is a sub-command or a part of one and is in
+# br_tools, so that tests can link it.
+file(GLOB_RECURSE tool_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/*.c)
+set(tool_main ${CMAKE_SOURCE_DIR}/tools/main.c)
+list(REMOVE_ITEM tool_sources ${tool_main})
+set(BR_ALL ${BR_FOLDERS})
+list(REVERSE BR_ALL) # users first, as the linker wants it
+if(tool_sources)
+    add_library(br_tools STATIC ${tool_sources})
+    target_link_libraries(br_tools PUBLIC ${BR_ALL} PkgConfig::CJSON m)
+    list(PREPEND BR_ALL br_tools)
+endif()
+if(EXISTS ${tool_main})
+    add_executable(braid_tool ${tool_main})
+    set_target_properties(braid_tool PROPERTIES OUTPUT_NAME braid)
+    target_link_libraries(braid_tool PRIVATE ${BR_ALL})
+endif()
