@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/type.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+
+struct type {
+    const char *name;
+    const char *alias; /* another name users know it by; NULL: none */
+    size_t size;
+};
+
+static const struct type types[BRAID_TYPES] = {
+    [BRAID_FLOAT32] = {"float32", "float", 4}, [BRAID_FLOAT64] = {"float64", "double", 8},
+    [BRAID_FLOAT16] = {"float16", "half", 2},  [BRAID_BFLOAT16] = {"bfloat16", NULL, 2},
+    [BRAID_INT8] = {"int8", NULL, 1},          [BRAID_UINT8] = {"uint8", NULL, 1},
+    [BRAID_INT32] = {"int32", NULL, 4},        [BRAID_UINT32] = {"uint32", NULL, 4},
+    [BRAID_INT64] = {"int64", NULL, 8},        [BRAID_UINT64] = {"uint64", NULL, 8},
+};
+
+static const char *const reductions[BRAID_REDUCTIONS] = {
+    [BRAID_SUM] = "sum", [BRAID_PROD] = "prod", [BRAID_MIN] = "min", [BRAID_MAX] = "max", [BRAID_AVG] = "avg",
+};
+
+size_t br_type_size(enum braid_type type)
+{
+    return (unsigned)type < BRAID_TYPES ? types[type].size : 0;
+}
+
+const char *br_type_name(enum braid_type type)
+{
+    return (unsigned)type < BRAID_TYPES ? types[type].name : "?";
+}
+
+const char *br_reduction_name(enum braid_reduction reduction)
+{
+    return (unsigned)reduction < BRAID_REDUCTIONS ? reductions[reduction] : "?";
+}
+
+int br_type_parse(const char *name, enum braid_type *out)
+{
+    for (unsigned i = 0; i < BRAID_TYPES; i++)
+        if (!strcmp(name, types[i].name) || (types[i].alias && !strcmp(name, types[i].alias))) {
+            *out = (enum braid_type)i;
+            return 0;
+        }
+    return br_error(
+        EINVAL,
+        "no data type is called '%s'; there are float32 (float), float64 (double), float16 (half), "
+        "bfloat16, int8, uint8, int32, uint32, int64, uint64",
+        name);
+}
+
+int br_reduction_parse(const char *name, enum braid_reduction *out)
+{
+    for (unsigned i = 0; i < BRAID_REDUCTIONS; i++)
+        if (!strcmp(name, reductions[i])) {
+            *out = (enum braid_reduction)i;
+            return 0;
+        }
+    return br_error(EINVAL, "no reduction is called '%s'; there are sum, prod, min, max, avg", name);
+}
