@@ -28,7 +28,7 @@
 #include "transport/slot.h"
 
 #define BR_ADDRESS_BYTES 120 /* of a back end's own address, opaque above transport/ */
-#define BR_TOKEN_BYTES   24  /* of a place, what the sender's back end needs to write there (verbs: address, key) */
+#define BR_TOKEN_BYTES   16  /* of a place, what the sender's back end needs to write there (verbs: address, key) */
 #define BR_DEVICE_NAME   48
 
 /* Where a peer's device can be reached; published through the bootstrap store. */

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every message and every limit of the protocol. Fixed width, little-endian, versioned; doc/wire.md specifies the
+ * same with test vectors. What a back end must know of a frame is in transport/frame.h; the handshake's and the
+ * store's messages have a header each, included here.
+ *
+ * 1. A message rides in a MESSAGE frame: its first 48 bytes in the frame header (struct br_message), what is left
+ *    (data of an eager transfer, words of an abort) as the frame's payload.
+ * 2. Credited messages (EAGER, READY, PUT, GET, RESULT) may have to wait at the receiver until its side of the
+ *    operation exists, so each holds one receive buffer and one credit of its link. All others are dealt with at once.
+ * 3. `sequence` numbers the credited messages of one sender to one peer over all rails: after a rail was lost,
+ *    messages are sent again on another, and the receiver knows what it already has. `link_sequence` numbers them
+ *    on one link: ACK says up to which number all have arrived, and the sender forgets its copies.
+ * 4. `tag` names one transfer: struct br_tag below. Both ends derive it, nobody asks.
+ */
+#ifndef BR_PROTOCOL_MESSAGE_H
+#define BR_PROTOCOL_MESSAGE_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#include "transport/frame.h"
+
+#define BR_PROTOCOL_VERSION 1u /* changes with anything below; negotiated in the handshake */
+
+/* Limits. Others that the peers negotiate are in the handshake. */
+#define BR_MAX_RANKS       65536u
+#define BR_MAX_RAILS       8u            /* to one peer */
+#define BR_CREDITS         64u           /* credited messages of a link that may be unreleased */
+#define BR_CREDITS_P2P     32u           /* of these, point-to-point ones */
+#define BR_MESSAGE_BUFFERS (BR_CREDITS + 8u) /* receive buffers of a link; the rest for messages without credit */
+#define BR_MAX_TRANSFER    (16u << 20)   /* bytes; longer sends and receives are cut by the layers above */
+#define BR_MAX_EAGER       (64u << 10)   /* upper bound of the eager limit */
+#define BR_MAX_WORDS       160u          /* text of ABORT */
+
+enum br_message_type {
+    BR_MESSAGE_HANDSHAKE = 1, /* payload: protocol/message_handshake.h; the only type before a link is ready */
+    BR_MESSAGE_EAGER = 2,     /* credited: a whole small transfer */
+    BR_MESSAGE_READY = 3,     /* credited: the place of a large transfer is free: slot and token */
+    BR_MESSAGE_PUT = 4,       /* credited: asks for a READY for `bytes` at `offset` of a region */
+    BR_MESSAGE_GET = 5,       /* credited: asks to send them */
+    BR_MESSAGE_RESULT = 6,    /* credited: how a PUT or GET ended */
+    BR_MESSAGE_DONE = 7,      /* transfers (their slots) that have arrived completely */
+    BR_MESSAGE_ACK = 8,       /* bytes and messages that have arrived on this link, messages released */
+    BR_MESSAGE_PING = 9,      /* answered by PONG; shows that the peer lives */
+    BR_MESSAGE_PONG = 10,
+    BR_MESSAGE_RAIL_DOWN = 11,   /* another rail is lost: fence it, then answer RAIL_FENCED */
+    BR_MESSAGE_RAIL_FENCED = 12, /* nothing more will be written through that rail */
+    BR_MESSAGE_ABORT = 13,       /* the communicator has failed; payload: words */
+    BR_MESSAGE_BYE = 14,         /* the sender leaves in good order */
+};
+
+/* Bodies, 24 bytes each. */
+struct br_body_ready {
+    uint32_t slot;
+    uint32_t reserved;
+    uint8_t token[16]; /* transport's place token */
+};
+
+struct br_body_onesided {
+    uint64_t offset; /* of the first byte in the region */
+    uint64_t check;  /* braid_key.check */
+    uint32_t region; /* braid_key.id */
+    int32_t status;  /* RESULT: 0 or a negative errno */
+};
+
+struct br_body_done {
+    uint32_t slots[6]; /* 0: unused (slot numbers are never 0) */
+};
+
+struct br_body_ack {
+    uint64_t bytes;    /* payload bytes of PLACED frames arrived on this link, in all */
+    uint32_t arrived;  /* every credited message with link_sequence below this has arrived */
+    uint32_t released; /* credited messages given back, in all (mod 2^32) */
+    uint32_t released_p2p; /* of these, point-to-point ones */
+    uint32_t reserved;
+};
+
+struct br_body_rail {
+    uint32_t rail;        /* index of the lost rail */
+    uint32_t incarnation; /* its connection number, from the handshake */
+    uint32_t reserved[4];
+};
+
+struct br_message {
+    uint8_t type;  /* enum br_message_type */
+    uint8_t flags; /* zero */
+    uint16_t check; /* EAGER, READY: digest of the operation's arguments; differs where the ranks disagree */
+    uint32_t sequence;      /* credited: number to this peer over all rails, from 0 */
+    uint64_t tag;           /* EAGER, READY, PUT, GET, RESULT: the transfer */
+    uint32_t link_sequence; /* credited: number on this link, from 0 */
+    uint32_t bytes;         /* EAGER, READY, PUT, GET: length of the transfer */
+    union {
+        uint8_t data[24]; /* EAGER of at most 24 bytes: the data; longer ones are the frame's payload */
+        struct br_body_ready ready;
+        struct br_body_onesided onesided;
+        struct br_body_done done;
+        struct br_body_ack ack;
+        struct br_body_rail rail;
+    };
+};
+static_assert(sizeof(struct br_message) == BR_FRAME_INLINE, "a message fills the inline area of its frame");
+
+#define BR_EAGER_INLINE 24u
+
+/* In the inline area of a PLACED frame. */
+enum br_placed_flag {
+    BR_PLACED_ACK = 1,  /* send an ACK on this link now: the sender's budget depends on it */
+    BR_PLACED_DONE = 2, /* send DONE when the transfer is complete: the sender keeps its memory for a retry till then */
+};
+
+struct br_placed {
+    uint8_t flags; /* enum br_placed_flag */
+    uint8_t reserved[47]; /* zero; the route of a relayed frame will live here (design, section 7) */
+};
+static_assert(sizeof(struct br_placed) == BR_FRAME_INLINE, "fills the inline area");
+
+/* Tags: bits 63..62 the family, then what numbers the transfer within it. */
+enum br_tag_family {
+    BR_TAG_COLLECTIVE = 0, /* operation (30 bits), fragment (16), k-th message between the two ranks (16) */
+    BR_TAG_P2P = 2,        /* number within (peer, user tag) (30 bits), user tag (32) */
+    BR_TAG_ONESIDED = 3,   /* the requester's counter (62 bits) */
+};
+
+static inline enum br_tag_family br_tag_family(uint64_t tag)
+{
+    return tag >> 62 == 1 ? BR_TAG_COLLECTIVE : (enum br_tag_family)(tag >> 62);
+}
+
+static inline uint64_t br_tag_collective(uint64_t operation, uint32_t fragment, uint32_t k)
+{
+    return (operation & 0x3fffffff) << 32 | (uint64_t)(fragment & 0xffff) << 16 | (k & 0xffff);
+}
+
+static inline uint64_t br_tag_p2p(uint64_t number, uint32_t user_tag)
+{
+    return (uint64_t)BR_TAG_P2P << 62 | (number & 0x3fffffff) << 32 | user_tag;
+}
+
+static inline uint64_t br_tag_onesided(uint64_t counter)
+{
+    return (uint64_t)BR_TAG_ONESIDED << 62 | (counter & ~(3ull << 62));
+}
+
+#endif
