@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* *out = the number in NAME, or fallback when NAME is unset or empty. -EINVAL with words naming NAME, its value
- * and the range when it is no whole number in [min, max]. */
+/* *out = the number in NAME, or fallback when NAME is unset or empty. -EINVAL with words naming NAME, its
+ * value and the range when it is no whole number in [min, max]. */
 int br_env_number(const char *name, int64_t min, int64_t max, int64_t fallback, int64_t *out);
 
 /* Bytes, with an optional suffix K, M, G (powers of 1024), as in `256K`. */

@@ -10,7 +10,8 @@
 
 enum br_log_level { BR_LOG_ERROR, BR_LOG_WARN, BR_LOG_INFO, BR_LOG_DEBUG };
 
-/* Sets the rank that stands in front of each line; -1: none yet. In sim many ranks share a process: stays -1. */
+/* Sets the rank that stands in front of each line; -1: none yet. In sim many ranks share a process: stays -1.
+ */
 void br_log_set_rank(int rank);
 bool br_log_enabled(enum br_log_level level);
 /* Overrides BRAID_LOG. */

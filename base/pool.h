@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A fixed number of objects of one size, allocated once and zeroed; get and put never allocate. Not thread-safe. */
+/* A fixed number of objects of one size, allocated once and zeroed; get and put never allocate. Not
+ * thread-safe. */
 #ifndef BR_BASE_POOL_H
 #define BR_BASE_POOL_H
 
@@ -8,15 +9,15 @@
 
 struct br_pool {
     uint8_t *memory;
-    size_t size;      /* bytes from one object to the next, a multiple of 64 */
-    uint32_t count;   /* objects in all */
-    uint32_t n_free;  /* objects on the free stack */
-    uint32_t *free_;  /* stack of indexes */
+    size_t size;     /* bytes from one object to the next, a multiple of 64 */
+    uint32_t count;  /* objects in all */
+    uint32_t n_free; /* objects on the free stack */
+    uint32_t *free_; /* stack of indexes */
 };
 
 int br_pool_init(struct br_pool *pool, size_t size, uint32_t count); /* -ENOMEM */
 void br_pool_destroy(struct br_pool *pool);                          /* safe on a zeroed pool */
-void *br_pool_get(struct br_pool *pool);                             /* NULL: all are in use; not cleared again */
+void *br_pool_get(struct br_pool *pool); /* NULL: all are in use; not cleared again */
 void br_pool_put(struct br_pool *pool, void *object);
 
 static inline uint32_t br_pool_index(const struct br_pool *pool, const void *object)

@@ -20,9 +20,10 @@ struct br_table {
     uint32_t mask, count;
 };
 
-int br_table_init(struct br_table *table, uint32_t capacity); /* holds `capacity` entries at load 1/2; -ENOMEM */
+int br_table_init(struct br_table *table,
+                  uint32_t capacity); /* holds `capacity` entries at load 1/2; -ENOMEM */
 void br_table_destroy(struct br_table *table);
-void *br_table_find(const struct br_table *table, uint64_t tag, uint32_t peer); /* NULL: none */
+void *br_table_find(const struct br_table *table, uint64_t tag, uint32_t peer);        /* NULL: none */
 int br_table_insert(struct br_table *table, uint64_t tag, uint32_t peer, void *value); /* -EEXIST, -ENOSPC */
 void *br_table_remove(struct br_table *table, uint64_t tag, uint32_t peer); /* what stood there, or NULL */
 

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/pool.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE 64 /* objects start on a cache line, so that neighbours in use by two threads do not share one  \
+                 */
+
+int br_pool_init(struct br_pool *pool, size_t size, uint32_t count)
+{
+    size_t stride = size ? (size + LINE - 1) & ~(size_t)(LINE - 1) : LINE;
+    size_t n = count ? count : 1;
+    size_t bytes;
+
+    memset(pool, 0, sizeof *pool);
+    if (stride < size || __builtin_mul_overflow(stride, n, &bytes))
+        return br_error(ENOMEM, "a pool of %u objects of %zu bytes exceeds the address space", count, size);
+    pool->memory = aligned_alloc(LINE, bytes);
+    pool->free_ = malloc(n * sizeof *pool->free_);
+    if (!pool->memory || !pool->free_) {
+        br_pool_destroy(pool);
+        return br_error(ENOMEM, "no memory for a pool of %u objects of %zu bytes", count, size);
+    }
+    memset(pool->memory, 0, bytes);
+    pool->size = stride;
+    pool->count = count;
+    pool->n_free = count;
+    for (uint32_t i = 0; i < count; i++)
+        pool->free_[i] = count - 1 - i; /* index 0 leaves first */
+    return 0;
+}
+
+void br_pool_destroy(struct br_pool *pool)
+{
+    free(pool->free_);
+    free(pool->memory);
+    memset(pool, 0, sizeof *pool);
+}
+
+void *br_pool_get(struct br_pool *pool)
+{
+    if (pool->n_free == 0)
+        return NULL;
+    return br_pool_at(pool, pool->free_[--pool->n_free]);
+}
+
+void br_pool_put(struct br_pool *pool, void *object)
+{
+    pool->free_[pool->n_free++] = br_pool_index(pool, object);
+}

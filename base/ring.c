@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Design notes
+ *
+ * 1. Cell i starts with turn i. A producer that took position p owns cell p & mask when its turn is p, writes
+ * the item and sets the turn to p + 1: readable. The consumer takes it at turn p + 1 and sets p + capacity:
+ * writable in the next round.
+ * 2. At least two cells: with one, "readable" (p + 1) and "writable next round" (p + capacity) are the same
+ * turn.
+ * 3. A producer that was descheduled between taking a position and publishing it hides later items until it
+ *    continues. The consumer then sees an empty ring, and the worker comes back; nothing is lost.
+ */
+#include "base/ring.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int br_ring_init(struct br_ring *ring, uint32_t capacity)
+{
+    uint64_t n = 2;
+
+    memset(ring, 0, sizeof *ring);
+    while (n < capacity)
+        n *= 2;
+    ring->cells = calloc(n, sizeof *ring->cells);
+    if (!ring->cells)
+        return br_error(ENOMEM, "no memory for a ring of %u entries", capacity);
+    ring->mask = n - 1;
+    for (uint64_t i = 0; i < n; i++)
+        atomic_init(&ring->cells[i].turn, i);
+    return 0;
+}
+
+void br_ring_destroy(struct br_ring *ring)
+{
+    free(ring->cells);
+    memset(ring, 0, sizeof *ring);
+}
+
+bool br_ring_push(struct br_ring *ring, void *item)
+{
+    uint64_t at = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+
+    for (;;) {
+        struct br_ring_cell *cell = &ring->cells[at & ring->mask];
+        int64_t ahead = (int64_t)(atomic_load_explicit(&cell->turn, memory_order_acquire) - at);
+
+        if (ahead < 0)
+            return false; /* the consumer has not yet read this cell's item of one round ago */
+        if (ahead > 0) {
+            at = atomic_load_explicit(&ring->tail, memory_order_relaxed); /* another producer took it */
+            continue;
+        }
+        if (atomic_compare_exchange_weak_explicit(&ring->tail, &at, at + 1, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
+            cell->item = item;
+            atomic_store_explicit(&cell->turn, at + 1, memory_order_release);
+            return true;
+        }
+    }
+}
+
+void *br_ring_pop(struct br_ring *ring)
+{
+    struct br_ring_cell *cell = &ring->cells[ring->head & ring->mask];
+    void *item;
+
+    if (br_ring_empty(ring))
+        return NULL;
+    item = cell->item;
+    atomic_store_explicit(&cell->turn, ring->head + ring->mask + 1, memory_order_release);
+    ring->head++;
+    return item;
+}
+
+bool br_ring_empty(struct br_ring *ring)
+{
+    struct br_ring_cell *cell = &ring->cells[ring->head & ring->mask];
+
+    return atomic_load_explicit(&cell->turn, memory_order_acquire) != ring->head + 1;
+}

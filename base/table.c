@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/table.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_CAPACITY (UINT32_C(1) << 30) /* twice as many entries must be counted by 32 bits */
+
+int br_table_init(struct br_table *table, uint32_t capacity)
+{
+    size_t n = 2;
+
+    memset(table, 0, sizeof *table);
+    if (capacity > MAX_CAPACITY)
+        return br_error(ENOMEM, "a table of %u entries is beyond the limit of %u", capacity, MAX_CAPACITY);
+    while (n < (size_t)capacity * 2)
+        n *= 2;
+    table->entries = calloc(n, sizeof *table->entries);
+    if (!table->entries)
+        return br_error(ENOMEM, "no memory for a table of %u entries", capacity);
+    table->mask = (uint32_t)(n - 1);
+    return 0;
+}
+
+void br_table_destroy(struct br_table *table)
+{
+    free(table->entries);
+    memset(table, 0, sizeof *table);
+}
+
+/* Where a key would like to stand: the finalizer of MurmurHash3 spreads consecutive tags. */
+static uint32_t home(const struct br_table *table, uint64_t tag, uint32_t peer)
+{
+    uint64_t x = tag + (uint64_t)peer * UINT64_C(0x9e3779b97f4a7c15);
+
+    x = (x ^ (x >> 33)) * UINT64_C(0xff51afd7ed558ccd);
+    x = (x ^ (x >> 33)) * UINT64_C(0xc4ceb9fe1a85ec53);
+    return (uint32_t)(x ^ (x >> 33)) & table->mask;
+}
+
+/* The key's entry, or the free one where it would be inserted. There always is one, as the load is at most
+ * 1/2. */
+static uint32_t position(const struct br_table *table, uint64_t tag, uint32_t peer)
+{
+    uint32_t i = home(table, tag, peer);
+
+    while (table->entries[i].used && (table->entries[i].tag != tag || table->entries[i].peer != peer))
+        i = (i + 1) & table->mask;
+    return i;
+}
+
+void *br_table_find(const struct br_table *table, uint64_t tag, uint32_t peer)
+{
+    return table->entries[position(table, tag, peer)].value; /* NULL in a free entry */
+}
+
+int br_table_insert(struct br_table *table, uint64_t tag, uint32_t peer, void *value)
+{
+    struct br_table_entry *entry = &table->entries[position(table, tag, peer)];
+
+    if (entry->used)
+        return -EEXIST;
+    if (table->count > table->mask / 2)
+        return -ENOSPC;
+    *entry = (struct br_table_entry){.tag = tag, .peer = peer, .used = 1, .value = value};
+    table->count++;
+    return 0;
+}
+
+void *br_table_remove(struct br_table *table, uint64_t tag, uint32_t peer)
+{
+    uint32_t gap = position(table, tag, peer);
+    void *value = table->entries[gap].value;
+
+    if (!table->entries[gap].used)
+        return NULL;
+    /* Close the gap: each follower moves into it unless its home lies between the gap and itself. */
+    for (uint32_t i = (gap + 1) & table->mask; table->entries[i].used; i = (i + 1) & table->mask) {
+        uint32_t wanted = home(table, table->entries[i].tag, table->entries[i].peer);
+
+        if (((i - wanted) & table->mask) >= ((i - gap) & table->mask)) {
+            table->entries[gap] = table->entries[i];
+            gap = i;
+        }
+    }
+    table->entries[gap] = (struct br_table_entry){0};
+    table->count--;
+    return value;
+}
