@@ -41,14 +41,6 @@ static void no_region_release(struct br_device *device, struct br_region *region
     (void)device, (void)region;
 }
 
-static int no_place_token(struct br_device *device, struct br_region *region, void *address, uint32_t length,
-                          void *token)
-{
-    (void)device, (void)region, (void)address, (void)length;
-    memset(token, 0, BR_TOKEN_BYTES); /* the slot number says it all */
-    return 0;
-}
-
 static int no_wait(struct br_device *device)
 {
     (void)device;
@@ -76,7 +68,6 @@ static void complete(struct br_transport_ops *ops)
     DEFAULT(device_open);
     DEFAULT(region_register);
     DEFAULT(region_release);
-    DEFAULT(place_token);
     DEFAULT(wait);
     DEFAULT(wake);
     DEFAULT(map_release);

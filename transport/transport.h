@@ -14,7 +14,8 @@
  *    link is reported. This is what makes a retry on another rail safe.
  * 6. Operations that a back end lacks stay NULL in its table; br_transport_get() hands out a completed copy in
  *    which they return -EOPNOTSUPP with words (after rdma-core's dummy_ops.c).
- * 7. Back ends know nothing of peers, credits, priorities or authentication. They must survive any bytes: a
+ * 7. All frames of one transfer that come over one link are mapped, or none is.
+ * 8. Back ends know nothing of peers, credits, priorities or authentication. They must survive any bytes: a
  *    malformed frame fails its link with words (-EPROTO), never the process.
  */
 #ifndef BR_TRANSPORT_TRANSPORT_H
@@ -28,7 +29,6 @@
 #include "transport/slot.h"
 
 #define BR_ADDRESS_BYTES 120 /* of a back end's own address, opaque above transport/ */
-#define BR_TOKEN_BYTES   16  /* of a place, what the sender's back end needs to write there (verbs: address, key) */
 #define BR_DEVICE_NAME   48
 
 /* Where a peer's device can be reached; published through the bootstrap store. */
@@ -82,7 +82,6 @@ struct br_frame {
     uint32_t length;
     uint32_t slot;            /* PLACED: the receiver's slot number */
     uint32_t offset;          /* PLACED: from the start of the transfer; on the granule grid */
-    const void *token;        /* PLACED: BR_TOKEN_BYTES from the receiver's place_token(); else NULL */
     struct br_region *region; /* region that payload lies in, or NULL: plain memory */
     const uint8_t *inline_;   /* BR_FRAME_INLINE bytes for the header; NULL: zeros */
     uint64_t cookie;          /* comes back in SENT */
@@ -95,7 +94,8 @@ enum br_event_kind {
                            owns the link and must link_close() it; no further event of it follows */
     BR_EVENT_SENT,      /* the frame posted with `cookie` needs its memory no more */
     BR_EVENT_MESSAGE,   /* inline_, payload, length; valid until message_release(link, buffer) */
-    BR_EVENT_PLACED,    /* length bytes at offset of slot have arrived (or are readable through `mapped`) */
+    BR_EVENT_PLACED,    /* length bytes at offset of slot have arrived (or are readable through `mapped`). Also reported for a
+                           stale frame (br_slot_expect: -ESTALE), whose bytes were dropped: the protocol accounts for it */
 };
 
 struct br_event {
@@ -164,10 +164,6 @@ struct br_transport_ops {
     /* Makes region usable by this device (keys); -ENOMEM with the memlock hint. Not on the data path. */
     int (*region_register)(struct br_device *device, struct br_region *region);
     void (*region_release)(struct br_device *device, struct br_region *region);
-    /* What the sender needs to write to [address, +length) of region: BR_TOKEN_BYTES into token. Default: zeros. */
-    int (*place_token)(struct br_device *device, struct br_region *region, void *address, uint32_t length,
-                       void *token);
-
     /* Starts to connect; *out is the caller's at once and CONNECTED or CLOSED follows. Words on -errno. */
     int (*link_connect)(struct br_device *device, const struct br_address *address, struct br_link **out);
     /* Fences and frees the link (note 5). SENT events of its frames do not come any more. Maps that are still held
