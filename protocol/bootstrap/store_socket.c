@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "protocol/bootstrap/store_socket.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BACKLOG      1024
+#define CONNECT_TIME (3 * BR_SEC) /* for one address; the next may answer where this one is filtered */
+
+static void set(int fd, int level, int option, int value)
+{
+    setsockopt(fd, level, option, &value, sizeof value);
+}
+
+void br_socket_tune(int fd)
+{
+    set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+    set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+    set(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
+}
+
+void br_socket_name(const struct sockaddr *address, socklen_t bytes, char name[BR_SOCKET_NAME])
+{
+    char host[INET6_ADDRSTRLEN + 20], port[8];
+
+    if (getnameinfo(address, bytes, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV))
+        snprintf(name, BR_SOCKET_NAME, "an unknown address");
+    else if (!strncmp(host, "::ffff:", 7)) /* IPv4 that came to a socket for both */
+        snprintf(name, BR_SOCKET_NAME, "%s:%s", host + 7, port);
+    else
+        snprintf(name, BR_SOCKET_NAME, strchr(host, ':') ? "[%.48s]:%s" : "%.48s:%s", host, port);
+}
+
+static int resolve(const char *address, uint16_t port, struct addrinfo **list)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    char service[8];
+    int rc;
+
+    snprintf(service, sizeof service, "%u", port);
+    rc = getaddrinfo(address, service, &hints, list);
+    if (rc)
+        return br_error(ENXIO, "MASTER_ADDR=%.100s: %s", address,
+                        rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
+    return 0;
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
+    return address->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+}
+
+static int listen_at(const struct sockaddr *address, socklen_t bytes, int *fd)
+{
+    int rc, s = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (s < 0)
+        return -errno;
+    set(s, SOL_SOCKET, SO_REUSEADDR, 1); /* connections of an earlier job may linger in TIME_WAIT */
+    if (address->sa_family == AF_INET6)
+        set(s, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    if (bind(s, address, bytes) < 0 || listen(s, BACKLOG) < 0) {
+        rc = -errno;
+        close(s);
+        return rc;
+    }
+    *fd = s;
+    return 0;
+}
+
+static int listen_everywhere(uint16_t port, int *fd)
+{
+    struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
+    struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int rc = listen_at((struct sockaddr *)&any6, sizeof any6, fd);
+
+    if (rc == -EAFNOSUPPORT || rc == -EADDRNOTAVAIL) /* a host without IPv6 */
+        rc = listen_at((struct sockaddr *)&any4, sizeof any4, fd);
+    return rc;
+}
+
+int br_socket_listen(const char *address, uint16_t port, bool local, int *fd)
+{
+    struct addrinfo *list = NULL;
+    int rc;
+
+    if (local && resolve(address, port, &list) == 0 && is_loopback(list->ai_addr))
+        rc = listen_at(list->ai_addr, list->ai_addrlen, fd);
+    else
+        rc = listen_everywhere(port, fd);
+    if (list)
+        freeaddrinfo(list);
+    if (rc < 0)
+        return br_error(-rc, "rank 0 cannot listen on port %u: %s%s", port, strerror(-rc),
+                        rc == -EADDRINUSE ? ": another program uses it, choose another MASTER_PORT (or BRAID_PORT)"
+                                          : "");
+    return 0;
+}
+
+/* Waits until the socket is ready for `events`, or -ETIMEDOUT. */
+static int wait_for(int fd, short events, uint64_t deadline)
+{
+    struct pollfd pollfd = {.fd = fd, .events = events};
+
+    for (;;) {
+        uint64_t now = br_clock_now(), ms = now < deadline ? (deadline - now + BR_MS - 1) / BR_MS : 0;
+        int n = poll(&pollfd, 1, ms > INT_MAX ? INT_MAX : (int)ms);
+
+        if (n > 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (br_clock_now() >= deadline)
+            return -ETIMEDOUT;
+    }
+}
+
+static int connect_to(const struct addrinfo *to, uint64_t deadline, int *fd)
+{
+    uint64_t limit = br_clock_now() + CONNECT_TIME;
+    int err = 0, s = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    socklen_t bytes = sizeof err;
+
+    if (s < 0)
+        return -errno;
+    if (connect(s, to->ai_addr, to->ai_addrlen) < 0)
+        err = errno;
+    if (err == EINPROGRESS) {
+        err = -wait_for(s, POLLOUT, deadline < limit ? deadline : limit);
+        if (!err)
+            getsockopt(s, SOL_SOCKET, SO_ERROR, &err, &bytes);
+    }
+    if (err) {
+        close(s);
+        return -err;
+    }
+    br_socket_tune(s);
+    *fd = s;
+    return 0;
+}
+
+int br_socket_connect(const char *address, uint16_t port, uint64_t deadline, int *fd)
+{
+    char name[BR_SOCKET_NAME];
+    struct addrinfo *list;
+    int rc = resolve(address, port, &list);
+
+    if (rc < 0)
+        return rc;
+    for (const struct addrinfo *to = list; to; to = to->ai_next) {
+        rc = connect_to(to, deadline, fd);
+        if (rc == 0)
+            break;
+        br_socket_name(to->ai_addr, to->ai_addrlen, name);
+        br_error(-rc, "%s: %s", name, strerror(-rc));
+    }
+    freeaddrinfo(list);
+    return rc;
+}
+
+int br_socket_send(int fd, const void *bytes, size_t n, uint64_t deadline)
+{
+    const char *at = bytes;
+
+    while (n) {
+        ssize_t sent = send(fd, at, n, MSG_NOSIGNAL);
+        int rc = 0;
+
+        if (sent >= 0) {
+            at += sent;
+            n -= (size_t)sent;
+        } else if (errno == EAGAIN) {
+            rc = wait_for(fd, POLLOUT, deadline);
+        } else if (errno != EINTR) {
+            rc = errno == EPIPE ? -ECONNRESET : -errno;
+        }
+        if (rc < 0)
+            return br_error(-rc, "sending: %s", strerror(-rc));
+    }
+    return 0;
+}
+
+int br_socket_receive(int fd, void *bytes, size_t n, uint64_t deadline)
+{
+    char *at = bytes;
+
+    while (n) {
+        ssize_t got = recv(fd, at, n, 0);
+        int rc = 0;
+
+        if (got > 0) {
+            at += got;
+            n -= (size_t)got;
+        } else if (got == 0) {
+            rc = -ECONNRESET;
+        } else if (errno == EAGAIN) {
+            rc = wait_for(fd, POLLIN, deadline);
+        } else if (errno != EINTR) {
+            rc = -errno;
+        }
+        if (rc < 0)
+            return br_error(-rc, "receiving: %s", got == 0 ? "the other end closed the connection" : strerror(-rc));
+    }
+    return 0;
+}
