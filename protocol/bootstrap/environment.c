@@ -33,10 +33,11 @@ static int required(const char *own, const char *other, int64_t min, int64_t max
     const char *name = pick(own, other);
 
     if (!is_set(name))
-        return br_error(EINVAL,
-                        "%s is not set, but WORLD_SIZE is: start the processes with `braid run` or torchrun, or set "
-                        "%s (or %s) in each of them",
-                        other, other, own);
+        return br_error(
+            EINVAL,
+            "%s is not set, but WORLD_SIZE is: start the processes with `braid run` or torchrun, or set "
+            "%s (or %s) in each of them",
+            other, other, own);
     return br_env_number(name, min, max, 0, out);
 }
 
@@ -66,8 +67,8 @@ static int read_rank(struct br_environment *out)
         const char *rank = pick("BRAID_RANK", "RANK");
 
         if (is_set(rank))
-            return br_error(EINVAL, "%s is set but WORLD_SIZE is not: set WORLD_SIZE to the number of processes",
-                            rank);
+            return br_error(
+                EINVAL, "%s is set but WORLD_SIZE is not: set WORLD_SIZE to the number of processes", rank);
         out->rank = 0;
         return 0;
     }
@@ -119,7 +120,8 @@ static int read_port(const struct braid_config *config, struct br_environment *o
     if (rc < 0)
         return rc;
     if (out->torchrun && !is_set("BRAID_PORT") && ++value > 65535)
-        return br_error(EINVAL, "MASTER_PORT=65535 is PyTorch's and leaves no next port for braid: set BRAID_PORT");
+        return br_error(EINVAL,
+                        "MASTER_PORT=65535 is PyTorch's and leaves no next port for braid: set BRAID_PORT");
     out->port = (uint16_t)value;
     return 0;
 }
@@ -130,8 +132,9 @@ static int read_address(const struct braid_config *config, struct br_environment
     const char *value = config->master_addr ? config->master_addr : getenv(name);
 
     if (!value || !*value)
-        return br_error(EINVAL, "MASTER_ADDR is not set, but the job has %u processes: set it to the name or address "
-                                "of the host of rank 0 (or BRAID_MASTER_ADDR)",
+        return br_error(EINVAL,
+                        "MASTER_ADDR is not set, but the job has %u processes: set it to the name or address "
+                        "of the host of rank 0 (or BRAID_MASTER_ADDR)",
                         out->size);
     if (strlen(value) >= sizeof out->address)
         return br_error(EINVAL, "MASTER_ADDR has %zu characters, at most %zu are allowed", strlen(value),
@@ -159,7 +162,7 @@ static int read_timeout(const struct braid_config *config, struct br_environment
 
     if (config->init_timeout_ms < 0)
         return br_error(EINVAL, "braid_config: init_timeout_ms=%d is negative", config->init_timeout_ms);
-    out->init_timeout = (uint64_t)config->init_timeout_ms * BR_MS;
+    out->init_timeout = (unsigned)config->init_timeout_ms * BR_MS;
     if (out->init_timeout)
         return 0;
     rc = br_env_number("BRAID_INIT_TIMEOUT", 1, TIMEOUT_MAX, TIMEOUT_DEFAULT, &seconds);

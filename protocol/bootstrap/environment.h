@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who this process is in its job, from the environment: torchrun's variables, each of which a variable of braid
- * overrides.
+ * Who this process is in its job, from the environment: torchrun's variables, each of which a variable of
+ * braid overrides.
  *
  *   BRAID_RANK             RANK               this process, 0..size-1
- *   BRAID_WORLD_SIZE       WORLD_SIZE         processes in the job; unset: a job of one process, without a store
- *   BRAID_LOCAL_RANK       LOCAL_RANK         this process on its host
- *   BRAID_LOCAL_WORLD_SIZE LOCAL_WORLD_SIZE   processes on this host
- *   BRAID_MASTER_ADDR      MASTER_ADDR        the host of rank 0, a name, an IPv4 or an IPv6 address
- *   BRAID_PORT             MASTER_PORT        the port of rank 0's store
+ *   BRAID_WORLD_SIZE       WORLD_SIZE         processes in the job; unset: a job of one process, without a
+ * store BRAID_LOCAL_RANK       LOCAL_RANK         this process on its host BRAID_LOCAL_WORLD_SIZE
+ * LOCAL_WORLD_SIZE   processes on this host BRAID_MASTER_ADDR      MASTER_ADDR        the host of rank 0, a
+ * name, an IPv4 or an IPv6 address BRAID_PORT             MASTER_PORT        the port of rank 0's store
  *   BRAID_INIT_TIMEOUT     -                  seconds to wait for all ranks, default 60
  *
  * Under torchrun (TORCHELASTIC_RUN_ID is set) MASTER_PORT belongs to PyTorch: to torchrun's agent while
@@ -31,15 +30,15 @@ struct br_environment {
     uint32_t local_rank, local_size; /* 0 and 1 when the launcher does not say */
     bool local_known;                /* the launcher said local_rank and local_size */
     bool torchrun;
-    uint16_t port;         /* 0 when size is 1 */
-    uint64_t init_timeout; /* ns */
+    uint16_t port;                            /* 0 when size is 1 */
+    uint64_t init_timeout;                    /* ns */
     char address[BR_ENVIRONMENT_ADDRESS_MAX]; /* "" when size is 1 and none is set */
     char run_id[128];                         /* torchrun's TORCHELASTIC_RUN_ID, else "" */
 };
 
 /* Fills *out from the environment. What is set in config (size and rank, master_addr, master_port,
- * init_timeout_ms) goes before it; config may be NULL. -EINVAL with words that name the variable or field, its
- * value and what to do. Not beside setenv() in another thread. */
+ * init_timeout_ms) goes before it; config may be NULL. -EINVAL with words that name the variable or field,
+ * its value and what to do. Not beside setenv() in another thread. */
 int br_environment_read(const struct braid_config *config, struct br_environment *out);
 
 #endif

@@ -26,7 +26,8 @@ int br_secret_derive(const void *text, size_t bytes, struct br_secret *out)
 {
     if (sodium_init() < 0)
         return br_error(EIO, "libsodium does not start: the system has no random numbers");
-    crypto_generichash(out->key, sizeof out->key, text, bytes, (const unsigned char *)domain, sizeof domain - 1);
+    crypto_generichash(out->key, sizeof out->key, text, bytes, (const unsigned char *)domain,
+                       sizeof domain - 1);
     return 0;
 }
 
@@ -38,8 +39,9 @@ void br_secret_wipe(struct br_secret *secret)
 static int derive_checked(const char *from, const void *text, size_t bytes, struct br_secret *out)
 {
     if (bytes < BR_SECRET_TEXT_MIN)
-        return br_error(EINVAL, "%s: the job's secret has %zu bytes, at least %d are needed: make one with "
-                                "`openssl rand -hex 32`",
+        return br_error(EINVAL,
+                        "%s: the job's secret has %zu bytes, at least %d are needed: make one with "
+                        "`openssl rand -hex 32`",
                         from, bytes, BR_SECRET_TEXT_MIN);
     return br_secret_derive(text, bytes, out);
 }
@@ -50,8 +52,8 @@ static int check_file(const char *path, const struct stat *st)
     if (!S_ISREG(st->st_mode))
         return br_error(EINVAL, "BRAID_SECRET_FILE=%.80s is not a plain file", path);
     if (st->st_mode & (S_IRWXG | S_IRWXO))
-        return br_error(EACCES, "BRAID_SECRET_FILE=%.80s has mode %03o, others may use it: chmod 600 %.80s", path,
-                        st->st_mode & 0777u, path);
+        return br_error(EACCES, "BRAID_SECRET_FILE=%.80s has mode %03o, others may use it: chmod 600 %.80s",
+                        path, st->st_mode & 0777u, path);
     if (st->st_uid != geteuid() && st->st_uid != 0)
         return br_error(EACCES, "BRAID_SECRET_FILE=%.80s belongs to user %u, not to us (%u) or root", path,
                         (unsigned)st->st_uid, (unsigned)geteuid());
@@ -113,8 +115,9 @@ static int derive_torchrun(const struct br_environment *environment, struct br_s
     int n = snprintf(text, sizeof text, "torchrun %s:%u %s", environment->address, environment->port,
                      environment->run_id);
 
-    warn_once("no BRAID_SECRET under torchrun: the job is identified by MASTER_ADDR, MASTER_PORT and its run id, "
-              "which is no protection against others on the network; set BRAID_SECRET or BRAID_SECRET_FILE");
+    warn_once(
+        "no BRAID_SECRET under torchrun: the job is identified by MASTER_ADDR, MASTER_PORT and its run id, "
+        "which is no protection against others on the network; set BRAID_SECRET or BRAID_SECRET_FILE");
     return br_secret_derive(text, (size_t)n, out);
 }
 
@@ -148,7 +151,8 @@ int br_secret_read(const struct br_environment *environment, const char *given, 
     }
     if (environment->torchrun)
         return derive_torchrun(environment, out);
-    return br_error(EINVAL, "the job has no secret: start it with `braid run`, or give all %u processes the same "
-                            "BRAID_SECRET (`openssl rand -hex 32`) or BRAID_SECRET_FILE, or set BRAID_INSECURE=1",
+    return br_error(EINVAL,
+                    "the job has no secret: start it with `braid run`, or give all %u processes the same "
+                    "BRAID_SECRET (`openssl rand -hex 32`) or BRAID_SECRET_FILE, or set BRAID_INSECURE=1",
                     environment->size);
 }

@@ -2,15 +2,15 @@
 /*
  * The job's secret, which every rank must know before another rank or the store listens to it.
  *
- *   BRAID_SECRET       the secret itself, any text of at least 16 bytes (`braid run` makes 64 hexadecimal digits)
- *   BRAID_SECRET_FILE  a file that holds it and that nobody but its owner may read; one final newline is ignored
- *   BRAID_INSECURE=1   no secret: whoever reaches the ports can join the job
+ *   BRAID_SECRET       the secret itself, any text of at least 16 bytes (`braid run` makes 64 hexadecimal
+ * digits) BRAID_SECRET_FILE  a file that holds it and that nobody but its owner may read; one final newline
+ * is ignored BRAID_INSECURE=1   no secret: whoever reaches the ports can join the job
  *
  * The key is BLAKE2b-256 of the text, keyed with the 16 bytes "braid job secret".
  *
- * Under torchrun without a secret, the key comes from MASTER_ADDR, MASTER_PORT and the run's id. That keeps two
- * jobs apart, but it is an identification and no security: somebody on the network can guess all three. A warning
- * says so once a process.
+ * Under torchrun without a secret, the key comes from MASTER_ADDR, MASTER_PORT and the run's id. That keeps
+ * two jobs apart, but it is an identification and no security: somebody on the network can guess all three. A
+ * warning says so once a process.
  */
 #ifndef BR_PROTOCOL_BOOTSTRAP_SECRET_H
 #define BR_PROTOCOL_BOOTSTRAP_SECRET_H
@@ -31,8 +31,9 @@ struct br_secret {
 /* Key of a text. Pure; any length. -EIO with words when libsodium does not start. */
 int br_secret_derive(const void *text, size_t bytes, struct br_secret *out);
 
-/* The secret of this job: `given` (braid_config.secret) if not NULL, else as above; a random one for a job of one process that has none. -EINVAL, -EACCES or the
- * errno of the file, with words that say what to do. Reads a file, may block on it. */
+/* The secret of this job: `given` (braid_config.secret) if not NULL, else as above; a random one for a job of
+ * one process that has none. -EINVAL, -EACCES or the errno of the file, with words that say what to do. Reads
+ * a file, may block on it. */
 int br_secret_read(const struct br_environment *environment, const char *given, struct br_secret *out);
 
 /* Overwrites the key; call it when the secret is no longer needed. */

@@ -44,7 +44,8 @@ static int parse_request(const uint8_t *body, size_t bytes, struct br_store_mess
     memcpy(&out->request, body, sizeof *request);
     if (request->reserved || request->timeout_ms > BR_STORE_TIMEOUT_MAX)
         return malformed("request with bad fields");
-    if (request->key_bytes < 1 || request->key_bytes > BR_STORE_KEY_MAX || request->value_bytes > BR_STORE_VALUE_MAX)
+    if (request->key_bytes < 1 || request->key_bytes > BR_STORE_KEY_MAX ||
+        request->value_bytes > BR_STORE_VALUE_MAX)
         return malformed("key or value too long");
     if (bytes != sizeof *request + request->key_bytes + request->value_bytes)
         return malformed("request of a wrong length");
@@ -118,8 +119,9 @@ int br_store_parse(const void *bytes, size_t n, size_t body_max, struct br_store
     if (header.magic != BR_STORE_MAGIC)
         return malformed("no braid at the other end");
     if (header.version != BR_STORE_VERSION)
-        return br_error(EPROTONOSUPPORT, "speaks version %u of the store protocol, we speak %u: install the same braid "
-                                         "on all hosts",
+        return br_error(EPROTONOSUPPORT,
+                        "speaks version %u of the store protocol, we speak %u: install the same braid "
+                        "on all hosts",
                         header.version, BR_STORE_VERSION);
     if (header.reserved)
         return malformed("reserved bits");
@@ -176,7 +178,8 @@ size_t br_store_write_request(void *out, enum br_store_kind kind, uint32_t timeo
 size_t br_store_write_error(void *out, int err, const char *words)
 {
     struct br_store_error error = {.err = (uint32_t)err};
-    size_t bytes = strnlen(words, BR_STORE_WORDS_MAX), at = write_header(out, BR_STORE_ERROR, sizeof error + bytes);
+    size_t bytes = strnlen(words, BR_STORE_WORDS_MAX),
+           at = write_header(out, BR_STORE_ERROR, sizeof error + bytes);
 
     memcpy((uint8_t *)out + at, &error, sizeof error);
     memcpy((uint8_t *)out + at + sizeof error, words, bytes);

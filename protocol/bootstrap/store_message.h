@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading and writing the store's messages (protocol/message_store.h). Pure: no I/O, no memory of its own, so that
- * it can be fuzzed and checked against test vectors. Thread-safe.
+ * Reading and writing the store's messages (protocol/message_store.h). Pure: no I/O, no memory of its own, so
+ * that it can be fuzzed and checked against test vectors. Thread-safe.
  */
 #ifndef BR_PROTOCOL_BOOTSTRAP_STORE_MESSAGE_H
 #define BR_PROTOCOL_BOOTSTRAP_STORE_MESSAGE_H
@@ -25,13 +25,14 @@ struct br_store_message {
         struct br_store_request request;
         struct br_store_error error;
     };
-    const char *key;    /* PUT, GET, GATHER: request.key_bytes bytes, printable */
-    const void *value;  /* PUT, GATHER: the value; VALUE: the body; ERROR: the words */
+    const char *key;   /* PUT, GET, GATHER: request.key_bytes bytes, printable */
+    const void *value; /* PUT, GATHER: the value; VALUE: the body; ERROR: the words */
     size_t value_bytes;
 };
 
-/* The message at the start of n bytes. 0: *out is filled; 1: not yet whole, out->bytes says how many bytes will be
- * needed at least; -EPROTO: malformed, or a body over body_max; -EPROTONOSUPPORT: another version. Words on error. */
+/* The message at the start of n bytes. 0: *out is filled; 1: not yet whole, out->bytes says how many bytes
+ * will be needed at least; -EPROTO: malformed, or a body over body_max; -EPROTONOSUPPORT: another version.
+ * Words on error. */
 int br_store_parse(const void *bytes, size_t n, size_t body_max, struct br_store_message *out);
 
 /* Writers: the bytes of the message at `out`, which has room for them; they return how many. */
@@ -40,8 +41,8 @@ size_t br_store_write_request(void *out, enum br_store_kind kind, uint32_t timeo
                               const void *value, size_t value_bytes);
 size_t br_store_write_error(void *out, int err, const char *words);
 
-/* What a rank (or, with from_store, the store) sends to prove that it knows the secret: BLAKE2b-256 keyed with it,
- * over a label of 16 bytes that tells the roles apart, the hello and the challenge. */
+/* What a rank (or, with from_store, the store) sends to prove that it knows the secret: BLAKE2b-256 keyed
+ * with it, over a label of 16 bytes that tells the roles apart, the hello and the challenge. */
 void br_store_prove(const struct br_secret *secret, bool from_store, const struct br_store_hello *hello,
                     const struct br_store_challenge *challenge, struct br_store_proof *out);
 /* In constant time. */

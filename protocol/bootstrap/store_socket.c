@@ -39,7 +39,7 @@ void br_socket_name(const struct sockaddr *address, socklen_t bytes, char name[B
     if (getnameinfo(address, bytes, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV))
         snprintf(name, BR_SOCKET_NAME, "an unknown address");
     else if (!strncmp(host, "::ffff:", 7)) /* IPv4 that came to a socket for both */
-        snprintf(name, BR_SOCKET_NAME, "%s:%s", host + 7, port);
+        snprintf(name, BR_SOCKET_NAME, "%.48s:%s", host + 7, port);
     else
         snprintf(name, BR_SOCKET_NAME, strchr(host, ':') ? "[%.48s]:%s" : "%.48s:%s", host, port);
 }
@@ -107,9 +107,9 @@ int br_socket_listen(const char *address, uint16_t port, bool local, int *fd)
     if (list)
         freeaddrinfo(list);
     if (rc < 0)
-        return br_error(-rc, "rank 0 cannot listen on port %u: %s%s", port, strerror(-rc),
-                        rc == -EADDRINUSE ? ": another program uses it, choose another MASTER_PORT (or BRAID_PORT)"
-                                          : "");
+        return br_error(
+            -rc, "rank 0 cannot listen on port %u: %s%s", port, strerror(-rc),
+            rc == -EADDRINUSE ? ": another program uses it, choose another MASTER_PORT (or BRAID_PORT)" : "");
     return 0;
 }
 
@@ -215,7 +215,8 @@ int br_socket_receive(int fd, void *bytes, size_t n, uint64_t deadline)
             rc = -errno;
         }
         if (rc < 0)
-            return br_error(-rc, "receiving: %s", got == 0 ? "the other end closed the connection" : strerror(-rc));
+            return br_error(-rc, "receiving: %s",
+                            got == 0 ? "the other end closed the connection" : strerror(-rc));
     }
     return 0;
 }

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "braid/braid.h"
+#include "protocol/bootstrap/environment.h"
+
+static const char *const names[] = {
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "BRAID_RANK",
+    "BRAID_WORLD_SIZE",
+    "BRAID_LOCAL_RANK",
+    "BRAID_LOCAL_WORLD_SIZE",
+    "BRAID_MASTER_ADDR",
+    "BRAID_PORT",
+    "BRAID_INIT_TIMEOUT",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_USE_AGENT_STORE",
+};
+
+/* Each case starts with a job of four on this host. */
+static int setup(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unsetenv(names[i]);
+    setenv("RANK", "2", 1);
+    setenv("WORLD_SIZE", "4", 1);
+    setenv("MASTER_ADDR", "localhost", 1);
+    setenv("MASTER_PORT", "29500", 1);
+    return 0;
+}
+
+static void refused(const char *words)
+{
+    struct br_environment e;
+
+    assert_int_equal(br_environment_read(NULL, &e), -EINVAL);
+    if (!strstr(br_error_words(), words))
+        fail_msg("\"%s\" does not say \"%s\"", br_error_words(), words);
+}
+
+static void environment_read__torchrun_names(void **state)
+{
+    struct br_environment e;
+
+    (void)state;
+    setenv("LOCAL_RANK", "1", 1);
+    setenv("LOCAL_WORLD_SIZE", "2", 1);
+    assert_int_equal(br_environment_read(NULL, &e), 0);
+    assert_int_equal(e.rank, 2);
+    assert_int_equal(e.size, 4);
+    assert_true(e.local_known);
+    assert_int_equal(e.local_rank, 1);
+    assert_int_equal(e.local_size, 2);
+    assert_string_equal(e.address, "localhost");
+    assert_int_equal(e.port, 29500);
+    assert_int_equal(e.init_timeout, 60 * BR_SEC);
+    assert_false(e.torchrun);
+}
+
+static void environment_read__own_names_override(void **state)
+{
+    struct br_environment e;
+
+    (void)state;
+    setenv("BRAID_RANK", "7", 1);
+    setenv("BRAID_WORLD_SIZE", "8", 1);
+    setenv("BRAID_MASTER_ADDR", "::1", 1);
+    setenv("BRAID_PORT", "4000", 1);
+    setenv("BRAID_INIT_TIMEOUT", "5", 1);
+    assert_int_equal(br_environment_read(NULL, &e), 0);
+    assert_int_equal(e.rank, 7);
+    assert_int_equal(e.size, 8);
+    assert_string_equal(e.address, "::1");
+    assert_int_equal(e.port, 4000);
+    assert_int_equal(e.init_timeout, 5 * BR_SEC);
+}
+
+static void environment_read__config_overrides_all(void **state)
+{
+    struct braid_config config = {
+        .size = 3, .rank = 1, .master_addr = "10.0.0.1", .master_port = 77, .init_timeout_ms = 1500};
+    struct br_environment e;
+
+    (void)state;
+    setenv("BRAID_RANK", "7", 1);
+    assert_int_equal(br_environment_read(&config, &e), 0);
+    assert_int_equal(e.rank, 1);
+    assert_int_equal(e.size, 3);
+    assert_string_equal(e.address, "10.0.0.1");
+    assert_int_equal(e.port, 77);
+    assert_int_equal(e.init_timeout, 1500 * BR_MS);
+    config.rank = 3;
+    assert_int_equal(br_environment_read(&config, &e), -EINVAL);
+    assert_non_null(strstr(br_error_words(), "rank=3, size=3"));
+    config = (struct braid_config){.size = -1};
+    assert_int_equal(br_environment_read(&config, &e), -EINVAL);
+    config = (struct braid_config){.master_port = 65536};
+    assert_int_equal(br_environment_read(&config, &e), -EINVAL);
+}
+
+static void environment_read__a_single_process_needs_nothing(void **state)
+{
+    struct br_environment e;
+
+    (void)state;
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+    unsetenv("MASTER_ADDR");
+    unsetenv("MASTER_PORT");
+    assert_int_equal(br_environment_read(NULL, &e), 0);
+    assert_int_equal(e.size, 1);
+    assert_int_equal(e.rank, 0);
+    assert_int_equal(e.port, 0);
+}
+
+static void environment_read__torchrun_owns_its_port(void **state)
+{
+    struct br_environment e;
+
+    (void)state;
+    setenv("TORCHELASTIC_RUN_ID", "none", 1);
+    assert_int_equal(br_environment_read(NULL, &e), 0);
+    assert_true(e.torchrun);
+    assert_string_equal(e.run_id, "none");
+    assert_int_equal(e.port, 29501);
+    setenv("BRAID_PORT", "29500", 1);
+    assert_int_equal(br_environment_read(NULL, &e), 0);
+    assert_int_equal(e.port, 29500);
+    unsetenv("BRAID_PORT");
+    setenv("MASTER_PORT", "65535", 1);
+    refused("set BRAID_PORT");
+}
+
+static void environment_read__missing_values_are_named(void **state)
+{
+    (void)state;
+    unsetenv("RANK");
+    refused("RANK is not set");
+    setenv("RANK", "2", 1);
+    unsetenv("WORLD_SIZE");
+    refused("RANK is set but WORLD_SIZE is not");
+    setenv("WORLD_SIZE", "4", 1);
+    unsetenv("MASTER_ADDR");
+    refused("MASTER_ADDR is not set");
+    setenv("MASTER_ADDR", "localhost", 1);
+    unsetenv("MASTER_PORT");
+    refused("MASTER_PORT is not set");
+}
+
+static void environment_read__wrong_values_are_named(void **state)
+{
+    static const char *const bad[][2] = {
+        {"RANK", "4"},           {"RANK", "-1"},
+        {"RANK", "two"},         {"WORLD_SIZE", "0"},
+        {"WORLD_SIZE", "x"},     {"WORLD_SIZE", "65537"},
+        {"MASTER_PORT", "0"},    {"MASTER_PORT", "65536"},
+        {"MASTER_PORT", "http"}, {"BRAID_INIT_TIMEOUT", "0"},
+        {"BRAID_RANK", "4x"},
+    };
+
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        setup(state);
+        setenv(bad[i][0], bad[i][1], 1);
+        refused(bad[i][0]);
+    }
+    setup(state);
+    setenv("LOCAL_RANK", "2", 1);
+    setenv("LOCAL_WORLD_SIZE", "2", 1);
+    refused("LOCAL_RANK");
+    setenv("LOCAL_WORLD_SIZE", "5", 1);
+    refused("LOCAL_WORLD_SIZE");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(environment_read__torchrun_names, setup),
+        cmocka_unit_test_setup(environment_read__own_names_override, setup),
+        cmocka_unit_test_setup(environment_read__config_overrides_all, setup),
+        cmocka_unit_test_setup(environment_read__a_single_process_needs_nothing, setup),
+        cmocka_unit_test_setup(environment_read__torchrun_owns_its_port, setup),
+        cmocka_unit_test_setup(environment_read__missing_values_are_named, setup),
+        cmocka_unit_test_setup(environment_read__wrong_values_are_named, setup),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
