@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport/stream.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+
+int br_stream_rx_init(struct br_stream_rx *rx, const struct br_stream_config *config, uint32_t buffers)
+{
+    memset(rx, 0, sizeof *rx);
+    rx->config = config;
+    return br_pool_init(&rx->messages, sizeof(struct br_stream_message) + config->max_message, buffers + 1);
+}
+
+void br_stream_rx_destroy(struct br_stream_rx *rx)
+{
+    br_pool_destroy(&rx->messages);
+    rx->message = NULL;
+}
+
+int br_stream_rx_want(struct br_stream_rx *rx, void **place, uint32_t *bytes)
+{
+    const struct br_frame_header *header;
+    struct br_slot *slot;
+
+    if (!rx->message && !(rx->message = br_pool_get(&rx->messages)))
+        return -ENOBUFS;
+    header = &rx->message->header;
+    if (rx->part == BR_STREAM_SLOT &&
+        br_slot_expect(rx->config->slots, header->slot, header->offset, header->length, &slot))
+        rx->part = BR_STREAM_TRASH;
+    *bytes = (rx->part == BR_STREAM_HEADER ? (uint32_t)sizeof *header : header->length) - rx->filled;
+    switch (rx->part) {
+    case BR_STREAM_HEADER:
+        *place = (uint8_t *)&rx->message->header + rx->filled;
+        break;
+    case BR_STREAM_MESSAGE:
+        *place = rx->message->payload + rx->filled;
+        break;
+    case BR_STREAM_SLOT:
+        *place = slot->base + header->offset + rx->filled;
+        break;
+    case BR_STREAM_TRASH:
+        *place = rx->config->trash;
+        if (*bytes > rx->config->trash_bytes)
+            *bytes = rx->config->trash_bytes;
+        break;
+    }
+    return 0;
+}
+
+/* The header is whole: what kind of payload follows? */
+static int begin_payload(struct br_stream_rx *rx)
+{
+    const struct br_frame_header *header = &rx->message->header;
+    struct br_slot *slot;
+    int rc = br_frame_check(header, rx->config->max_message, rx->config->max_frame);
+
+    if (rc)
+        return rc;
+    rx->filled = 0;
+    rx->part = BR_STREAM_MESSAGE;
+    if (header->kind == BR_FRAME_MESSAGE)
+        return 0;
+    rc = br_slot_expect(rx->config->slots, header->slot, header->offset, header->length, &slot);
+    rx->part = rc ? BR_STREAM_TRASH : BR_STREAM_SLOT;
+    if (rc == -ESTALE)
+        return 0;
+    if (!rc && !slot->base)
+        return br_error(EPROTO, "bytes for a transfer that takes only mappings");
+    return rc;
+}
+
+/* The frame is whole. */
+static int finish(struct br_stream_rx *rx, struct br_event *event)
+{
+    struct br_stream_message *message = rx->message;
+    int part = (int)rx->part;
+
+    rx->part = BR_STREAM_HEADER;
+    rx->filled = 0;
+    if (part == BR_STREAM_TRASH)
+        return 0;
+    memset(event, 0, sizeof *event);
+    event->length = message->header.length;
+    event->inline_ = message->header.inline_;
+    if (part == BR_STREAM_SLOT) {
+        event->kind = BR_EVENT_PLACED;
+        event->slot = message->header.slot;
+        event->offset = message->header.offset;
+        return 1;
+    }
+    event->kind = BR_EVENT_MESSAGE;
+    event->payload = message->payload;
+    event->buffer = message;
+    rx->message = NULL;
+    return 1;
+}
+
+int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, struct br_event *event)
+{
+    rx->filled += bytes;
+    if (rx->part == BR_STREAM_HEADER) {
+        int rc;
+
+        if (rx->filled < sizeof rx->message->header)
+            return 0;
+        rc = begin_payload(rx);
+        if (rc)
+            return rc;
+    }
+    return rx->filled == rx->message->header.length ? finish(rx, event) : 0;
+}
+
+void br_stream_rx_release(struct br_stream_rx *rx, void *buffer)
+{
+    br_pool_put(&rx->messages, buffer);
+}
+
+static struct br_stream_entry *entry(struct br_stream_tx *tx, uint32_t i)
+{
+    return &tx->queue[i % BR_STREAM_QUEUE];
+}
+
+bool br_stream_tx_push(struct br_stream_tx *tx, const struct br_frame *frame)
+{
+    struct br_stream_entry *e = entry(tx, tx->posted);
+
+    if (tx->posted - tx->reported == BR_STREAM_QUEUE)
+        return false;
+    e->header.magic = BR_FRAME_MAGIC;
+    e->header.version = BR_FRAME_VERSION;
+    e->header.kind = (uint8_t)frame->kind;
+    e->header.length = frame->length;
+    e->header.slot = frame->slot;
+    e->header.offset = frame->offset;
+    if (frame->inline_)
+        memcpy(e->header.inline_, frame->inline_, BR_FRAME_INLINE);
+    else
+        memset(e->header.inline_, 0, BR_FRAME_INLINE);
+    e->payload = frame->payload;
+    e->cookie = frame->cookie;
+    tx->posted++;
+    return true;
+}
+
+int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, size_t max_bytes, size_t *bytes)
+{
+    const uint32_t header_bytes = sizeof(struct br_frame_header);
+    uint32_t skip = tx->cursor;
+    int n = 0;
+
+    *bytes = 0;
+    for (uint32_t i = tx->sent; i != tx->posted && n + 2 <= max && *bytes < max_bytes; i++, skip = 0) {
+        struct br_stream_entry *e = entry(tx, i);
+        uint32_t gone = skip > header_bytes ? skip - header_bytes : 0; /* of the payload */
+        size_t room;
+
+        if (skip < header_bytes) {
+            iov[n++] = (struct iovec){(uint8_t *)&e->header + skip, header_bytes - skip};
+            *bytes += header_bytes - skip;
+        }
+        if (gone == e->header.length)
+            continue;
+        room = *bytes < max_bytes ? max_bytes - *bytes : 1;
+        if (room > e->header.length - gone)
+            room = e->header.length - gone;
+        iov[n++] = (struct iovec){(void *)(uintptr_t)(e->payload + gone), room};
+        *bytes += room;
+    }
+    return n;
+}
+
+void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes)
+{
+    while (bytes) {
+        uint32_t left =
+            (uint32_t)sizeof(struct br_frame_header) + entry(tx, tx->sent)->header.length - tx->cursor;
+
+        if (bytes < left) {
+            tx->cursor += (uint32_t)bytes;
+            return;
+        }
+        bytes -= left;
+        tx->sent++;
+        tx->cursor = 0;
+    }
+}
+
+const struct br_stream_entry *br_stream_tx_report(struct br_stream_tx *tx)
+{
+    return tx->reported != tx->sent ? entry(tx, tx->reported++) : NULL;
+}
