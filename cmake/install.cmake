@@ -19,5 +19,6 @@ install(FILES ${CMAKE_BINARY_DIR}/braidConfig.cmake ${CMAKE_BINARY_DIR}/braidCon
 
 # Relocatable: the prefix is told from where braid.pc lies.
 file(RELATIVE_PATH PC_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+string(REGEX REPLACE "/$" "" PC_PREFIX ${PC_PREFIX})
 configure_file(cmake/braid.pc.in ${CMAKE_BINARY_DIR}/braid.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/braid.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
