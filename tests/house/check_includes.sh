@@ -51,4 +51,4 @@ function bad(words) {
         bad(rank[file[1]] ? file[1] "/ may not know " folder "/" : file[1] "/ may know only <braid/...>")
     }
 }
-END { exit failed }'
+END { exit failed }' || exit 1
