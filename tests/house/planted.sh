@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# Sourced by the tests of the checkers, with `check` naming the checker's script.
+# Sourced by the tests of the checkers: source planted.sh CHECKER
+check=$1
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 

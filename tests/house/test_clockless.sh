@@ -4,7 +4,7 @@
 set -euo pipefail
 check=$BRAID_SOURCE/tests/house/check_clockless.sh
 # shellcheck source=tests/house/planted.sh
-source "$BRAID_SOURCE/tests/house/planted.sh"
+source "$BRAID_SOURCE/tests/house/planted.sh" "$check"
 
 planted protocol/rail.c '    now = br_clock_now();' 1
 planted collectives/engine.c 'if (usleep(10) < 0)' 1

@@ -4,7 +4,7 @@
 set -euo pipefail
 check=$BRAID_SOURCE/tests/house/check_includes.sh
 # shellcheck source=tests/house/planted.sh
-source "$BRAID_SOURCE/tests/house/planted.sh"
+source "$BRAID_SOURCE/tests/house/planted.sh" "$check"
 
 planted base/a.h '#include "transport/link.h"' 1
 planted transport/uring/a.c '#include "protocol/peer.h"' 1
