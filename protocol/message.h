@@ -6,11 +6,11 @@
  *
  * 1. A message rides in a MESSAGE frame: its first 48 bytes in the frame header (struct br_message), what is left
  *    (data of an eager transfer, words of an abort) as the frame's payload.
- * 2. Credited messages (EAGER, READY, PUT, GET, RESULT) may have to wait at the receiver until its side of the
+ * 2. Credited messages (EAGER, READY, PUT, GET) may have to wait at the receiver until its side of the
  *    operation exists, so each holds one receive buffer and one credit of its link. All others are dealt with at once.
  * 3. `sequence` numbers the credited messages of one sender to one peer over all rails: after a rail was lost,
- *    messages are sent again on another, and the receiver knows what it already has. `link_sequence` numbers them
- *    on one link: ACK says up to which number all have arrived, and the sender forgets its copies.
+ *    messages are sent again on another, and the receiver knows what it already has. Messages of one link arrive in
+ *    order, so both ends also count them: ACK says how many have arrived, and the sender forgets its copies.
  * 4. `tag` names one transfer: struct br_tag below. Both ends derive it, nobody asks.
  */
 #ifndef BR_PROTOCOL_MESSAGE_H
@@ -36,32 +36,30 @@
 enum br_message_type {
     BR_MESSAGE_HANDSHAKE = 1, /* payload: protocol/message_handshake.h; the only type before a link is ready */
     BR_MESSAGE_EAGER = 2,     /* credited: a whole small transfer */
-    BR_MESSAGE_READY = 3,     /* credited: the place of a large transfer is free: slot and token */
+    BR_MESSAGE_READY = 3,     /* credited: the place of a large transfer is free: its slot */
     BR_MESSAGE_PUT = 4,       /* credited: asks for a READY for `bytes` at `offset` of a region */
     BR_MESSAGE_GET = 5,       /* credited: asks to send them */
-    BR_MESSAGE_RESULT = 6,    /* credited: how a PUT or GET ended */
-    BR_MESSAGE_DONE = 7,      /* transfers (their slots) that have arrived completely */
-    BR_MESSAGE_ACK = 8,       /* bytes and messages that have arrived on this link, messages released */
-    BR_MESSAGE_PING = 9,      /* answered by PONG; shows that the peer lives */
-    BR_MESSAGE_PONG = 10,
-    BR_MESSAGE_RAIL_DOWN = 11,   /* another rail is lost: fence it, then answer RAIL_FENCED */
-    BR_MESSAGE_RAIL_FENCED = 12, /* nothing more will be written through that rail */
-    BR_MESSAGE_ABORT = 13,       /* the communicator has failed; payload: words */
-    BR_MESSAGE_BYE = 14,         /* the sender leaves in good order */
+    BR_MESSAGE_DONE = 6,      /* transfers (their slots) that have arrived completely */
+    BR_MESSAGE_ACK = 7,       /* bytes and messages that have arrived on this link, messages released */
+    BR_MESSAGE_PING = 8,      /* answered by PONG; shows that the peer lives */
+    BR_MESSAGE_PONG = 9,
+    BR_MESSAGE_RAIL_DOWN = 10,   /* another rail is lost: fence it, then answer RAIL_FENCED */
+    BR_MESSAGE_RAIL_FENCED = 11, /* nothing more will be written through that rail */
+    BR_MESSAGE_ABORT = 12,       /* the communicator has failed; payload: words */
+    BR_MESSAGE_BYE = 13,         /* the sender leaves in good order */
 };
 
 /* Bodies, 24 bytes each. */
 struct br_body_ready {
-    uint32_t slot;
-    uint32_t reserved;
-    uint8_t token[16]; /* transport's place token */
+    uint32_t slot;        /* what the sender puts into the header of every PLACED frame */
+    uint32_t reserved[5]; /* zero */
 };
 
 struct br_body_onesided {
     uint64_t offset; /* of the first byte in the region */
     uint64_t check;  /* braid_key.check */
     uint32_t region; /* braid_key.id */
-    int32_t status;  /* RESULT: 0 or a negative errno */
+    uint32_t reserved; /* zero */
 };
 
 struct br_body_done {
@@ -70,7 +68,7 @@ struct br_body_done {
 
 struct br_body_ack {
     uint64_t bytes;    /* payload bytes of PLACED frames arrived on this link, in all */
-    uint32_t arrived;  /* every credited message with link_sequence below this has arrived */
+    uint32_t arrived;  /* credited messages arrived on this link, in all (mod 2^32) */
     uint32_t released; /* credited messages given back, in all (mod 2^32) */
     uint32_t released_p2p; /* of these, point-to-point ones */
     uint32_t reserved;
@@ -87,8 +85,8 @@ struct br_message {
     uint8_t flags; /* zero */
     uint16_t check; /* EAGER, READY: digest of the operation's arguments; differs where the ranks disagree */
     uint32_t sequence;      /* credited: number to this peer over all rails, from 0 */
-    uint64_t tag;           /* EAGER, READY, PUT, GET, RESULT: the transfer */
-    uint32_t link_sequence; /* credited: number on this link, from 0 */
+    uint64_t tag;           /* EAGER, READY, PUT, GET: the transfer */
+    uint32_t reserved;      /* zero */
     uint32_t bytes;         /* EAGER, READY, PUT, GET: length of the transfer */
     union {
         uint8_t data[24]; /* EAGER of at most 24 bytes: the data; longer ones are the frame's payload */
@@ -119,7 +117,7 @@ static_assert(sizeof(struct br_placed) == BR_FRAME_INLINE, "fills the inline are
 enum br_tag_family {
     BR_TAG_COLLECTIVE = 0, /* operation (30 bits), fragment (16), k-th message between the two ranks (16) */
     BR_TAG_P2P = 2,        /* number within (peer, user tag) (30 bits), user tag (32) */
-    BR_TAG_ONESIDED = 3,   /* the requester's counter (62 bits) */
+    BR_TAG_ONESIDED = 3,   /* the requester's counter (60 bits), what (2): enum br_onesided_part */
 };
 
 static inline enum br_tag_family br_tag_family(uint64_t tag)
@@ -137,9 +135,17 @@ static inline uint64_t br_tag_p2p(uint64_t number, uint32_t user_tag)
     return (uint64_t)BR_TAG_P2P << 62 | (number & 0x3fffffff) << 32 | user_tag;
 }
 
-static inline uint64_t br_tag_onesided(uint64_t counter)
+/* A put or get is up to three transfers: the request itself, the data, and the status (4 bytes) from the target. */
+enum br_onesided_part { BR_PART_REQUEST, BR_PART_DATA, BR_PART_STATUS };
+
+static inline uint64_t br_tag_onesided(uint64_t counter, enum br_onesided_part part)
 {
-    return (uint64_t)BR_TAG_ONESIDED << 62 | (counter & ~(3ull << 62));
+    return (uint64_t)BR_TAG_ONESIDED << 62 | (counter << 2 & ~(3ull << 62)) | (uint64_t)part;
+}
+
+static inline uint64_t br_tag_with_part(uint64_t tag, enum br_onesided_part part)
+{
+    return (tag & ~3ull) | (uint64_t)part;
 }
 
 #endif

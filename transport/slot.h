@@ -20,6 +20,8 @@
 #define BR_SLOT_SLICES   64 /* slices of one transfer, at most */
 #define BR_SLOT_GRANULES 64 /* granules of one slice, at most */
 
+struct br_device;
+
 struct br_slot {
     uint16_t generation; /* of the present or next use */
     bool used;
@@ -32,7 +34,8 @@ struct br_slot {
     uint64_t missing;                    /* bit i: slice i is not complete */
     uint64_t arrived[BR_SLOT_SLICES];    /* bit j of [i]: granule j of slice i is there */
     const uint8_t *mapped;               /* start of the transfer in the peer's memory, once mapped; else NULL */
-    uint32_t n_maps;                     /* mapped frames to give back */
+    struct br_device *map_device;         /* where to give the mappings back */
+    uint32_t n_maps;                     /* mapped frames to give back; a slice is mapped by one frame */
     uint64_t map_handles[BR_SLOT_SLICES]; /* their handles (struct br_event.map_handle) */
 };
 

@@ -9,7 +9,8 @@
  * 3. A device belongs to one worker. All calls on a device and its links are made under that worker's lock, but
  *    from any thread (the app thread that waits drives the worker itself): a back end must not depend on which
  *    thread calls, and must not leave user memory with the kernel after a call returns.
- * 4. Frames of one link may be reported in another order than posted unless caps.ordered.
+ * 4. MESSAGE frames of one link arrive in the order posted. PLACED frames may be reported in another order, also relative
+ *    to messages, unless caps.ordered.
  * 5. Fencing: after link_close() returns, no byte is written to any slot through that link and no event of that
  *    link is reported. This is what makes a retry on another rail safe.
  * 6. Operations that a back end lacks stay NULL in its table; br_transport_get() hands out a completed copy in

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Links come up: connect, accept, handshake; strangers are kept out.
+ *
+ * 1. Of two ranks the larger one connects, on every rail; the smaller one accepts.
+ * 2. An incoming link is a stranger until it has proved that it knows the job's secret. Strangers have few places
+ *    and little time; when all places are taken the oldest goes. They can neither stall nor fill anything.
+ * 3. A link that we made ourselves is its rail's from the start, but not UP before the proof.
+ */
+#include "protocol/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sodium.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/random.h"
+
+#define BACKOFF_MOST  (1 * BR_SEC)
+#define REFUSE_LINGER (100 * BR_MS) /* so that the refused side gets to read why */
+
+struct br_stranger {
+    struct br_link *link; /* NULL: the place is free */
+    struct br_handshake handshake;
+    uint64_t deadline;
+    bool refused;
+    uint8_t reply[BR_HANDSHAKE_BYTES_MAX];
+};
+
+int br_connect_init(struct br_worker *w)
+{
+    w->strangers = calloc(BR_MAX_STRANGERS, sizeof *w->strangers);
+    return w->strangers ? 0 : br_error(ENOMEM, "no memory for the handshakes");
+}
+
+void br_connect_destroy(struct br_worker *w)
+{
+    free(w->strangers);
+}
+
+static void fill_self(struct br_worker *w, struct br_handshake_self *self, uint32_t rails)
+{
+    memset(self, 0, sizeof *self);
+    self->rank = (uint32_t)w->config.rank;
+    self->size = (uint32_t)w->config.size;
+    self->rails = rails;
+    self->limits = (struct br_handshake_limits){
+        .frame_bytes = BR_FRAME_MAX_PAYLOAD,
+        .message_bytes = w->config.eager_bytes,
+        .eager_bytes = w->config.eager_bytes,
+        .slice_bytes = w->config.slice_bytes,
+    };
+    memcpy(self->key, w->config.key, sizeof self->key);
+    if (w->config.seed)
+        for (size_t i = 0; i < sizeof self->nonce; i += 8) {
+            uint64_t word = br_random_next(&w->random);
+
+            memcpy(self->nonce + i, &word, 8);
+        }
+    else
+        randombytes_buf(self->nonce, sizeof self->nonce);
+}
+
+static bool post_handshake(struct br_link *link, const void *reply, size_t bytes)
+{
+    struct br_message m = {.type = BR_MESSAGE_HANDSHAKE};
+    struct br_frame frame = {
+        .kind = BR_FRAME_MESSAGE, .payload = reply, .length = (uint32_t)bytes, .inline_ = (const uint8_t *)&m};
+
+    return !bytes || link->device->ops->post(link, &frame, 1) == 1;
+}
+
+/* ---- our own links ----------------------------------------------------------------------------------------- */
+
+static void start(struct br_worker *w, struct br_rail *rail)
+{
+    int rc = rail->device->ops->link_connect(rail->device, &rail->address, &rail->link);
+
+    if (rc) {
+        rail->link = NULL;
+        snprintf(rail->words, sizeof rail->words, "%.110s", br_error_words());
+        rail->retry_at = w->now + rail->backoff;
+        return;
+    }
+    rail->link->owner = rail;
+    rail->state = BR_RAIL_CONNECTING;
+    rail->deadline = w->now + w->config.connect_timeout;
+}
+
+/* An attempt has failed: again later, or, when trying again cannot help, the job fails at once. */
+static void attempt_failed(struct br_worker *w, struct br_rail *rail, int error, const char *words)
+{
+    snprintf(rail->words, sizeof rail->words, "%.110s", words);
+    if (rail->link)
+        br_link_retire(w, rail->link);
+    rail->link = NULL;
+    rail->state = BR_RAIL_IDLE;
+    rail->retry_at = w->now + rail->backoff;
+    rail->backoff = rail->backoff * 2 < BACKOFF_MOST ? rail->backoff * 2 : BACKOFF_MOST;
+    if (error == -EPERM || error == -EPROTONOSUPPORT || error == -EEXIST) {
+        char text[320];
+
+        snprintf(text, sizeof text, "cannot connect to rank %d on level %d (device %s): %s", rail->peer->rank, rail->index,
+                 rail->device->name, rail->words);
+        br_worker_fail(w, -error, text);
+    }
+}
+
+static void connected(struct br_worker *w, struct br_rail *rail)
+{
+    struct br_handshake_self self;
+    size_t bytes;
+
+    fill_self(w, &self, (uint32_t)rail->peer->n_rails);
+    br_handshake_init_connector(&rail->handshake, &self, (uint32_t)rail->peer->rank, rail->index, ++rail->incarnation,
+                                rail->reply, &bytes);
+    rail->state = BR_RAIL_HANDSHAKE;
+    if (!post_handshake(rail->link, rail->reply, bytes))
+        attempt_failed(w, rail, -ECONNRESET, rail->link->words);
+}
+
+static void rail_up(struct br_worker *w, struct br_rail *rail)
+{
+    struct br_peer *peer = rail->peer;
+    bool all = true;
+
+    rail->link->owner = rail;
+    rail->incarnation = rail->handshake.incarnation;
+    rail->state = BR_RAIL_UP;
+    br_rail_reset(rail, w->now);
+    br_log_debug("rank %d: rail to rank %d on level %d is up (%s, %s)", w->config.rank, peer->rank, rail->index,
+                 rail->device->name, rail->link->peer_name);
+    rail->was_up = true;
+    for (int i = 0; i < peer->n_rails; i++)
+        all = all && peer->rails[i].was_up;
+    if (all && peer->state == BR_PEER_WAITED) {
+        peer->state = BR_PEER_UP;
+        w->n_waited--;
+    }
+    br_peer_activate(w, peer);
+}
+
+static void rail_handshake(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
+{
+    size_t bytes = 0;
+    int rc = br_handshake_receive(&rail->handshake, event->payload, event->length, rail->reply, &bytes);
+
+    if (rc < 0) {
+        attempt_failed(w, rail, rc, br_error_words());
+        return;
+    }
+    if (!post_handshake(rail->link, rail->reply, bytes)) {
+        attempt_failed(w, rail, -ECONNRESET, "the link takes no frame");
+        return;
+    }
+    if (rc == 1)
+        rail_up(w, rail);
+}
+
+/* ---- strangers --------------------------------------------------------------------------------------------- */
+
+static struct br_stranger *stranger_of(const struct br_worker *w, const struct br_link *link)
+{
+    struct br_stranger *s = link->owner;
+
+    return s >= w->strangers && s < w->strangers + BR_MAX_STRANGERS ? s : NULL;
+}
+
+bool br_connect_owns(const struct br_worker *w, const struct br_link *link)
+{
+    return stranger_of(w, link) || ((struct br_rail *)link->owner)->state != BR_RAIL_UP;
+}
+
+static void dismiss(struct br_worker *w, struct br_stranger *s)
+{
+    br_link_retire(w, s->link);
+    s->link = NULL;
+}
+
+static void refuse(struct br_worker *w, struct br_stranger *s, const char *words)
+{
+    w->counters.refused_strangers++;
+    s->refused = true;
+    s->deadline = w->now + REFUSE_LINGER;
+    br_log_warn("rank %d: refused a link from %s: %s", w->config.rank, s->link->peer_name, words);
+}
+
+static void accepted(struct br_worker *w, struct br_link *link)
+{
+    struct br_stranger *s = &w->strangers[0];
+    struct br_handshake_self self;
+
+    for (int i = 0; i < BR_MAX_STRANGERS; i++) {
+        if (!w->strangers[i].link) {
+            s = &w->strangers[i];
+            break;
+        }
+        if (w->strangers[i].deadline < s->deadline)
+            s = &w->strangers[i];
+    }
+    if (s->link) {
+        w->counters.refused_strangers++;
+        dismiss(w, s);
+    }
+    fill_self(w, &self, BR_MAX_RAILS);
+    br_handshake_init_acceptor(&s->handshake, &self);
+    s->link = link;
+    s->refused = false;
+    s->deadline = w->now + w->config.connect_timeout;
+    link->owner = s;
+}
+
+/* The stranger has proved who it is: its link becomes the rail's. */
+static void welcome(struct br_worker *w, struct br_stranger *s, size_t bytes)
+{
+    struct br_peer *peer = &w->peers[s->handshake.peer];
+    struct br_rail *rail = s->handshake.rail < (uint32_t)peer->n_rails ? &peer->rails[s->handshake.rail] : NULL;
+
+    if (!rail || rail->connector || rail->state != BR_RAIL_IDLE || rail->device != s->link->device) {
+        br_handshake_refuse_stale(&s->handshake, rail ? rail->incarnation : 0, s->reply, &bytes);
+        post_handshake(s->link, s->reply, bytes);
+        s->refused = true; /* no stranger: it may try again when the old link is fenced */
+        s->deadline = w->now + REFUSE_LINGER;
+        return;
+    }
+    rail->handshake = s->handshake;
+    memcpy(rail->reply, s->reply, bytes);
+    rail->link = s->link;
+    s->link = NULL;
+    if (!post_handshake(rail->link, rail->reply, bytes))
+        attempt_failed(w, rail, -ECONNRESET, "the link takes no frame");
+    else
+        rail_up(w, rail);
+}
+
+static void stranger_message(struct br_worker *w, struct br_stranger *s, const struct br_event *event)
+{
+    size_t bytes = 0;
+    int rc;
+
+    if (s->refused)
+        return;
+    rc = br_handshake_receive(&s->handshake, event->payload, event->length, s->reply, &bytes);
+    if (rc == 1) {
+        welcome(w, s, bytes);
+        return;
+    }
+    post_handshake(s->link, s->reply, bytes);
+    if (rc < 0)
+        refuse(w, s, br_error_words());
+}
+
+static void handshake_message(struct br_worker *w, const struct br_event *event)
+{
+    struct br_stranger *s = stranger_of(w, event->link);
+    struct br_link *link = event->link;
+    struct br_message m;
+
+    memcpy(&m, event->inline_, sizeof m);
+    if (m.type != BR_MESSAGE_HANDSHAKE) {
+        if (s)
+            refuse(w, s, "it sent something else before it had proved who it is");
+        else
+            attempt_failed(w, link->owner, -EPROTO, "the peer sent something else than a handshake");
+    } else if (s) {
+        stranger_message(w, s, event);
+    } else {
+        rail_handshake(w, link->owner, event);
+    }
+    if (link->owner)
+        link->device->ops->message_release(link, event->buffer);
+}
+
+void br_connect_event(struct br_worker *w, const struct br_event *event)
+{
+    struct br_link *link = event->link;
+    struct br_stranger *s;
+
+    switch (event->kind) {
+    case BR_EVENT_ACCEPTED:
+        accepted(w, link);
+        break;
+    case BR_EVENT_CONNECTED:
+        connected(w, link->owner);
+        break;
+    case BR_EVENT_CLOSED:
+        s = stranger_of(w, link);
+        if (s) {
+            if (!s->refused)
+                w->counters.refused_strangers++;
+            dismiss(w, s);
+        } else {
+            attempt_failed(w, link->owner, event->error, link->words);
+        }
+        break;
+    case BR_EVENT_MESSAGE:
+        handshake_message(w, event);
+        break;
+    case BR_EVENT_SENT:
+    case BR_EVENT_PLACED: /* no slot is known to a link that is not UP */
+        break;
+    }
+}
+
+/* ---- timers ------------------------------------------------------------------------------------------------ */
+
+static void rail_timer(struct br_worker *w, struct br_rail *rail)
+{
+    if (rail->state == BR_RAIL_IDLE && rail->connector && w->now >= rail->retry_at)
+        start(w, rail);
+    else if ((rail->state == BR_RAIL_CONNECTING || rail->state == BR_RAIL_HANDSHAKE) && w->now >= rail->deadline)
+        attempt_failed(w, rail, -ETIMEDOUT,
+                       rail->state == BR_RAIL_CONNECTING ? "no answer to the connection" : "the handshake took too long");
+}
+
+void br_connect_timers(struct br_worker *w)
+{
+    for (int r = 0; r < w->config.size; r++)
+        for (int i = 0; i < w->peers[r].n_rails; i++)
+            if (w->peers[r].state != BR_PEER_LEFT)
+                rail_timer(w, &w->peers[r].rails[i]);
+    for (int i = 0; i < BR_MAX_STRANGERS; i++) {
+        struct br_stranger *s = &w->strangers[i];
+
+        if (!s->link || w->now < s->deadline)
+            continue;
+        if (!s->refused) {
+            w->counters.refused_strangers++;
+            br_log_warn("rank %d: dropped a link from %s: no proof in time", w->config.rank, s->link->peer_name);
+        }
+        dismiss(w, s);
+    }
+}
+
+uint64_t br_connect_next_timer(const struct br_worker *w)
+{
+    uint64_t next = UINT64_MAX;
+
+    for (int i = 0; i < BR_MAX_STRANGERS; i++)
+        if (w->strangers[i].link && w->strangers[i].deadline < next)
+            next = w->strangers[i].deadline;
+    return next;
+}

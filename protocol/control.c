@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages without a credit: they go ahead of everything, hold nothing, and are built at the moment they leave. */
+#include "protocol/internal.h"
+
+#include <string.h>
+
+int br_control_post(struct br_rail *rail, const struct br_message *message, const void *payload, uint32_t length)
+{
+    struct br_frame frame = {
+        .kind = BR_FRAME_MESSAGE,
+        .payload = payload,
+        .length = length,
+        .inline_ = (const uint8_t *)message,
+    };
+
+    return rail->device->ops->post(rail->link, &frame, 1);
+}
+
+static bool post_plain(struct br_rail *rail, enum br_message_type type)
+{
+    struct br_message message = {.type = (uint8_t)type};
+
+    return br_control_post(rail, &message, NULL, 0) == 1;
+}
+
+static bool post_ack(struct br_rail *rail)
+{
+    struct br_message message = {
+        .type = BR_MESSAGE_ACK,
+        .ack = {.bytes = rail->rx_bytes,
+                .arrived = rail->arrived,
+                .released = rail->released,
+                .released_p2p = rail->released_p2p},
+    };
+
+    if (br_control_post(rail, &message, NULL, 0) != 1)
+        return false;
+    rail->announced = rail->released;
+    rail->unannounced_since = 0;
+    return true;
+}
+
+static bool post_dones(struct br_peer *peer, struct br_rail *rail)
+{
+    while (peer->done_tail != peer->done_head) {
+        struct br_message message = {.type = BR_MESSAGE_DONE};
+        uint32_t n = 0;
+
+        while (n < 6 && peer->done_tail + n != peer->done_head) {
+            message.done.slots[n] = peer->dones[(peer->done_tail + n) % BR_DONES];
+            n++;
+        }
+        if (br_control_post(rail, &message, NULL, 0) != 1)
+            return false;
+        peer->done_tail += n;
+    }
+    return true;
+}
+
+/* One RAIL_DOWN or RAIL_FENCED a set bit; bits of messages that have left are cleared. */
+static bool post_rails(struct br_peer *peer, struct br_rail *rail, enum br_message_type type, uint8_t *due)
+{
+    for (uint32_t i = 0; i < (uint32_t)peer->n_rails; i++) {
+        struct br_message message = {.type = (uint8_t)type, .rail = {i, peer->rails[i].incarnation, {0}}};
+
+        if (!(*due >> i & 1))
+            continue;
+        if (br_control_post(rail, &message, NULL, 0) != 1)
+            return false;
+        *due &= (uint8_t) ~(1u << i);
+    }
+    return true;
+}
+
+/* What concerns the rail itself. false: the link is full, try later. */
+static bool pump_rail(struct br_rail *rail)
+{
+    if (rail->ack_due) {
+        if (!post_ack(rail))
+            return false;
+        rail->ack_due = false;
+    }
+    if (rail->pong_due) {
+        if (!post_plain(rail, BR_MESSAGE_PONG))
+            return false;
+        rail->pong_due = false;
+    }
+    if (rail->ping_due) {
+        if (!post_plain(rail, BR_MESSAGE_PING))
+            return false;
+        rail->ping_due = false;
+    }
+    return true;
+}
+
+bool br_control_pump(struct br_peer *peer, struct br_rail *rail)
+{
+    if (!pump_rail(rail))
+        return false;
+    if (peer->done_tail != peer->done_head && !post_dones(peer, rail))
+        return false;
+    if (peer->down_due && !post_rails(peer, rail, BR_MESSAGE_RAIL_DOWN, &peer->down_due))
+        return false;
+    if (peer->fenced_due && !post_rails(peer, rail, BR_MESSAGE_RAIL_FENCED, &peer->fenced_due))
+        return false;
+    if (peer->bye_due && !peer->bye_sent) {
+        if (!post_plain(rail, BR_MESSAGE_BYE))
+            return false;
+        peer->bye_sent = true;
+    }
+    return true;
+}
+
+bool br_peer_has_work(const struct br_peer *peer)
+{
+    for (int i = 0; i < peer->n_rails; i++)
+        if (peer->rails[i].ack_due || peer->rails[i].pong_due || peer->rails[i].ping_due)
+            return true;
+    return peer->done_tail != peer->done_head || peer->down_due || peer->fenced_due ||
+           (peer->bye_due && !peer->bye_sent) || !br_list_empty(&peer->resend) ||
+           !br_list_empty(&peer->messages.place) || !br_list_empty(&peer->data.place);
+}

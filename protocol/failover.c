@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A rail is lost, and what was on it moves to the peer's other rails.
+ *
+ * 1. Each side, on noticing: closes its link (nothing is written through it any more on this side), sends RAIL_DOWN on
+ *    another rail, and waits for RAIL_FENCED: then the other side writes nothing either. Only then are slices sent again.
+ *    Without the fence a late write through the old link could hit memory that its operation has long given back.
+ * 2. What goes again: slices that the lost rail carried in part and that are not confirmed. The receiver knows complete
+ *    slices by its bitmaps and drops them. A transfer that only misses its DONE sends its last slice, which makes the
+ *    receiver say DONE again.
+ * 3. Messages need no fence: their sequence tells the receiver what it has. Copies are kept until ACK (peer.h).
+ * 4. The connecting side tries to connect again after the fence. A rail that comes back starts from zero.
+ * 5. With the last rail the peer is lost and the worker fails.
+ */
+#include "protocol/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define BACKOFF_FIRST (10 * BR_MS)
+
+void br_link_retire(struct br_worker *w, struct br_link *link)
+{
+    link->owner = NULL;
+    w->retired[w->n_retired++] = link;
+    if (!w->in_batch)
+        br_links_close_retired(w);
+}
+
+void br_links_close_retired(struct br_worker *w)
+{
+    while (w->n_retired) {
+        struct br_link *link = w->retired[--w->n_retired];
+
+        link->device->ops->link_close(link);
+    }
+}
+
+/* Copies every message that may not have arrived; they leave on the next rail with a credit. */
+static void keep_messages(struct br_worker *w, struct br_rail *rail)
+{
+    for (uint32_t i = rail->peer_arrived; i != rail->sent; i++) {
+        const struct br_retained *keep = &rail->retained[i % BR_CREDITS];
+        struct br_orphan *orphan = malloc(sizeof *orphan + keep->length);
+
+        if (!orphan) {
+            br_worker_fail(w, ENOMEM, "no memory to keep the messages of a lost rail");
+            return;
+        }
+        br_list_init(&orphan->node);
+        orphan->message = keep->message;
+        orphan->length = keep->length;
+        if (keep->length)
+            memcpy(orphan->data, keep->memory, keep->length);
+        br_list_push_back(&rail->peer->resend, &orphan->node);
+    }
+}
+
+static void drop_flights(struct br_worker *w, struct br_rail *rail)
+{
+    struct br_list *node;
+
+    while ((node = br_list_pop_front(&rail->flights))) {
+        struct br_flight *flight = br_container_of(node, struct br_flight, node);
+
+        flight->transfer->flights--;
+        flight->transfer->lost_rails |= (uint8_t)(1u << rail->index);
+        br_pool_put(&w->flights, flight);
+    }
+}
+
+static bool any_rail_up(const struct br_peer *peer)
+{
+    for (int i = 0; i < peer->n_rails; i++)
+        if (peer->rails[i].state == BR_RAIL_UP)
+            return true;
+    return false;
+}
+
+static void peer_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words)
+{
+    char text[320];
+
+    if (rail->peer->state == BR_PEER_LEFT || w->leaving) {
+        rail->peer->state = BR_PEER_LEFT; /* it may go when everybody goes */
+        return;
+    }
+    rail->peer->state = BR_PEER_DEAD;
+    snprintf(text, sizeof text, "rank %d is lost: its last rail (level %d, device %s) failed: %s", rail->peer->rank,
+             rail->index, rail->device->name, words);
+    br_worker_fail(w, error == EPROTO ? EPROTO : ECONNRESET, text);
+}
+
+void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words)
+{
+    struct br_peer *peer = rail->peer;
+
+    if (rail->state != BR_RAIL_UP)
+        return;
+    snprintf(rail->words, sizeof rail->words, "%s", words);
+    rail->failures++;
+    rail->state = BR_RAIL_FENCING;
+    br_match_forget_link(w, rail);
+    keep_messages(w, rail);
+    drop_flights(w, rail);
+    if (rail->link)
+        br_link_retire(w, rail->link);
+    rail->link = NULL;
+    if (w->failed)
+        return;
+    if (!any_rail_up(peer)) {
+        peer_lost(w, rail, error, rail->words);
+        return;
+    }
+    br_log_warn("rank %d: rail to rank %d on level %d (device %s) is lost: %s; its slices move to the other rails",
+                w->config.rank, peer->rank, rail->index, rail->device->name, rail->words);
+    for (int i = 0; i < peer->n_rails; i++) /* what was said through the lost rail may be lost as well */
+        if (peer->rails[i].state == BR_RAIL_FENCING)
+            peer->down_due |= (uint8_t)(1u << i);
+    br_peer_activate(w, peer);
+}
+
+/* Queues the slices of t that went through the lost rail. */
+static void send_again(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, uint8_t bit)
+{
+    uint32_t n_slices = (t->length + t->slice_bytes - 1) / t->slice_bytes;
+    uint64_t again = 0;
+
+    t->lost_rails &= (uint8_t)~bit;
+    for (uint32_t i = 0; i < n_slices; i++)
+        if (t->slice_rails[i] & bit) {
+            t->slice_rails[i] &= (uint8_t)~bit;
+            again |= 1ull << i;
+        }
+    if (!again && t->wants_done && t->state == BR_TRANSFER_CONFIRMING)
+        again = 1ull << (n_slices - 1);
+    if (again) {
+        t->resend |= again;
+        t->resend_at = 0;
+        if (t->state == BR_TRANSFER_CONFIRMING) {
+            t->state = BR_TRANSFER_MOVING;
+            br_queue_insert(&peer->data, &t->queued, w->now);
+        }
+    } else {
+        br_send_check_end(w, t);
+    }
+}
+
+void br_rail_confirmed_fenced(struct br_worker *w, struct br_peer *peer, uint32_t index, uint32_t incarnation)
+{
+    struct br_rail *rail = index < (uint32_t)peer->n_rails ? &peer->rails[index] : NULL;
+
+    if (!rail || rail->state != BR_RAIL_FENCING || rail->incarnation != incarnation)
+        return; /* said twice */
+    rail->state = BR_RAIL_IDLE;
+    rail->backoff = BACKOFF_FIRST;
+    rail->retry_at = w->now + rail->backoff;
+    peer->down_due &= (uint8_t)~(1u << index);
+    br_list_for_each_safe(node, &peer->moving)
+        send_again(w, peer, br_container_of(node, struct br_transfer, node), (uint8_t)(1u << index));
+    br_peer_activate(w, peer);
+}
+
+void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t index, uint32_t incarnation)
+{
+    struct br_rail *rail = index < (uint32_t)peer->n_rails ? &peer->rails[index] : NULL;
+
+    if (!rail || rail->incarnation != incarnation)
+        return;
+    br_rail_lost(w, rail, ECONNRESET, "the other end lost it");
+    peer->fenced_due |= (uint8_t)(1u << index);
+    br_peer_activate(w, peer);
+}
+
+/* ---- the end of the worker --------------------------------------------------------------------------------- */
+
+/* Best effort: peers that do not get the words see the links close. */
+static void say_abort(struct br_worker *w)
+{
+    uint32_t length = (uint32_t)strnlen(w->words, BR_MAX_WORDS);
+
+    for (int r = 0; r < w->config.size; r++) {
+        struct br_peer *peer = &w->peers[r];
+
+        for (int i = 0; i < peer->n_rails; i++) {
+            struct br_message m = {.type = BR_MESSAGE_ABORT};
+
+            if (peer->rails[i].state == BR_RAIL_UP && br_control_post(&peer->rails[i], &m, w->words, length) == 1)
+                break;
+        }
+    }
+}
+
+/* Gives the back ends a few turns to get the ABORT out. What arrives meanwhile goes to memory that is still ours. */
+static void flush(struct br_worker *w)
+{
+    struct br_event events[16];
+
+    for (int turn = 0; turn < 8; turn++)
+        for (int d = 0; d < w->n_devices; d++) {
+            int n = w->devices[d]->ops->poll(w->devices[d], w->now, events, 16);
+
+            for (int i = 0; i < n; i++)
+                if (events[i].kind == BR_EVENT_MESSAGE)
+                    events[i].link->device->ops->message_release(events[i].link, events[i].buffer);
+                else if (events[i].kind == BR_EVENT_PLACED && events[i].mapped)
+                    w->devices[d]->ops->map_release(w->devices[d], events[i].map_handle);
+        }
+}
+
+static void close_rails(struct br_worker *w)
+{
+    for (int r = 0; r < w->config.size; r++) {
+        struct br_peer *peer = &w->peers[r];
+
+        for (int i = 0; i < peer->n_rails; i++) {
+            struct br_rail *rail = &peer->rails[i];
+
+            if (rail->link)
+                br_link_retire(w, rail->link);
+            rail->link = NULL;
+            rail->state = BR_RAIL_IDLE;
+            rail->retry_at = UINT64_MAX;
+        }
+    }
+}
+
+void br_worker_fail(struct br_worker *w, int error, const char *words)
+{
+    if (w->failed)
+        return;
+    w->failed = -error;
+    snprintf(w->words, sizeof w->words, "%s", words);
+    br_log_info("rank %d: the communicator has failed: %s", w->config.rank, w->words);
+    w->fail_due = true;
+    if (!w->in_batch)
+        br_worker_finish_failing(w);
+}
+
+/* Outside a batch of events: tells the peers, closes every link. */
+void br_worker_finish_failing(struct br_worker *w)
+{
+    w->fail_due = false;
+    say_abort(w);
+    flush(w);
+    close_rails(w);
+    br_links_close_retired(w);
+}

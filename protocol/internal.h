@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of the worker call of each other, in the order of a slice's life. Not for other folders. */
+#ifndef BR_PROTOCOL_INTERNAL_H
+#define BR_PROTOCOL_INTERNAL_H
+
+#include "protocol/worker.h"
+
+/* rail.c: budget, rate, credits */
+void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index);
+void br_rail_reset(struct br_rail *rail, uint64_t now); /* a new link is up */
+uint64_t br_rail_in_flight(const struct br_rail *rail);
+bool br_rail_has_budget(const struct br_rail *rail);
+bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length);
+bool br_rail_asks(const struct br_rail *rail, uint32_t length); /* should this frame ask for an ACK? */
+void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now);
+void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now);
+void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now);
+bool br_rail_has_credit(const struct br_rail *rail, bool p2p, bool oldest);
+void br_rail_message_released(struct br_rail *rail, bool p2p, uint64_t now);
+
+/* connect.c: links, handshakes, strangers */
+int br_connect_init(struct br_worker *w);
+void br_connect_destroy(struct br_worker *w);
+void br_connect_timers(struct br_worker *w);
+uint64_t br_connect_next_timer(const struct br_worker *w);
+bool br_connect_owns(const struct br_worker *w, const struct br_link *link); /* a stranger's, or of a rail not yet UP */
+/* Any event of a link that is not (yet) the link of a rail in state UP. */
+void br_connect_event(struct br_worker *w, const struct br_event *event);
+
+/* send.c */
+void br_peer_activate(struct br_worker *w, struct br_peer *peer);
+void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_message *ready);
+void br_send_sent(struct br_worker *w, const struct br_event *event);
+void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot);
+void br_send_check_end(struct br_worker *w, struct br_transfer *t);
+int br_pump_peer(struct br_worker *w, struct br_peer *peer);
+
+/* control.c: everything without a credit */
+bool br_control_pump(struct br_peer *peer, struct br_rail *rail); /* false: the link is full */
+bool br_peer_has_work(const struct br_peer *peer);
+int br_control_post(struct br_rail *rail, const struct br_message *message, const void *payload, uint32_t length);
+
+/* match.c */
+size_t br_match_unexpected_bytes(void);
+void br_match_destroy(struct br_worker *w);
+int br_match_send(struct br_worker *w, struct br_transfer *t);
+int br_match_receive(struct br_worker *w, struct br_transfer *t);
+void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
+void br_match_forget_link(struct br_worker *w, struct br_rail *rail);
+
+/* receive.c */
+void br_receive_event(struct br_worker *w, struct br_rail *rail, const struct br_event *event); /* MESSAGE, PLACED; rail is UP */
+void br_receive_slotless(struct br_worker *w);
+void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status);
+
+/* failover.c */
+void br_worker_finish_failing(struct br_worker *w);
+void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words);
+void br_rail_confirmed_fenced(struct br_worker *w, struct br_peer *peer, uint32_t rail, uint32_t incarnation);
+void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t rail, uint32_t incarnation);
+
+void br_link_retire(struct br_worker *w, struct br_link *link);
+void br_links_close_retired(struct br_worker *w);
+
+/* onesided.c */
+size_t br_onesided_service_bytes(void);
+void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct br_message *message);
+bool br_onesided_ended(struct br_worker *w, struct br_transfer *t); /* true: it was a service's */
+
+static inline bool br_transfer_is_oldest(const struct br_worker *w, uint64_t order)
+{
+    return order <= w->oldest;
+}
+
+#endif

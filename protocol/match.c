@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Matching: an arrival finds the transfer that expects it, or waits for it.
+ *
+ * 1. Two tables, keyed by (tag, peer): `receives` for EAGER, `sends` for READY. An entry is either a posted transfer
+ *    or an unexpected message, told apart by the lowest pointer bit.
+ * 2. An unexpected message stays in the back end's receive buffer and keeps its credit; that bounds them. Only when
+ *    its rail is lost is it copied out (failover, not the data path).
+ * 3. Both sides derive the tag from the same call, so a match with another length or digest means that the ranks
+ *    disagree about the operation: the worker fails with words rather than deliver wrong bytes.
+ */
+#include "protocol/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* A credited message that came before its transfer was posted. */
+struct br_unexpected {
+    struct br_list node;      /* the rail's `unexpected` */
+    struct br_message message;
+    const uint8_t *payload;   /* in `buffer`, or in `copy` */
+    struct br_rail *rail;     /* NULL: the rail is lost, the credit with it */
+    struct br_link *link;
+    void *buffer;             /* for message_release() */
+    uint8_t *copy;            /* owned; only after the rail was lost */
+};
+
+static void *tagged(struct br_unexpected *u)
+{
+    return (void *)((uintptr_t)u | 1);
+}
+
+static struct br_unexpected *untagged(void *value)
+{
+    return (uintptr_t)value & 1 ? (struct br_unexpected *)((uintptr_t)value & ~(uintptr_t)1) : NULL;
+}
+
+size_t br_match_unexpected_bytes(void)
+{
+    return sizeof(struct br_unexpected);
+}
+
+/* Gives back buffer and credit of a message that has been dealt with. */
+static void release(struct br_worker *w, struct br_rail *rail, struct br_link *link, void *buffer, uint64_t tag)
+{
+    link->device->ops->message_release(link, buffer);
+    br_rail_message_released(rail, br_tag_family(tag) == BR_TAG_P2P, w->now);
+    br_peer_activate(w, rail->peer);
+}
+
+static void forget(struct br_worker *w, struct br_unexpected *u)
+{
+    if (u->rail) {
+        br_list_remove(&u->node);
+        release(w, u->rail, u->link, u->buffer, u->message.tag);
+    }
+    free(u->copy);
+    u->copy = NULL;
+    br_pool_put(&w->unexpected, u);
+}
+
+static bool agree(struct br_worker *w, const struct br_transfer *t, const struct br_message *m)
+{
+    char words[200];
+
+    if (t->length == m->bytes && t->check == m->check)
+        return true;
+    snprintf(words, sizeof words,
+             "rank %d and we (rank %d) disagree about an operation: %u bytes (digest %04x) there, %u (digest %04x) here; "
+             "every rank must make the same calls with the same arguments in the same order",
+             t->peer, w->config.rank, m->bytes, m->check, t->length, t->check);
+    br_worker_fail(w, EPROTO, words);
+    return false;
+}
+
+static void deliver(struct br_worker *w, struct br_transfer *t, const struct br_message *m, const uint8_t *payload)
+{
+    if (t->length)
+        memcpy(t->memory, t->length <= BR_EAGER_INLINE ? m->data : payload, t->length);
+    w->counters.copied_bytes += t->length;
+    br_transfer_end(w, t, 0);
+}
+
+/* Posts t in a table; *early is the message that was there first, else NULL. */
+static int expect(struct br_worker *w, struct br_table *table, struct br_transfer *t, struct br_unexpected **early)
+{
+    void *value = br_table_find(table, t->tag, (uint32_t)t->peer);
+    int rc;
+
+    *early = untagged(value);
+    if (*early) {
+        br_table_remove(table, t->tag, (uint32_t)t->peer);
+        return 0;
+    }
+    rc = br_table_insert(table, t->tag, (uint32_t)t->peer, t);
+    if (rc == -EEXIST)
+        return br_error(EINVAL, "rank %d: two transfers to rank %d with one tag (%llx)", w->config.rank, t->peer,
+                        (unsigned long long)t->tag);
+    if (rc)
+        return br_error(EAGAIN, "rank %d: more than %u transfers are outstanding", w->config.rank, w->config.max_transfers);
+    return 0;
+}
+
+int br_match_send(struct br_worker *w, struct br_transfer *t)
+{
+    struct br_unexpected *early;
+    int rc = expect(w, &w->sends, t, &early);
+
+    if (rc || !early)
+        return rc;
+    if (agree(w, t, &early->message))
+        br_send_ready(w, t, &early->message);
+    forget(w, early);
+    return 0;
+}
+
+int br_match_receive(struct br_worker *w, struct br_transfer *t)
+{
+    struct br_unexpected *early;
+    int rc = expect(w, &w->receives, t, &early);
+
+    if (rc || !early)
+        return rc;
+    if (agree(w, t, &early->message))
+        deliver(w, t, &early->message, early->payload);
+    forget(w, early);
+    return 0;
+}
+
+static void keep(struct br_worker *w, struct br_rail *rail, struct br_table *table, const struct br_event *event,
+                 const struct br_message *m)
+{
+    struct br_unexpected *u = br_pool_get(&w->unexpected);
+
+    if (!u || br_table_insert(table, m->tag, (uint32_t)rail->peer->rank, tagged(u))) {
+        /* Within the credits this cannot happen: the peer breaks the protocol or the table is too small. */
+        if (u)
+            br_pool_put(&w->unexpected, u);
+        br_rail_lost(w, rail, EPROTO, "the peer sent a message twice or more than it has credits for");
+        return;
+    }
+    *u = (struct br_unexpected){
+        .message = *m, .payload = event->payload, .rail = rail, .link = event->link, .buffer = event->buffer};
+    br_list_init(&u->node);
+    br_list_push_back(&rail->unexpected, &u->node);
+}
+
+/* true: this sequence was not seen before. */
+static bool first_time(struct br_peer *peer, uint32_t sequence)
+{
+    int32_t ahead = (int32_t)(sequence - peer->seen_top);
+    uint64_t bit = 1ull << (sequence % 64);
+    uint64_t *word = &peer->seen[sequence % BR_SEEN / 64];
+
+    if (ahead < -(int32_t)BR_SEEN)
+        return false;
+    for (; ahead >= 0; ahead--, peer->seen_top++)
+        peer->seen[peer->seen_top % BR_SEEN / 64] &= ~(1ull << (peer->seen_top % 64));
+    if (*word & bit)
+        return false;
+    *word |= bit;
+    return true;
+}
+
+static void match(struct br_worker *w, struct br_rail *rail, const struct br_event *event, const struct br_message *m)
+{
+    bool ready = m->type == BR_MESSAGE_READY;
+    struct br_table *table = ready ? &w->sends : &w->receives;
+    void *value = br_table_find(table, m->tag, (uint32_t)rail->peer->rank);
+    struct br_transfer *t = value;
+
+    if (!value || untagged(value)) {
+        keep(w, rail, table, event, m);
+        return;
+    }
+    br_table_remove(table, m->tag, (uint32_t)rail->peer->rank);
+    if (agree(w, t, m)) {
+        if (ready)
+            br_send_ready(w, t, m);
+        else
+            deliver(w, t, m, event->payload);
+    }
+    if (!w->failed)
+        release(w, rail, event->link, event->buffer, m->tag);
+}
+
+void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
+{
+    struct br_message m;
+
+    memcpy(&m, event->inline_, sizeof m);
+    if (m.type == BR_MESSAGE_EAGER && m.bytes != (m.bytes <= BR_EAGER_INLINE ? m.bytes : event->length)) {
+        br_rail_lost(w, rail, EPROTO, "an eager message says another length than it has");
+        return;
+    }
+    rail->arrived++;
+    if (!first_time(rail->peer, m.sequence)) {
+        w->counters.dropped_messages++;
+        release(w, rail, event->link, event->buffer, m.tag);
+    } else if (m.type == BR_MESSAGE_PUT || m.type == BR_MESSAGE_GET) {
+        br_onesided_request(w, rail->peer, &m);
+        if (!w->failed)
+            release(w, rail, event->link, event->buffer, m.tag);
+    } else {
+        match(w, rail, event, &m);
+    }
+}
+
+void br_match_forget_link(struct br_worker *w, struct br_rail *rail)
+{
+    struct br_list *node;
+
+    while ((node = br_list_pop_front(&rail->unexpected))) {
+        struct br_unexpected *u = br_container_of(node, struct br_unexpected, node);
+        uint32_t length = u->message.type == BR_MESSAGE_EAGER && u->message.bytes > BR_EAGER_INLINE ? u->message.bytes : 0;
+
+        u->rail = NULL;
+        if (!length)
+            continue;
+        u->copy = malloc(length);
+        if (!u->copy) {
+            br_worker_fail(w, ENOMEM, "no memory to keep a message of a lost rail");
+            return;
+        }
+        memcpy(u->copy, u->payload, length);
+        u->payload = u->copy;
+    }
+}
+
+void br_match_destroy(struct br_worker *w)
+{
+    for (uint32_t i = 0; i < w->unexpected.count; i++) /* free places are zeroed or have been: copy is NULL there */
+        free(((struct br_unexpected *)br_pool_at(&w->unexpected, i))->copy);
+}

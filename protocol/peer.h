@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Peers and rails. A peer is a remote process; a rail is one link to it together with budget, rate and health.
+ *
+ * 1. Budget. A rail has at most `budget` bytes in flight: about twice the measured bandwidth-delay product. More does not
+ *    add throughput, it only adds queue, and the queue is what something urgent waits behind. So the budget is
+ *    the preemption latency. It grows by itself: while the rail is limited by its budget, rate = budget / RTT, so
+ *    twice the product is twice the budget, until the rate stops growing (as BBR's start-up does).
+ * 2. In flight are bytes posted but not known to have arrived. Where SENT means placed (RDMA, shared memory) SENT tells;
+ *    on a byte stream ACK messages tell, which the sender asks for by a flag every quarter of a budget.
+ * 3. Striping needs no plan: rails pull frames from the peer's queue when they have budget, so they carry in proportion to
+ *    their rates. Near the end of a transfer a slow rail leaves the rest to the fast ones (br_rail_may_take).
+ * 4. Credits bound the messages that may be unreleased at the peer. The last credit of a rail is for the oldest
+ *    operation of this process, which thereby can always progress: the globally oldest unfinished operation is the oldest one on
+ *    every rank that still works on it, and its messages find a receiver that has it or is about to.
+ */
+#ifndef BR_PROTOCOL_PEER_H
+#define BR_PROTOCOL_PEER_H
+
+#include "base/list.h"
+#include "protocol/handshake.h"
+#include "protocol/message.h"
+#include "protocol/queue.h"
+#include "protocol/transfer.h"
+#include "transport/transport.h"
+
+enum br_rail_state {
+    BR_RAIL_IDLE,       /* no link; the connecting side tries again at retry_at */
+    BR_RAIL_CONNECTING, /* link_connect() is under way */
+    BR_RAIL_HANDSHAKE,  /* proofs are exchanged */
+    BR_RAIL_UP,
+    BR_RAIL_FENCING,    /* lost: the peer has not yet confirmed that it writes nothing more through it */
+};
+
+/* A credited message that may have to be sent again. */
+struct br_retained {
+    struct br_message message;
+    uint32_t length;   /* payload bytes in `memory` */
+    uint8_t *memory;   /* eager_bytes; owned by the rail */
+};
+
+/* A message of a lost rail that waits to be sent on another one. Made and freed outside the data path. */
+struct br_orphan {
+    struct br_list node; /* the peer's `resend` */
+    struct br_message message;
+    uint32_t length;
+    uint8_t data[];
+};
+
+/* A PLACED frame that waits for SENT. */
+struct br_flight {
+    struct br_list node; /* the rail's flights */
+    struct br_transfer *transfer; /* NULL: a message, nothing to do */
+    struct br_rail *rail;
+    uint32_t length;
+};
+
+/* One pending measurement: a frame whose acknowledgement we asked for. */
+struct br_probe {
+    uint64_t tx_bytes;  /* rail.tx_bytes right after it */
+    uint64_t posted_at; /* ns */
+    uint64_t acked_bytes, acked_at; /* rail's when it was posted */
+};
+#define BR_PROBES 16u
+
+struct br_rail {
+    struct br_peer *peer;
+    uint8_t index; /* 0..n_rails-1: the level */
+    struct br_device *device;
+    struct br_address address; /* of the peer's device; used by the connecting side */
+    bool connector;            /* we connect (our rank is the larger one) */
+    enum br_rail_state state;
+    struct br_link *link; /* NULL in IDLE and FENCING */
+    struct br_handshake handshake;
+    uint8_t reply[BR_HANDSHAKE_BYTES_MAX]; /* handshake message on its way out */
+    uint32_t incarnation;        /* of the present or last connection */
+    uint64_t retry_at, deadline; /* next connect; end of CONNECTING and HANDSHAKE */
+    uint64_t backoff;            /* ns */
+    bool was_up;                 /* at least once */
+    char words[120];             /* why it is not up */
+
+    /* sending */
+    uint64_t tx_bytes;    /* PLACED payload posted on this link */
+    uint64_t acked_bytes; /* of these known to have arrived */
+    uint64_t acked_at;    /* ns */
+    uint64_t asked_bytes; /* tx_bytes at the last frame that asked for an ACK */
+    uint32_t budget, frame_bytes;
+    uint64_t rate;        /* bytes/s, largest of the present and the last period; 0 unknown */
+    uint64_t rate_now, rate_period_end; /* maximum of the running period; its end */
+    uint64_t min_rtt, min_rtt_until;    /* ns */
+    struct br_probe probes[BR_PROBES];
+    uint32_t probe_head, probe_tail;
+    uint32_t sent;        /* credited messages posted on this link */
+    uint32_t peer_arrived, peer_released, peer_released_p2p; /* from ACK */
+    uint32_t sent_p2p;
+    struct br_retained retained[BR_CREDITS]; /* the last ones sent, by number mod BR_CREDITS */
+    struct br_list flights;
+
+    /* receiving */
+    uint64_t rx_bytes;
+    uint32_t arrived; /* credited messages */
+    struct br_list unexpected; /* messages of this link that wait for their transfer (match.c) */
+    uint32_t released, released_p2p, announced; /* announced: `released` in the last ACK */
+    uint64_t unannounced_since; /* ns; 0: nothing to announce */
+    bool ack_due, ping_due, pong_due;
+    uint64_t last_rx, last_ping; /* ns */
+
+    /* statistics over all incarnations */
+    uint64_t total_tx, total_rx, failures;
+};
+
+enum br_peer_state {
+    BR_PEER_WAITED, /* not all rails have been up yet (start-up) */
+    BR_PEER_UP,     /* at least one rail */
+    BR_PEER_LEFT,   /* said BYE */
+    BR_PEER_DEAD,   /* the last rail is lost */
+};
+
+#define BR_SEEN 1024u /* window for duplicates; more than BR_CREDITS * BR_MAX_RAILS */
+#define BR_DONES 256u
+
+struct br_peer {
+    int rank;
+    enum br_peer_state state;
+    int n_rails;
+    struct br_rail *rails; /* [n_rails] */
+    struct br_queue messages; /* sends that go eagerly, READYs, one-sided requests */
+    struct br_queue data;     /* sends that have their READY */
+    struct br_list moving;    /* sends in MOVING or CONFIRMING */
+    struct br_list resend;    /* struct br_orphan: messages of a lost rail */
+    uint32_t sequence;        /* of the next credited message */
+    uint32_t seen_top;        /* one more than the largest sequence seen */
+    uint64_t seen[BR_SEEN / 64];
+    uint32_t dones[BR_DONES]; /* slots to report, ring */
+    uint32_t done_head, done_tail;
+    uint8_t down_due, fenced_due; /* rails to report in RAIL_DOWN, RAIL_FENCED, a bit each */
+    bool bye_due, bye_sent;
+    struct br_list active;    /* in the worker's list of peers with something to send */
+};
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The priority queue of a peer: what leaves next.
+ *
+ * 1. Order: (priority, submission). The head is asked again for every frame, so something more urgent overtakes
+ *    at the next frame boundary: that is the preemption, and nothing else is needed for it.
+ * 2. Nobody starves: an entry that was not served for longer than the bound goes first, once, and then waits
+ *    for its turn again. A second list in order of last service finds it without a search.
+ * 3. A sorted list, filled from the back: entries are few (the engine bounds fragments in flight) and mostly arrive in
+ *    order. Rejected: a heap, which needs a capacity, or a bucket a priority, which needs a bound on priorities.
+ */
+#ifndef BR_PROTOCOL_QUEUE_H
+#define BR_PROTOCOL_QUEUE_H
+
+#include <stdint.h>
+
+#include "base/list.h"
+
+/* Embedded in what is queued. */
+struct br_queued {
+    struct br_list place, age;
+    int32_t priority; /* larger is more urgent */
+    uint64_t order;   /* submission order of the operation in this process */
+    uint64_t served;  /* when a frame of it left last, or when it was queued, ns */
+};
+
+struct br_queue {
+    struct br_list place, age;
+};
+
+void br_queue_init(struct br_queue *queue);
+void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order);
+void br_queue_insert(struct br_queue *queue, struct br_queued *item, uint64_t now);
+void br_queue_remove(struct br_queued *item); /* safe when not queued */
+/* The entry whose turn it is, or NULL. starvation: ns. */
+struct br_queued *br_queue_head(const struct br_queue *queue, uint64_t now, uint64_t starvation);
+/* A frame of item has left: its age begins anew. */
+void br_queue_served(struct br_queue *queue, struct br_queued *item, uint64_t now);
+
+static inline int br_queued_before(const struct br_queued *a, const struct br_queued *b)
+{
+    return a->priority != b->priority ? a->priority > b->priority : a->order < b->order;
+}
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Budget, rate and credits of one rail; peer.h has the reasons. Pure arithmetic over numbers that others feed in. */
+#include "protocol/internal.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+
+#define BUDGET_FIRST  (256u << 10)
+#define BUDGET_LEAST  (64u << 10)
+#define BUDGET_MOST   (4u << 20)
+#define FRAME_LEAST   (16u << 10)
+#define FRAME_MOST    (256u << 10)
+#define RATE_PERIOD   (100 * BR_MS) /* the rate is the maximum over one to two of these */
+#define RTT_PERIOD    (10 * BR_SEC) /* after this the least round trip is measured anew */
+
+void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index)
+{
+    rail->peer = peer;
+    rail->index = (uint8_t)index;
+    rail->state = BR_RAIL_IDLE;
+    br_list_init(&rail->flights);
+    br_list_init(&rail->unexpected);
+}
+
+/* Frames are a quarter of the budget, so that preemption never waits for one large frame alone. */
+static void set_budget(struct br_rail *rail, uint64_t budget)
+{
+    uint32_t frame;
+
+    if (budget < BUDGET_LEAST)
+        budget = BUDGET_LEAST;
+    if (budget > BUDGET_MOST)
+        budget = BUDGET_MOST;
+    frame = (uint32_t)budget / 4;
+    if (frame > FRAME_MOST)
+        frame = FRAME_MOST;
+    if (rail->device->caps.budget_free)
+        frame = rail->device->caps.max_frame; /* whole slices: a mapping a slice is all a slot can hold */
+    if (frame > rail->device->caps.max_frame)
+        frame = rail->device->caps.max_frame;
+    if (frame < FRAME_LEAST)
+        frame = FRAME_LEAST < rail->device->caps.max_frame ? FRAME_LEAST : rail->device->caps.max_frame;
+    rail->budget = (uint32_t)budget;
+    rail->frame_bytes = frame;
+}
+
+void br_rail_reset(struct br_rail *rail, uint64_t now)
+{
+    rail->tx_bytes = rail->acked_bytes = rail->asked_bytes = rail->rx_bytes = 0;
+    rail->acked_at = now;
+    rail->probe_head = rail->probe_tail = 0;
+    rail->sent = rail->peer_arrived = rail->peer_released = rail->peer_released_p2p = rail->sent_p2p = 0;
+    rail->arrived = rail->released = rail->released_p2p = rail->announced = 0;
+    rail->unannounced_since = 0;
+    rail->ack_due = rail->ping_due = rail->pong_due = false;
+    rail->last_rx = rail->last_ping = now;
+    rail->rate = rail->rate_now = rail->min_rtt = 0;
+    rail->rate_period_end = now + RATE_PERIOD;
+    set_budget(rail, BUDGET_FIRST);
+}
+
+uint64_t br_rail_in_flight(const struct br_rail *rail)
+{
+    return rail->tx_bytes - rail->acked_bytes;
+}
+
+bool br_rail_has_budget(const struct br_rail *rail)
+{
+    return rail->device->caps.budget_free || br_rail_in_flight(rail) < rail->budget;
+}
+
+/*
+ * Near the end of a transfer: may this rail take `length` of the `left` bytes, or would the peer's other rails deliver
+ * all that is left sooner? Without it the last frame on a slow rail decides when the transfer ends.
+ */
+bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length)
+{
+    const struct br_peer *peer = rail->peer;
+    uint64_t others_bytes = left, others_rate = 0;
+
+    if (!rail->rate)
+        return true;
+    for (int i = 0; i < peer->n_rails; i++) {
+        const struct br_rail *other = &peer->rails[i];
+
+        if (other == rail || other->state != BR_RAIL_UP)
+            continue;
+        if (!other->rate)
+            return true; /* nothing to compare with yet */
+        others_bytes += br_rail_in_flight(other);
+        others_rate += other->rate;
+    }
+    /* (in flight + length) / rate <= others_bytes / others_rate, without a division */
+    return !others_rate || (double)(br_rail_in_flight(rail) + length) * (double)others_rate <=
+                               (double)others_bytes * (double)rail->rate;
+}
+
+/* A frame of `length` bytes was just posted whose acknowledgement will be reported. The first one after an idle time starts a
+ * measurement of its own: what was or was not acknowledged before says nothing about the rate. */
+static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
+{
+    bool first = rail->probe_head == rail->probe_tail;
+    struct br_probe *probe;
+
+    if (rail->probe_head - rail->probe_tail == BR_PROBES)
+        return; /* enough measurements under way */
+    probe = &rail->probes[rail->probe_head++ % BR_PROBES];
+    probe->tx_bytes = rail->tx_bytes;
+    probe->posted_at = now;
+    probe->acked_bytes = first ? rail->tx_bytes - length : rail->acked_bytes;
+    probe->acked_at = first ? now : rail->acked_at;
+}
+
+bool br_rail_asks(const struct br_rail *rail, uint32_t length)
+{
+    const struct br_caps *caps = &rail->device->caps;
+
+    return !caps->budget_free && !caps->sent_means_placed &&
+           rail->tx_bytes + length - rail->asked_bytes >= rail->budget / 4;
+}
+
+void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now)
+{
+    rail->tx_bytes += length;
+    rail->total_tx += length;
+    if (asks)
+        rail->asked_bytes = rail->tx_bytes;
+    if (asks || (rail->device->caps.sent_means_placed && !rail->device->caps.budget_free))
+        remember_probe(rail, length, now);
+}
+
+static void measured(struct br_rail *rail, const struct br_probe *probe, uint64_t now)
+{
+    uint64_t rtt = now > probe->posted_at ? now - probe->posted_at : 1;
+    uint64_t span = now > probe->acked_at ? now - probe->acked_at : 1;
+    uint64_t rate = (uint64_t)((double)(rail->acked_bytes - probe->acked_bytes) * 1e9 / (double)span);
+
+    if (!rail->min_rtt || rtt < rail->min_rtt || now > rail->min_rtt_until) {
+        rail->min_rtt = rtt;
+        rail->min_rtt_until = now + RTT_PERIOD;
+    }
+    if (rate > rail->rate_now)
+        rail->rate_now = rate;
+    if (rail->rate_now > rail->rate)
+        rail->rate = rail->rate_now;
+    if (now > rail->rate_period_end) {
+        rail->rate = rail->rate_now;
+        rail->rate_now = 0;
+        rail->rate_period_end = now + RATE_PERIOD;
+    }
+    set_budget(rail, (uint64_t)(2.0 * (double)rail->rate * (double)rail->min_rtt / 1e9));
+}
+
+void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
+{
+    if (bytes <= rail->acked_bytes || bytes > rail->tx_bytes)
+        return; /* overtaken by a later ACK, or nonsense */
+    rail->acked_bytes = bytes;
+    rail->acked_at = now;
+    while (rail->probe_tail != rail->probe_head) {
+        const struct br_probe *probe = &rail->probes[rail->probe_tail % BR_PROBES];
+
+        if (probe->tx_bytes > bytes)
+            break;
+        measured(rail, probe, now);
+        rail->probe_tail++;
+    }
+}
+
+/* Counters only grow; older ones overtaken on an unordered link are ignored, impossible ones too. */
+static void newer(uint32_t *mine, uint32_t said, uint32_t most)
+{
+    if (said - *mine <= most - *mine)
+        *mine = said;
+}
+
+void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now)
+{
+    newer(&rail->peer_arrived, ack->arrived, rail->sent);
+    newer(&rail->peer_released, ack->released, rail->sent);
+    newer(&rail->peer_released_p2p, ack->released_p2p, rail->sent_p2p);
+    if (!rail->device->caps.sent_means_placed)
+        br_rail_acknowledged(rail, ack->bytes, now);
+}
+
+bool br_rail_has_credit(const struct br_rail *rail, bool p2p, bool oldest)
+{
+    uint32_t held = rail->sent - rail->peer_released;
+
+    if (rail->sent - rail->peer_arrived >= BR_CREDITS)
+        return false; /* the copy that would be overwritten may still be needed */
+    if (p2p && rail->sent_p2p - rail->peer_released_p2p >= BR_CREDITS_P2P)
+        return false;
+    return held + (oldest ? 0 : 1) < BR_CREDITS;
+}
+
+void br_rail_message_released(struct br_rail *rail, bool p2p, uint64_t now)
+{
+    rail->released++;
+    if (p2p)
+        rail->released_p2p++;
+    if (!rail->unannounced_since)
+        rail->unannounced_since = now;
+    if (rail->released - rail->announced >= BR_CREDITS / 4)
+        rail->ack_due = true;
+}

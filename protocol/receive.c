@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The receiving half: from br_transfer_receive() over the READY to the bytes in their place, and what else arrives.
+ */
+#include "protocol/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status)
+{
+    t->status = status;
+    t->state = BR_TRANSFER_ENDED;
+    br_list_remove(&t->node);
+    br_list_push_back(&w->done, &t->node);
+}
+
+/* The place is free: take a slot and tell the sender, or wait for a slot. */
+static void offer_place(struct br_worker *w, struct br_transfer *t)
+{
+    struct br_peer *peer = &w->peers[t->peer];
+
+    t->slot = br_slot_get(&w->slots, t->memory, t->length, w->config.slice_bytes);
+    if (!t->slot) {
+        br_list_push_back(&w->slotless, &t->node);
+        return;
+    }
+    t->slot->owner = t;
+    t->slot->may_map = t->may_map;
+    t->state = BR_TRANSFER_QUEUED;
+    br_queue_insert(&peer->messages, &t->queued, w->now);
+    br_peer_activate(w, peer);
+}
+
+void br_receive_slotless(struct br_worker *w)
+{
+    while (w->slots.n_free && !br_list_empty(&w->slotless))
+        offer_place(w, br_container_of(br_list_pop_front(&w->slotless), struct br_transfer, node));
+}
+
+int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
+{
+    const struct br_peer *peer = &w->peers[t->peer];
+
+    if (w->failed)
+        return br_error(-w->failed, "%s", w->words);
+    if (peer->state == BR_PEER_LEFT)
+        return br_error(ECONNRESET, "rank %d has left the job", t->peer);
+    t->is_send = false;
+    t->status = 0;
+    t->mapped = NULL;
+    t->slot = NULL;
+    br_queued_init(&t->queued, t->priority, t->order);
+    br_list_init(&t->node);
+    t->state = BR_TRANSFER_MATCHING;
+    if (t->length <= w->config.eager_bytes && !t->rendezvous)
+        return br_match_receive(w, t);
+    offer_place(w, t);
+    return 0;
+}
+
+static void put_slot(struct br_worker *w, struct br_transfer *t)
+{
+    br_slot_put(&w->slots, t->slot);
+    t->slot = NULL;
+    br_receive_slotless(w);
+}
+
+void br_transfer_release(struct br_worker *w, struct br_transfer *t)
+{
+    struct br_slot *slot = t->slot;
+
+    if (!slot)
+        return;
+    for (uint32_t i = 0; i < slot->n_maps; i++)
+        slot->map_device->ops->map_release(slot->map_device, slot->map_handles[i]);
+    put_slot(w, t);
+}
+
+void br_transfer_withdraw(struct br_worker *w, struct br_transfer *t)
+{
+    br_queue_remove(&t->queued);
+    br_list_remove(&t->node);
+    if (t->slot)
+        put_slot(w, t);
+    else
+        br_table_remove(t->is_send ? &w->sends : &w->receives, t->tag, (uint32_t)t->peer);
+    t->state = BR_TRANSFER_IDLE;
+}
+
+/* Tells the sender that it needs to keep nothing of this transfer for a retry. */
+static void confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot)
+{
+    if (peer->done_head - peer->done_tail == BR_DONES)
+        return; /* said again when the sender asks by sending the slice again, which it does only after a lost rail */
+    peer->dones[peer->done_head++ % BR_DONES] = slot;
+    br_peer_activate(w, peer);
+}
+
+static void complete(struct br_worker *w, struct br_rail *rail, struct br_slot *slot, bool wants_done)
+{
+    struct br_transfer *t = slot->owner;
+
+    if (wants_done)
+        confirm(w, rail->peer, br_slot_number(&w->slots, slot));
+    t->mapped = slot->mapped;
+    if (!t->mapped)
+        put_slot(w, t);
+    br_transfer_end(w, t, 0);
+}
+
+static void placed(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
+{
+    struct br_slot *slot = br_slot_find(&w->slots, event->slot);
+    struct br_placed flags;
+
+    memcpy(&flags, event->inline_, sizeof flags);
+    rail->rx_bytes += event->length;
+    rail->total_rx += event->length;
+    if (flags.flags & BR_PLACED_ACK) {
+        rail->ack_due = true;
+        br_peer_activate(w, rail->peer);
+    }
+    if (!slot || !slot->missing) { /* stale: complete long ago, and sent again because its DONE was lost */
+        if (flags.flags & BR_PLACED_DONE)
+            confirm(w, rail->peer, event->slot);
+        return;
+    }
+    if (event->mapped) {
+        if (slot->n_maps == BR_SLOT_SLICES) {
+            br_rail_lost(w, rail, EPROTO, "the peer maps more pieces than a transfer has slices");
+            return;
+        }
+        slot->mapped = event->mapped - event->offset;
+        slot->map_device = rail->device;
+        slot->map_handles[slot->n_maps++] = event->map_handle;
+        w->counters.mapped_bytes += event->length;
+    } else {
+        w->counters.placed_bytes += event->length;
+    }
+    if (br_slot_arrive(slot, event->offset, event->length))
+        complete(w, rail, slot, flags.flags & BR_PLACED_DONE);
+}
+
+static void aborted(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
+{
+    char words[BR_MAX_WORDS + 40];
+    int n = event->length < BR_MAX_WORDS ? (int)event->length : (int)BR_MAX_WORDS;
+
+    snprintf(words, sizeof words, "rank %d: %.*s", rail->peer->rank, n, event->payload ? (const char *)event->payload : "");
+    for (char *c = words; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = '?'; /* bytes from the network go to a terminal */
+    br_worker_fail(w, ECANCELED, words);
+}
+
+/* Messages without credit: dealt with at once. */
+static void control(struct br_worker *w, struct br_rail *rail, const struct br_event *event, const struct br_message *m)
+{
+    struct br_peer *peer = rail->peer;
+
+    switch (m->type) {
+    case BR_MESSAGE_DONE:
+        for (int i = 0; i < 6; i++)
+            if (m->done.slots[i])
+                br_send_confirmed(w, peer, m->done.slots[i]);
+        break;
+    case BR_MESSAGE_ACK:
+        br_rail_heard_ack(rail, &m->ack, w->now);
+        br_peer_activate(w, peer);
+        break;
+    case BR_MESSAGE_PING:
+        rail->pong_due = true;
+        br_peer_activate(w, peer);
+        break;
+    case BR_MESSAGE_PONG:
+        break;
+    case BR_MESSAGE_RAIL_DOWN:
+        br_rail_reported_down(w, peer, m->rail.rail, m->rail.incarnation);
+        break;
+    case BR_MESSAGE_RAIL_FENCED:
+        br_rail_confirmed_fenced(w, peer, m->rail.rail, m->rail.incarnation);
+        break;
+    case BR_MESSAGE_ABORT:
+        aborted(w, rail, event);
+        break;
+    case BR_MESSAGE_BYE:
+        peer->state = BR_PEER_LEFT;
+        break;
+    default:
+        w->counters.dropped_messages++;
+        break;
+    }
+}
+
+static void message(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
+{
+    struct br_link *link = event->link;
+    struct br_message m;
+
+    memcpy(&m, event->inline_, sizeof m);
+    if (m.type >= BR_MESSAGE_EAGER && m.type <= BR_MESSAGE_GET) {
+        br_match_message(w, rail, event);
+        return;
+    }
+    control(w, rail, event, &m);
+    if (rail->link == link) /* not if what it said has closed this very link */
+        link->device->ops->message_release(link, event->buffer);
+}
+
+void br_receive_event(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
+{
+    rail->last_rx = w->now;
+    if (event->kind == BR_EVENT_PLACED)
+        placed(w, rail, event);
+    else
+        message(w, rail, event);
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The sending half: from br_transfer_send() to the frames on the links and their confirmation.
+ *
+ * 1. pump: control first; then, again and again, the more urgent of the two queue heads (messages, data) as long as
+ *    rails have room. Every frame asks the queue anew, which is what makes priorities preempt.
+ * 2. The unit that a rail takes is a frame off the transfer's cursor; any rail takes the next one. Per slice only a mask
+ *    of the rails that carried it is kept: when a rail is lost, slices with its bit that are not confirmed go again.
+ *    Rejected: slices bound to rails, which needs a cursor a rail and balances worse.
+ * 3. A send ends when its memory may be used again and no retry can need it: all frames SENT and, if one went where SENT
+ *    does not prove arrival while another rail could take over, DONE from the receiver. With a single rail there
+ *    is nobody to take over, so nothing to wait for.
+ */
+#include "protocol/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+void br_peer_activate(struct br_worker *w, struct br_peer *peer)
+{
+    if (br_list_empty(&peer->active))
+        br_list_push_back(&w->active, &peer->active);
+}
+
+int br_transfer_send(struct br_worker *w, struct br_transfer *t)
+{
+    struct br_peer *peer = &w->peers[t->peer];
+
+    if (w->failed)
+        return br_error(-w->failed, "%s", w->words);
+    if (peer->state == BR_PEER_LEFT)
+        return br_error(ECONNRESET, "rank %d has left the job", t->peer);
+    t->is_send = true;
+    t->status = 0;
+    t->wants_done = false;
+    t->cursor = t->flights = t->resend_at = 0;
+    t->resend = 0;
+    t->lost_rails = 0;
+    br_queued_init(&t->queued, t->priority, t->order);
+    br_list_init(&t->node);
+    if (t->length <= w->config.eager_bytes && !t->rendezvous) {
+        t->state = BR_TRANSFER_QUEUED;
+        br_queue_insert(&peer->messages, &t->queued, w->now);
+        br_peer_activate(w, peer);
+        return 0;
+    }
+    t->state = BR_TRANSFER_MATCHING;
+    return br_match_send(w, t);
+}
+
+void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_message *ready)
+{
+    struct br_peer *peer = &w->peers[t->peer];
+
+    t->remote_slot = ready->ready.slot;
+    t->slice_bytes = br_slot_slice_bytes(t->length, w->config.slice_bytes);
+    memset(t->slice_rails, 0, (t->length + t->slice_bytes - 1) / t->slice_bytes);
+    br_list_push_back(&peer->moving, &t->node);
+    t->state = BR_TRANSFER_MOVING;
+    br_queue_insert(&peer->data, &t->queued, w->now);
+    br_peer_activate(w, peer);
+}
+
+void br_send_check_end(struct br_worker *w, struct br_transfer *t)
+{
+    if (t->state == BR_TRANSFER_CONFIRMING && !t->flights && !t->wants_done && !t->lost_rails)
+        br_transfer_end(w, t, 0);
+}
+
+void br_send_sent(struct br_worker *w, const struct br_event *event)
+{
+    struct br_flight *flight = (struct br_flight *)(uintptr_t)event->cookie;
+    struct br_transfer *t;
+
+    if (!flight)
+        return; /* a message; its copy is kept until ACK */
+    t = flight->transfer;
+    if (flight->rail->device->caps.sent_means_placed)
+        br_rail_acknowledged(flight->rail, flight->rail->acked_bytes + flight->length, w->now);
+    br_list_remove(&flight->node);
+    br_pool_put(&w->flights, flight);
+    t->flights--;
+    br_send_check_end(w, t);
+    br_peer_activate(w, &w->peers[t->peer]);
+}
+
+void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot)
+{
+    struct br_transfer *t = br_table_remove(&w->confirms, slot, (uint32_t)peer->rank);
+
+    if (!t)
+        return; /* said twice, after a lost rail */
+    t->wants_done = false;
+    if (t->state == BR_TRANSFER_MOVING) { /* only resends were left, and they are not needed */
+        t->resend = 0;
+        br_queue_remove(&t->queued);
+        t->state = BR_TRANSFER_CONFIRMING;
+    }
+    br_send_check_end(w, t);
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------ */
+
+/* The rail with a credit that has the least in flight. */
+static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, bool p2p, bool oldest)
+{
+    struct br_rail *best = NULL;
+
+    for (int i = 0; i < peer->n_rails; i++) {
+        struct br_rail *rail = &peer->rails[i];
+
+        if (rail->state == BR_RAIL_UP && !(full >> i & 1) && br_rail_has_credit(rail, p2p, oldest) &&
+            (!best || br_rail_in_flight(rail) < br_rail_in_flight(best)))
+            best = rail;
+    }
+    return best;
+}
+
+/* Takes the next retained place of the rail, writes the message there and posts it. The message is copied, data
+ * included: the transfer ends at once, and a lost rail can be made good. */
+static bool post_retained(struct br_rail *rail, const struct br_message *m, const void *data, uint32_t length)
+{
+    struct br_retained *keep = &rail->retained[rail->sent % BR_CREDITS];
+
+    keep->message = *m;
+    keep->length = length;
+    if (length)
+        memcpy(keep->memory, data, length);
+    if (br_control_post(rail, m, length ? keep->memory : NULL, length) != 1)
+        return false;
+    rail->sent++;
+    if (br_tag_family(m->tag) == BR_TAG_P2P)
+        rail->sent_p2p++;
+    return true;
+}
+
+static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_rail *rail, struct br_transfer *t)
+{
+    struct br_message m = {0};
+    const void *payload = NULL;
+    uint32_t length = 0;
+
+    if (t->request)
+        m = *t->request;
+    else
+        m.bytes = t->length;
+    m.check = t->check;
+    m.sequence = peer->sequence;
+    m.tag = t->tag;
+    if (!t->is_send) {
+        m.type = BR_MESSAGE_READY;
+        m.ready.slot = br_slot_number(&w->slots, t->slot);
+    } else if (!t->request) {
+        m.type = BR_MESSAGE_EAGER;
+        if (t->length <= BR_EAGER_INLINE) {
+            if (t->length)
+                memcpy(m.data, t->memory, t->length);
+        } else {
+            payload = t->memory;
+            length = t->length;
+        }
+    }
+    if (!post_retained(rail, &m, payload, length))
+        return false;
+    peer->sequence++;
+    br_queue_remove(&t->queued);
+    if (t->is_send) {
+        w->counters.copied_bytes += t->length;
+        rail->total_tx += t->length;
+        br_transfer_end(w, t, 0);
+    } else {
+        t->state = BR_TRANSFER_MATCHING;
+    }
+    return true;
+}
+
+/* A message of a lost rail, with its old sequence: the peer drops it if it has it already. */
+static bool send_orphan(struct br_rail *rail, struct br_orphan *orphan)
+{
+    if (!post_retained(rail, &orphan->message, orphan->data, orphan->length))
+        return false;
+    br_list_remove(&orphan->node);
+    free(orphan);
+    return true;
+}
+
+/* ---- data ---------------------------------------------------------------------------------------------- */
+
+/* The next frame of t: a slice to send again, else what is at the cursor. Never crosses a slice. */
+static uint32_t next_frame(const struct br_transfer *t, uint32_t most, uint32_t *offset)
+{
+    uint32_t granule = br_slot_granule_bytes(t->slice_bytes), start, end;
+
+    if (t->resend) {
+        start = (uint32_t)__builtin_ctzll(t->resend) * t->slice_bytes;
+        *offset = start + t->resend_at;
+    } else {
+        start = t->cursor / t->slice_bytes * t->slice_bytes;
+        *offset = t->cursor;
+    }
+    end = t->length - start < t->slice_bytes ? t->length : start + t->slice_bytes;
+    most = most / granule * granule;
+    if (most < granule)
+        most = granule;
+    return end - *offset < most ? end - *offset : most;
+}
+
+static void advance(struct br_transfer *t, uint32_t offset, uint32_t length)
+{
+    uint32_t slice = offset / t->slice_bytes, end = offset + length;
+
+    if (!t->resend) {
+        t->cursor = end;
+    } else if (end == t->length || end % t->slice_bytes == 0) {
+        t->resend &= ~(1ull << slice);
+        t->resend_at = 0;
+    } else {
+        t->resend_at = end % t->slice_bytes;
+    }
+}
+
+/* Every byte has left: out of the queue, and into the table of those that wait for DONE. */
+static void all_left(struct br_worker *w, struct br_transfer *t)
+{
+    br_queue_remove(&t->queued);
+    t->state = BR_TRANSFER_CONFIRMING;
+    br_send_check_end(w, t);
+}
+
+static bool want_done(struct br_worker *w, struct br_transfer *t, const struct br_rail *rail)
+{
+    if (rail->device->caps.sent_means_placed || rail->peer->n_rails == 1)
+        return true;
+    if (!t->wants_done && br_table_insert(&w->confirms, t->remote_slot, (uint32_t)t->peer, t))
+        return false; /* the table is as large as transfers can be outstanding: full only for a moment */
+    t->wants_done = true;
+    return true;
+}
+
+static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_transfer *t, uint32_t offset,
+                       uint32_t length)
+{
+    struct br_flight *flight = br_pool_get(&w->flights);
+    struct br_placed placed = {0};
+    struct br_frame frame;
+    bool asks;
+
+    if (!flight)
+        return false;
+    if (!want_done(w, t, rail)) {
+        br_pool_put(&w->flights, flight);
+        return false;
+    }
+    *flight = (struct br_flight){.transfer = t, .rail = rail, .length = length};
+    asks = br_rail_asks(rail, length);
+    placed.flags = (uint8_t)((asks ? BR_PLACED_ACK : 0) | (t->wants_done ? BR_PLACED_DONE : 0));
+    frame = (struct br_frame){
+        .kind = BR_FRAME_PLACED,
+        .payload = (const uint8_t *)t->memory + offset,
+        .length = length,
+        .slot = t->remote_slot,
+        .offset = offset,
+        .region = t->region,
+        .inline_ = (const uint8_t *)&placed,
+        .cookie = (uint64_t)(uintptr_t)flight,
+    };
+    if (rail->device->ops->post(rail->link, &frame, 1) != 1) {
+        br_pool_put(&w->flights, flight);
+        return false;
+    }
+    br_rail_posted(rail, length, asks, w->now);
+    br_list_init(&flight->node);
+    br_list_push_back(&rail->flights, &flight->node);
+    t->flights++;
+    t->slice_rails[offset / t->slice_bytes] |= (uint8_t)(1u << rail->index);
+    return true;
+}
+
+static uint64_t bytes_left(const struct br_transfer *t)
+{
+    return t->length - t->cursor + (uint64_t)__builtin_popcountll(t->resend) * t->slice_bytes;
+}
+
+/* The rail with budget that has the least in flight. */
+static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const struct br_transfer *t)
+{
+    struct br_rail *best = NULL;
+    uint64_t left = bytes_left(t);
+
+    for (int i = 0; i < peer->n_rails; i++) {
+        struct br_rail *rail = &peer->rails[i];
+        uint32_t frame = left < rail->frame_bytes ? (uint32_t)left : rail->frame_bytes;
+
+        if (rail->state != BR_RAIL_UP || (full >> i & 1) || !br_rail_has_budget(rail) ||
+            !br_rail_may_take(rail, left, frame))
+            continue;
+        if (!best || br_rail_in_flight(rail) < br_rail_in_flight(best))
+            best = rail;
+    }
+    return best;
+}
+
+/* One frame of the data queue's head. false: it has to wait. */
+static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, uint32_t *full)
+{
+    struct br_rail *rail = data_rail(peer, *full, t);
+    uint32_t offset, length;
+
+    if (!rail) {
+        w->counters.budget_stalls++;
+        return false;
+    }
+    length = next_frame(t, rail->frame_bytes, &offset);
+    if (!send_frame(w, rail, t, offset, length)) {
+        *full |= 1u << rail->index;
+        return true; /* perhaps another rail takes it */
+    }
+    advance(t, offset, length);
+    br_queue_served(&peer->data, &t->queued, w->now);
+    if (t->cursor == t->length && !t->resend)
+        all_left(w, t);
+    return true;
+}
+
+/* One message: of a lost rail first, else the queue's head. false: it has to wait. */
+static bool pump_message(struct br_worker *w, struct br_peer *peer, struct br_queued *head, uint32_t *full)
+{
+    struct br_orphan *orphan =
+        br_list_empty(&peer->resend) ? NULL : br_container_of(peer->resend.next, struct br_orphan, node);
+    struct br_transfer *t = head ? br_container_of(head, struct br_transfer, queued) : NULL;
+    bool p2p = br_tag_family(orphan ? orphan->message.tag : t->tag) == BR_TAG_P2P;
+    bool oldest = orphan || br_transfer_is_oldest(w, t->order);
+    struct br_rail *rail = message_rail(peer, *full, p2p, oldest);
+
+    if (!rail) {
+        w->counters.credit_stalls++;
+        return false;
+    }
+    if (!(orphan ? send_orphan(rail, orphan) : send_message(w, peer, rail, t)))
+        *full |= 1u << rail->index;
+    return true;
+}
+
+int br_pump_peer(struct br_worker *w, struct br_peer *peer)
+{
+    bool messages = true, data = true;
+    uint32_t full = 0; /* rails whose back end takes nothing more now */
+    int n = 0;
+
+    for (int i = 0; i < peer->n_rails; i++)
+        if (peer->rails[i].state != BR_RAIL_UP || !br_control_pump(peer, &peer->rails[i]))
+            full |= 1u << i;
+    while (messages || data) {
+        struct br_queued *m = messages ? br_queue_head(&peer->messages, w->now, w->config.starvation) : NULL;
+        struct br_queued *d = data ? br_queue_head(&peer->data, w->now, w->config.starvation) : NULL;
+        bool orphans = messages && !br_list_empty(&peer->resend);
+
+        if (!m && !d && !orphans)
+            break;
+        if (orphans || (m && !(d && br_queued_before(d, m))))
+            messages = pump_message(w, peer, m, &full);
+        else
+            data = pump_data(w, peer, br_container_of(d, struct br_transfer, queued), &full);
+        n++;
+    }
+    if (!br_peer_has_work(peer))
+        br_list_remove(&peer->active);
+    return n;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A transfer: one send or one receive of a span of memory.
+ *
+ * The caller (engine, point to point, one-sided) fills the first block, calls br_transfer_send() or
+ * br_transfer_receive(), and gets the transfer back from br_worker_done() when it has ended. In between it belongs to the
+ * worker. A transfer of at most `eager_bytes` travels in one message; a larger one waits for the receiver's READY.
+ */
+#ifndef BR_PROTOCOL_TRANSFER_H
+#define BR_PROTOCOL_TRANSFER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "protocol/message.h"
+#include "protocol/queue.h"
+#include "transport/transport.h"
+
+struct br_worker;
+struct br_peer;
+
+enum br_transfer_state {
+    BR_TRANSFER_IDLE,    /* the caller's */
+    BR_TRANSFER_QUEUED,  /* send: waits to leave as a message; receive: its READY waits to leave */
+    BR_TRANSFER_MATCHING, /* waits for READY (send) or for the bytes (receive) */
+    BR_TRANSFER_MOVING,  /* send: frames leave */
+    BR_TRANSFER_CONFIRMING, /* send: every byte has left; waits for SENT and, where a retry is possible, DONE */
+    BR_TRANSFER_ENDED,   /* in the worker's done list, or already the caller's again */
+};
+
+struct br_transfer {
+    /* filled by the caller */
+    uint64_t tag;             /* message.h */
+    int peer;                 /* rank */
+    uint32_t length;          /* bytes, <= BR_MAX_TRANSFER */
+    void *memory;             /* send: read only. Belongs to the worker until the transfer has ended */
+    struct br_region *region; /* that memory lies in, or NULL */
+    int32_t priority;
+    uint64_t order;  /* submission order of its operation */
+    uint16_t check;  /* digest of what both sides must agree on */
+    bool may_map;    /* receive: `mapped` instead of the bytes in memory is welcome */
+    bool rendezvous; /* READY even for a small one (put, get) */
+    const struct br_message *request; /* send: not data but this PUT or GET; length 0. NULL: data */
+    void *owner;     /* the caller's */
+
+    /* result */
+    int status;            /* 0 or negative errno */
+    const uint8_t *mapped; /* receive: read the bytes here, then br_transfer_release(); NULL: they are in memory */
+
+    /* the worker's */
+    enum br_transfer_state state;
+    bool is_send;
+    bool wants_done;       /* send: a frame left on a rail on which SENT does not prove arrival */
+    struct br_queued queued;
+    struct br_list node;   /* in one of: the peer's `moving`, the worker's `slotless`, its `done` */
+    struct br_slot *slot;  /* receive */
+    uint32_t remote_slot;  /* send */
+    uint32_t slice_bytes;  /* send: grid of the receiver's slot */
+    uint32_t cursor;       /* send: first byte that has not left yet */
+    uint32_t flights;      /* send: frames that wait for SENT */
+    uint64_t resend;       /* send: slices to send again, after a lost rail */
+    uint32_t resend_at;    /* send: offset within the first slice of `resend` */
+    uint8_t lost_rails;    /* send: rails that took frames with them and are not fenced yet, a bit each */
+    uint8_t slice_rails[BR_SLOT_SLICES]; /* send: rails that carried bytes of slice i, a bit each */
+};
+
+/* Both return 0, or a negative errno with words when the worker has failed or the peer is gone; then the transfer
+ * stays the caller's. */
+int br_transfer_send(struct br_worker *worker, struct br_transfer *transfer);
+int br_transfer_receive(struct br_worker *worker, struct br_transfer *transfer);
+
+/* After a mapped receive: the bytes are no longer read. */
+void br_transfer_release(struct br_worker *worker, struct br_transfer *transfer);
+
+/* Takes back a transfer that can no longer be matched (refused one-sided access). Only in state QUEUED or MATCHING. */
+void br_transfer_withdraw(struct br_worker *worker, struct br_transfer *transfer);
+
+#endif

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "protocol/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#define EVENTS         32
+#define TIMER_PERIOD   (1 * BR_MS)
+#define ACK_DELAY      (200 * BR_US) /* credits are given back after this at the latest */
+#define CONNECT_BACKOFF (5 * BR_MS)
+#define MAX_SERVICES   2048u /* one-sided requests in service; every request holds a credit while it waits */
+
+static int create_pools(struct br_worker *w)
+{
+    uint32_t n = w->config.max_transfers;
+    int rc;
+
+    if ((rc = br_table_init(&w->receives, n)) || (rc = br_table_init(&w->sends, n)) || (rc = br_table_init(&w->confirms, n)) ||
+        (rc = br_pool_init(&w->unexpected, br_match_unexpected_bytes(), n)) ||
+        (rc = br_pool_init(&w->flights, sizeof(struct br_flight), n)) ||
+        (rc = br_pool_init(&w->services, br_onesided_service_bytes(), MAX_SERVICES)) ||
+        (rc = br_slot_table_init(&w->slots, w->config.max_slots)))
+        return br_error(-rc, "rank %d: no memory for the tables of %u transfers", w->config.rank, n);
+    return 0;
+}
+
+static int create_peers(struct br_worker *w)
+{
+    w->peers = calloc((size_t)w->config.size, sizeof *w->peers);
+    if (!w->peers)
+        return br_error(ENOMEM, "rank %d: no memory for %d peers", w->config.rank, w->config.size);
+    for (int r = 0; r < w->config.size; r++) {
+        struct br_peer *peer = &w->peers[r];
+
+        peer->rank = r;
+        br_queue_init(&peer->messages);
+        br_queue_init(&peer->data);
+        br_list_init(&peer->moving);
+        br_list_init(&peer->resend);
+        br_list_init(&peer->active);
+    }
+    return 0;
+}
+
+int br_worker_create(const struct br_worker_config *config, struct br_worker **out)
+{
+    struct br_worker *w = calloc(1, sizeof *w);
+    int rc;
+
+    if (!w)
+        return br_error(ENOMEM, "rank %d: no memory for a worker", config->rank);
+    w->config = *config;
+    br_list_init(&w->done);
+    br_list_init(&w->slotless);
+    br_list_init(&w->active);
+    br_random_seed(&w->random, config->seed + (uint64_t)config->rank);
+    if ((rc = create_pools(w)) || (rc = create_peers(w)) || (rc = br_connect_init(w))) {
+        br_worker_destroy(w);
+        return rc;
+    }
+    *out = w;
+    return 0;
+}
+
+static void destroy_peer(struct br_peer *peer)
+{
+    struct br_list *node;
+
+    while ((node = br_list_pop_front(&peer->resend)))
+        free(br_container_of(node, struct br_orphan, node));
+    for (int i = 0; i < peer->n_rails; i++)
+        free(peer->rails[i].retained[0].memory);
+    free(peer->rails);
+}
+
+void br_worker_destroy(struct br_worker *w)
+{
+    if (!w)
+        return;
+    for (int d = w->n_devices; d-- > 0;)
+        w->devices[d]->ops->device_close(w->devices[d]);
+    if (w->strangers)
+        br_connect_destroy(w);
+    br_match_destroy(w);
+    for (int r = 0; w->peers && r < w->config.size; r++)
+        destroy_peer(&w->peers[r]);
+    free(w->peers);
+    free(w->retired);
+    br_slot_table_destroy(&w->slots);
+    br_pool_destroy(&w->services);
+    br_pool_destroy(&w->flights);
+    br_pool_destroy(&w->unexpected);
+    br_table_destroy(&w->confirms);
+    br_table_destroy(&w->sends);
+    br_table_destroy(&w->receives);
+    free(w);
+}
+
+int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *ops, const char *name, void *simulation,
+                          int *index)
+{
+    struct br_device_config *config = &w->device_configs[w->n_devices];
+    uint32_t links = (uint32_t)w->config.size * BR_MAX_RAILS + BR_MAX_STRANGERS;
+    struct br_link **retired;
+    int rc;
+
+    if (w->n_devices == BR_MAX_DEVICES)
+        return br_error(E2BIG, "rank %d: more than %d devices", w->config.rank, BR_MAX_DEVICES);
+    retired = realloc(w->retired, (w->max_retired + links) * sizeof *retired);
+    if (!retired)
+        return br_error(ENOMEM, "rank %d: no memory for %u links", w->config.rank, links);
+    w->retired = retired;
+    w->max_retired += links;
+    *config = (struct br_device_config){
+        .name = name,
+        .level = w->n_devices,
+        .slots = &w->slots,
+        .message_bytes = w->config.eager_bytes < BR_MAX_WORDS ? BR_MAX_WORDS : w->config.eager_bytes,
+        .message_buffers = BR_MESSAGE_BUFFERS,
+        .max_links = links,
+        .simulation = simulation,
+    };
+    rc = ops->device_open(config, &w->devices[w->n_devices]);
+    if (rc)
+        return br_error_prefix(rc, "rank %d, device %s: ", w->config.rank, name ? name : ops->name);
+    w->devices[w->n_devices]->index = w->n_devices;
+    *index = w->n_devices++;
+    return 0;
+}
+
+int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_config *rails, int n_rails)
+{
+    struct br_peer *peer = &w->peers[rank];
+
+    if (n_rails < 1 || n_rails > (int)BR_MAX_RAILS)
+        return br_error(EINVAL, "rank %d: %d rails to rank %d, 1 to %u are possible", w->config.rank, n_rails, rank,
+                        BR_MAX_RAILS);
+    peer->rails = calloc((size_t)n_rails, sizeof *peer->rails);
+    if (!peer->rails)
+        return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank, rank);
+    peer->n_rails = n_rails;
+    for (int i = 0; i < n_rails; i++) {
+        struct br_rail *rail = &peer->rails[i];
+        uint8_t *memory = malloc((size_t)BR_CREDITS * w->config.eager_bytes + 1);
+
+        if (!memory)
+            return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank, rank);
+        for (uint32_t k = 0; k < BR_CREDITS; k++)
+            rail->retained[k].memory = memory + (size_t)k * w->config.eager_bytes;
+        br_rail_init(rail, peer, i);
+        rail->device = w->devices[rails[i].device];
+        rail->address = rails[i].address;
+        rail->connector = w->config.rank > rank;
+        rail->backoff = CONNECT_BACKOFF;
+        snprintf(rail->words, sizeof rail->words, "%s", rail->connector ? "not tried yet" : "it has not connected to us");
+    }
+    w->n_waited++;
+    return 0;
+}
+
+bool br_worker_connected(const struct br_worker *w)
+{
+    return w->n_waited == 0;
+}
+
+void br_worker_missing(const struct br_worker *w, char *words, size_t bytes)
+{
+    size_t used = 0;
+
+    words[0] = 0;
+    for (int r = 0; r < w->config.size; r++)
+        for (int i = 0; i < w->peers[r].n_rails; i++) {
+            const struct br_rail *rail = &w->peers[r].rails[i];
+
+            if (rail->was_up || used >= bytes)
+                continue;
+            used += (size_t)snprintf(words + used, bytes - used, "%srank %d level %d (device %s): %s", used ? "; " : "", r, i,
+                                     rail->device->name, rail->words);
+        }
+}
+
+/* ---- poll -------------------------------------------------------------------------------------------------- */
+
+static void handle(struct br_worker *w, const struct br_event *event)
+{
+    struct br_link *link = event->link;
+    struct br_rail *rail = link->owner;
+
+    if (event->kind == BR_EVENT_ACCEPTED) {
+        br_connect_event(w, event);
+        return;
+    }
+    if (!rail) { /* retired in this batch */
+        if (event->kind == BR_EVENT_PLACED && event->mapped)
+            link->device->ops->map_release(link->device, event->map_handle);
+        return;
+    }
+    if (br_connect_owns(w, link)) {
+        br_connect_event(w, event);
+        return;
+    }
+    switch (event->kind) {
+    case BR_EVENT_SENT:
+        br_send_sent(w, event);
+        break;
+    case BR_EVENT_MESSAGE:
+    case BR_EVENT_PLACED:
+        br_receive_event(w, rail, event);
+        break;
+    case BR_EVENT_CLOSED:
+        br_rail_lost(w, rail, -event->error, link->words);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Silence: ask at a quarter of the time, give up at all of it. */
+static void keepalive(struct br_worker *w, struct br_rail *rail)
+{
+    uint64_t silent = w->now - rail->last_rx, quarter = w->config.peer_timeout / 4;
+    char words[100];
+
+    if (silent > w->config.peer_timeout) {
+        snprintf(words, sizeof words, "silent for %llu ms", (unsigned long long)(silent / BR_MS));
+        br_rail_lost(w, rail, ETIMEDOUT, words);
+    } else if (silent > quarter && w->now - rail->last_ping > quarter) {
+        rail->last_ping = w->now;
+        rail->ping_due = true;
+        br_peer_activate(w, rail->peer);
+    }
+}
+
+static void rail_timers(struct br_worker *w, struct br_rail *rail, bool stopped)
+{
+    if (rail->state != BR_RAIL_UP)
+        return;
+    if (stopped)
+        rail->last_rx = w->now;
+    if (rail->unannounced_since && w->now - rail->unannounced_since > ACK_DELAY) {
+        rail->ack_due = true;
+        br_peer_activate(w, rail->peer);
+    }
+    keepalive(w, rail);
+}
+
+static void timers(struct br_worker *w)
+{
+    /* A long time without a turn means that we were stopped ourselves (SIGSTOP, a debugger): the silence was ours. */
+    bool stopped = w->last_timers && w->now - w->last_timers > w->config.peer_timeout / 2;
+
+    w->last_timers = w->now;
+    w->in_batch = true;
+    br_connect_timers(w);
+    for (int r = 0; r < w->config.size && !w->failed; r++)
+        for (int i = 0; i < w->peers[r].n_rails; i++)
+            rail_timers(w, &w->peers[r].rails[i], stopped);
+    w->in_batch = false;
+    br_links_close_retired(w);
+}
+
+int br_worker_poll(struct br_worker *w, uint64_t now)
+{
+    struct br_event events[EVENTS];
+    int n = 0;
+
+    w->now = now;
+    for (int d = 0; d < w->n_devices && !w->failed; d++) {
+        int k = w->devices[d]->ops->poll(w->devices[d], now, events, EVENTS);
+
+        w->in_batch = true;
+        for (int i = 0; i < k && !w->failed; i++)
+            handle(w, &events[i]);
+        w->in_batch = false;
+        br_links_close_retired(w);
+        n += k;
+    }
+    if (!w->failed && now - w->last_timers >= TIMER_PERIOD)
+        timers(w);
+    if (w->fail_due)
+        br_worker_finish_failing(w);
+    return n;
+}
+
+int br_worker_pump(struct br_worker *w, uint64_t now)
+{
+    int n = 0;
+
+    w->now = now;
+    if (w->failed)
+        return 0;
+    w->in_batch = true;
+    br_list_for_each_safe(node, &w->active)
+        n += br_pump_peer(w, br_container_of(node, struct br_peer, active));
+    w->in_batch = false;
+    br_links_close_retired(w);
+    if (w->fail_due)
+        br_worker_finish_failing(w);
+    return n;
+}
+
+struct br_transfer *br_worker_done(struct br_worker *w)
+{
+    struct br_list *node;
+
+    while (!w->failed && (node = br_list_pop_front(&w->done))) {
+        struct br_transfer *t = br_container_of(node, struct br_transfer, node);
+
+        if (!br_onesided_ended(w, t))
+            return t;
+    }
+    return NULL;
+}
+
+/* ---- leaving ----------------------------------------------------------------------------------------------- */
+
+void br_worker_leave(struct br_worker *w)
+{
+    w->leaving = true;
+    for (int r = 0; r < w->config.size; r++)
+        if (w->peers[r].n_rails) {
+            w->peers[r].bye_due = true;
+            br_peer_activate(w, &w->peers[r]);
+        }
+}
+
+bool br_worker_left(const struct br_worker *w)
+{
+    if (w->failed)
+        return true;
+    for (int r = 0; r < w->config.size; r++) {
+        const struct br_peer *peer = &w->peers[r];
+
+        if (peer->n_rails && peer->state != BR_PEER_DEAD && !(peer->state == BR_PEER_LEFT && peer->bye_sent))
+            return false;
+    }
+    return true;
+}
+
+static uint64_t rail_next_timer(const struct br_worker *w, const struct br_rail *rail)
+{
+    uint64_t next, quarter = w->config.peer_timeout / 4;
+
+    switch (rail->state) {
+    case BR_RAIL_IDLE:
+        return rail->connector ? rail->retry_at : UINT64_MAX;
+    case BR_RAIL_CONNECTING:
+    case BR_RAIL_HANDSHAKE:
+        return rail->deadline;
+    case BR_RAIL_UP:
+        next = (rail->last_rx > rail->last_ping ? rail->last_rx : rail->last_ping) + quarter + 1;
+        if (rail->last_rx + w->config.peer_timeout + 1 < next)
+            next = rail->last_rx + w->config.peer_timeout + 1;
+        if (rail->unannounced_since && rail->unannounced_since + ACK_DELAY + 1 < next)
+            next = rail->unannounced_since + ACK_DELAY + 1;
+        return next;
+    default:
+        return UINT64_MAX;
+    }
+}
+
+uint64_t br_worker_next_timer(const struct br_worker *w)
+{
+    uint64_t next;
+
+    if (w->failed)
+        return UINT64_MAX;
+    next = br_connect_next_timer(w);
+    for (int r = 0; r < w->config.size; r++)
+        for (int i = 0; i < w->peers[r].n_rails; i++) {
+            uint64_t at = rail_next_timer(w, &w->peers[r].rails[i]);
+
+            if (at < next)
+                next = at;
+        }
+    /* timers() runs once a period at most */
+    return next < w->last_timers + TIMER_PERIOD ? w->last_timers + TIMER_PERIOD : next;
+}

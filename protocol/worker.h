@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The worker: it owns its devices, links and slots, and moves the transfers.
+ *
+ * One turn, made by whoever holds the worker's lock (collectives/comm.c):
+ *
+ *     br_worker_poll(w, now)    events of the devices -> arrivals, credits, links; timers
+ *     (engine)                  br_worker_done(w) -> steps -> new transfers, reductions
+ *     br_worker_pump(w, now)    control, messages and frames leave, the most urgent first
+ *
+ * 1. It reads no clock, sleeps never and knows no thread: in the simulator the same code runs in virtual time.
+ *    Nothing here is thread-safe.
+ * 2. A batch of events may name a link that an earlier event of the batch has lost. So a lost link is only retired: its
+ *    owner becomes NULL, its further events are ignored, and it is closed (fenced) at the end of the batch, before
+ *    anything is sent again and before any operation ends.
+ * 3. Errors of single links are handled here (failover.c). When the last rail of a peer is lost the worker fails: all
+ *    links are closed, `failed` and `words` say why, and the transfers are simply forgotten: as no link is left, nobody touches
+ *    their memory.
+ */
+#ifndef BR_PROTOCOL_WORKER_H
+#define BR_PROTOCOL_WORKER_H
+
+#include "base/pool.h"
+#include "base/random.h"
+#include "base/table.h"
+#include "protocol/peer.h"
+#include "protocol/transfer.h"
+#include "transport/slot.h"
+#include "transport/transport.h"
+
+#define BR_MAX_DEVICES 8
+
+struct br_worker_config {
+    int rank, size;
+    uint8_t key[32];          /* the job's secret */
+    uint64_t check;           /* braid_key.check: digest of the job */
+    uint32_t eager_bytes;     /* <= BR_MAX_EAGER; the same on all ranks */
+    uint32_t slice_bytes;     /* the same on all ranks */
+    uint64_t peer_timeout;    /* ns of silence */
+    uint64_t starvation;      /* ns */
+    uint64_t connect_timeout; /* ns for one attempt: connect and handshake */
+    uint32_t max_slots;       /* large receives that may be outstanding */
+    uint32_t max_transfers;   /* posted transfers and unexpected messages that may be outstanding */
+    uint64_t seed;            /* of the simulator; 0: real time */
+    /* One-sided access: the span of a registered region. 0, or -EACCES. */
+    int (*region_find)(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
+                       struct br_region **region);
+    void *region_context;
+};
+
+/* What a peer offers for one rail. */
+struct br_rail_config {
+    int device;                /* index of our device */
+    struct br_address address; /* of the peer's device */
+};
+
+#define BR_MAX_STRANGERS 32
+
+struct br_stranger; /* an incoming link that has not yet proved who it is (connect.c) */
+
+struct br_worker {
+    struct br_worker_config config;
+    struct br_device *devices[BR_MAX_DEVICES];
+    struct br_device_config device_configs[BR_MAX_DEVICES];
+    int n_devices;
+    struct br_slot_table slots;
+    struct br_peer *peers; /* [size]; our own stays empty */
+    int n_waited;          /* peers not yet UP for the first time */
+    struct br_table receives; /* (tag, peer) -> posted receive, or unexpected message (match.c) */
+    struct br_table sends;    /* (tag, peer) -> send that waits for READY, or unexpected READY */
+    struct br_table confirms; /* (slot number, peer) -> send that waits for DONE */
+    struct br_pool unexpected, flights, services;
+    struct br_list done;      /* ended transfers, for the engine */
+    struct br_list slotless;  /* large receives that wait for a free slot */
+    struct br_list active;    /* peers with something to send */
+    struct br_stranger *strangers; /* [BR_MAX_STRANGERS] */
+    struct br_link **retired;      /* lost links, closed when the present batch of events is through (note 2) */
+    uint32_t n_retired, max_retired;
+    bool in_batch;
+    struct br_random random;  /* only with config.seed */
+    uint64_t oldest;          /* order of the oldest unfinished operation here; set by the engine */
+    uint64_t now;             /* of this turn */
+    uint64_t last_timers;
+    int failed;               /* 0, or the negative errno of what ended it */
+    char words[256];
+    bool fail_due; /* failed inside a batch: peers are told and links closed after it */
+    bool leaving;
+    struct br_worker_counters {
+        uint64_t refused_strangers, dropped_messages, copied_bytes, placed_bytes, mapped_bytes;
+        uint64_t credit_stalls, budget_stalls; /* times the head of a queue had to wait */
+    } counters;
+};
+
+int br_worker_create(const struct br_worker_config *config, struct br_worker **worker);
+/* Closes links and devices. Transfers still posted are forgotten: their memory is the caller's again. NULL allowed. */
+void br_worker_destroy(struct br_worker *worker);
+
+/* Before connecting. Opens a device (name as in br_device_config); *index is what br_rail_config.device takes. */
+int br_worker_open_device(struct br_worker *worker, const struct br_transport_ops *ops, const char *name, void *simulation,
+                          int *index);
+/* Rails of one peer; the side with the larger rank connects. */
+int br_worker_set_peer(struct br_worker *worker, int rank, const struct br_rail_config *rails, int n_rails);
+
+/* true when every rail of every peer has been up. */
+bool br_worker_connected(const struct br_worker *worker);
+/* Names up to a few peers and rails that are not connected, with their last error, into words. */
+void br_worker_missing(const struct br_worker *worker, char *words, size_t bytes);
+
+/* Both return how much was done; 0: nothing. */
+int br_worker_poll(struct br_worker *worker, uint64_t now);
+int br_worker_pump(struct br_worker *worker, uint64_t now);
+/* The next ended transfer, or NULL. */
+struct br_transfer *br_worker_done(struct br_worker *worker);
+
+/* Ends the worker: tells all peers (reason in the ABORT message) and closes all links. Idempotent: the first reason stays. error > 0. */
+void br_worker_fail(struct br_worker *worker, int error, const char *words);
+/* Leaves in good order: BYE to all; br_worker_left() is true when all peers have said BYE too or are gone. */
+void br_worker_leave(struct br_worker *worker);
+bool br_worker_left(const struct br_worker *worker);
+
+/* When the next timer is due, ns; for the simulator and for sleeping. */
+uint64_t br_worker_next_timer(const struct br_worker *worker);
+
+#endif
