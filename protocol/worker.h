@@ -82,7 +82,7 @@ struct br_worker {
     uint64_t now;             /* of this turn */
     uint64_t last_timers;
     int failed;               /* 0, or the negative errno of what ended it */
-    char words[256];
+    char words[320];
     bool fail_due; /* failed inside a batch: peers are told and links closed after it */
     bool leaving;
     struct br_worker_counters {
