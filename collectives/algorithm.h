@@ -37,6 +37,9 @@ int br_algorithm_find(const char *name, enum br_algorithm *algorithm); /* -EINVA
  */
 int br_algorithm_check(const struct br_schedule_request *request);
 
+/* The shape of an algorithm that the dimensional generator serves; false: it is none of those. */
+bool br_algorithm_shape(const struct br_schedule_request *request, struct br_shape *shape);
+
 /* The schedule of request->rank; the caller frees it. -EINVAL (words), -ENOMEM. */
 int br_algorithm_build(const struct br_schedule_request *request, struct br_schedule **schedule);
 

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How edges are derived.
+ *
+ * 1. For each chunk of OUTPUT and SCRATCH the builder knows the last writer and the readers since. A reader
+ * waits for the last writer; a writer waits for the readers since, or for the last writer when nobody has
+ *    read. INPUT is never written, so it is not tracked.
+ * 2. An edge u -> w is left out when some v with u -> v -> w is among the direct dependencies of w. That is
+ * cheap and removes most of the redundant ones; a full reduction would cost more than the engine gains.
+ * 3. A receive into scratch may be mapped when only REDUCEs read it, none of which waits for one of our own
+ * SENDs to finish with the chunk it writes: two ranks that each hold back the end of the other's SEND would
+ *    wait for ever. This rule is local; the verifier checks the whole.
+ */
+#include "collectives/builder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define NONE (-1)
+
+struct array {
+    void *data;
+    uint32_t n, capacity;
+};
+
+struct chunk {
+    int32_t writer; /* last step that writes it, or NONE */
+    int32_t reader; /* first of a list in readers[], or NONE */
+};
+
+struct reader {
+    int32_t step, next;
+};
+
+struct work {
+    struct br_step step;
+    uint32_t first_need, n_needs; /* in needs[] */
+    uint32_t mark;                /* step number + 1 that has already listed this one as a dependency */
+    bool reduced, unmappable;     /* RECV into scratch: who reads it */
+};
+
+struct br_builder {
+    struct br_schedule head;
+    int error;
+    struct array works, sources, needs, readers; /* of work, br_source, uint32_t, reader */
+    struct array chunks[BR_BUFFERS];             /* of chunk */
+    uint32_t *sends, *recvs;                     /* messages to and from each rank */
+};
+
+static struct work *work_at(const struct br_builder *b, uint32_t i)
+{
+    return (struct work *)b->works.data + i;
+}
+
+static struct chunk *chunk_at(const struct br_builder *b, struct br_span span, uint32_t i)
+{
+    return (struct chunk *)b->chunks[span.buffer].data + span.first + i;
+}
+
+/* Room for `more` further items; NULL and a sticky -ENOMEM when there is none. Counts them in. */
+static void *append(struct br_builder *b, struct array *array, uint32_t more, size_t size)
+{
+    if (array->capacity - array->n < more) {
+        uint32_t capacity = array->n + more + array->n / 2 + 16;
+        void *data = capacity > array->n ? realloc(array->data, capacity * size) : NULL;
+
+        if (!data) {
+            b->error = br_error(ENOMEM, "no memory for the schedule of rank %u", b->head.rank);
+            return NULL;
+        }
+        array->data = data;
+        array->capacity = capacity;
+    }
+    array->n += more;
+    return (char *)array->data + (array->n - more) * size;
+}
+
+static void fail(struct br_builder *b, const char *what)
+{
+    if (b->error == 0)
+        b->error = br_error(EINVAL, "generator of %s: rank %u step %u: %s",
+                            br_collective_name(b->head.collective), b->head.rank, b->works.n, what);
+}
+
+static void add_chunks(struct br_builder *b, enum br_buffer buffer, uint32_t count)
+{
+    struct chunk *chunks = append(b, &b->chunks[buffer], count, sizeof *chunks);
+
+    for (uint32_t i = 0; chunks && i < count; i++)
+        chunks[i] = (struct chunk){NONE, NONE};
+}
+
+int br_builder_new(struct br_builder **builder, enum br_collective collective, uint32_t n, uint32_t rank,
+                   uint32_t root, bool in_place)
+{
+    struct br_builder *b = calloc(1, sizeof *b);
+
+    if (b) {
+        b->head = (struct br_schedule){
+            .collective = collective, .n = n, .rank = rank, .root = root, .in_place = in_place};
+        b->sends = calloc(n, sizeof *b->sends);
+        b->recvs = calloc(n, sizeof *b->recvs);
+    }
+    if (!b || !b->sends || !b->recvs) {
+        br_builder_finish(b, NULL);
+        return br_error(ENOMEM, "no memory for the schedule of rank %u", rank);
+    }
+    *builder = b;
+    return 0;
+}
+
+const struct br_schedule *br_builder_head(const struct br_builder *b)
+{
+    return &b->head;
+}
+
+void br_builder_cut(struct br_builder *b, uint32_t pieces)
+{
+    uint64_t chunks = (uint64_t)br_collective_blocks(b->head.collective, b->head.n, BR_OUTPUT) * pieces;
+
+    b->head.pieces = pieces;
+    if (chunks == 0 || chunks > INT32_MAX)
+        fail(b, "a buffer has none or too many chunks");
+    else
+        add_chunks(b, BR_OUTPUT, (uint32_t)chunks);
+}
+
+struct br_span br_builder_scratch(struct br_builder *b, uint32_t count)
+{
+    struct br_span span = {BR_SCRATCH, b->head.n_scratch, count};
+
+    if (b->error == 0)
+        add_chunks(b, BR_SCRATCH, count);
+    if (b->error == 0)
+        b->head.n_scratch += count;
+    return span;
+}
+
+/* What is wrong with a span, or NULL. */
+static const char *span_fault(const struct br_builder *b, struct br_span span, bool write)
+{
+    const struct br_schedule *head = &b->head;
+    uint64_t chunks =
+        span.buffer == BR_SCRATCH
+            ? head->n_scratch
+            : (uint64_t)head->pieces * br_collective_blocks(head->collective, head->n, span.buffer);
+
+    if (span.buffer >= BR_BUFFERS || span.count == 0 || (uint64_t)span.first + span.count > chunks)
+        return "a span lies outside its buffer";
+    if (span.buffer != BR_SCRATCH && span.first % head->pieces + span.count > head->pieces)
+        return "a span crosses blocks";
+    if (!write)
+        return NULL;
+    if (span.buffer == BR_INPUT)
+        return "INPUT is not for writing";
+    if (span.buffer == BR_OUTPUT && head->collective == BR_REDUCE && head->rank != head->root)
+        return "only the root has an OUTPUT";
+    return NULL;
+}
+
+/* First piece that a span read holds; scratch must be read as it was written. */
+static uint32_t piece_read(struct br_builder *b, struct br_span span)
+{
+    int32_t writer;
+    const struct br_step *step;
+
+    if (span.buffer != BR_SCRATCH)
+        return span.first % b->head.pieces;
+    writer = chunk_at(b, span, 0)->writer;
+    for (uint32_t i = 0; i < span.count; i++) {
+        if (writer == NONE || chunk_at(b, span, i)->writer != writer) {
+            fail(b, "scratch is read that no step has written in one");
+            return 0;
+        }
+    }
+    step = &work_at(b, (uint32_t)writer)->step;
+    if (step->span.first != span.first || step->span.count != span.count)
+        fail(b, "scratch is read by another span than it was written");
+    return step->piece;
+}
+
+/* Step `last` waits for the end of step `before`. */
+static void need(struct br_builder *b, uint32_t last, int32_t before)
+{
+    struct work *work = work_at(b, (uint32_t)before);
+    uint32_t *place;
+
+    if (work->mark == last + 1)
+        return;
+    work->mark = last + 1;
+    place = append(b, &b->needs, 1, sizeof *place);
+    if (place) {
+        *place = (uint32_t)before;
+        work_at(b, last)->n_needs++;
+    }
+}
+
+static void need_writers(struct br_builder *b, uint32_t last, struct br_span span)
+{
+    for (uint32_t i = 0; i < span.count && span.buffer != BR_INPUT; i++) {
+        if (chunk_at(b, span, i)->writer != NONE)
+            need(b, last, chunk_at(b, span, i)->writer);
+    }
+}
+
+/* Returns whether one of the readers is a SEND. */
+static bool need_readers(struct br_builder *b, uint32_t last, struct br_span span)
+{
+    const struct reader *readers = b->readers.data;
+    bool sends = false;
+
+    for (uint32_t i = 0; i < span.count; i++) {
+        const struct chunk *chunk = chunk_at(b, span, i);
+
+        if (chunk->reader == NONE && chunk->writer != NONE)
+            need(b, last, chunk->writer);
+        for (int32_t r = chunk->reader; r != NONE; r = readers[r].next) {
+            need(b, last, readers[r].step);
+            sends |= work_at(b, (uint32_t)readers[r].step)->step.kind == BR_STEP_SEND;
+        }
+    }
+    return sends;
+}
+
+/* Drops the dependencies of the last step that another of its dependencies already implies. */
+static void trim(struct br_builder *b, struct work *last)
+{
+    uint32_t *needs = b->needs.data, kept = 0;
+
+    if (last->n_needs < 2)
+        return;
+    for (uint32_t i = 0; i < last->n_needs; i++) {
+        const struct work *v = work_at(b, needs[last->first_need + i]);
+
+        for (uint32_t j = 0; j < v->n_needs; j++)
+            work_at(b, needs[v->first_need + j])->mark = 0;
+    }
+    for (uint32_t i = 0; i < last->n_needs; i++) {
+        uint32_t u = needs[last->first_need + i];
+
+        if (work_at(b, u)->mark != 0)
+            needs[last->first_need + kept++] = u;
+    }
+    b->needs.n -= last->n_needs - kept;
+    last->n_needs = kept;
+}
+
+static void note_read(struct br_builder *b, uint32_t last, struct br_span span)
+{
+    for (uint32_t i = 0; i < span.count && span.buffer != BR_INPUT; i++) {
+        struct chunk *chunk = chunk_at(b, span, i);
+        struct reader *reader = append(b, &b->readers, 1, sizeof *reader);
+
+        if (!reader)
+            return;
+        *reader = (struct reader){(int32_t)last, chunk->reader};
+        chunk->reader = (int32_t)(b->readers.n - 1);
+    }
+}
+
+static void note_write(struct br_builder *b, uint32_t last, struct br_span span)
+{
+    for (uint32_t i = 0; i < span.count; i++)
+        *chunk_at(b, span, i) = (struct chunk){(int32_t)last, NONE};
+}
+
+static bool overlap(struct br_span a, struct br_span b)
+{
+    return a.buffer == b.buffer && a.first < b.first + b.count && b.first < a.first + a.count;
+}
+
+/* Tells the RECV that filled a scratch span who reads it. Returns its step, or NONE when no RECV did. */
+static int32_t note_mapping(struct br_builder *b, const struct br_step *reader, struct br_span span,
+                            bool waits_send)
+{
+    int32_t writer = span.buffer == BR_SCRATCH ? chunk_at(b, span, 0)->writer : NONE;
+    struct work *work = writer == NONE ? NULL : work_at(b, (uint32_t)writer);
+
+    if (!work || work->step.kind != BR_STEP_RECV)
+        return NONE;
+    work->reduced = true;
+    if (reader->kind != BR_STEP_REDUCE || waits_send || overlap(reader->span, span))
+        work->unmappable = true;
+    return writer;
+}
+
+/* Checks the spans of a step and finds step->piece; false on a fault. */
+static bool check(struct br_builder *b, struct br_step *step, const struct br_span *sources,
+                  uint32_t n_sources)
+{
+    bool write = step->kind != BR_STEP_SEND;
+    const char *fault = span_fault(b, step->span, write);
+
+    if (!fault && step->kind == BR_STEP_SEND)
+        step->piece = piece_read(b, step->span);
+    if (!fault && write && step->span.buffer != BR_SCRATCH)
+        step->piece = step->span.first % b->head.pieces;
+    else if (!fault && n_sources > 0 && !(fault = span_fault(b, sources[0], false)))
+        step->piece = piece_read(b, sources[0]);
+    for (uint32_t i = 0; !fault && b->error == 0 && i < n_sources; i++) {
+        fault = span_fault(b, sources[i], false);
+        if (!fault && (sources[i].count != step->span.count || piece_read(b, sources[i]) != step->piece))
+            fault = "a source has other pieces than the destination";
+        if (!fault && overlap(sources[i], step->span) && sources[i].first != step->span.first)
+            fault = "a source overlaps the destination in part";
+    }
+    if (step->kind <= BR_STEP_RECV && (step->peer >= b->head.n || step->peer == b->head.rank))
+        fault = "there is no such peer";
+    if (fault)
+        fail(b, fault);
+    return b->error == 0;
+}
+
+/* Appends a step; its spans are under their names in place. */
+static void add(struct br_builder *b, struct br_step step, const struct br_span *sources, uint32_t n_sources)
+{
+    uint32_t last = b->works.n;
+    struct work *work;
+    struct br_source *place;
+    bool waits_send = false;
+
+    if (b->error != 0 || !check(b, &step, sources, n_sources))
+        return;
+    step.first_source = b->sources.n;
+    step.n_sources = n_sources;
+    work = append(b, &b->works, 1, sizeof *work);
+    place = n_sources > 0 ? append(b, &b->sources, n_sources, sizeof *place) : NULL;
+    if (b->error != 0)
+        return;
+    *work = (struct work){.step = step, .first_need = b->needs.n};
+    if (step.kind == BR_STEP_SEND)
+        need_writers(b, last, step.span);
+    for (uint32_t i = 0; i < n_sources; i++)
+        need_writers(b, last, sources[i]);
+    if (step.kind != BR_STEP_SEND)
+        waits_send = need_readers(b, last, step.span);
+    trim(b, work);
+    if (step.kind == BR_STEP_SEND) {
+        note_mapping(b, &step, step.span, false);
+        note_read(b, last, step.span);
+    }
+    for (uint32_t i = 0; i < n_sources; i++) {
+        place[i] = (struct br_source){sources[i], note_mapping(b, &step, sources[i], waits_send)};
+        note_read(b, last, sources[i]);
+    }
+    if (step.kind != BR_STEP_SEND)
+        note_write(b, last, step.span);
+}
+
+static struct br_span alias(const struct br_builder *b, struct br_span span)
+{
+    return br_span_alias(&b->head, span);
+}
+
+/* A SEND or a RECV; `piece` matters only where scratch is received into. */
+static void message(struct br_builder *b, enum br_step_kind kind, uint32_t peer, uint8_t level,
+                    struct br_span span, uint32_t piece)
+{
+    struct br_step step = {.kind = (uint8_t)kind, .level = level, .peer = peer, .span = span, .piece = piece};
+
+    if (peer < b->head.n)
+        step.match = kind == BR_STEP_SEND ? b->sends[peer]++ : b->recvs[peer]++;
+    add(b, step, NULL, 0);
+}
+
+void br_builder_send(struct br_builder *b, uint32_t peer, uint8_t level, struct br_span span)
+{
+    message(b, BR_STEP_SEND, peer, level, alias(b, span), 0);
+}
+
+void br_builder_recv(struct br_builder *b, uint32_t peer, uint8_t level, struct br_span span)
+{
+    message(b, BR_STEP_RECV, peer, level, alias(b, span), 0);
+}
+
+struct br_span br_builder_recv_scratch(struct br_builder *b, uint32_t peer, uint8_t level,
+                                       struct br_span like)
+{
+    struct br_span span = br_builder_scratch(b, like.count);
+
+    if (like.buffer == BR_SCRATCH)
+        fail(b, "the pieces of a message are told by a span of a user buffer");
+    message(b, BR_STEP_RECV, peer, level, span, b->head.pieces ? like.first % b->head.pieces : 0);
+    return span;
+}
+
+void br_builder_reduce(struct br_builder *b, struct br_span span, const struct br_span *sources,
+                       uint32_t n_sources, bool final)
+{
+    struct br_span *names = malloc((n_sources + 1) * sizeof *names);
+
+    if (!names && b->error == 0)
+        b->error = br_error(ENOMEM, "no memory for the schedule of rank %u", b->head.rank);
+    if (n_sources == 0)
+        fail(b, "a reduction of nothing");
+    for (uint32_t i = 0; names && i < n_sources; i++)
+        names[i] = alias(b, sources[i]);
+    add(b,
+        (struct br_step){.kind = BR_STEP_REDUCE, .flags = final ? BR_STEP_FINAL : 0, .span = alias(b, span)},
+        names, n_sources);
+    free(names);
+}
+
+void br_builder_copy(struct br_builder *b, struct br_span span, struct br_span source)
+{
+    span = alias(b, span);
+    source = alias(b, source);
+    if (span.buffer != source.buffer || span.first != source.first || span.count != source.count)
+        add(b, (struct br_step){.kind = BR_STEP_COPY, .span = span}, &source, 1);
+}
+
+/* Fills in flags, successors and ready steps. */
+static void link_steps(struct br_builder *b, struct br_step *steps, struct br_source *sources,
+                       uint32_t *successors, uint32_t *ready)
+{
+    const uint32_t *needs = b->needs.data;
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; i < b->works.n; i++) {
+        struct work *work = work_at(b, i);
+
+        steps[i] = work->step;
+        steps[i].n_dependencies = work->n_needs;
+        if (work->n_needs == 0)
+            ready[b->head.n_ready++] = i;
+        if (work->reduced && !work->unmappable)
+            steps[i].flags |= BR_STEP_MAY_MAP;
+        for (uint32_t j = 0; j < work->n_needs; j++)
+            steps[needs[work->first_need + j]].n_successors++;
+    }
+    for (uint32_t i = 0; i < b->works.n; i++) {
+        steps[i].first_successor = at;
+        at += steps[i].n_successors;
+        steps[i].n_successors = 0;
+    }
+    for (uint32_t i = 0; i < b->works.n; i++) {
+        const struct work *work = work_at(b, i);
+
+        for (uint32_t j = 0; j < work->n_needs; j++) {
+            struct br_step *before = &steps[needs[work->first_need + j]];
+
+            successors[before->first_successor + before->n_successors++] = i;
+        }
+    }
+    for (uint32_t i = 0; i < b->sources.n; i++) {
+        if (sources[i].recv != NONE && !(steps[sources[i].recv].flags & BR_STEP_MAY_MAP))
+            sources[i].recv = NONE;
+    }
+}
+
+static void count(struct br_schedule *head, const struct br_step *steps)
+{
+    for (uint32_t i = 0; i < head->n_steps; i++) {
+        head->n_sends += steps[i].kind == BR_STEP_SEND;
+        head->n_recvs += steps[i].kind == BR_STEP_RECV;
+        if (steps[i].span.count > head->max_span)
+            head->max_span = steps[i].span.count;
+        if (steps[i].n_sources > head->max_sources)
+            head->max_sources = steps[i].n_sources;
+    }
+}
+
+/* One allocation: head, steps, sources, successors, ready. */
+static struct br_schedule *compact(struct br_builder *b)
+{
+    uint32_t n_ready = 0;
+    struct br_schedule *schedule;
+    struct br_step *steps;
+    struct br_source *sources;
+    uint32_t *successors;
+
+    for (uint32_t i = 0; i < b->works.n; i++)
+        n_ready += work_at(b, i)->n_needs == 0;
+    schedule = malloc(sizeof *schedule + b->works.n * sizeof *steps + b->sources.n * sizeof *sources +
+                      ((size_t)b->needs.n + n_ready) * sizeof *successors);
+    if (!schedule)
+        return NULL;
+    steps = (struct br_step *)(schedule + 1);
+    sources = (struct br_source *)(steps + b->works.n);
+    successors = (uint32_t *)(sources + b->sources.n);
+    if (b->sources.n > 0)
+        memcpy(sources, b->sources.data, b->sources.n * sizeof *sources);
+    link_steps(b, steps, sources, successors, successors + b->needs.n);
+    *schedule = b->head;
+    schedule->n_steps = b->works.n;
+    schedule->n_sources = b->sources.n;
+    schedule->n_successors = b->needs.n;
+    schedule->steps = steps;
+    schedule->sources = sources;
+    schedule->successors = successors;
+    schedule->ready = successors + b->needs.n;
+    count(schedule, steps);
+    return schedule;
+}
+
+int br_builder_finish(struct br_builder *b, struct br_schedule **schedule)
+{
+    int error = b ? b->error : 0;
+
+    if (!b)
+        return error;
+    if (schedule && error == 0) {
+        *schedule = compact(b);
+        if (!*schedule)
+            error = br_error(ENOMEM, "no memory for the schedule of rank %u", b->head.rank);
+    }
+    for (unsigned i = 0; i < BR_BUFFERS; i++)
+        free(b->chunks[i].data);
+    free(b->works.data);
+    free(b->sources.data);
+    free(b->needs.data);
+    free(b->readers.data);
+    free(b->sends);
+    free(b->recvs);
+    free(b);
+    return error;
+}

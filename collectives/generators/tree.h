@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Broadcast and reduce along a tree, whole fragments at a time. Pure. */
+#ifndef BR_COLLECTIVES_GENERATORS_TREE_H
+#define BR_COLLECTIVES_GENERATORS_TREE_H
+
+#include "collectives/builder.h"
+
+enum br_tree {
+    BR_TREE_BINOMIAL,
+    BR_TREE_CHAIN, /* one rank after the other; fragments follow each other through it */
+    BR_TREE_FLAT,  /* the root talks to everybody */
+};
+
+/* Generates the steps of the builder's rank for its collective, a broadcast or a reduce. -ENOMEM. */
+int br_generate_tree(struct br_builder *builder, enum br_tree tree);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/schedule.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static const char *const names[BR_COLLECTIVES] = {"allreduce", "reduce_scatter", "allgather",
+                                                  "broadcast", "reduce",         "barrier"};
+
+uint32_t br_collective_blocks(enum br_collective collective, uint32_t n, enum br_buffer buffer)
+{
+    if (collective == BR_REDUCE_SCATTER && buffer == BR_INPUT)
+        return n;
+    if (collective == BR_ALLGATHER && buffer == BR_OUTPUT)
+        return n;
+    return 1;
+}
+
+const char *br_collective_name(enum br_collective collective)
+{
+    return (unsigned)collective < BR_COLLECTIVES ? names[collective] : "?";
+}
+
+int br_collective_find(const char *name, enum br_collective *collective)
+{
+    for (unsigned i = 0; i < BR_COLLECTIVES; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *collective = (enum br_collective)i;
+            return 0;
+        }
+    }
+    return br_error(EINVAL,
+                    "no collective is called '%s'; there are allreduce, reduce_scatter, allgather, "
+                    "broadcast, reduce, barrier",
+                    name);
+}
+
+struct br_span br_span_alias(const struct br_schedule *schedule, struct br_span span)
+{
+    uint32_t own = schedule->rank * schedule->pieces; /* first chunk of the rank's own block */
+
+    if (!schedule->in_place || span.buffer != BR_INPUT)
+        return span;
+    switch (schedule->collective) {
+    case BR_ALLREDUCE:
+    case BR_BROADCAST:
+        span.buffer = BR_OUTPUT;
+        break;
+    case BR_REDUCE:
+        if (schedule->rank == schedule->root)
+            span.buffer = BR_OUTPUT;
+        break;
+    case BR_ALLGATHER:
+        span.buffer = BR_OUTPUT;
+        span.first += own;
+        break;
+    case BR_REDUCE_SCATTER:
+        if (span.first >= own && span.first - own < schedule->pieces) {
+            span.buffer = BR_OUTPUT;
+            span.first -= own;
+        }
+        break;
+    case BR_BARRIER:
+    case BR_COLLECTIVES:
+        break;
+    }
+    return span;
+}
+
+void br_schedule_free(struct br_schedule *schedule)
+{
+    free(schedule);
+}
