@@ -139,28 +139,6 @@ struct br_span br_builder_scratch(struct br_builder *b, uint32_t count)
     return span;
 }
 
-/* What is wrong with a span, or NULL. */
-static const char *span_fault(const struct br_builder *b, struct br_span span, bool write)
-{
-    const struct br_schedule *head = &b->head;
-    uint64_t chunks =
-        span.buffer == BR_SCRATCH
-            ? head->n_scratch
-            : (uint64_t)head->pieces * br_collective_blocks(head->collective, head->n, span.buffer);
-
-    if (span.buffer >= BR_BUFFERS || span.count == 0 || (uint64_t)span.first + span.count > chunks)
-        return "a span lies outside its buffer";
-    if (span.buffer != BR_SCRATCH && span.first % head->pieces + span.count > head->pieces)
-        return "a span crosses blocks";
-    if (!write)
-        return NULL;
-    if (span.buffer == BR_INPUT)
-        return "INPUT is not for writing";
-    if (span.buffer == BR_OUTPUT && head->collective == BR_REDUCE && head->rank != head->root)
-        return "only the root has an OUTPUT";
-    return NULL;
-}
-
 /* First piece that a span read holds; scratch must be read as it was written. */
 static uint32_t piece_read(struct br_builder *b, struct br_span span)
 {
@@ -267,11 +245,6 @@ static void note_write(struct br_builder *b, uint32_t last, struct br_span span)
         *chunk_at(b, span, i) = (struct chunk){(int32_t)last, NONE};
 }
 
-static bool overlap(struct br_span a, struct br_span b)
-{
-    return a.buffer == b.buffer && a.first < b.first + b.count && b.first < a.first + a.count;
-}
-
 /* Tells the RECV that filled a scratch span who reads it. Returns its step, or NONE when no RECV did. */
 static int32_t note_mapping(struct br_builder *b, const struct br_step *reader, struct br_span span,
                             bool waits_send)
@@ -282,7 +255,7 @@ static int32_t note_mapping(struct br_builder *b, const struct br_step *reader, 
     if (!work || work->step.kind != BR_STEP_RECV)
         return NONE;
     work->reduced = true;
-    if (reader->kind != BR_STEP_REDUCE || waits_send || overlap(reader->span, span))
+    if (reader->kind != BR_STEP_REDUCE || waits_send || br_span_overlap(reader->span, span))
         work->unmappable = true;
     return writer;
 }
@@ -292,19 +265,19 @@ static bool check(struct br_builder *b, struct br_step *step, const struct br_sp
                   uint32_t n_sources)
 {
     bool write = step->kind != BR_STEP_SEND;
-    const char *fault = span_fault(b, step->span, write);
+    const char *fault = br_span_fault(&b->head, step->span, write);
 
     if (!fault && step->kind == BR_STEP_SEND)
         step->piece = piece_read(b, step->span);
     if (!fault && write && step->span.buffer != BR_SCRATCH)
         step->piece = step->span.first % b->head.pieces;
-    else if (!fault && n_sources > 0 && !(fault = span_fault(b, sources[0], false)))
+    else if (!fault && n_sources > 0 && !(fault = br_span_fault(&b->head, sources[0], false)))
         step->piece = piece_read(b, sources[0]);
     for (uint32_t i = 0; !fault && b->error == 0 && i < n_sources; i++) {
-        fault = span_fault(b, sources[i], false);
+        fault = br_span_fault(&b->head, sources[i], false);
         if (!fault && (sources[i].count != step->span.count || piece_read(b, sources[i]) != step->piece))
             fault = "a source has other pieces than the destination";
-        if (!fault && overlap(sources[i], step->span) && sources[i].first != step->span.first)
+        if (!fault && br_span_overlap(sources[i], step->span) && sources[i].first != step->span.first)
             fault = "a source overlaps the destination in part";
     }
     if (step->kind <= BR_STEP_RECV && (step->peer >= b->head.n || step->peer == b->head.rank))

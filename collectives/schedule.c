@@ -70,6 +70,30 @@ struct br_span br_span_alias(const struct br_schedule *schedule, struct br_span 
     return span;
 }
 
+const char *br_span_fault(const struct br_schedule *schedule, struct br_span span, bool write)
+{
+    uint64_t chunks = schedule->n_scratch;
+
+    if (span.buffer != BR_SCRATCH)
+        chunks =
+            (uint64_t)br_collective_blocks(schedule->collective, schedule->n, span.buffer) * schedule->pieces;
+    if (span.buffer >= BR_BUFFERS || span.count == 0 || (uint64_t)span.first + span.count > chunks)
+        return "a span lies outside its buffer";
+    if (span.buffer != BR_SCRATCH && span.first % schedule->pieces + span.count > schedule->pieces)
+        return "a span crosses blocks";
+    if (write && span.buffer == BR_INPUT)
+        return "INPUT is not for writing";
+    if (write && span.buffer == BR_OUTPUT && schedule->collective == BR_REDUCE &&
+        schedule->rank != schedule->root)
+        return "only the root has an OUTPUT";
+    return NULL;
+}
+
+bool br_span_overlap(struct br_span a, struct br_span b)
+{
+    return a.buffer == b.buffer && a.first < b.first + b.count && b.first < a.first + a.count;
+}
+
 void br_schedule_free(struct br_schedule *schedule)
 {
     free(schedule);

@@ -133,6 +133,11 @@ static inline size_t br_piece_room(size_t elements, uint32_t pieces)
  */
 struct br_span br_span_alias(const struct br_schedule *schedule, struct br_span span);
 
+/* What is wrong with a span for reading or writing in this schedule, in words, or NULL. */
+const char *br_span_fault(const struct br_schedule *schedule, struct br_span span, bool write);
+
+bool br_span_overlap(struct br_span a, struct br_span b);
+
 /* Frees a schedule; NULL is fine. */
 void br_schedule_free(struct br_schedule *schedule);
 

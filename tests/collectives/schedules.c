@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/collectives/schedules.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "collectives/verifier.h"
+
+void schedules_build(struct schedules *schedules, struct br_schedule_request request, enum in_place in_place)
+{
+    schedules->n = request.n;
+    schedules->of = calloc(request.n, sizeof(struct br_schedule *));
+    assert_non_null(schedules->of);
+    for (request.rank = 0; request.rank < request.n; request.rank++) {
+        request.in_place = in_place == IN_PLACE_ALL || (in_place == IN_PLACE_SOME && request.rank % 3 == 1);
+        if (br_algorithm_build(&request, &schedules->of[request.rank]) != 0)
+            fail_msg("%s, %s, %u ranks: %s", br_algorithm_name(request.algorithm),
+                     br_collective_name(request.collective), request.n, br_error_words());
+    }
+}
+
+void schedules_free(struct schedules *schedules)
+{
+    for (uint32_t r = 0; r < schedules->n; r++)
+        br_schedule_free(schedules->of[r]);
+    free(schedules->of);
+}
+
+int schedules_verify(const struct schedules *schedules, uint32_t orders)
+{
+    return br_verify((const struct br_schedule *const *)schedules->of, orders, 1);
+}
+
+static void prove(const struct br_schedule_request *request, enum in_place in_place)
+{
+    struct schedules schedules;
+
+    schedules_build(&schedules, *request, in_place);
+    if (schedules_verify(&schedules, 3) != 0)
+        fail_msg("%s, %s, %u ranks, root %u, in place %d: %s", br_algorithm_name(request->algorithm),
+                 br_collective_name(request->collective), request->n, request->root, (int)in_place,
+                 br_error_words());
+    schedules_free(&schedules);
+}
+
+uint32_t schedules_prove(enum br_algorithm algorithm, const struct br_shape *shape, uint32_t n)
+{
+    struct br_schedule_request request = {.algorithm = algorithm, .n = n};
+    uint32_t count = 0;
+
+    if (shape)
+        request.shape = *shape;
+    for (int c = 0; c < BR_COLLECTIVES; c++) {
+        bool rooted = c == BR_BROADCAST || c == BR_REDUCE;
+
+        request.collective = (enum br_collective)c;
+        for (request.root = 0; request.root < n; request.root += rooted ? 1 + n / 3 : n) {
+            if (br_algorithm_check(&request) != 0)
+                break;
+            for (int i = 0; i < 3; i++, count++)
+                prove(&request, (enum in_place)i);
+        }
+    }
+    return count;
+}
