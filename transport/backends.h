@@ -5,6 +5,8 @@
 
 #include "transport/transport.h"
 
-#define BR_BACKENDS
+extern const struct br_transport_ops br_uring_ops;
+
+#define BR_BACKENDS &br_uring_ops,
 
 #endif

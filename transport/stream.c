@@ -76,18 +76,19 @@ static int begin_payload(struct br_stream_rx *rx)
 static int finish(struct br_stream_rx *rx, struct br_event *event)
 {
     struct br_stream_message *message = rx->message;
-    int part = (int)rx->part;
+    bool dropped = rx->part == BR_STREAM_TRASH;
 
     rx->part = BR_STREAM_HEADER;
     rx->filled = 0;
-    if (part == BR_STREAM_TRASH)
-        return 0;
     memset(event, 0, sizeof *event);
     event->length = message->header.length;
     event->inline_ = message->header.inline_;
-    if (part == BR_STREAM_SLOT) {
+    if (message->header.kind == BR_FRAME_PLACED) {
         event->kind = BR_EVENT_PLACED;
         event->slot = message->header.slot;
+        /* A number may have come to life while its bytes went to the trash: they must not count as arrived. */
+        if (dropped && br_slot_find(rx->config->slots, event->slot))
+            event->slot = 0;
         event->offset = message->header.offset;
         return 1;
     }

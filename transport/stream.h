@@ -68,8 +68,8 @@ void br_stream_rx_destroy(struct br_stream_rx *rx); /* safe on a zeroed rx */
 int br_stream_rx_want(struct br_stream_rx *rx, void **place, uint32_t *bytes);
 
 /* `bytes` bytes have been written to the place that want() named. 1: *event has kind, slot, offset, length,
- * inline_, payload and buffer (inline_ of a PLACED event is valid until the next want()); 0: not yet;
- * -EPROTO with words: malformed, the stream is lost. */
+ * inline_, payload and buffer (inline_ of a PLACED event is valid until the next want(); a stale frame is one,
+ * too, with a slot number that nobody has); 0: not yet; -EPROTO with words: malformed, the stream is lost. */
 int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, struct br_event *event);
 void br_stream_rx_release(struct br_stream_rx *rx, void *buffer);
 

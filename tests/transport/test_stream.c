@@ -162,8 +162,11 @@ static void rx_want__rest_of_a_frame_whose_slot_died_goes_to_the_trash(void **st
     assert_int_equal(carry(100, &event), 0);
     br_slot_put(&slots, slot);
     memset(place, 0, sizeof place);
-    assert_int_equal(carry_on(FRAME_BYTES, &event),
-                     1); /* no event of the placed frame: the message is next */
+    assert_int_equal(carry_on(FRAME_BYTES, &event), 1);
+    assert_int_equal(event.kind, BR_EVENT_PLACED);
+    assert_int_equal(event.length, 8192);
+    assert_null(br_slot_find(&slots, event.slot));
+    assert_int_equal(carry_on(FRAME_BYTES, &event), 1);
     assert_int_equal(event.kind, BR_EVENT_MESSAGE);
     for (uint32_t i = 0; i < FRAME_BYTES; i++)
         assert_int_equal(place[i], 0);
@@ -179,12 +182,13 @@ static void rx_want__rest_of_a_slice_that_another_rail_completed_goes_to_the_tra
     push_placed(slot, 0, FRAME_BYTES);
     assert_int_equal(carry(64, &event), 0);
     assert_true(br_slot_arrive(slot, 0, FRAME_BYTES));
-    assert_int_equal(carry_on(FRAME_BYTES, &event), -EAGAIN);
+    assert_int_equal(carry_on(FRAME_BYTES, &event), 1);
+    assert_int_equal(event.length, FRAME_BYTES);
     assert_int_equal(place[0] | place[1], 0);
     assert_int_equal(slots.stale_frames, 1);
 }
 
-static void rx_got__stale_slot_is_dropped_and_the_stream_goes_on(void **state)
+static void rx_got__stale_frames_are_dropped_but_reported(void **state)
 {
     struct br_slot *slot = br_slot_get(&slots, place, FRAME_BYTES, FRAME_BYTES);
     struct br_event event;
@@ -195,8 +199,28 @@ static void rx_got__stale_slot_is_dropped_and_the_stream_goes_on(void **state)
     push_message(5, 7);
     br_slot_put(&slots, slot);
     assert_int_equal(carry_on(777, &event), 1);
+    assert_int_equal(event.kind, BR_EVENT_PLACED);
+    assert_int_equal(event.length, 4096);
+    assert_int_equal(carry_on(777, &event), 1);
+    assert_int_equal(event.length, 0);
+    assert_int_equal(carry_on(777, &event), 1);
     assert_int_equal(event.inline_[0], 7);
     assert_int_equal(slots.stale_frames, 2);
+}
+
+static void rx_got__dropped_bytes_never_count_for_a_slot_that_came_to_life_meanwhile(void **state)
+{
+    struct br_slot *slot = br_slot_get(&slots, place, FRAME_BYTES, FRAME_BYTES);
+    struct br_event event;
+
+    (void)state;
+    push_placed(slot, 0, FRAME_BYTES);
+    slot->generation++; /* the number is not known yet */
+    assert_int_equal(carry(64, &event), 0);
+    slot->generation--;
+    assert_int_equal(carry_on(FRAME_BYTES, &event), 1);
+    assert_null(br_slot_find(&slots, event.slot));
+    assert_int_equal(place[0] | place[1], 0);
 }
 
 static void expect_malformed(struct br_frame_header header)
@@ -323,7 +347,8 @@ int main(void)
         TEST(rx_want__stops_only_when_a_peer_exceeds_its_credits),
         TEST(rx_want__rest_of_a_frame_whose_slot_died_goes_to_the_trash),
         TEST(rx_want__rest_of_a_slice_that_another_rail_completed_goes_to_the_trash),
-        TEST(rx_got__stale_slot_is_dropped_and_the_stream_goes_on),
+        TEST(rx_got__stale_frames_are_dropped_but_reported),
+        TEST(rx_got__dropped_bytes_never_count_for_a_slot_that_came_to_life_meanwhile),
         TEST(rx_got__malformed_headers),
         TEST(tx_push__full_until_reported),
         TEST(tx_gather__respects_both_limits),

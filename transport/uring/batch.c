@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport/uring/batch.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define NO_RESULT (-4096L) /* no errno is that large */
+
+void br_uring_batch_init(struct br_uring_batch *batch)
+{
+    int rc = io_uring_queue_init(BR_URING_BATCH, &batch->ring, 0);
+
+    batch->ring_on = rc == 0;
+    if (rc)
+        br_log_info("no io_uring here (%s): plain system calls instead", strerror(-rc));
+}
+
+void br_uring_batch_destroy(struct br_uring_batch *batch)
+{
+    if (batch->ring_on)
+        io_uring_queue_exit(&batch->ring);
+    batch->ring_on = false;
+}
+
+static struct br_uring_call *add(struct br_uring_batch *batch, void *owner, int fd, bool is_send)
+{
+    struct br_uring_call *call = &batch->calls[batch->n++];
+
+    call->owner = owner;
+    call->fd = fd;
+    call->is_send = is_send;
+    call->result = NO_RESULT;
+    return call;
+}
+
+void br_uring_batch_receive(struct br_uring_batch *batch, void *owner, int fd, void *place, size_t bytes)
+{
+    struct br_uring_call *call = add(batch, owner, fd, false);
+
+    call->iov[0] = (struct iovec){place, bytes};
+    call->bytes = bytes;
+}
+
+struct br_uring_call *br_uring_batch_send(struct br_uring_batch *batch, void *owner, int fd)
+{
+    struct br_uring_call *call = add(batch, owner, fd, true);
+
+    memset(&call->msg, 0, sizeof call->msg);
+    call->msg.msg_iov = call->iov;
+    return call;
+}
+
+static void run_plain(struct br_uring_call *call)
+{
+    ssize_t n = call->is_send ? sendmsg(call->fd, &call->msg, MSG_DONTWAIT | MSG_NOSIGNAL)
+                              : recv(call->fd, call->iov[0].iov_base, call->bytes, MSG_DONTWAIT);
+
+    call->result = n < 0 ? -errno : n;
+}
+
+static void prepare(struct io_uring_sqe *sqe, struct br_uring_call *call)
+{
+    if (call->is_send)
+        io_uring_prep_sendmsg(sqe, call->fd, &call->msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+    else
+        io_uring_prep_recv(sqe, call->fd, call->iov[0].iov_base, call->bytes, MSG_DONTWAIT);
+    io_uring_sqe_set_data(sqe, call);
+}
+
+/* Collects `n` completions. With MSG_DONTWAIT they are all there already. */
+static void collect(struct io_uring *ring, int n)
+{
+    struct io_uring_cqe *cqe;
+
+    while (n) {
+        int rc = io_uring_wait_cqe(ring, &cqe);
+
+        if (rc == -EINTR || rc == -EAGAIN)
+            continue;
+        if (rc)
+            return;
+        ((struct br_uring_call *)io_uring_cqe_get_data(cqe))->result = cqe->res;
+        io_uring_cqe_seen(ring, cqe);
+        n--;
+    }
+}
+
+static void run_ring(struct br_uring_batch *batch)
+{
+    int rc;
+
+    for (int i = 0; i < batch->n; i++)
+        prepare(io_uring_get_sqe(&batch->ring), &batch->calls[i]);
+    rc = io_uring_submit_and_wait(&batch->ring, (unsigned)batch->n);
+    collect(&batch->ring, rc > 0 ? rc : 0);
+    if (rc == batch->n)
+        return;
+    /* What was not taken would go out later with addresses that are no longer ours: the ring must go. */
+    br_log_warn("io_uring took %d of %d calls: plain system calls from now on", rc, batch->n);
+    br_uring_batch_destroy(batch);
+}
+
+unsigned br_uring_batch_run(struct br_uring_batch *batch)
+{
+    unsigned system_calls = 0;
+
+    if (batch->ring_on && batch->n > BR_URING_FEW) {
+        run_ring(batch);
+        system_calls++;
+    }
+    for (int i = 0; i < batch->n; i++)
+        if (batch->calls[i].result == NO_RESULT) {
+            run_plain(&batch->calls[i]);
+            system_calls++;
+        }
+    return system_calls;
+}

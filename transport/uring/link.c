@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Links of the uring back end: their sockets, and what is posted on them. */
+#include "transport/uring/uring.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+static struct br_uring_device *device_of(const struct br_uring_link *link)
+{
+    return (struct br_uring_device *)link->base.device;
+}
+
+/* A link with its buffers but without a socket. NULL with words. */
+static struct br_uring_link *make(struct br_uring_device *device, const union br_uring_socket_address *peer)
+{
+    struct br_uring_link *link = br_pool_get(&device->links);
+
+    if (!link) {
+        br_error(ENOBUFS, "device %s: all %u links are in use", device->base.name, device->links.count);
+        return NULL;
+    }
+    memset(link, 0, sizeof *link);
+    if (br_stream_rx_init(&link->rx, &device->stream, device->base.config->message_buffers)) {
+        br_pool_put(&device->links, link);
+        return NULL;
+    }
+    link->base.device = &device->base;
+    link->fd = -1;
+    link->event_poll = device->n_polls - 2;
+    br_uring_address_words(peer, true, link->base.peer_name, sizeof link->base.peer_name);
+    link->place = device->n_open;
+    device->open[device->n_open++] = link;
+    device->look = true;
+    return link;
+}
+
+static int watch(struct br_uring_link *link)
+{
+    struct br_uring_device *device = device_of(link);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = link};
+
+    device->base.counters.system_calls++;
+    return epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, link->fd, &event) ? -errno : 0;
+}
+
+static void unwatch(struct br_uring_link *link)
+{
+    if (link->fd >= 0)
+        epoll_ctl(device_of(link)->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
+}
+
+void br_uring_link_fail(struct br_uring_link *link, int error, const char *why)
+{
+    struct br_uring_device *device = device_of(link);
+    char local[64];
+
+    if (link->state == BR_URING_FAILED)
+        return;
+    br_uring_address_words(&device->address, link->accepted, local, sizeof local);
+    br_error(-error, "device %s, %s %s %s: %s", device->base.name, local, link->accepted ? "<-" : "->",
+             link->base.peer_name, why);
+    snprintf(link->base.words, sizeof link->base.words, "%.159s", br_error_words());
+    unwatch(link);
+    link->reported = false;
+    link->state = BR_URING_FAILED;
+    link->error = error;
+}
+
+int br_uring_link_connect(struct br_device *base, const struct br_address *address, struct br_link **out)
+{
+    struct br_uring_device *device = (struct br_uring_device *)base;
+    union br_uring_socket_address peer;
+    struct br_uring_link *link;
+    int rc = br_uring_address_unpack(address, &peer);
+
+    if (!rc && peer.any.sa_family != device->address.any.sa_family)
+        rc = br_error(EAFNOSUPPORT,
+                      "the peer's address is %s, ours is not; name the devices of both by address",
+                      peer.any.sa_family == AF_INET6 ? "IPv6" : "IPv4");
+    if (rc)
+        return br_error_prefix(rc, "device %s: ", base->name);
+    link = make(device, &peer);
+    if (!link)
+        return -ENOBUFS;
+    *out = &link->base;
+    base->counters.system_calls++;
+    rc = br_uring_socket_connect(&device->address, &device->options, &peer);
+    if (rc < 0) {
+        br_uring_link_fail(link, rc, br_error_words());
+        return 0;
+    }
+    link->fd = rc;
+    rc = watch(link);
+    if (rc)
+        br_uring_link_fail(link, rc, strerror(-rc));
+    return 0;
+}
+
+struct br_uring_link *br_uring_link_accept(struct br_uring_device *device, bool *again)
+{
+    union br_uring_socket_address peer = {0};
+    socklen_t bytes = sizeof peer;
+    int fd = accept4(device->listen_fd, &peer.any, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct br_uring_link *link;
+
+    device->base.counters.system_calls++;
+    *again = fd >= 0 || errno == ECONNABORTED || errno == EINTR;
+    if (fd < 0) {
+        if (!*again && errno != EAGAIN)
+            br_log_warn("device %s: cannot accept a connection: %s", device->base.name, strerror(errno));
+        return NULL;
+    }
+    link = make(device, &peer);
+    if (!link) {
+        device->base.counters.refused_links++;
+        close(fd);
+        return NULL;
+    }
+    link->fd = fd;
+    link->accepted = true;
+    link->state = BR_URING_UP;
+    link->readable = link->writable = true;
+    if (watch(link)) {
+        device->base.counters.refused_links++;
+        br_uring_link_close(&link->base);
+        return NULL;
+    }
+    return link;
+}
+
+void br_uring_link_close(struct br_link *base)
+{
+    struct br_uring_link *link = (struct br_uring_link *)base;
+    struct br_uring_device *device = device_of(link);
+
+    if (link->state != BR_URING_FAILED)
+        unwatch(link);
+    if (link->fd >= 0)
+        close(link->fd);
+    br_stream_rx_destroy(&link->rx);
+    device->open[link->place] = device->open[--device->n_open];
+    device->open[link->place]->place = link->place;
+    device->look = true;
+    br_pool_put(&device->links, link);
+}
+
+int br_uring_link_post(struct br_link *base, const struct br_frame *frames, int n)
+{
+    struct br_uring_link *link = (struct br_uring_link *)base;
+    const struct br_caps *caps = &base->device->caps;
+    int taken = 0;
+
+    if (link->state == BR_URING_FAILED)
+        return link->error;
+    if (link->state == BR_URING_CONNECTING)
+        return 0;
+    for (; taken < n; taken++) {
+        const struct br_frame *frame = &frames[taken];
+
+        if (frame->length > (frame->kind == BR_FRAME_MESSAGE ? caps->max_message : caps->max_frame))
+            return taken ? taken
+                         : br_error(EMSGSIZE, "a frame of %u bytes is too long to post", frame->length);
+        if (!br_stream_tx_push(&link->tx, frame))
+            break;
+    }
+    return taken;
+}
+
+void br_uring_link_release(struct br_link *base, void *buffer)
+{
+    struct br_uring_link *link = (struct br_uring_link *)base;
+
+    br_stream_rx_release(&link->rx, buffer);
+    link->starved = false;
+}

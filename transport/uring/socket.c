@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport/uring/socket.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#define NOTSENT_BYTES (128 << 10)
+#define USER_TIMEOUT_MS                                                                                      \
+    10000 /* unacknowledged for so long: the peer is gone (the protocol usually knows earlier) */
+
+/* Does the kernel know (and let us use) this congestion control? */
+static bool congestion_known(const char *name)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool known = fd >= 0 && !setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
+
+    if (fd >= 0)
+        close(fd);
+    return known;
+}
+
+static int read_congestion(const struct br_uring_interface *interface, char *out)
+{
+    const char *wanted = getenv("BRAID_TCP_CONGESTION");
+
+    *out = '\0';
+    if (!wanted || !*wanted) {
+        if (interface->local && congestion_known("cubic"))
+            snprintf(out, BR_URING_CONGESTION, "cubic");
+        return 0;
+    }
+    if (!strcmp(wanted, "system"))
+        return 0;
+    if (strlen(wanted) >= BR_URING_CONGESTION || !congestion_known(wanted))
+        return br_error(ENOENT,
+                        "BRAID_TCP_CONGESTION=%s: this kernel has no such congestion control; see "
+                        "/proc/sys/net/ipv4/tcp_allowed_congestion_control, or say `system`",
+                        wanted);
+    memcpy(out, wanted, strlen(wanted) + 1);
+    return 0;
+}
+
+static int read_ports(struct br_uring_options *out)
+{
+    const char *text = getenv("BRAID_PORT_RANGE");
+    unsigned first, last;
+    char rest;
+
+    out->first_port = out->last_port = 0;
+    if (!text || !*text)
+        return 0;
+    if (sscanf(text, "%u-%u%c", &first, &last, &rest) != 2 || !first || first > last || last > 65535)
+        return br_error(EINVAL, "BRAID_PORT_RANGE=%s: write FIRST-LAST, both within 1 to 65535", text);
+    out->first_port = (uint16_t)first;
+    out->last_port = (uint16_t)last;
+    return 0;
+}
+
+int br_uring_options_read(const struct br_uring_interface *interface, struct br_uring_options *out)
+{
+    int rc = read_congestion(interface, out->congestion);
+
+    return rc ? rc : read_ports(out);
+}
+
+static int set(int fd, int level, int option, int value)
+{
+    return setsockopt(fd, level, option, &value, sizeof value);
+}
+
+/* A TCP socket with our options. */
+static int open_socket(int family, const struct br_uring_options *options)
+{
+    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return br_error(errno, "no socket: %s%s", strerror(errno),
+                        errno == EMFILE ? "; raise `ulimit -n`" : "");
+    if (set(fd, SOL_SOCKET, SO_REUSEADDR, 1) || set(fd, IPPROTO_TCP, TCP_NODELAY, 1) ||
+        set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_BYTES) ||
+        set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS) ||
+        (*options->congestion && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, options->congestion,
+                                            (socklen_t)strlen(options->congestion)))) {
+        int err = errno;
+
+        close(fd);
+        return br_error(err, "cannot set up a TCP socket: %s", strerror(err));
+    }
+    return fd;
+}
+
+static void set_port(union br_uring_socket_address *address, uint16_t port)
+{
+    if (address->any.sa_family == AF_INET6)
+        address->v6.sin6_port = htons(port);
+    else
+        address->v4.sin_port = htons(port);
+}
+
+/* Binds and listens on the first free port of the range. */
+static int listen_in_range(int fd, const struct br_uring_options *options,
+                           union br_uring_socket_address *address)
+{
+    char words[64];
+
+    for (unsigned port = options->first_port; port <= options->last_port; port++) {
+        set_port(address, (uint16_t)port);
+        if (!bind(fd, &address->any, br_uring_address_bytes(address)) && !listen(fd, SOMAXCONN))
+            return 0;
+        if (errno != EADDRINUSE)
+            break;
+    }
+    br_uring_address_words(address, true, words, sizeof words);
+    if (errno == EADDRINUSE)
+        return br_error(EADDRINUSE, "no free port in %u-%u at %s; widen BRAID_PORT_RANGE",
+                        options->first_port, options->last_port, words);
+    return br_error(errno, "cannot listen at %s: %s", words, strerror(errno));
+}
+
+int br_uring_socket_listen(const struct br_uring_interface *interface, const struct br_uring_options *options,
+                           union br_uring_socket_address *address)
+{
+    socklen_t bytes = sizeof *address;
+    int fd = open_socket(interface->address.any.sa_family, options);
+    int rc;
+
+    if (fd < 0)
+        return fd;
+    *address = interface->address;
+    rc = listen_in_range(fd, options, address);
+    if (!rc && getsockname(fd, &address->any, &bytes))
+        rc = br_error(errno, "getsockname: %s", strerror(errno));
+    if (rc) {
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+int br_uring_socket_connect(const union br_uring_socket_address *from, const struct br_uring_options *options,
+                            const union br_uring_socket_address *to)
+{
+    union br_uring_socket_address source = *from;
+    int fd = open_socket(from->any.sa_family, options);
+    int rc;
+
+    if (fd < 0)
+        return fd;
+    set_port(&source, 0);
+    /* The kernel then chooses the port in connect(), where it knows the other end: more of them are free. */
+    rc = set(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    if (!rc)
+        rc = bind(fd, &source.any, br_uring_address_bytes(&source));
+    if (!rc)
+        rc = connect(fd, &to->any, br_uring_address_bytes(to));
+    if (rc && errno != EINPROGRESS) {
+        int err = errno;
+
+        close(fd);
+        return br_error(err, "%s", strerror(err));
+    }
+    return fd;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * TCP sockets as we want them.
+ *
+ * 1. TCP_NOTSENT_LOWAT keeps the kernel's queue short: what waits there cannot be overtaken by something
+ * urgent.
+ * 2. TCP_CONGESTION is cubic on loopback and veth: BBR, the default of some systems, cuts local throughput to
+ * a third (21 against 67 Gb/s). BRAID_TCP_CONGESTION=system leaves it alone, =NAME takes that one.
+ * 3. Buffers are left to the kernel's autotuning.
+ */
+#ifndef BR_TRANSPORT_URING_SOCKET_H
+#define BR_TRANSPORT_URING_SOCKET_H
+
+#include "transport/uring/interface.h"
+
+#define BR_URING_CONGESTION 16 /* bytes of a name, as the kernel's TCP_CA_NAME_MAX */
+
+struct br_uring_options {
+    char congestion[BR_URING_CONGESTION]; /* "": the system's */
+    uint16_t first_port, last_port;       /* to listen on; 0: any */
+};
+
+/* From the environment. -EINVAL or -ENOENT with words. */
+int br_uring_options_read(const struct br_uring_interface *interface, struct br_uring_options *out);
+
+/* A non-blocking socket, bound to the interface's address, that listens; *address gets its port. The sockets
+ * that it accepts inherit its options. Returns it, or -errno with words. */
+int br_uring_socket_listen(const struct br_uring_interface *interface, const struct br_uring_options *options,
+                           union br_uring_socket_address *address);
+/* A non-blocking socket, bound to the address `from` (its port is ignored), that has begun to connect.
+ * Returns it, or -errno with words. */
+int br_uring_socket_connect(const union br_uring_socket_address *from, const struct br_uring_options *options,
+                            const union br_uring_socket_address *to);
+
+#endif
