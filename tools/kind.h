@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The collectives as the tools see them: shapes in nccl-tests' sense, the call, the check, and what bandwidth
+ * means. A kind is constant data; callable from any thread.
+ */
+#ifndef BR_TOOLS_KIND_H
+#define BR_TOOLS_KIND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <braid/braid.h>
+
+#include "tools/data.h"
+
+enum br_kind_id {
+    BR_KIND_ALLREDUCE,
+    BR_KIND_REDUCE_SCATTER,
+    BR_KIND_ALLGATHER,
+    BR_KIND_BROADCAST,
+    BR_KIND_REDUCE,
+    BR_KIND_BARRIER,
+    BR_KIND_SENDRECV, /* every rank to the next one of a ring */
+};
+
+struct br_kind {
+    enum br_kind_id id;
+    const char *name;
+    bool reduces;   /* has a reduction */
+    bool rooted;    /* has a root */
+    bool in_place;  /* has an in-place form */
+    bool per_rank;  /* the size of a row is shared out among the ranks (allgather, reduce_scatter) */
+    bool sends_all; /* ... on the sending side */
+    int bus_steps;  /* bus bandwidth is algorithm bandwidth * bus_steps * (n-1)/n; 0: * 1 */
+};
+
+/* Element counts of one row, and where the in-place form starts: send or recv = buffer + offset * rank. */
+struct br_kind_shape {
+    size_t count; /* what the call is given */
+    size_t send, recv;
+    size_t send_offset, recv_offset;
+};
+
+/* One use of a kind. */
+struct br_kind_call {
+    const struct br_kind *kind;
+    struct br_data data; /* type, reduction and seed */
+    struct br_kind_shape shape;
+    int root;
+    const struct braid_options *options;
+};
+
+/* NULL: no such collective. */
+const struct br_kind *br_kind_find(const char *name);
+
+/* The shape for a row of `bytes`: the larger of both sides has at most that size (nccl-tests' rule). */
+struct br_kind_shape br_kind_shape(const struct br_kind *kind, size_t bytes, enum braid_type type, int ranks);
+
+/* Bytes to bandwidth: seconds for one call of the shape -> GB/s as nccl-tests counts them. */
+void br_kind_bandwidth(const struct br_kind_call *call, int ranks, double seconds, double *algorithm,
+                       double *bus);
+
+/* Submits and, with ops == NULL, waits. Else ops[0..2) are set (NULL: not used) and to be waited for. Errors:
+ * braid's. */
+int br_kind_submit(struct braid_comm *comm, const struct br_kind_call *call, const void *send, void *recv,
+                   struct braid_op **ops);
+
+/* Waits for all of ops and clears them; the first error is returned. */
+int br_kind_wait(struct braid_op **ops);
+
+/* Puts this rank's input into send. */
+void br_kind_fill(struct braid_comm *comm, const struct br_kind_call *call, void *send);
+
+/* How many elements of recv are wrong on this rank after a call on br_kind_fill()ed inputs. */
+size_t br_kind_wrong(struct braid_comm *comm, const struct br_kind_call *call, const void *recv);
+
+#endif
