@@ -70,17 +70,26 @@ bool br_rail_has_budget(const struct br_rail *rail)
     return rail->device->caps.budget_free || br_rail_in_flight(rail) < rail->budget;
 }
 
+/* When a rail would have delivered `bytes` more, in seconds. */
+static double finish(const struct br_rail *rail, uint64_t bytes)
+{
+    return (double)(br_rail_in_flight(rail) + bytes) / (double)rail->rate;
+}
+
 /*
- * Near the end of a transfer: may this rail take `length` of the `left` bytes, or would the peer's other rails deliver
- * all that is left sooner? Without it the last frame on a slow rail decides when the transfer ends.
+ * Near the end of a transfer the last frame on a slow rail would decide when the transfer ends. So a rail takes a frame
+ * only if it delivers it before the peer's other rails together could deliver all that is left, or if none of
+ * them would deliver it sooner (hence always one takes it).
  */
 bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length)
 {
     const struct br_peer *peer = rail->peer;
-    uint64_t others_bytes = left, others_rate = 0;
+    double mine, others_bytes = (double)left, others_rate = 0;
+    bool sooner = false;
 
-    if (!rail->rate)
+    if (!rail->rate || peer->n_rails == 1)
         return true;
+    mine = finish(rail, length);
     for (int i = 0; i < peer->n_rails; i++) {
         const struct br_rail *other = &peer->rails[i];
 
@@ -88,16 +97,15 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
             continue;
         if (!other->rate)
             return true; /* nothing to compare with yet */
-        others_bytes += br_rail_in_flight(other);
-        others_rate += other->rate;
+        sooner = sooner || finish(other, length) < mine;
+        others_bytes += (double)br_rail_in_flight(other);
+        others_rate += (double)other->rate;
     }
-    /* (in flight + length) / rate <= others_bytes / others_rate, without a division */
-    return !others_rate || (double)(br_rail_in_flight(rail) + length) * (double)others_rate <=
-                               (double)others_bytes * (double)rail->rate;
+    return !sooner || mine <= others_bytes / others_rate;
 }
 
-/* A frame of `length` bytes was just posted whose acknowledgement will be reported. The first one after an idle time starts a
- * measurement of its own: what was or was not acknowledged before says nothing about the rate. */
+/* A frame of `length` bytes was just posted whose acknowledgement will be reported. The first one after an idle time
+ * starts a measurement of its own: what was or was not acknowledged before says nothing about the rate. */
 static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
 {
     bool first = rail->probe_head == rail->probe_tail;
