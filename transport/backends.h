@@ -6,7 +6,12 @@
 #include "transport/transport.h"
 
 extern const struct br_transport_ops br_uring_ops;
+extern const struct br_transport_ops br_sim_ops;
 
-#define BR_BACKENDS &br_uring_ops,
+/* clang-format off */
+#define BR_BACKENDS \
+    &br_uring_ops, \
+    &br_sim_ops,
+/* clang-format on */
 
 #endif

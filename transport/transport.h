@@ -67,7 +67,8 @@ struct br_device_config {
     int level;                    /* rail index, for words and logs */
     struct br_slot_table *slots;  /* the worker's; read in poll() */
     uint32_t message_bytes;       /* payload bytes of one message receive buffer */
-    uint32_t message_buffers;     /* receive buffers per link: the peer never has more messages outstanding */
+    uint32_t message_buffers;     /* receive buffers per link: the peer never has more messages outstanding. One that sends
+                                     more waits until one is released (nothing is lost), or its link fails with words */
     uint32_t max_links;           /* links open at once, incoming ones that are not yet known included */
     void *simulation;             /* sim: the struct br_sim and the host number come through this; else NULL */
 };
@@ -165,10 +166,12 @@ struct br_transport_ops {
     /* Makes region usable by this device (keys); -ENOMEM with the memlock hint. Not on the data path. */
     int (*region_register)(struct br_device *device, struct br_region *region);
     void (*region_release)(struct br_device *device, struct br_region *region);
-    /* Starts to connect; *out is the caller's at once and CONNECTED or CLOSED follows. Words on -errno. */
+    /* Starts to connect; *out is the caller's at once and CONNECTED or CLOSED follows. Words on -errno;
+     * -EMFILE: max_links are open. */
     int (*link_connect)(struct br_device *device, const struct br_address *address, struct br_link **out);
-    /* Fences and frees the link (note 5). SENT events of its frames do not come any more. Maps that are still held
-     * through it stay readable until map_release(). */
+    /* Fences and frees the link (note 5) and the message buffers that are still held. Frames on their way may be lost,
+     * also those that were SENT unless caps.sent_means_placed: say goodbye first. SENT events of its
+     * frames do not come any more. Maps that are still held through it stay readable until map_release(). */
     void (*link_close)(struct br_link *link);
 
     /* Takes frames[0..n) for sending in this order; returns how many it took (0: full, try after the next poll), or

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The back ends under test. A new one adds its row, and hooks for what differs from the defaults. */
+#include <errno.h>
+
+#include "base/error.h"
+#include "contract.h"
+#include "transport/sim/sim.h"
+
+static int sim_setup_with(struct contract *contract, struct br_sim_config config)
+{
+    struct br_sim *sim;
+
+    config.seed = 7;
+    sim = br_sim_create(&config);
+    if (!sim)
+        return br_error(ENOMEM, "no memory for the simulator");
+    contract->surroundings = sim;
+    return br_sim_add_rails(sim, CONTRACT_SIDES, 1);
+}
+
+static int sim_setup(struct contract *contract)
+{
+    return sim_setup_with(contract, (struct br_sim_config){.tx_depth = 16});
+}
+
+/* Everything that a network may do to a packet, on a link that keeps no order. */
+static int sim_rough_setup(struct contract *contract)
+{
+    return sim_setup_with(contract, (struct br_sim_config){.unordered = true,
+                                                           .tx_depth = 16,
+                                                           .loss_ppm = 30000,
+                                                           .corrupt_ppm = 10000,
+                                                           .duplicate_ppm = 50000,
+                                                           .reorder_ppm = 300000,
+                                                           .queue_bytes = 1 << 20,
+                                                           .retry_limit = 30});
+}
+
+static int sim_early_setup(struct contract *contract)
+{
+    return sim_setup_with(contract,
+                          (struct br_sim_config){.early_sent = true, .loss_ppm = 20000, .retry_limit = 30});
+}
+
+static int sim_maps_setup(struct contract *contract)
+{
+    return sim_setup_with(contract, (struct br_sim_config){.maps = true, .duplicate_ppm = 100000});
+}
+
+static void sim_teardown(struct contract *contract)
+{
+    br_sim_destroy(contract->surroundings);
+}
+
+static void sim_configure(struct contract *contract, int side, struct br_device_config *config)
+{
+    br_sim_device_config(contract->surroundings, side, 0, config);
+}
+
+static uint64_t sim_now(struct contract *contract)
+{
+    return br_sim_now(contract->surroundings);
+}
+
+static bool sim_idle(struct contract *contract)
+{
+    return br_sim_advance(contract->surroundings);
+}
+
+#define SIM_HOOKS                                                                                            \
+    .transport = "sim", .teardown = sim_teardown, .configure = sim_configure, .now = sim_now, .idle = sim_idle
+
+const struct contract_backend contract_backends[] = {
+    {.name = "sim", .setup = sim_setup, SIM_HOOKS},
+    {.name = "sim-rough", .setup = sim_rough_setup, SIM_HOOKS},
+    {.name = "sim-early", .setup = sim_early_setup, SIM_HOOKS},
+    {.name = "sim-maps", .setup = sim_maps_setup, SIM_HOOKS},
+};
+const int contract_n_backends = sizeof contract_backends / sizeof *contract_backends;

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "contract.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#define PATIENCE (5 * BR_SEC)
+#define QUIET    (30 * BR_MS)
+#define SKIPPED  77
+
+static const struct contract_backend *under_test;
+
+/* Whether the surroundings can be made here. */
+static bool is_usable(void)
+{
+    struct contract contract = {.backend = under_test};
+
+    if (under_test->setup && under_test->setup(&contract)) {
+        fprintf(stderr, "%s is skipped: %s\n", under_test->name, br_error_words());
+        return false;
+    }
+    if (under_test->teardown)
+        under_test->teardown(&contract);
+    return true;
+}
+
+int contract_main(const struct CMUnitTest *cases, size_t n)
+{
+    const char *only = getenv("BRAID_CONTRACT");
+    int failed = 0, ran = 0;
+
+    for (int i = 0; i < contract_n_backends; i++) {
+        under_test = &contract_backends[i];
+        if ((only && strcmp(only, under_test->name)) || !br_transport_get(under_test->transport))
+            continue;
+        if (!is_usable())
+            continue;
+        failed += _cmocka_run_group_tests(under_test->name, cases, n, NULL, NULL);
+        ran++;
+    }
+    if (!ran)
+        fprintf(stderr, "no back end%s%s could run\n", only ? " called " : "", only ? only : "");
+    return failed ? 1 : ran ? 0 : SKIPPED;
+}
+
+int contract_setup(void **state)
+{
+    struct contract *contract = calloc(1, sizeof *contract);
+
+    assert_non_null(contract);
+    contract->backend = under_test;
+    contract->ops = br_transport_get(under_test->transport);
+    contract->poll_max = 16;
+    br_random_seed(&contract->random, 1);
+    for (int i = 0; i < CONTRACT_SIDES; i++) {
+        struct contract_side *side = &contract->sides[i];
+
+        side->config.name = "lo";
+        side->config.message_bytes = 4096;
+        side->config.message_buffers = 8;
+        side->config.max_links = 8;
+        side->config.slots = &side->slots;
+        assert_int_equal(br_slot_table_init(&side->slots, 64), 0);
+    }
+    *state = contract;
+    if (under_test->setup && under_test->setup(contract))
+        fail_msg("setup: %s", br_error_words());
+    if (under_test->configure)
+        for (int i = 0; i < CONTRACT_SIDES; i++)
+            under_test->configure(contract, i, &contract->sides[i].config);
+    return 0;
+}
+
+int contract_teardown(void **state)
+{
+    struct contract *contract = *state;
+
+    for (int i = 0; i < CONTRACT_SIDES; i++) {
+        contract_close(contract, i);
+        contract_forget(contract, i);
+        free(contract->sides[i].log);
+        br_slot_table_destroy(&contract->sides[i].slots);
+    }
+    if (contract->backend->teardown)
+        contract->backend->teardown(contract);
+    free(contract);
+    return 0;
+}
+
+void contract_open(struct contract *contract, int side)
+{
+    struct contract_side *at = &contract->sides[side];
+    int rc = contract->ops->device_open(&at->config, &at->device);
+
+    if (rc)
+        fail_msg("device_open: %s", br_error_words());
+    at->device->index = 0;
+}
+
+void contract_open_two(struct contract *contract)
+{
+    contract_open(contract, 0);
+    contract_open(contract, 1);
+}
+
+void contract_close(struct contract *contract, int side)
+{
+    if (contract->sides[side].device)
+        contract->ops->device_close(contract->sides[side].device);
+    contract->sides[side].device = NULL;
+}
+
+void contract_forget(struct contract *contract, int side)
+{
+    struct contract_side *at = &contract->sides[side];
+
+    for (int i = 0; i < at->n_log; i++)
+        free(at->log[i].payload);
+    at->n_log = 0;
+}
+
+static uint64_t now(struct contract *contract)
+{
+    return contract->backend->now ? contract->backend->now(contract) : br_clock_now();
+}
+
+/* Keeps what the event points at, since the back end may take it back at the next poll. */
+static void record(struct contract_side *side, const struct br_event *event)
+{
+    struct contract_record *to;
+
+    if (side->n_log == side->log_capacity) {
+        side->log_capacity = side->log_capacity ? 2 * side->log_capacity : 256;
+        side->log = realloc(side->log, (size_t)side->log_capacity * sizeof *side->log);
+        assert_non_null(side->log);
+    }
+    to = &side->log[side->n_log++];
+    memset(to, 0, sizeof *to);
+    to->event = *event;
+    if (event->kind == BR_EVENT_MESSAGE || event->kind == BR_EVENT_PLACED)
+        memcpy(to->inline_, event->inline_, BR_FRAME_INLINE);
+    if (event->kind == BR_EVENT_MESSAGE && event->length) {
+        to->payload = malloc(event->length);
+        assert_non_null(to->payload);
+        memcpy(to->payload, event->payload, event->length);
+    }
+}
+
+int contract_step(struct contract *contract)
+{
+    struct br_event events[64];
+    int total = 0;
+
+    for (int i = 0; i < CONTRACT_SIDES; i++) {
+        struct contract_side *side = &contract->sides[i];
+        int n;
+
+        if (!side->device)
+            continue;
+        n = contract->ops->poll(side->device, now(contract), events, contract->poll_max);
+        assert_in_range(n, 0, contract->poll_max);
+        for (int k = 0; k < n; k++) {
+            assert_non_null(events[k].link);
+            assert_ptr_equal(events[k].link->device, side->device);
+            record(side, &events[k]);
+            if (events[k].kind != BR_EVENT_MESSAGE)
+                continue;
+            assert_non_null(events[k].buffer);
+            if (!side->hold)
+                contract->ops->message_release(events[k].link, events[k].buffer);
+        }
+        total += n;
+    }
+    return total;
+}
+
+/* Lets time pass after a round without events. false: enough of it has passed. */
+static bool idle(struct contract *contract, uint64_t patience)
+{
+    if (contract->backend->idle)
+        return contract->backend->idle(contract);
+    if (!contract->deadline)
+        contract->deadline = br_clock_now() + patience;
+    sched_yield();
+    return br_clock_now() < contract->deadline;
+}
+
+int contract_count(const struct contract *contract, int side, enum br_event_kind kind,
+                   const struct br_link *link)
+{
+    const struct contract_side *at = &contract->sides[side];
+    int n = 0;
+
+    for (int i = 0; i < at->n_log; i++)
+        n += at->log[i].event.kind == kind && (!link || at->log[i].event.link == link);
+    return n;
+}
+
+const struct contract_record *contract_event(const struct contract *contract, int side,
+                                             enum br_event_kind kind, const struct br_link *link, int n)
+{
+    const struct contract_side *at = &contract->sides[side];
+
+    for (int i = 0; i < at->n_log; i++)
+        if (at->log[i].event.kind == kind && (!link || at->log[i].event.link == link) && n-- == 0)
+            return &at->log[i];
+    return NULL;
+}
+
+bool contract_until(struct contract *contract, int side, enum br_event_kind kind, const struct br_link *link,
+                    int n)
+{
+    const struct contract_side *at = &contract->sides[side];
+    int seen = 0, count = 0;
+
+    contract->deadline = 0;
+    for (;;) {
+        for (; seen < at->n_log; seen++)
+            count += at->log[seen].event.kind == kind && (!link || at->log[seen].event.link == link);
+        if (count >= n)
+            return true;
+        if (contract_step(contract))
+            contract->deadline = 0;
+        else if (!idle(contract, PATIENCE))
+            return false;
+    }
+}
+
+void contract_settle(struct contract *contract)
+{
+    contract->deadline = 0;
+    do {
+        while (contract_step(contract))
+            contract->deadline = 0;
+    } while (idle(contract, QUIET));
+}
+
+void contract_connect(struct contract *contract, int a, int b, struct br_link **link_a,
+                      struct br_link **link_b)
+{
+    int accepted = contract_count(contract, b, BR_EVENT_ACCEPTED, NULL);
+    struct br_address address;
+
+    assert_int_equal(contract->ops->device_address(contract->sides[b].device, &address), 0);
+    if (contract->ops->link_connect(contract->sides[a].device, &address, link_a))
+        fail_msg("link_connect: %s", br_error_words());
+    assert_true(contract_until(contract, a, BR_EVENT_CONNECTED, *link_a, 1));
+    assert_true(contract_until(contract, b, BR_EVENT_ACCEPTED, NULL, accepted + 1));
+    *link_b = contract_event(contract, b, BR_EVENT_ACCEPTED, NULL, accepted)->event.link;
+}
+
+void contract_post(struct contract *contract, struct br_link *link, const struct br_frame *frames, int n)
+{
+    contract->deadline = 0;
+    while (n) {
+        int taken = contract->ops->post(link, frames, n);
+
+        if (taken < 0)
+            fail_msg("post: %s", br_error_words());
+        assert_in_range(taken, 0, n);
+        frames += taken;
+        n -= taken;
+        if (taken || contract_step(contract))
+            contract->deadline = 0;
+        else if (!idle(contract, PATIENCE))
+            fail_msg("the link stays full");
+    }
+}
+
+void contract_fill(uint8_t *bytes, size_t n, uint64_t seed)
+{
+    struct br_random random;
+
+    br_random_seed(&random, seed);
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t word = br_random_next(&random);
+
+        memcpy(bytes + i, &word, n - i < 8 ? n - i : 8);
+    }
+}
+
+bool contract_is_filled(const uint8_t *bytes, size_t n, uint64_t seed)
+{
+    uint8_t *expected = malloc(n ? n : 1);
+    bool same;
+
+    assert_non_null(expected);
+    contract_fill(expected, n, seed);
+    same = !n || !memcmp(bytes, expected, n);
+    free(expected);
+    return same;
+}
+
+void contract_message(struct contract *contract, struct br_link *link, uint8_t *payload, uint32_t length,
+                      uint64_t seed)
+{
+    uint8_t inline_[BR_FRAME_INLINE];
+    struct br_frame frame = {
+        .kind = BR_FRAME_MESSAGE, .payload = payload, .length = length, .inline_ = inline_, .cookie = seed};
+
+    contract_fill(inline_, sizeof inline_, ~seed);
+    if (length)
+        contract_fill(payload, length, seed);
+    contract_post(contract, link, &frame, 1);
+    memset(inline_, 0xee, sizeof inline_); /* post() has copied it */
+}
+
+bool contract_is_message(const struct contract_record *record, uint32_t length, uint64_t seed)
+{
+    return record->event.length == length && contract_is_filled(record->inline_, BR_FRAME_INLINE, ~seed) &&
+           contract_is_filled(record->payload, length, seed);
+}
+
+struct br_frame contract_placed(uint32_t slot, const uint8_t *base, uint32_t offset, uint32_t length,
+                                uint64_t cookie)
+{
+    return (struct br_frame){.kind = BR_FRAME_PLACED,
+                             .payload = base + offset,
+                             .length = length,
+                             .slot = slot,
+                             .offset = offset,
+                             .cookie = cookie};
+}
+
+void contract_region(struct contract *contract, int side, struct br_region *region, size_t bytes)
+{
+    static uint32_t next_id = 1;
+
+    memset(region, 0, sizeof *region);
+    region->segment_fd = -1;
+    region->bytes = bytes;
+    region->id = next_id++;
+    if (contract->backend->alloc)
+        assert_int_equal(contract->backend->alloc(region, bytes), 0);
+    else
+        region->base = malloc(bytes);
+    assert_non_null(region->base);
+    if (contract->ops->region_register(contract->sides[side].device, region))
+        fail_msg("region_register: %s", br_error_words());
+}
+
+void contract_region_free(struct contract *contract, int side, struct br_region *region)
+{
+    contract->ops->region_release(contract->sides[side].device, region);
+    if (contract->backend->free)
+        contract->backend->free(region);
+    else
+        free(region->base);
+}
+
+bool contract_has_words(const struct br_link *link)
+{
+    return strnlen(link->words, sizeof link->words) > 10 &&
+           strnlen(link->words, sizeof link->words) < sizeof link->words;
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The back end's operations: open and close a port, post frames, poll for events. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "transport/sim/internal.h"
+
+static int find_port(const struct br_device_config *config, struct br_sim_port **out)
+{
+    struct br_sim_host *host = config->simulation;
+
+    if (!host)
+        return br_error(EINVAL,
+                        "sim exists only inside a simulation (br_device_config.simulation is not set)");
+    for (int i = 0; i < host->n_ports; i++) {
+        if (config->name ? !strcmp(config->name, host->ports[i].name) : i == config->level) {
+            *out = &host->ports[i];
+            return 0;
+        }
+    }
+    return br_error(ENODEV, "host %d has no device %s, only sim0 to sim%d", host->number,
+                    config->name ? config->name : "of this level", host->n_ports - 1);
+}
+
+static int device_open(const struct br_device_config *config, struct br_device **out)
+{
+    struct br_sim_port *port = NULL;
+    struct br_sim_device *device;
+    struct br_sim_config *play;
+    int rc = find_port(config, &port);
+
+    if (rc)
+        return rc;
+    device = calloc(1, sizeof *device);
+    if (!device)
+        return br_error(ENOMEM, "%s: no memory for the device", port->name);
+    device->sim = port->host->sim;
+    play = &device->sim->config;
+    device->port = port;
+    device->number = device->sim->next_device++;
+    device->base.ops = &br_sim_ops;
+    device->base.config = config;
+    device->base.caps = (struct br_caps){
+        .max_frame = play->max_frame,
+        .max_message = play->max_message < config->message_bytes ? play->max_message : config->message_bytes,
+        .ordered = !play->unordered,
+        .sent_means_placed = !play->early_sent,
+        .zero_copy_send = !play->early_sent,
+        .zero_copy_receive = true,
+        .maps = play->maps,
+    };
+    snprintf(device->base.name, sizeof device->base.name, "%s", port->name);
+    br_list_init(&device->links);
+    br_list_init(&device->ready);
+    br_list_init(&device->told);
+    br_list_init(&device->maps);
+    br_list_push_back(&port->devices, &device->node);
+    *out = &device->base;
+    return 0;
+}
+
+static void forget_told(struct br_sim_device *device)
+{
+    struct br_list *node;
+
+    while ((node = br_list_pop_front(&device->told)))
+        br_list_push_front(&device->sim->free_notes, node);
+}
+
+static void device_close(struct br_device *base)
+{
+    struct br_sim_device *device = br_container_of(base, struct br_sim_device, base);
+
+    while (!br_list_empty(&device->links))
+        br_sim_link_close(&br_container_of(device->links.next, struct br_sim_link, node)->base);
+    while (!br_list_empty(&device->maps))
+        br_sim_map_release(base,
+                           (uint64_t)(uintptr_t)br_container_of(device->maps.next, struct br_sim_map, node));
+    forget_told(device);
+    br_list_remove(&device->node);
+    free(device);
+}
+
+static int device_address(struct br_device *base, struct br_address *out)
+{
+    struct br_sim_device *device = br_container_of(base, struct br_sim_device, base);
+    uint32_t where[3] = {(uint32_t)device->port->host->number,
+                         (uint32_t)(device->port - device->port->host->ports), device->number};
+
+    memset(out, 0, sizeof *out);
+    out->bytes = sizeof where;
+    memcpy(out->data, where, sizeof where);
+    return 0;
+}
+
+static int check(const struct br_device *device, const struct br_frame *frame)
+{
+    uint32_t limit = frame->kind == BR_FRAME_MESSAGE ? device->caps.max_message : device->caps.max_frame;
+
+    if (frame->length > limit)
+        return br_error(EMSGSIZE, "%s: a frame of %u bytes, at most %u are possible", device->name,
+                        frame->length, limit);
+    return 0;
+}
+
+static struct br_sim_frame *new_frame(struct br_sim_link *link, const struct br_frame *frame)
+{
+    struct br_sim_frame *out = br_sim_frame_new(link->connection, link->end, BR_SIM_DATA);
+
+    if (!out)
+        return NULL;
+    out->header.magic = BR_FRAME_MAGIC;
+    out->header.version = BR_FRAME_VERSION;
+    out->header.kind = (uint8_t)frame->kind;
+    out->header.length = frame->length;
+    out->header.slot = frame->slot;
+    out->header.offset = frame->offset;
+    if (frame->inline_)
+        memcpy(out->header.inline_, frame->inline_, BR_FRAME_INLINE);
+    out->cookie = frame->cookie;
+    out->payload = frame->payload;
+    if (frame->length && !link->base.device->caps.zero_copy_send) {
+        out->copy = malloc(frame->length);
+        if (!out->copy) {
+            br_sim_frame_drop(out);
+            return NULL;
+        }
+        memcpy(out->copy, frame->payload, frame->length);
+        out->payload = out->copy;
+        link->base.device->counters.tx_copied_bytes += frame->length;
+    }
+    return out;
+}
+
+static int post(struct br_link *base, const struct br_frame *frames, int n)
+{
+    struct br_sim_link *link = br_container_of(base, struct br_sim_link, base);
+    struct br_sim_device *device = br_container_of(base->device, struct br_sim_device, base);
+    int taken, rc;
+
+    if (link->state == BR_SIM_FAILED || device->port->host->dead)
+        return br_error(EPIPE, "%s", base->words);
+    for (taken = 0; taken < n && link->state == BR_SIM_OPEN; taken++) {
+        struct br_sim_frame *frame;
+
+        if (link->n_flying >= device->sim->config.tx_depth)
+            break;
+        rc = check(base->device, &frames[taken]);
+        if (rc)
+            return taken ? taken : rc;
+        frame = new_frame(link, &frames[taken]);
+        if (!frame)
+            break;
+        frame->sequence = link->tx_sequence++;
+        frame->turn = link->tx_turn;
+        if (base->device->caps.ordered || frames[taken].kind == BR_FRAME_MESSAGE)
+            link->tx_turn++;
+        link->n_flying++;
+        br_list_push_back(&link->flying, &frame->node);
+        device->sim->counters.frames++;
+        base->device->counters.tx_frames++;
+        base->device->counters.tx_bytes += frame->header.length;
+        br_sim_frame_send(frame);
+    }
+    return taken;
+}
+
+static int poll_(struct br_device *base, uint64_t now, struct br_event *events, int max)
+{
+    struct br_sim_device *device = br_container_of(base, struct br_sim_device, base);
+    struct br_list *node;
+    int n = 0;
+
+    (void)now; /* the simulator's own time counts here */
+    forget_told(device);
+    while (n < max && !device->port->host->dead && (node = br_list_pop_front(&device->ready))) {
+        struct br_sim_link *link = br_container_of(node, struct br_sim_link, in_ready);
+        struct br_sim_note *note = br_container_of(br_list_pop_front(&link->notes), struct br_sim_note, node);
+
+        events[n++] = note->event;
+        if (!br_list_empty(&link->notes))
+            br_list_push_back(&device->ready, &link->in_ready);
+        if (note != &link->closed)
+            br_list_push_back(&device->told, &note->node);
+    }
+    return n;
+}
+
+/* Not empty, so that a leak of a registration shows. */
+static int region_register(struct br_device *base, struct br_region *region)
+{
+    region->keys[base->index] = region->base;
+    return 0;
+}
+
+static void region_release(struct br_device *base, struct br_region *region)
+{
+    region->keys[base->index] = NULL;
+}
+
+const struct br_transport_ops br_sim_ops = {
+    .name = "sim",
+    .device_open = device_open,
+    .device_close = device_close,
+    .device_address = device_address,
+    .region_register = region_register,
+    .region_release = region_release,
+    .link_connect = br_sim_link_connect,
+    .link_close = br_sim_link_close,
+    .post = post,
+    .poll = poll_,
+    .message_release = br_sim_message_release,
+    .map_release = br_sim_map_release,
+};

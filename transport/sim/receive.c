@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What happens to a frame that has arrived: checked as a real one, put in order if the link is ordered, and placed.
+ * A message without a free buffer waits at the receiver (an RC NIC answers "receiver not ready", which costs
+ * the sender no try); on an ordered link everything behind it waits too.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "transport/sim/internal.h"
+
+static struct br_sim_device *device_of(const struct br_sim_link *link)
+{
+    return br_container_of(link->base.device, struct br_sim_device, base);
+}
+
+/* Our link ends because of what the peer sent. */
+static void reject(struct br_sim_link *link, struct br_sim_frame *frame, int rc)
+{
+    link->base.device->counters.bad_frames++;
+    br_sim_link_fail(link, -rc, "%s", br_error_words());
+    frame->delivered = false;
+    br_sim_frame_answer(frame, BR_SIM_REFUSED);
+}
+
+static bool keeps_order(const struct br_sim_link *link, const struct br_sim_frame *frame)
+{
+    return link->base.device->caps.ordered || frame->header.kind == BR_FRAME_MESSAGE;
+}
+
+static bool may_take(const struct br_sim_link *link, const struct br_sim_frame *frame)
+{
+    if (keeps_order(link, frame) && frame->turn != link->rx_turn)
+        return false;
+    return frame->header.kind != BR_FRAME_MESSAGE ||
+           link->n_held < link->base.device->config->message_buffers;
+}
+
+static struct br_sim_note *note(struct br_sim_link *link, const struct br_sim_frame *frame,
+                                enum br_event_kind kind)
+{
+    struct br_sim_note *out = br_sim_link_note(link, kind);
+
+    if (!out)
+        return NULL;
+    memcpy(out->inline_, frame->header.inline_, BR_FRAME_INLINE);
+    out->event.inline_ = out->inline_;
+    out->event.length = frame->header.length;
+    out->event.slot = frame->header.slot;
+    out->event.offset = frame->header.offset;
+    return out;
+}
+
+static void take_message(struct br_sim_link *link, struct br_sim_frame *frame)
+{
+    const struct br_device_config *config = link->base.device->config;
+    struct br_list *node = br_list_pop_front(&link->free_buffers);
+    struct br_sim_buffer *buffer = node ? br_container_of(node, struct br_sim_buffer, node)
+                                        : malloc(sizeof *buffer + config->message_bytes);
+    struct br_sim_note *out;
+
+    if (!buffer) {
+        br_sim_link_fail(link, ENOMEM, "no memory for a message");
+        return;
+    }
+    br_list_push_back(&link->held_buffers, &buffer->node);
+    link->n_held++;
+    out = note(link, frame, BR_EVENT_MESSAGE);
+    if (!out)
+        return;
+    memcpy(buffer->inline_, frame->header.inline_, BR_FRAME_INLINE);
+    if (frame->header.length)
+        memcpy(buffer->payload, frame->payload, frame->header.length);
+    out->event.inline_ = buffer->inline_;
+    out->event.payload = buffer->payload;
+    out->event.buffer = buffer;
+    br_sim_frame_answer(frame, BR_SIM_OK);
+}
+
+/* The mapping is a copy, so that it outlives the sender's link; map_release() checks that the sender kept its bytes. */
+static void take_mapped(struct br_sim_link *link, struct br_sim_frame *frame)
+{
+    struct br_sim_device *device = device_of(link);
+    struct br_sim_map *map = malloc(sizeof *map + frame->header.length);
+    struct br_sim_note *out = map ? note(link, frame, BR_EVENT_PLACED) : NULL;
+
+    if (!out) {
+        free(map);
+        br_sim_link_fail(link, ENOMEM, "no memory for a mapping");
+        return;
+    }
+    memcpy(map->bytes, frame->payload, frame->header.length);
+    map->frame = frame;
+    frame->references++;
+    frame->mapped = true;
+    br_list_push_back(&device->maps, &map->node);
+    device->base.counters.rx_mapped_bytes += frame->header.length;
+    out->event.mapped = map->bytes;
+    out->event.map_handle = (uint64_t)(uintptr_t)map;
+}
+
+static void take_placed(struct br_sim_link *link, struct br_sim_frame *frame)
+{
+    struct br_device *device = link->base.device;
+    const struct br_frame_header *header = &frame->header;
+    struct br_slot *slot;
+    int rc = br_slot_expect(device->config->slots, header->slot, header->offset, header->length, &slot);
+
+    if (rc == -ESTALE) {
+        br_sim_trace(device_of(link)->sim, "stale", frame);
+        note(link, frame, BR_EVENT_PLACED);
+        br_sim_frame_answer(frame, BR_SIM_OK);
+    } else if (rc) {
+        reject(link, frame, rc);
+    } else if (device->caps.maps && slot->may_map) {
+        take_mapped(link, frame);
+    } else if (!slot->base) {
+        reject(link, frame, br_error(EPROTO, "bytes for a transfer that takes only mappings"));
+    } else {
+        memcpy(slot->base + header->offset, frame->payload, header->length);
+        note(link, frame, BR_EVENT_PLACED);
+        br_sim_frame_answer(frame, BR_SIM_OK);
+    }
+}
+
+static void take(struct br_sim_link *link, struct br_sim_frame *frame)
+{
+    struct br_device *device = link->base.device;
+    struct br_sim *sim = device_of(link)->sim;
+    int rc = br_frame_check(&frame->header, device->config->message_bytes, device->caps.max_frame);
+
+    frame->delivered = true;
+    if (keeps_order(link, frame))
+        link->rx_turn++;
+    if (rc) {
+        reject(link, frame, rc);
+        return;
+    }
+    device->counters.rx_frames++;
+    device->counters.rx_bytes += frame->header.length;
+    br_sim_trace(sim, "deliver", frame);
+    br_sim_trace_bytes(sim, &frame->header, sizeof frame->header);
+    br_sim_trace_bytes(sim, frame->payload, frame->header.length);
+    if (frame->header.kind == BR_FRAME_MESSAGE)
+        take_message(link, frame);
+    else
+        take_placed(link, frame);
+}
+
+/* Delivers what had to wait and need not any more. */
+static void drain(struct br_sim_link *link)
+{
+    br_list_for_each_safe (node, &link->waiting) {
+        struct br_sim_frame *frame = br_container_of(node, struct br_sim_frame, waiting_node);
+
+        if (link->state == BR_SIM_FAILED || !may_take(link, frame))
+            return;
+        br_list_remove(node);
+        frame->waits = false;
+        take(link, frame);
+        br_sim_frame_drop(frame);
+    }
+}
+
+void br_sim_receive(struct br_sim_link *link, struct br_sim_frame *frame)
+{
+    struct br_list *place = link->waiting.prev;
+
+    if (link->end == 0) /* the peer has accepted, although its answer has not come yet */
+        br_sim_link_open(link, BR_EVENT_CONNECTED);
+    if (may_take(link, frame)) {
+        take(link, frame);
+        drain(link);
+        return;
+    }
+    while (place != &link->waiting &&
+           br_container_of(place, struct br_sim_frame, waiting_node)->sequence > frame->sequence)
+        place = place->prev;
+    br_list_insert_before(place->next, &frame->waiting_node);
+    frame->waits = true;
+    frame->references++;
+}
+
+void br_sim_message_release(struct br_link *base, void *handle)
+{
+    struct br_sim_link *link = br_container_of(base, struct br_sim_link, base);
+    struct br_sim_buffer *buffer = handle;
+
+    br_list_remove(&buffer->node);
+    br_list_push_front(&link->free_buffers, &buffer->node);
+    link->n_held--;
+    drain(link);
+}
+
+void br_sim_map_release(struct br_device *base, uint64_t map_handle)
+{
+    struct br_sim *sim = br_container_of(base, struct br_sim_device, base)->sim;
+    struct br_sim_map *map = (struct br_sim_map *)(uintptr_t)map_handle;
+    struct br_sim_frame *frame = map->frame;
+
+    /* Once the sender has closed its link, its memory is its own again. */
+    if (frame->connection->link[frame->from] && memcmp(map->bytes, frame->payload, frame->header.length))
+        sim->counters.payload_changed++;
+    frame->mapped = false;
+    br_sim_frame_answer(frame, BR_SIM_OK);
+    br_list_remove(&map->node);
+    free(map);
+    br_sim_frame_drop(frame);
+}
