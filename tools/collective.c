@@ -14,13 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <braid/braid.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "collectives/type.h"
+#include "tools/host.h"
 #include "tools/report.h"
 #include "tools/settings.h"
 #include "tools/tool.h"
@@ -214,26 +214,14 @@ static int all_kinds(struct bench *bench)
     return rc;
 }
 
-/* Bytes of memory that can still be had without swapping; 0: unknown. */
-static uint64_t available_memory(void)
-{
-    char line[128];
-    unsigned long long kib = 0;
-    FILE *file = fopen("/proc/meminfo", "r");
-    while (file && fgets(line, sizeof line, file) && sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
-        ;
-    if (file)
-        fclose(file);
-    return kib << 10;
-}
-
 static int get_buffers(struct bench *bench)
 {
     const struct br_settings *s = bench->settings;
     const char *local = getenv("LOCAL_WORLD_SIZE");
     bench->bytes = ((size_t)s->max_bytes + 4095) & ~(size_t)4095;
     size_t total = bench->bytes * (size_t)s->depth + 4096;
-    uint64_t ranks = local && atoi(local) > 0 ? (uint64_t)atoi(local) : 1, available = available_memory();
+    uint64_t ranks = local && atoi(local) > 0 ? (uint64_t)atoi(local) : 1,
+             available = br_host_memory_available();
     if (available && total > available / 2 / ranks)
         return br_error(ENOMEM,
                         "%" PRIu64 " ranks of this host need 2 buffers of %zu MiB each, but only %" PRIu64
