@@ -117,7 +117,7 @@ int br_store_parse(const void *bytes, size_t n, size_t body_max, struct br_store
         return 1;
     memcpy(&header, bytes, sizeof header);
     if (header.magic != BR_STORE_MAGIC)
-        return malformed("no braid at the other end");
+        return malformed("no braid at the other end, another program's port?");
     if (header.version != BR_STORE_VERSION)
         return br_error(EPROTONOSUPPORT,
                         "speaks version %u of the store protocol, we speak %u: install the same braid "

@@ -131,6 +131,17 @@ static int wait_for(int fd, short events, uint64_t deadline)
     }
 }
 
+/* Where nobody listens on a port of the range for outgoing connections, TCP may connect the socket to itself. */
+static bool is_itself(int fd)
+{
+    struct sockaddr_storage ours = {0}, theirs = {0};
+    socklen_t ours_bytes = sizeof ours, theirs_bytes = sizeof theirs;
+
+    return getsockname(fd, (struct sockaddr *)&ours, &ours_bytes) == 0 &&
+           getpeername(fd, (struct sockaddr *)&theirs, &theirs_bytes) == 0 && ours_bytes == theirs_bytes &&
+           memcmp(&ours, &theirs, ours_bytes) == 0;
+}
+
 static int connect_to(const struct addrinfo *to, uint64_t deadline, int *fd)
 {
     uint64_t limit = br_clock_now() + CONNECT_TIME;
@@ -146,6 +157,8 @@ static int connect_to(const struct addrinfo *to, uint64_t deadline, int *fd)
         if (!err)
             getsockopt(s, SOL_SOCKET, SO_ERROR, &err, &bytes);
     }
+    if (!err && is_itself(s))
+        err = ECONNREFUSED;
     if (err) {
         close(s);
         return -err;
