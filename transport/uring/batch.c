@@ -54,9 +54,14 @@ struct br_uring_call *br_uring_batch_send(struct br_uring_batch *batch, void *ow
 
 static void run_plain(struct br_uring_call *call)
 {
-    ssize_t n = call->is_send ? sendmsg(call->fd, &call->msg, MSG_DONTWAIT | MSG_NOSIGNAL)
-                              : recv(call->fd, call->iov[0].iov_base, call->bytes, MSG_DONTWAIT);
+    ssize_t n;
 
+    if (!call->is_send)
+        n = recv(call->fd, call->iov[0].iov_base, call->bytes, MSG_DONTWAIT);
+    else if (call->msg.msg_iovlen == 1) /* 0.1 us less than sendmsg */
+        n = send(call->fd, call->iov[0].iov_base, call->bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    else
+        n = sendmsg(call->fd, &call->msg, MSG_DONTWAIT | MSG_NOSIGNAL);
     call->result = n < 0 ? -errno : n;
 }
 

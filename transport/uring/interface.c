@@ -182,7 +182,7 @@ static int find_any(const struct br_uring_interface *all, int n, struct br_uring
 
 int br_uring_interface_find(const char *name, struct br_uring_interface *out)
 {
-    struct br_uring_interface all[BR_URING_INTERFACES];
+    struct br_uring_interface all[BR_URING_INTERFACES] = {0};
     union br_uring_socket_address ip = {0};
     int n;
 
