@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The back ends under test. A new one adds its row, and hooks for what differs from the defaults. */
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "contract.h"
@@ -67,6 +72,30 @@ static bool sim_idle(struct contract *contract)
     return br_sim_advance(contract->surroundings);
 }
 
+static void uring_configure(struct contract *contract, int side, struct br_device_config *config)
+{
+    static const char *const names[CONTRACT_SIDES] = {"127.0.0.1", "127.0.0.2", "lo"};
+
+    (void)contract;
+    config->name = names[side];
+}
+
+/* The address is family (4), port and IP, the latter two in network order. */
+static int uring_stranger(struct contract *contract, const struct br_address *address)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)contract;
+    memcpy(&to.sin_port, address->data + 1, 2);
+    memcpy(&to.sin_addr, address->data + 3, 4);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
 #define SIM_HOOKS                                                                                            \
     .transport = "sim", .teardown = sim_teardown, .configure = sim_configure, .now = sim_now, .idle = sim_idle
 
@@ -75,5 +104,10 @@ const struct contract_backend contract_backends[] = {
     {.name = "sim-rough", .setup = sim_rough_setup, SIM_HOOKS},
     {.name = "sim-early", .setup = sim_early_setup, SIM_HOOKS},
     {.name = "sim-maps", .setup = sim_maps_setup, SIM_HOOKS},
+    {.name = "uring",
+     .transport = "uring",
+     .configure = uring_configure,
+     .stranger = uring_stranger,
+     .processes = true},
 };
 const int contract_n_backends = sizeof contract_backends / sizeof *contract_backends;

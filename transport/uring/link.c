@@ -22,7 +22,7 @@ static struct br_uring_link *make(struct br_uring_device *device, const union br
     struct br_uring_link *link = br_pool_get(&device->links);
 
     if (!link) {
-        br_error(ENOBUFS, "device %s: all %u links are in use", device->base.name, device->links.count);
+        br_error(EMFILE, "device %s: all %u links are in use", device->base.name, device->links.count);
         return NULL;
     }
     memset(link, 0, sizeof *link);
@@ -87,7 +87,7 @@ int br_uring_link_connect(struct br_device *base, const struct br_address *addre
         return br_error_prefix(rc, "device %s: ", base->name);
     link = make(device, &peer);
     if (!link)
-        return -ENOBUFS;
+        return -EMFILE;
     *out = &link->base;
     base->counters.system_calls++;
     rc = br_uring_socket_connect(&device->address, &device->options, &peer);

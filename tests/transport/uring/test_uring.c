@@ -316,7 +316,7 @@ static void link_connect__all_links_in_use(void **state)
     for (int i = 0; i < LINKS; i++)
         connect_ends();
     assert_int_equal(ops->device_address(b.device, &address), 0);
-    assert_int_equal(ops->link_connect(a.device, &address, &link), -ENOBUFS);
+    assert_int_equal(ops->link_connect(a.device, &address, &link), -EMFILE);
     ops->link_close(a.links[0]);
     assert_int_equal(ops->link_connect(a.device, &address, &link), 0);
 }
