@@ -175,7 +175,8 @@ struct br_transport_ops {
     void (*link_close)(struct br_link *link);
 
     /* Takes frames[0..n) for sending in this order; returns how many it took (0: full, try after the next poll), or
-     * -errno when the link has failed (CLOSED follows or has been reported). Every taken frame yields one SENT. */
+     * -errno when the link has failed (CLOSED follows or has been reported). Every taken frame yields one SENT. Frames may
+     * stay here until the next poll(), so that one call to the kernel carries many. */
     int (*post)(struct br_link *link, const struct br_frame *frames, int n);
 
     /* Up to max events; never blocks. `now` is the caller's clock, in ns (the only clock a back end should use). */

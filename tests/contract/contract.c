@@ -152,32 +152,36 @@ static void record(struct contract_side *side, const struct br_event *event)
     }
 }
 
+int contract_step_side(struct contract *contract, int side)
+{
+    struct contract_side *at = &contract->sides[side];
+    struct br_event events[64];
+    int n;
+
+    if (!at->device)
+        return 0;
+    n = contract->ops->poll(at->device, now(contract), events, contract->poll_max);
+    assert_in_range(n, 0, contract->poll_max);
+    for (int i = 0; i < n; i++) {
+        assert_non_null(events[i].link);
+        assert_ptr_equal(events[i].link->device, at->device);
+        record(at, &events[i]);
+        if (events[i].kind != BR_EVENT_MESSAGE)
+            continue;
+        assert_non_null(events[i].buffer);
+        if (!at->hold)
+            contract->ops->message_release(events[i].link, events[i].buffer);
+    }
+    return n;
+}
+
 int contract_step(struct contract *contract)
 {
-    struct br_event events[64];
-    int total = 0;
+    int n = 0;
 
-    for (int i = 0; i < CONTRACT_SIDES; i++) {
-        struct contract_side *side = &contract->sides[i];
-        int n;
-
-        if (!side->device)
-            continue;
-        n = contract->ops->poll(side->device, now(contract), events, contract->poll_max);
-        assert_in_range(n, 0, contract->poll_max);
-        for (int k = 0; k < n; k++) {
-            assert_non_null(events[k].link);
-            assert_ptr_equal(events[k].link->device, side->device);
-            record(side, &events[k]);
-            if (events[k].kind != BR_EVENT_MESSAGE)
-                continue;
-            assert_non_null(events[k].buffer);
-            if (!side->hold)
-                contract->ops->message_release(events[k].link, events[k].buffer);
-        }
-        total += n;
-    }
-    return total;
+    for (int i = 0; i < CONTRACT_SIDES; i++)
+        n += contract_step_side(contract, i);
+    return n;
 }
 
 /* Lets time pass after a round without events. false: enough of it has passed. */

@@ -95,6 +95,7 @@ void contract_connect(struct contract *contract, int a, int b, struct br_link **
 
 /* Polls every device once; returns the number of events. */
 int contract_step(struct contract *contract);
+int contract_step_side(struct contract *contract, int side);
 /* Steps until at least n events of this kind (of this link, unless NULL) are in the side's log, counted from its beginning.
  * false: they never came. */
 bool contract_until(struct contract *contract, int side, enum br_event_kind kind, const struct br_link *link,
