@@ -293,7 +293,7 @@ static int run(struct bench *bench)
     const struct br_settings *s = bench->settings;
     int ranks = braid_size(bench->comm);
     if (s->kind->rooted && s->root >= ranks)
-        return br_error(EINVAL, "--root %d: there are %d ranks, the last is %d", s->root, ranks, ranks - 1);
+        return br_error(EINVAL, "--root %d: the ranks are 0 to %d", s->root, ranks - 1);
     if (s->kind->id == BR_KIND_SENDRECV && ranks == 1)
         return br_error(EINVAL, "needs 2 ranks: start it with `braid run -n 2 -- braid sendrecv`");
     int rc = get_buffers(bench);

@@ -24,7 +24,8 @@ static int allreduce(const float *in, float *out, size_t count)
 
 static int maximum(double *values, int count)
 {
-    return said(braid_allreduce(comm, values, values, (size_t)count, BRAID_FLOAT64, BRAID_MAX, NULL, NULL), "maximum");
+    return said(braid_allreduce(comm, values, values, (size_t)count, BRAID_FLOAT64, BRAID_MAX, NULL, NULL),
+                "maximum");
 }
 
 static void *get(size_t bytes)
@@ -41,7 +42,8 @@ int main(int argc, char **argv)
     }
     if (said(braid_init(NULL, &comm), "braid_init"))
         return 1;
-    struct peer peer = {.rank = braid_rank(comm), .size = braid_size(comm), .allreduce = allreduce, .maximum = maximum};
+    struct peer peer = {
+        .rank = braid_rank(comm), .size = braid_size(comm), .allreduce = allreduce, .maximum = maximum};
     if (memory && !strcmp(memory, "alloc"))
         peer.get = get;
     int code = peer_measure(&peer, argc, argv);

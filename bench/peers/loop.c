@@ -83,8 +83,8 @@ static int verify(const struct bench *bench)
     for (size_t i = 0; i < bench->count; i++) {
         float expected = (float)(n * (n + 1) / 2) + (float)(n * (int)(i % 7));
         if (bench->out[i] != expected) {
-            fprintf(stderr, "rank %d: wrong result for %zu elements: [%zu] is %g, must be %g\n", bench->peer->rank,
-                    bench->count, i, (double)bench->out[i], (double)expected);
+            fprintf(stderr, "rank %d: wrong result for %zu elements: [%zu] is %g, must be %g\n",
+                    bench->peer->rank, bench->count, i, (double)bench->out[i], (double)expected);
             return 1;
         }
     }
@@ -114,7 +114,8 @@ static bool sizes_valid(char **argv, int argc, size_t *largest)
         errno = 0;
         unsigned long long bytes = strtoull(argv[i], &end, 10);
         if (errno || *end || bytes <= previous || bytes % sizeof(float)) {
-            fprintf(stderr, "size '%s': must be a multiple of 4 bytes, larger than the one before\n", argv[i]);
+            fprintf(stderr, "size '%s': must be a multiple of 4 bytes, larger than the one before\n",
+                    argv[i]);
             return false;
         }
         *largest = previous = (size_t)bytes;
@@ -134,7 +135,8 @@ int peer_measure(const struct peer *peer, int argc, char **argv)
     }
     void *(*get)(size_t) = peer->get ? peer->get : malloc;
     double *times = (double *)malloc(MOST * sizeof *times);
-    struct bench bench = {.peer = peer, .in = (float *)get(largest), .out = (float *)get(largest), .times = times};
+    struct bench bench = {
+        .peer = peer, .in = (float *)get(largest), .out = (float *)get(largest), .times = times};
     if (!bench.in || !bench.out || !bench.times) {
         fprintf(stderr, "rank %d: no memory for two buffers of %zu bytes\n", peer->rank, largest);
         return 1;
