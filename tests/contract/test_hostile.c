@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Strangers who send any bytes, and peers that die. */
+#include "contract.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+static int stranger(struct contract *contract)
+{
+    struct br_address address;
+    int fd;
+
+    assert_int_equal(contract->ops->device_address(contract->sides[1].device, &address), 0);
+    fd = contract->backend->stranger(contract, &address);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* Closes every link that has failed, as a caller does; returns how many. */
+static int close_failed(struct contract *contract, int side)
+{
+    int n = contract_count(contract, side, BR_EVENT_CLOSED, NULL);
+
+    for (int i = 0; i < n; i++)
+        contract->ops->link_close(contract_event(contract, side, BR_EVENT_CLOSED, NULL, i)->event.link);
+    contract_forget(contract, side);
+    return n;
+}
+
+static void expect_working(struct contract *contract, struct br_link *a, struct br_link *b, uint64_t seed)
+{
+    int before = contract_count(contract, 1, BR_EVENT_MESSAGE, b);
+
+    contract_message(contract, a, NULL, 0, seed);
+    assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, before + 1));
+    assert_true(contract_is_message(contract_event(contract, 1, BR_EVENT_MESSAGE, b, before), 0, seed));
+}
+
+/* Random bytes, or a header that is right but for one field, and random bytes behind it. */
+static size_t make_bytes(struct br_random *random, uint8_t *bytes, size_t max)
+{
+    struct br_frame_header header = {.magic = BR_FRAME_MAGIC, .version = BR_FRAME_VERSION};
+    size_t n = br_random_below(random, max);
+
+    contract_fill(bytes, max, br_random_next(random));
+    header.kind = (uint8_t)(1 + br_random_below(random, 2));
+    header.length = (uint32_t)br_random_below(random, 5000);
+    header.slot = (uint32_t)br_random_below(random, 1 << 17);
+    switch (br_random_below(random, 8)) {
+    case 0:
+        return n; /* not a header at all */
+    case 1:
+        header.length = (uint32_t)br_random_next(random);
+        break;
+    case 2:
+        header.kind = (uint8_t)br_random_next(random);
+        break;
+    case 3:
+        header.version++;
+        break;
+    case 4:
+        header.offset = (uint32_t)br_random_next(random);
+        break;
+    default:
+        break;
+    }
+    memcpy(bytes, &header, sizeof header);
+    return n;
+}
+
+static void stranger__any_bytes(void **state)
+{
+    struct contract *contract = *state;
+    static uint8_t place[100000], bytes[20000];
+    struct br_link *a, *b;
+
+    if (!contract->backend->stranger)
+        return;
+    contract_open_two(contract);
+    contract_connect(contract, 0, 1, &a, &b);
+    br_slot_get(&contract->sides[1].slots, place, sizeof place, 4096);
+    for (uint64_t i = 0; i < 60; i++) {
+        size_t n = make_bytes(&contract->random, bytes, sizeof bytes);
+        int fd = stranger(contract);
+
+        (void)!send(fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (i % 2)
+            shutdown(fd, SHUT_WR);
+        expect_working(contract, a, b, i);
+        close(fd);
+        if (i % 4 == 3) {
+            contract_settle(contract);
+            close_failed(contract, 1);
+        }
+    }
+    contract_settle(contract);
+    close_failed(contract, 1);
+    expect_working(contract, a, b, 100);
+}
+
+static void stranger__malformed_frame_fails_its_link_alone(void **state)
+{
+    struct contract *contract = *state;
+    struct br_frame_header header = {.magic = 0x4547, .version = BR_FRAME_VERSION, .kind = BR_FRAME_MESSAGE};
+    const struct contract_record *closed;
+    struct br_link *a, *b;
+    int fd;
+
+    if (!contract->backend->stranger)
+        return;
+    contract_open_two(contract);
+    contract_connect(contract, 0, 1, &a, &b);
+    fd = stranger(contract);
+    assert_int_equal(send(fd, &header, sizeof header, MSG_NOSIGNAL), sizeof header);
+    contract_settle(contract);
+    closed = contract_event(contract, 1, BR_EVENT_CLOSED, NULL, 0);
+    if (closed) { /* else it was turned away before it became a link */
+        assert_ptr_not_equal(closed->event.link, b);
+        assert_int_equal(closed->event.error, -EPROTO);
+        assert_true(contract_has_words(closed->event.link));
+        assert_int_equal(contract->sides[1].device->counters.bad_frames, 1);
+    }
+    assert_int_equal(close_failed(contract, 1), closed ? 1 : 0);
+    expect_working(contract, a, b, 1);
+    close(fd);
+}
+
+/* Silent strangers take places, but no more than max_links, and give them back when they go. */
+static void stranger__many_silent_ones(void **state)
+{
+    struct contract *contract = *state;
+    struct br_link *a, *b, *a2, *b2;
+    int fds[20];
+
+    if (!contract->backend->stranger)
+        return;
+    contract_open_two(contract);
+    contract_connect(contract, 0, 1, &a, &b);
+    for (int i = 0; i < 20; i++)
+        fds[i] = stranger(contract);
+    contract_settle(contract);
+    assert_true(contract_count(contract, 1, BR_EVENT_ACCEPTED, NULL) <= 8);
+    expect_working(contract, a, b, 1);
+    for (int i = 0; i < 20; i++)
+        close(fds[i]);
+    contract_settle(contract);
+    close_failed(contract, 1);
+    contract_connect(contract, 0, 1, &a2, &b2);
+    expect_working(contract, a2, b2, 2);
+}
+
+/* The other process: opens side 1, tells its address, answers messages until it is killed. Never returns. */
+static void echo_process(struct contract *contract, int address_to)
+{
+    struct contract_side *side = &contract->sides[1];
+    struct br_event events[16];
+    struct br_address address;
+
+    if (contract->ops->device_open(&side->config, &side->device))
+        _exit(1);
+    side->device->index = 0;
+    contract->ops->device_address(side->device, &address);
+    if (write(address_to, &address, sizeof address) != sizeof address)
+        _exit(1);
+    alarm(60); /* should the parent fail */
+    for (uint64_t now = 1;; now += 1000) {
+        int n = contract->ops->poll(side->device, now, events, 16);
+
+        for (int i = 0; i < n; i++) {
+            struct br_frame echo = {.kind = BR_FRAME_MESSAGE};
+
+            if (events[i].kind != BR_EVENT_MESSAGE)
+                continue;
+            echo.inline_ = events[i].inline_;
+            contract->ops->post(events[i].link, &echo, 1);
+            contract->ops->message_release(events[i].link, events[i].buffer);
+        }
+        if (!n)
+            usleep(100);
+    }
+}
+
+static void death__of_the_peer_closes_the_link(void **state)
+{
+    struct contract *contract = *state;
+    struct br_address address;
+    struct br_link *link[2];
+    int pipes[2], status;
+    pid_t child;
+
+    if (!contract->backend->processes)
+        return;
+    assert_int_equal(pipe(pipes), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (!child)
+        echo_process(contract, pipes[1]);
+    close(pipes[1]);
+    assert_int_equal(read(pipes[0], &address, sizeof address), sizeof address);
+    close(pipes[0]);
+    contract_open(contract, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(contract->ops->link_connect(contract->sides[0].device, &address, &link[i]), 0);
+        assert_true(contract_until(contract, 0, BR_EVENT_CONNECTED, link[i], 1));
+    }
+    for (uint64_t i = 0; i < 5; i++)
+        contract_message(contract, link[0], NULL, 0, i);
+    assert_true(contract_until(contract, 0, BR_EVENT_MESSAGE, link[0], 5));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    for (int i = 0; i < 2; i++) { /* the one with traffic and the idle one */
+        assert_true(contract_until(contract, 0, BR_EVENT_CLOSED, link[i], 1));
+        assert_true(contract_event(contract, 0, BR_EVENT_CLOSED, link[i], 0)->event.error < 0);
+        assert_true(contract_has_words(link[i]));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CONTRACT_CASE(stranger__any_bytes),
+        CONTRACT_CASE(stranger__malformed_frame_fails_its_link_alone),
+        CONTRACT_CASE(stranger__many_silent_ones),
+        CONTRACT_CASE(death__of_the_peer_closes_the_link),
+    };
+
+    return contract_main(cases, sizeof cases / sizeof *cases);
+}
