@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The vectors of doc/wire.md are the bytes that the structs make. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "protocol/message.h"
+
+/* The bytes on the line behind "    NAME:" of doc/wire.md, blanks ignored. */
+static size_t vector(const char *name, uint8_t *out, size_t most)
+{
+    const char *source = getenv("BRAID_SOURCE");
+    char path[512], line[512], start[64];
+    size_t n = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/doc/wire.md", source ? source : ".");
+    snprintf(start, sizeof start, "    %s:", name);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) && strncmp(line, start, strlen(start)))
+        ;
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    for (const char *c = line; *c && n < most;) {
+        unsigned byte;
+
+        if (*c == ' ' || *c == '\n') {
+            c++;
+            continue;
+        }
+        assert_int_equal(sscanf(c, "%2x", &byte), 1);
+        out[n++] = (uint8_t)byte;
+        c += 2;
+    }
+    return n;
+}
+
+static void check(const char *name, const struct br_frame_header *header)
+{
+    uint8_t bytes[128];
+
+    assert_int_equal(vector(name, bytes, sizeof bytes), sizeof *header);
+    assert_memory_equal(bytes, header, sizeof *header);
+}
+
+static struct br_frame_header frame_of(const struct br_message *message)
+{
+    struct br_frame_header h = {.magic = BR_FRAME_MAGIC, .version = BR_FRAME_VERSION, .kind = BR_FRAME_MESSAGE};
+
+    memcpy(h.inline_, message, sizeof *message);
+    return h;
+}
+
+static void message__eager_vector(void **state)
+{
+    struct br_message m = {
+        .type = BR_MESSAGE_EAGER, .check = 0x1234, .sequence = 5, .tag = br_tag_collective(7, 1, 2), .bytes = 8};
+    struct br_frame_header h;
+
+    (void)state;
+    for (uint8_t i = 0; i < 8; i++)
+        m.data[i] = (uint8_t)(i + 1);
+    h = frame_of(&m);
+    check("eager-8", &h);
+}
+
+static void message__ready_vector(void **state)
+{
+    struct br_message m = {
+        .type = BR_MESSAGE_READY, .sequence = 6, .tag = br_tag_p2p(1, 9), .bytes = 1 << 20, .ready = {.slot = 0x00010003}};
+    struct br_frame_header h = frame_of(&m);
+
+    (void)state;
+    check("ready", &h);
+}
+
+static void message__ack_vector(void **state)
+{
+    struct br_message m = {.type = BR_MESSAGE_ACK,
+                           .ack = {.bytes = 65536, .arrived = 10, .released = 9, .released_p2p = 1}};
+    struct br_frame_header h = frame_of(&m);
+
+    (void)state;
+    check("ack", &h);
+}
+
+static void message__placed_vector(void **state)
+{
+    struct br_placed placed = {.flags = BR_PLACED_ACK | BR_PLACED_DONE};
+    struct br_frame_header h = {.magic = BR_FRAME_MAGIC,
+                                .version = BR_FRAME_VERSION,
+                                .kind = BR_FRAME_PLACED,
+                                .length = 4096,
+                                .slot = 0x00010003,
+                                .offset = 8192};
+
+    (void)state;
+    memcpy(h.inline_, &placed, sizeof placed);
+    check("placed", &h);
+}
+
+static void tag__families_do_not_meet(void **state)
+{
+    (void)state;
+    assert_int_equal(br_tag_family(br_tag_collective(0x3fffffff, 0xffff, 0xffff)), BR_TAG_COLLECTIVE);
+    assert_int_equal(br_tag_family(br_tag_collective(0xffffffffff, 0, 0)), BR_TAG_COLLECTIVE);
+    assert_int_equal(br_tag_family(br_tag_p2p(UINT64_MAX, UINT32_MAX)), BR_TAG_P2P);
+    assert_int_equal(br_tag_family(br_tag_onesided(UINT64_MAX, BR_PART_DATA)), BR_TAG_ONESIDED);
+    assert_int_equal(br_tag_with_part(br_tag_onesided(5, BR_PART_DATA), BR_PART_STATUS),
+                     br_tag_onesided(5, BR_PART_STATUS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(message__eager_vector),  cmocka_unit_test(message__ready_vector),
+        cmocka_unit_test(message__ack_vector),    cmocka_unit_test(message__placed_vector),
+        cmocka_unit_test(tag__families_do_not_meet),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
