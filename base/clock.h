@@ -8,9 +8,9 @@
 
 #include <stdint.h>
 
-#define BR_US  1000ull
-#define BR_MS  1000000ull
-#define BR_SEC 1000000000ull
+#define BR_US  ((uint64_t)1000)
+#define BR_MS  ((uint64_t)1000000)
+#define BR_SEC ((uint64_t)1000000000)
 
 uint64_t br_clock_now(void); /* CLOCK_MONOTONIC, ns */
 

@@ -59,8 +59,11 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
                                    &s->data.memory, &s->data.region);
     if (!rc)
         rc = put ? br_transfer_receive(w, &s->data) : br_transfer_send(w, &s->data);
-    if (rc)
+    if (rc) {
+        if (s->data.region)
+            w->config.region_done(w->config.region_context, s->data.region);
         send_status(w, s, rc);
+    }
 }
 
 bool br_onesided_ended(struct br_worker *w, struct br_transfer *t)
@@ -74,6 +77,7 @@ bool br_onesided_ended(struct br_worker *w, struct br_transfer *t)
         br_pool_put(&w->services, s);
     } else {
         s = br_container_of(t, struct br_service, data);
+        w->config.region_done(w->config.region_context, s->data.region);
         send_status(w, s, t->status);
     }
     return true;

@@ -42,9 +42,10 @@ struct br_worker_config {
     uint32_t max_slots;       /* large receives that may be outstanding */
     uint32_t max_transfers;   /* posted transfers and unexpected messages that may be outstanding */
     uint64_t seed;            /* of the simulator; 0: real time */
-    /* One-sided access: the span of a registered region. 0, or -EACCES. */
+    /* One-sided access: the span of a registered region, which must stay until region_done(). 0, or -EACCES. */
     int (*region_find)(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
                        struct br_region **region);
+    void (*region_done)(void *context, struct br_region *region);
     void *region_context;
 };
 
