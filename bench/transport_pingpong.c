@@ -47,6 +47,7 @@ static void handle(struct end *end, const struct br_event *event)
     case BR_EVENT_ACCEPTED:
     case BR_EVENT_CONNECTED:
         end->link = event->link;
+        end->link->trusted = true;
         break;
     case BR_EVENT_SENT:
         end->sent++;

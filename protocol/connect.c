@@ -132,6 +132,7 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
     rail->link->owner = rail;
     rail->incarnation = rail->handshake.incarnation;
     rail->state = BR_RAIL_UP;
+    rail->link->trusted = true;
     br_rail_reset(rail, w->now);
     br_log_debug("rank %d: rail to rank %d on level %d is up (%s, %s)", w->config.rank, peer->rank, rail->index,
                  rail->device->name, rail->link->peer_name);

@@ -63,6 +63,9 @@ static int begin_payload(struct br_stream_rx *rx)
     rx->part = BR_STREAM_MESSAGE;
     if (header->kind == BR_FRAME_MESSAGE)
         return 0;
+    if (!rx->trusted)
+        return br_error(EPROTO,
+                        "a frame for a transfer from somebody who has not proved to belong to the job");
     rc = br_slot_expect(rx->config->slots, header->slot, header->offset, header->length, &slot);
     rx->part = rc ? BR_STREAM_TRASH : BR_STREAM_SLOT;
     if (rc == -ESTALE)

@@ -144,6 +144,9 @@ struct br_device {
 struct br_link {
     struct br_device *device;
     void *owner;           /* for the protocol; the back end never touches it */
+    bool trusted;          /* set by the protocol when the peer has proved itself. Before, a back end that strangers can reach
+                              fails the link on a PLACED frame (-EPROTO: slot numbers can be guessed), and reports one frame
+                              of the link a poll, so that what follows the last proof finds this set */
     char words[160];       /* why it failed, set before CLOSED is reported */
     char peer_name[64];    /* remote address in words, for logs */
 };

@@ -257,6 +257,7 @@ void contract_connect(struct contract *contract, int a, int b, struct br_link **
     assert_true(contract_until(contract, a, BR_EVENT_CONNECTED, *link_a, 1));
     assert_true(contract_until(contract, b, BR_EVENT_ACCEPTED, NULL, accepted + 1));
     *link_b = contract_event(contract, b, BR_EVENT_ACCEPTED, NULL, accepted)->event.link;
+    (*link_a)->trusted = (*link_b)->trusted = true;
 }
 
 void contract_post(struct contract *contract, struct br_link *link, const struct br_frame *frames, int n)

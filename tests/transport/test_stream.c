@@ -29,7 +29,9 @@ static int set_up(void **state)
     for (uint32_t i = 0; i < FRAME_BYTES; i++)
         payload[i] = (uint8_t)(i * 7 + i / 256);
     assert_int_equal(br_slot_table_init(&slots, 16), 0);
-    return br_stream_rx_init(&rx, &config, 2);
+    assert_int_equal(br_stream_rx_init(&rx, &config, 2), 0);
+    rx.trusted = true;
+    return 0;
 }
 
 static int tear_down(void **state)
@@ -223,6 +225,20 @@ static void rx_got__dropped_bytes_never_count_for_a_slot_that_came_to_life_meanw
     assert_int_equal(place[0] | place[1], 0);
 }
 
+static void rx_got__placed_frame_of_a_stranger_is_refused(void **state)
+{
+    struct br_slot *slot = br_slot_get(&slots, place, FRAME_BYTES, FRAME_BYTES);
+    struct br_event event;
+
+    (void)state;
+    rx.trusted = false;
+    push_message(10, 1);
+    push_placed(slot, 0, 1024);
+    assert_int_equal(carry_on(64, &event), 1);
+    assert_int_equal(carry_on(64, &event), -EPROTO);
+    assert_int_equal(place[0] | place[1], 0);
+}
+
 static void expect_malformed(struct br_frame_header header)
 {
     struct br_event event;
@@ -231,6 +247,7 @@ static void expect_malformed(struct br_frame_header header)
 
     br_stream_rx_destroy(&rx);
     assert_int_equal(br_stream_rx_init(&rx, &config, 2), 0);
+    rx.trusted = true;
     assert_int_equal(br_stream_rx_want(&rx, &to, &bytes), 0);
     assert_int_equal(bytes, sizeof header);
     memcpy(to, &header, sizeof header);
@@ -349,6 +366,7 @@ int main(void)
         TEST(rx_want__rest_of_a_slice_that_another_rail_completed_goes_to_the_trash),
         TEST(rx_got__stale_frames_are_dropped_but_reported),
         TEST(rx_got__dropped_bytes_never_count_for_a_slot_that_came_to_life_meanwhile),
+        TEST(rx_got__placed_frame_of_a_stranger_is_refused),
         TEST(rx_got__malformed_headers),
         TEST(tx_push__full_until_reported),
         TEST(tx_gather__respects_both_limits),

@@ -206,7 +206,8 @@ static void frame_arrived(struct br_uring_device *device, struct br_uring_link *
     report->n++;
     device->base.counters.rx_frames++;
     device->base.counters.rx_bytes += event->length;
-    link->resting = device->n_polls - link->event_poll > 1; /* nothing in the poll before: not streaming */
+    /* Nothing in the poll before: not streaming. */
+    link->resting = device->n_polls - link->event_poll > 1 || !link->base.trusted;
     link->event_poll = device->n_polls;
 }
 
@@ -250,6 +251,7 @@ static bool receive_round(struct br_uring_device *device, struct report *report)
 
         if (!can_receive(link) || link->resting)
             continue;
+        link->rx.trusted = link->base.trusted;
         link->starved = br_stream_rx_want(&link->rx, &place, &bytes) != 0;
         if (link->starved)
             continue;

@@ -11,7 +11,8 @@
  *    with one link does without: it simply tries to receive, which saves 0.6 us a message, and looks at epoll
  *    every EPOLL_EVERY polls.
  * 3. After a frame a link rests until the next poll, because in a request-reply pattern nothing follows and
- * the try costs 0.44 us; but one that had a frame in the poll before, too, is streaming and is read on.
+ * the try costs 0.44 us; but one that had a frame in the poll before, too, is streaming and is read on, unless
+ *    it is not trusted yet.
  * 4. A send that fails does not fail its link at once: what the peer said before it went (its reason) may
  * still stand in our receive buffer. The receive side finds the end.
  * 5. The ring is not registered with the thread (io_uring_register_ring_fd) and has no single issuer, because

@@ -30,7 +30,8 @@ struct end {
     struct br_device *device;
     struct br_link *links[LINKS]; /* in the order they came up */
     int n_links, n_closed, n_sent, n_messages, n_placed, error;
-    bool hold; /* keep message buffers */
+    bool hold;     /* keep message buffers */
+    bool trusting; /* takes everybody for a peer */
     struct br_event last_message;
     uint64_t now;
 };
@@ -42,6 +43,7 @@ static uint8_t source[PLACE_BYTES], place[PLACE_BYTES];
 static int open_end(struct end *end, const char *name, uint32_t max_links)
 {
     memset(end, 0, sizeof *end);
+    end->trusting = true;
     assert_int_equal(br_slot_table_init(&end->slots, 64), 0);
     end->config = (struct br_device_config){.name = name,
                                             .slots = &end->slots,
@@ -83,6 +85,7 @@ static void handle(struct end *end, const struct br_event *event)
     case BR_EVENT_ACCEPTED:
     case BR_EVENT_CONNECTED:
         end->links[end->n_links++] = event->link;
+        event->link->trusted = end->trusting;
         break;
     case BR_EVENT_CLOSED:
         end->n_closed++;
@@ -228,6 +231,33 @@ static void poll__stranger_with_malformed_bytes_loses_its_link_only(void **state
     assert_int_equal(post_message(link, 100), 1);
     until(&b.n_messages, 1);
     close(fd);
+}
+
+/* The last proof and the first placed frame may come in one packet: the former must be handled first. */
+static void poll__placed_frames_wait_for_trust(void **state)
+{
+    struct br_slot *slot = br_slot_get(&b.slots, place, PLACE_BYTES, PLACE_BYTES);
+    struct br_frame frame = {.kind = BR_FRAME_PLACED, .payload = source, .length = 65536};
+    struct br_link *link;
+
+    (void)state;
+    b.trusting = false;
+    link = connect_ends();
+    frame.slot = br_slot_number(&b.slots, slot);
+    for (int trust = 1; trust >= 0; trust--) {
+        assert_int_equal(post_message(link, 10), 1);
+        assert_int_equal(ops->post(link, &frame, 1), 1);
+        b.links[0]->trusted = false;
+        for (int goal = b.n_messages + 1, i = 0; b.n_messages < goal && i < 10000; i++) {
+            step(&a, 8);
+            step(&b, 8);
+        }
+        assert_int_equal(b.n_placed, !trust);
+        b.links[0]->trusted = trust;
+        until(trust ? &b.n_placed : &b.n_closed, 1);
+    }
+    assert_int_equal(b.error, -EPROTO);
+    assert_int_equal(b.n_placed, 1);
 }
 
 static void poll__stranger_who_closes_in_the_middle_of_a_header(void **state)
@@ -522,6 +552,7 @@ int main(void)
         TEST(poll__many_links_through_the_ring),
         TEST(poll__without_a_ring_the_same),
         TEST(poll__stranger_with_malformed_bytes_loses_its_link_only),
+        TEST(poll__placed_frames_wait_for_trust),
         TEST(poll__stranger_who_closes_in_the_middle_of_a_header),
         TEST(poll__messages_before_the_end_are_delivered),
         TEST(poll__links_over_the_limit_are_refused_and_counted),
