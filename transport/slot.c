@@ -8,10 +8,13 @@
 #include "base/error.h"
 
 #define MIN_GRANULE 64u
+#define MAX_SLOTS   65536u /* an index has 16 bits */
 
 int br_slot_table_init(struct br_slot_table *table, uint32_t count)
 {
     memset(table, 0, sizeof *table);
+    if (!count || count > MAX_SLOTS)
+        return br_error(EINVAL, "%u slots: 1 to %u are possible", count, MAX_SLOTS);
     table->slots = calloc(count, sizeof *table->slots);
     table->free_ = calloc(count, sizeof *table->free_);
     if (!table->slots || !table->free_) {
@@ -37,9 +40,12 @@ uint32_t br_slot_slice_bytes(uint32_t length, uint32_t slice_bytes)
 {
     uint32_t unit = MIN_GRANULE * BR_SLOT_GRANULES;
     uint32_t least = (uint32_t)(((uint64_t)length + BR_SLOT_SLICES - 1) / BR_SLOT_SLICES);
+    uint32_t most = UINT32_MAX / unit * unit;
 
     if (slice_bytes < least)
         slice_bytes = least;
+    if (slice_bytes > most - unit)
+        return most;
     return (slice_bytes + unit - 1) / unit * unit;
 }
 

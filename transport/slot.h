@@ -47,7 +47,7 @@ struct br_slot_table {
     uint64_t bad_frames;   /* frames out of bounds or off the grid */
 };
 
-int br_slot_table_init(struct br_slot_table *table, uint32_t count); /* count <= 65,536; -ENOMEM */
+int br_slot_table_init(struct br_slot_table *table, uint32_t count); /* 1 to 65,536; -EINVAL, -ENOMEM */
 void br_slot_table_destroy(struct br_slot_table *table);
 
 /* A free slot prepared for `length` > 0 bytes, or NULL when all are in use. slice_bytes is raised where length

@@ -92,7 +92,7 @@ const struct br_transport_ops *br_transport_get(const char *name)
 {
     const struct br_transport_ops *ops;
 
-    for (int i = 0; (ops = br_transport_at(i)); i++)
+    for (int i = 0; name && (ops = br_transport_at(i)); i++)
         if (!strcmp(ops->name, name))
             return ops;
     return NULL;

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "transport/transport.h"
+
+static void transport_get__unknown_name(void **state)
+{
+    (void)state;
+    assert_null(br_transport_get("no-such-back-end"));
+    assert_null(br_transport_get(""));
+    assert_null(br_transport_get(NULL));
+}
+
+static void transport_at__lists_each_once(void **state)
+{
+    const struct br_transport_ops *ops;
+    int n = 0;
+
+    (void)state;
+    for (; (ops = br_transport_at(n)); n++) {
+        assert_ptr_equal(br_transport_get(ops->name), ops); /* the first of that name */
+        assert_true(strlen(ops->name) > 0);
+    }
+    assert_in_range(n, 1, 16);
+    assert_null(br_transport_at(-1));
+    assert_null(br_transport_at(n + 1));
+    assert_null(br_transport_at(1000000));
+}
+
+/* A simulated device has no interfaces of this host, no descriptor to sleep in, and says so. */
+static void transport_get__defaults_stand_in(void **state)
+{
+    const struct br_transport_ops *sim = br_transport_get("sim");
+    struct br_device device = {0};
+    struct br_device_info info;
+
+    (void)state;
+    assert_non_null(sim);
+    assert_int_equal(sim->probe(&info, 1), 0);
+    assert_true(sim->wait(&device) < 0);
+    sim->wake(&device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(transport_get__unknown_name),
+        cmocka_unit_test(transport_at__lists_each_once),
+        cmocka_unit_test(transport_get__defaults_stand_in),
+    };
+
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
