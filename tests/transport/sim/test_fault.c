@@ -60,6 +60,22 @@ static void port_down__short_is_survived(void **state)
     assert_true(net.hosts[0].sent > 60); /* tx_depth holds some up while it is down */
 }
 
+/* What is on the wire is lost, however short the outage. */
+static void port_down__blip_loses_what_flies(void **state)
+{
+    (void)state;
+    net_message(&net, 0, 1, NULL, 0);
+    add(BR_SIM_PORT_DOWN, 1, 1, 0, 0);
+    add(BR_SIM_PORT_UP, 2, 1, 0, 0);
+    net_message(&net, 2, 3, NULL, 0);
+    add(BR_SIM_PATH_DOWN, 1, 2, 3, 0);
+    add(BR_SIM_PATH_UP, 2, 2, 3, 0);
+    net_run(&net, BR_SIM_NEVER);
+    assert_int_equal(br_sim_counters(net.sim)->lost, 2);
+    assert_int_equal(net.hosts[0].sent + net.hosts[2].sent, 2);
+    assert_int_equal(net.hosts[1].messages + net.hosts[3].messages, 2);
+}
+
 static void port_down__long_fails_the_link_in_time(void **state)
 {
     uint64_t start;
@@ -287,6 +303,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest cases[] = {
         CASE(port_down__short_is_survived),
+        CASE(port_down__blip_loses_what_flies),
         CASE(port_down__long_fails_the_link_in_time),
         CASE(switch_down__stops_everybody),
         CASE(path_down__stops_one_pair),

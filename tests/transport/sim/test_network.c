@@ -196,6 +196,23 @@ static void attach__own_rate_and_latency(void **state)
     net_close(&net);
 }
 
+/* The last byte cannot leave the switch before it has come in over a slower cable. */
+static void attach__slow_into_fast(void **state)
+{
+    struct br_sim_config config = {.bits_per_second = 1000000000, .latency_ns = 1000, .forward_bytes = 100};
+    struct net net;
+    uint64_t start;
+
+    (void)state;
+    net_open(&net, &config, 2);
+    br_sim_attach(net.sim, 0, 0, 0, 100000000, 0);
+    start = br_sim_now(net.sim);
+    net_message(&net, 0, 1, payload, 936);
+    net_run(&net, BR_SIM_NEVER);
+    assert_int_equal(net.hosts[1].last_message - start, 80000 + 1000 + 800 + 1000);
+    net_close(&net);
+}
+
 static void device_open__names(void **state)
 {
     struct br_sim_config config = {0};
@@ -299,6 +316,7 @@ int main(void)
         cmocka_unit_test(ports__are_shared),
         cmocka_unit_test(queue__overflows_and_recovers),
         cmocka_unit_test(attach__own_rate_and_latency),
+        cmocka_unit_test(attach__slow_into_fast),
         cmocka_unit_test(device_open__names),
         cmocka_unit_test(post__over_the_limit),
         cmocka_unit_test(clock__deadlines),
