@@ -24,10 +24,51 @@ static void br_algorithm_build__is_proved_for_all_ranks(void **state)
     }
 }
 
+static void br_algorithm_build__refuses_what_does_not_apply(void **state)
+{
+    static const struct {
+        struct br_schedule_request request;
+        const char *words;
+    } cases[] = {
+        {{.collective = BR_BARRIER, .algorithm = BR_RING, .n = 4}, "ring does not do barrier"},
+        {{.collective = BR_REDUCE, .algorithm = BR_HALVING, .n = 4}, "halving does not do reduce"},
+        {{.collective = BR_BROADCAST, .algorithm = BR_TREE, .n = 4, .root = 4}, "no root 4 among 4"},
+        {{.collective = BR_ALLREDUCE, .algorithm = BR_RING, .n = 0}, "among 0"},
+        {{.collective = BR_ALLREDUCE, .algorithm = BR_RING, .n = 3, .rank = 3}, "no rank 3 among 3"},
+        {{.collective = BR_ALLREDUCE, .algorithm = BR_DIMENSIONAL, .n = 3}, "dimensions"},
+        {{.collective = BR_COLLECTIVES, .algorithm = BR_RING, .n = 3}, "no such collective"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct br_schedule *schedule = NULL;
+
+        assert_int_equal(br_algorithm_build(&cases[i].request, &schedule), -EINVAL);
+        assert_null(schedule);
+        if (!strstr(br_error_words(), cases[i].words))
+            fail_msg("\"%s\" instead of \"%s\"", br_error_words(), cases[i].words);
+    }
+}
+
+static void br_algorithm_find__knows_every_name(void **state)
+{
+    enum br_algorithm found;
+
+    (void)state;
+    for (int a = 0; a < BR_ALGORITHMS; a++) {
+        assert_int_equal(br_algorithm_find(br_algorithm_name((enum br_algorithm)a), &found), 0);
+        assert_int_equal(found, a);
+    }
+    assert_int_equal(br_algorithm_find("rung", &found), -EINVAL);
+    assert_non_null(strstr(br_error_words(), "'rung'"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_algorithm_build__is_proved_for_all_ranks),
+        cmocka_unit_test(br_algorithm_build__refuses_what_does_not_apply),
+        cmocka_unit_test(br_algorithm_find__knows_every_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "collectives/generators/shape.h"
+
+static void refused(struct br_shape shape, enum br_collective collective, uint32_t n, const char *words)
+{
+    assert_int_equal(br_shape_check(&shape, collective, n), -EINVAL);
+    if (!strstr(br_error_words(), words))
+        fail_msg("\"%s\" instead of \"%s\"", br_error_words(), words);
+}
+
+static void br_shape_check__says_why_not(void **state)
+{
+    const struct br_shape six = {2, 1, {{3, BR_METHOD_RING, 0}, {2, BR_METHOD_HALVING, 1}}};
+
+    (void)state;
+    assert_int_equal(br_shape_check(&six, BR_ALLREDUCE, 6), 0);
+    assert_int_equal(br_shape_check(&six, BR_ALLREDUCE, 12), 0);
+    refused(six, BR_ALLREDUCE, 5, "more than the 5 ranks");
+    refused(six, BR_ALLREDUCE, 13, "half of them");
+    refused(six, BR_BARRIER, 6, "barrier");
+    refused(six, BR_REDUCE, 6, "one dimension");
+    refused((struct br_shape){1, 1, {{6, BR_METHOD_HALVING, 0}}}, BR_ALLREDUCE, 6, "power of two, not 6");
+    refused((struct br_shape){1, 1, {{0, BR_METHOD_RING, 0}}}, BR_ALLREDUCE, 6, "size 0");
+    refused((struct br_shape){1, 0, {{6, BR_METHOD_RING, 0}}}, BR_ALLREDUCE, 6, "1 to 32");
+    refused((struct br_shape){33, 1, {{6, BR_METHOD_RING, 0}}}, BR_ALLREDUCE, 6, "1 to 32");
+    refused((struct br_shape){2, 1, {{UINT32_MAX, BR_METHOD_RING, 0}, {UINT32_MAX, BR_METHOD_RING, 0}}},
+            BR_ALLREDUCE, 6, "more than");
+}
+
+static void br_shape_stages__rotates_and_resolves_halving(void **state)
+{
+    const struct br_shape shape = {2, 2, {{4, BR_METHOD_HALVING, 5}, {3, BR_METHOD_RING, 7}}};
+    struct br_stages stages;
+
+    (void)state;
+    br_shape_stages(&shape, 0, &stages);
+    assert_int_equal(stages.n_stages, 3);
+    assert_int_equal(stages.core, 12);
+    assert_int_equal(stages.stages[0].stride, 1);
+    assert_int_equal(stages.stages[0].weight, 6);
+    assert_int_equal(stages.stages[1].stride, 2);
+    assert_int_equal(stages.stages[2].size, 3);
+    assert_true(stages.stages[2].ring);
+    assert_int_equal(stages.stages[2].weight, 1);
+    br_shape_stages(&shape, 1, &stages);
+    assert_int_equal(stages.stages[0].stride, 4);
+    assert_int_equal(stages.stages[0].level, 7);
+    assert_int_equal(stages.stages[2].level, 5);
+}
+
+static void br_stages_home__is_the_inverse_of_br_stages_base(void **state)
+{
+    const struct br_shape shape = {
+        3, 3, {{4, BR_METHOD_HALVING, 0}, {3, BR_METHOD_RING, 1}, {5, BR_METHOD_DIRECT, 2}}};
+
+    (void)state;
+    for (uint32_t t = 0; t < 3; t++) {
+        struct br_stages stages;
+
+        br_shape_stages(&shape, t, &stages);
+        for (uint32_t rank = 0; rank < 60; rank++)
+            assert_int_equal(br_stages_home(&stages, br_stages_base(&stages, rank, stages.n_stages)), rank);
+    }
+}
+
+static void br_stage_member__changes_one_digit(void **state)
+{
+    const struct br_stage stage = {.size = 3, .stride = 4};
+
+    (void)state;
+    assert_int_equal(br_stage_digit(&stage, 23), 2);
+    assert_int_equal(br_stage_member(&stage, 23, 0), 15);
+    assert_int_equal(br_stage_member(&stage, 23, 2), 23);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(br_shape_check__says_why_not),
+        cmocka_unit_test(br_shape_stages__rotates_and_resolves_halving),
+        cmocka_unit_test(br_stages_home__is_the_inverse_of_br_stages_base),
+        cmocka_unit_test(br_stage_member__changes_one_digit),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "tests/collectives/schedules.h"
+
+static uint32_t sends(enum br_algorithm algorithm, enum br_collective collective, uint32_t n, uint32_t rank)
+{
+    struct br_schedule_request request = {
+        .collective = collective, .algorithm = algorithm, .n = n, .rank = rank, .root = 2};
+    struct br_schedule *schedule;
+    uint32_t count;
+
+    assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+    count = schedule->n_sends;
+    br_schedule_free(schedule);
+    return count;
+}
+
+static void br_generate_tree__spreads_the_sends(void **state)
+{
+    (void)state;
+    assert_int_equal(sends(BR_TREE, BR_BROADCAST, 16, 2), 4);
+    assert_int_equal(sends(BR_FLAT, BR_BROADCAST, 16, 2), 15);
+    assert_int_equal(sends(BR_CHAIN, BR_BROADCAST, 16, 2), 1);
+    assert_int_equal(sends(BR_CHAIN, BR_BROADCAST, 16, 1), 0); /* the last after the root */
+    for (uint32_t rank = 0; rank < 16; rank++)
+        assert_int_equal(sends(BR_TREE, BR_REDUCE, 16, rank), rank != 2);
+}
+
+static void br_generate_tree__serves_the_largest_subtree_first(void **state)
+{
+    struct br_schedule_request request = {
+        .collective = BR_BROADCAST, .algorithm = BR_TREE, .n = 9, .in_place = true};
+    struct br_schedule *schedule;
+
+    (void)state;
+    assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+    assert_int_equal(schedule->n_steps, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(schedule->steps[i].peer, 8 >> i);
+    br_schedule_free(schedule);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(br_generate_tree__spreads_the_sends),
+        cmocka_unit_test(br_generate_tree__serves_the_largest_subtree_first),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
