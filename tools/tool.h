@@ -7,6 +7,7 @@
 #define BR_TOOLS_TOOL_H
 
 int br_tool_collective(int argc, char **argv); /* allreduce, reduce_scatter, ..., sendrecv: by argv[0] */
+int br_tool_run(int argc, char **argv);
 int br_tool_info(int argc, char **argv);
 int br_tool_demo(int argc, char **argv);
 

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the ranks print, line by line, each with its rank in front. */
+#ifndef BR_TOOLS_RUN_OUTPUT_H
+#define BR_TOOLS_RUN_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define BR_RUN_LINE 16384 /* a longer line is cut in two */
+
+/* One stream of one rank. */
+struct br_run_output {
+    int from;        /* read end of the pipe, non-blocking; -1: closed */
+    int to;          /* our own 1 or 2 */
+    char prefix[40]; /* with colour where `to` is a terminal */
+    size_t used;     /* bytes of the line that has not ended yet */
+    char line[BR_RUN_LINE];
+};
+
+/* Makes a pipe: *child is the end that the rank gets. Negative errno with words. */
+int br_run_output_open(struct br_run_output *output, int rank, int size, int to, int *child);
+
+/* Copies what there is, whole lines only, until the pipe is empty; at its end closes it. Blocks while `to` does.
+ * -EPIPE and others: nobody reads our output any more. */
+int br_run_output_copy(struct br_run_output *output);
+
+/* The last line, although it has no end, then closes. */
+int br_run_output_close(struct br_run_output *output);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/run_process.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GROUPS_MAX  4096 /* ranks of a launcher */
+#define SWEEPS      100  /* looks for what is left of our children, 10 ms apart */
+#define SWEEP_PAUSE 10000
+
+/* ---- the keeper ---- */
+
+/* Reads groups: n > 0 has started, n < 0 has ended. At the end of the pipe, or of the launcher, kills those that are there. */
+static void __attribute__((noreturn)) keep(int from)
+{
+    static pid_t groups[GROUPS_MAX];
+    int n = 0;
+    pid_t group;
+    sigset_t all;
+
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    setsid(); /* out of reach of the terminal's signals */
+    while (read(from, &group, sizeof group) == (ssize_t)sizeof group) {
+        if (group > 0 && n < GROUPS_MAX)
+            groups[n++] = group;
+        for (int i = 0; i < n && group < 0; i++)
+            if (groups[i] == -group)
+                groups[i] = groups[--n];
+    }
+    for (int i = 0; i < n; i++)
+        kill(-groups[i], SIGKILL);
+    _exit(0);
+}
+
+static void tell(const struct br_run_keeper *keeper, pid_t group)
+{
+    while (write(keeper->pipe, &group, sizeof group) < 0 && errno == EINTR)
+        ;
+}
+
+int br_run_keeper_start(struct br_run_keeper *keeper)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return br_error(errno, "no pipe: %s", strerror(errno));
+    keeper->pid = fork();
+    if (keeper->pid < 0) {
+        int err = errno;
+
+        close(ends[0]);
+        close(ends[1]);
+        return br_error(err, "cannot start a process: %s", strerror(err));
+    }
+    if (keeper->pid == 0) {
+        close(ends[1]);
+        for (int fd = 0; fd <= 2; fd++)
+            close(fd); /* who reads our output must see its end when we have ended */
+        keep(ends[0]);
+    }
+    close(ends[0]);
+    keeper->pipe = ends[1];
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    return 0;
+}
+
+/* Kills every child but the keeper. Returns how many there were. */
+static int kill_children(const struct br_run_keeper *keeper)
+{
+    char path[64];
+    FILE *file;
+    int n = 0, pid;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    file = fopen(path, "re");
+    if (!file)
+        return 0;
+    while (fscanf(file, "%d", &pid) == 1) {
+        if (pid != keeper->pid) {
+            kill(pid, SIGKILL);
+            n++;
+        }
+    }
+    fclose(file);
+    return n;
+}
+
+void br_run_keeper_stop(struct br_run_keeper *keeper)
+{
+    int status;
+
+    for (int i = 0; i < SWEEPS && kill_children(keeper); i++) {
+        usleep(SWEEP_PAUSE);
+        while (br_run_process_reap(keeper, &status) > 0)
+            ;
+    }
+    close(keeper->pipe);
+    while (waitpid(keeper->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+}
+
+/* ---- ranks ---- */
+
+static void place(int fd, int number)
+{
+    if (fd >= 0)
+        dup2(fd, number); /* the copy is not closed by exec */
+}
+
+/* In the child. Does not return; on failure *report says why. */
+static void __attribute__((noreturn)) become(const struct br_run_start *start, pid_t launcher, int report)
+{
+    sigset_t none;
+    int err;
+
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher)
+        _exit(1); /* it was gone before we asked */
+    place(start->in, 0);
+    place(start->out, 1);
+    place(start->err, 2);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    execvp(start->argv[0], start->argv);
+    err = errno;
+    while (write(report, &err, sizeof err) < 0 && errno == EINTR)
+        ;
+    _exit(127);
+}
+
+/* Waits for exec, which closes the pipe, or for its errno. */
+static int wait_for_exec(int report)
+{
+    int err = 0;
+    ssize_t n;
+
+    do
+        n = read(report, &err, sizeof err);
+    while (n < 0 && errno == EINTR);
+    return n == (ssize_t)sizeof err ? err : 0;
+}
+
+int br_run_process_start(struct br_run_keeper *keeper, const struct br_run_start *start, pid_t *pid)
+{
+    pid_t launcher = getpid();
+    int report[2], err;
+
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return br_error(errno, "no pipe: %s", strerror(errno));
+    *pid = fork();
+    if (*pid == 0)
+        become(start, launcher, report[1]);
+    err = errno;
+    close(report[1]);
+    if (*pid < 0) {
+        close(report[0]);
+        return br_error(err, "cannot start a process: %s", strerror(err));
+    }
+    setpgid(*pid, *pid); /* whoever is first */
+    tell(keeper, *pid);
+    err = wait_for_exec(report[0]);
+    close(report[0]);
+    if (!err)
+        return 0;
+    tell(keeper, -*pid);
+    waitpid(*pid, NULL, 0);
+    return br_error(err, "cannot run '%s': %s", start->argv[0], strerror(err));
+}
+
+pid_t br_run_process_reap(struct br_run_keeper *keeper, int *status)
+{
+    for (;;) {
+        siginfo_t info = {0};
+
+        /* Looks first: until it is reaped its number is its group's and nobody else's. */
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || !info.si_pid)
+            return 0;
+        if (info.si_pid != keeper->pid && kill(-info.si_pid, SIGKILL) == 0)
+            tell(keeper, -info.si_pid);
+        waitpid(info.si_pid, status, 0);
+        if (info.si_pid != keeper->pid)
+            return info.si_pid;
+    }
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The processes of `braid run`.
+ *
+ * 1. Each rank leads a process group of its own, so that what it has started (the rank may be a shell script) can be
+ *    ended with it.
+ * 2. Nothing outlives the launcher. Every rank gets SIGKILL from the kernel when the launcher dies. That reaches
+ *    only direct children, so a keeper, a process that does nothing but wait for the end of the launcher, then kills the groups. What
+ *    has left its group (setsid) becomes the launcher's child when its parent ends, and is killed at the end.
+ * 3. Rejected: a PID namespace, which ends everything by itself but needs privileges.
+ */
+#ifndef BR_TOOLS_RUN_PROCESS_H
+#define BR_TOOLS_RUN_PROCESS_H
+
+#include <sys/types.h>
+
+struct br_run_keeper {
+    pid_t pid;
+    int pipe; /* the keeper reads the groups from the other end, which ends when we do */
+};
+
+/* Starts the keeper and makes this process the parent of orphans. Before any other file is open that the keeper
+ * should not hold. Negative errno with words. */
+int br_run_keeper_start(struct br_run_keeper *keeper);
+/* Good end: kills what is left of our children and ends the keeper. */
+void br_run_keeper_stop(struct br_run_keeper *keeper);
+
+/* What a rank gets; -1 for a descriptor: ours. */
+struct br_run_start {
+    int in, out, err;
+    char **argv;
+};
+
+/* Starts the command, with our environment, in a group of its own. -ENOENT, -EACCES and others of execvp() with words. */
+int br_run_process_start(struct br_run_keeper *keeper, const struct br_run_start *start, pid_t *pid);
+
+/* The next of our children that has ended: its pid and status, its group is killed; 0: none. The keeper is not
+ * counted. */
+pid_t br_run_process_reap(struct br_run_keeper *keeper, int *status);
+
+#endif
