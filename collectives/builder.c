@@ -363,17 +363,19 @@ struct br_span br_builder_recv_scratch(struct br_builder *b, uint32_t peer, uint
 void br_builder_reduce(struct br_builder *b, struct br_span span, const struct br_span *sources,
                        uint32_t n_sources, bool final)
 {
-    struct br_span *names = malloc((n_sources + 1) * sizeof *names);
+    struct br_step step = {
+        .kind = BR_STEP_REDUCE, .flags = final ? BR_STEP_FINAL : 0, .span = alias(b, span)};
+    struct br_span *names = malloc((n_sources + (size_t)1) * sizeof *names);
 
-    if (!names && b->error == 0)
+    if (!names) {
         b->error = br_error(ENOMEM, "no memory for the schedule of rank %u", b->head.rank);
+        return;
+    }
     if (n_sources == 0)
         fail(b, "a reduction of nothing");
-    for (uint32_t i = 0; names && i < n_sources; i++)
+    for (uint32_t i = 0; i < n_sources; i++)
         names[i] = alias(b, sources[i]);
-    add(b,
-        (struct br_step){.kind = BR_STEP_REDUCE, .flags = final ? BR_STEP_FINAL : 0, .span = alias(b, span)},
-        names, n_sources);
+    add(b, step, names, n_sources);
     free(names);
 }
 

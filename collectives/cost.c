@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The formulas. For one fragment each algorithm has three times: `path`, from start to end; `port`, how long its
- * busiest port is occupied; `cpu`, how long its busiest rank computes. F fragments of 1/F of the bytes follow
- * each other at the pace of the scarcest: path + (F - 1) * max(port, cpu).
+ * The formulas. For one fragment each algorithm has three times: `path`, from start to end; `port`, how long
+ * its busiest port is occupied; `cpu`, how long its busiest rank computes. F fragments of 1/F of the bytes
+ * follow each other at the pace of the scarcest: path + (F - 1) * max(port, cpu).
  */
 #include "collectives/cost.h"
 
@@ -66,7 +66,8 @@ struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t 
     return all;
 }
 
-/* `rounds` times, one after the other: `messages` messages of a rank of `bytes` each, then adding up `sums` of them. */
+/* `rounds` times, one after the other: `messages` messages of a rank of `bytes` each, then adding up `sums`
+ * of them. */
 static void add_rounds(struct times *t, const struct problem *p, double rounds, double messages, double bytes,
                        double sums)
 {

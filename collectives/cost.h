@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cost model: what a schedule takes by alpha, beta and gamma. Two answers: br_cost_estimate, from closed formulas in no
- * time, for choosing; br_timing_run (timing.h), from the schedules of all ranks, for plans and to check the formulas.
- * Pure; thread-safe.
+ * The cost model: what a schedule takes by alpha, beta and gamma. Two answers: br_cost_estimate, from closed
+ * formulas in no time, for choosing; br_timing_run (timing.h), from the schedules of all ranks, for plans
+ * and to check the formulas. Pure; thread-safe.
  *
- * A message of m bytes on a level holds the sender's outgoing and the receiver's incoming port of that level for
- * overhead + m * beta, and is there alpha later. A message that may use any level holds the ports of all of them, for
- * the time of their common rate. A rank reduces and copies one step at a time.
+ * A message of m bytes on a level holds the sender's outgoing and the receiver's incoming port of that level
+ * for overhead + m * beta, and is there alpha later. A message that may use any level holds the ports of all
+ * of them, for the time of their common rate. A rank reduces and copies one step at a time.
  */
 #ifndef BR_COLLECTIVES_COST_H
 #define BR_COLLECTIVES_COST_H
@@ -31,7 +31,8 @@ struct br_cost_model {
 /* Where the ranks are, for the default figures. */
 enum br_cost_place { BR_COST_HOST, BR_COST_NETWORK };
 
-/* The figures until somebody calibrates: shared memory of one host, or rails of 10 Gb/s each (1 to BR_COST_LEVELS). */
+/* The figures until somebody calibrates: shared memory of one host, or rails of 10 Gb/s each (1 to
+ * BR_COST_LEVELS). */
 void br_cost_model_default(struct br_cost_model *model, enum br_cost_place place, uint32_t rails);
 
 /* -EINVAL with words when a figure is not a number, negative, or there are too many or no levels. */
@@ -40,8 +41,8 @@ int br_cost_model_check(const struct br_cost_model *model);
 /* What a message on a level, or on BR_LEVEL_ANY, costs. A level beyond n_levels counts as BR_LEVEL_ANY. */
 struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t level);
 
-/* Seconds that a request takes for blocks of `bytes` bytes in `fragments` fragments, by formula. rank and in_place are not
- * looked at. -EINVAL with words: br_algorithm_check fails. */
+/* Seconds that a request takes for blocks of `bytes` bytes in `fragments` fragments, by formula. rank and
+ * in_place are not looked at. -EINVAL with words: br_algorithm_check fails. */
 int br_cost_estimate(const struct br_cost_model *model, const struct br_schedule_request *request,
                      double bytes, uint32_t fragments, double *seconds);
 
@@ -52,8 +53,8 @@ struct br_choice {
     double seconds;
 };
 
-/* Chooses for blocks of `bytes` bytes. All ranks choose the same if their models are the same to the bit. Some
- * microseconds: the caller keeps the result. -EINVAL with words: br_cost_model_check fails, or n is 0. */
+/* Chooses for blocks of `bytes` bytes. All ranks choose the same if their models are the same to the bit.
+ * Some microseconds: the caller keeps the result. -EINVAL with words: a bad model, or n is 0. */
 int br_choose(const struct br_cost_model *model, enum br_collective collective, uint32_t n, double bytes,
               struct br_choice *choice);
 

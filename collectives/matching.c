@@ -152,12 +152,13 @@ static void leave(struct events *e, uint32_t event)
 static int stuck(const struct events *e)
 {
     const struct br_matching *m = e->m;
-    uint32_t number = 0;
+    uint32_t event = 0, number;
 
-    while (e->waits[2 * number] == 0 && e->waits[2 * number + 1] == 0)
-        number++;
+    while (e->waits[event] == 0)
+        event++;
+    number = event / 2;
     return br_error(EINVAL, "deadlock: rank %u step %u never %s", m->rank[number],
-                    number - m->base[m->rank[number]], e->waits[2 * number] != 0 ? "starts" : "ends");
+                    number - m->base[m->rank[number]], event % 2 == 0 ? "starts" : "ends");
 }
 
 int br_verify_progress(const struct br_matching *m)

@@ -7,11 +7,12 @@
 
 #include "collectives/schedule.h"
 
-/* One line a step: number, what it does, what waits for it. Blocks as the stream does. 0 or -EIO with words. */
+/* One line a step: number, what it does, what waits for it. Blocks as the stream does. 0; -EIO (words). */
 int br_show_text(const struct br_schedule *schedule, FILE *stream);
 
-/* The schedules of all ranks as one Graphviz digraph: a cluster a rank, solid edges for dependencies, dashed ones for
- * messages. n = schedules[0]->n. 0; -EIO, or -EINVAL where br_matching_init says so, with words; -ENOMEM. */
+/* The schedules of all ranks as one Graphviz digraph: a cluster a rank, solid edges for dependencies, dashed
+ * ones for messages. n = schedules[0]->n. 0; -EIO, or -EINVAL where br_matching_init says so, with words;
+ * -ENOMEM. */
 int br_show_dot(const struct br_schedule *const *schedules, FILE *stream);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. A chunk has an identity: its number in the larger user buffer, where the blocks of all ranks stand. Inputs of
- *    different ranks with one identity may be added, others not; identity % pieces tells the size.
- * 2. A SEND takes its message when it runs, a RECV delivers it: any delay between the two is among the orders. That
- *    a SEND may read later than it runs here is the business of the conflict check.
+ * 1. A chunk has an identity: its number in the larger user buffer, where the blocks of all ranks stand.
+ *    Inputs of different ranks with one identity may be added, others not; identity % pieces tells the size.
+ * 2. A SEND takes its message when it runs, a RECV delivers it: any delay between the two is among the
+ *    orders. That a SEND may read later than it runs here is the business of the conflict check.
  */
 #include "collectives/symbolic.h"
 

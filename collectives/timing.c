@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. A job is a step in one fragment; job = fragment * steps of all ranks + number of the step. So of the jobs of a
- *    rank the smallest is the one to do first.
- * 2. A job that may start but has to wait for a port or the processor stands in a list of its rank: SENDs among
- *    `out`, RECVs among `in` (only when their SEND may start too), others among `cpu`. Whenever something
- *    happened to a rank, its lists are gone through. All events of one moment are taken first, so that
- *    nothing starts that should have come second.
+ * 1. A job is a step in one fragment; job = fragment * steps of all ranks + number of the step. So of the
+ *    jobs of a rank the smallest is the one to do first.
+ * 2. A job that may start but has to wait for a port or the processor stands in a list of its rank: SENDs
+ *    among `out`, RECVs among `in` (only when their SEND may start too), others among `cpu`. Whenever
+ *    something happened to a rank, its lists are gone through. All events of one moment are taken first, so
+ *    that nothing starts that should have come second.
  */
 #include "collectives/timing.h"
 

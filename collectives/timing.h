@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * List scheduling of the schedules of all ranks under the cost model: a message starts when both its ends may start and
- * all its ports are idle, earlier fragments and steps first. Pure; thread-safe.
+ * List scheduling of the schedules of all ranks under the cost model: a message starts when both its ends
+ * may start and all its ports are idle, earlier fragments and steps first. Pure; thread-safe.
  */
 #ifndef BR_COLLECTIVES_TIMING_H
 #define BR_COLLECTIVES_TIMING_H
 
 #include "collectives/cost.h"
 
-/* Seconds until the last rank has ended, for blocks of `bytes` bytes in `fragments` fragments (at least 1). The schedules
- * pass br_verify. -EINVAL with words, -ENOMEM. */
+/* Seconds until the last rank has ended, for blocks of `bytes` bytes in `fragments` fragments (at least 1).
+ * The schedules pass br_verify. -EINVAL with words, -ENOMEM. */
 int br_timing_run(const struct br_cost_model *model, const struct br_schedule *const *schedules, double bytes,
                   uint32_t fragments, double *seconds);
 

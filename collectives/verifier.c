@@ -74,7 +74,7 @@ static const char *step_fault(const struct br_schedule *schedule, uint32_t index
     return fault;
 }
 
-/* Edges lead forward and are counted right; the ready steps are those without any. waits: room for n_steps. */
+/* Edges lead forward and are counted right; ready steps are those without any. waits: room for n_steps. */
 static int check_edges(const struct br_schedule *schedule, uint32_t *waits)
 {
     uint32_t ready = 0;

@@ -229,7 +229,7 @@ static void br_verify__a_step_missing(void **state)
     caught(&p, "has no RECV");
 }
 
-/* In place each rank's REDUCE waits for its own SEND to end; mapped, the SEND waits for the other's REDUCE. */
+/* In place a rank's REDUCE waits for its SEND to end; mapped, that SEND waits for the other's REDUCE. */
 static void br_verify__a_mapping_that_deadlocks(void **state)
 {
     struct patient p;

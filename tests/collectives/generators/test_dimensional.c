@@ -65,8 +65,8 @@ static void br_generate_dimensional__proves_blueconnect_of_96(void **state)
     schedules_free(&schedules);
 }
 
-/* The pieces that rank 4 of BCube(3,2) sends: 6 then 2 in each thread's aggregation, 2 then 6 in its broadcast, to two
- * neighbours each, and in every step the two threads use different levels. */
+/* The pieces that rank 4 of BCube(3,2) sends: 6 then 2 in each thread's aggregation, 2 then 6 in its
+ * broadcast, to two neighbours each, and in every step the two threads use different levels. */
 static void br_generate_dimensional__is_bml_on_bcube_3_2(void **state)
 {
     static const uint32_t pieces[] = {3, 3, 1, 1, 1, 1, 3, 3};
