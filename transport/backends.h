@@ -5,11 +5,13 @@
 
 #include "transport/transport.h"
 
+extern const struct br_transport_ops br_shm_ops;
 extern const struct br_transport_ops br_uring_ops;
 extern const struct br_transport_ops br_sim_ops;
 
 /* clang-format off */
 #define BR_BACKENDS \
+    &br_shm_ops, \
     &br_uring_ops, \
     &br_sim_ops,
 /* clang-format on */

@@ -52,9 +52,10 @@ static void no_wake(struct br_device *device)
     (void)device;
 }
 
-static void no_map_release(struct br_device *device, uint64_t map_handle)
+static int no_map_release(struct br_device *device, uint64_t map_handle)
 {
     (void)device, (void)map_handle;
+    return br_error(EOPNOTSUPP, "this back end makes no maps");
 }
 
 /* device_close, device_address, link_*, post, poll and message_release have no sensible default: a back end that

@@ -193,8 +193,9 @@ struct br_transport_ops {
 
     void (*message_release)(struct br_link *link, void *buffer);
     /* The mapping of one PLACED event is no longer read; the sender's SENT may now come. Valid also after its link has been
-     * closed; the device must still be open. */
-    void (*map_release)(struct br_device *device, uint64_t map_handle);
+     * closed; the device must still be open. 0, or -ECONNRESET with words: the link was closed meanwhile on either side, so
+     * the sender may have changed the bytes while they were read: what was made of them must not be used. */
+    int (*map_release)(struct br_device *device, uint64_t map_handle);
 };
 
 /* The table of back ends (transport/table.c): completed with defaults. NULL: no such name, or not built in. */

@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "contract.h"
+#include "transport/shm/address.h"
+#include "transport/shm/segment.h"
 #include "transport/sim/sim.h"
 
 static int sim_setup_with(struct contract *contract, struct br_sim_config config)
@@ -96,6 +98,31 @@ static int uring_stranger(struct contract *contract, const struct br_address *ad
     return fd;
 }
 
+static void shm_configure(struct contract *contract, int side, struct br_device_config *config)
+{
+    (void)contract, (void)side;
+    config->name = "shm0";
+}
+
+static int shm_alloc(struct br_region *region, size_t bytes)
+{
+    region->bytes = bytes;
+    return br_segment_alloc(bytes, -1, &region->base, &region->segment_fd);
+}
+
+static void shm_free(struct br_region *region)
+{
+    br_segment_free(region->base, region->bytes, region->segment_fd);
+}
+
+static int shm_stranger(struct contract *contract, const struct br_address *address)
+{
+    char name[BR_SOCKET_NAME];
+
+    (void)contract;
+    return br_shm_address_resolve(address, name) ? -1 : br_shm_socket_connect(name);
+}
+
 #define SIM_HOOKS                                                                                            \
     .transport = "sim", .teardown = sim_teardown, .configure = sim_configure, .now = sim_now, .idle = sim_idle
 
@@ -108,6 +135,13 @@ const struct contract_backend contract_backends[] = {
      .transport = "uring",
      .configure = uring_configure,
      .stranger = uring_stranger,
+     .processes = true},
+    {.name = "shm",
+     .transport = "shm",
+     .configure = shm_configure,
+     .alloc = shm_alloc,
+     .free = shm_free,
+     .stranger = shm_stranger,
      .processes = true},
 };
 const int contract_n_backends = sizeof contract_backends / sizeof *contract_backends;

@@ -77,8 +77,8 @@ static void device_close(struct br_device *base)
     while (!br_list_empty(&device->links))
         br_sim_link_close(&br_container_of(device->links.next, struct br_sim_link, node)->base);
     while (!br_list_empty(&device->maps))
-        br_sim_map_release(base,
-                           (uint64_t)(uintptr_t)br_container_of(device->maps.next, struct br_sim_map, node));
+        (void)br_sim_map_release(
+            base, (uint64_t)(uintptr_t)br_container_of(device->maps.next, struct br_sim_map, node));
     forget_told(device);
     br_list_remove(&device->node);
     free(device);

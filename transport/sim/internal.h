@@ -208,6 +208,6 @@ void br_sim_connection_drop(struct br_sim_connection *connection);
 /* receive.c: what happens to a frame that has arrived */
 void br_sim_receive(struct br_sim_link *link, struct br_sim_frame *frame);
 void br_sim_message_release(struct br_link *base, void *buffer);
-void br_sim_map_release(struct br_device *base, uint64_t map_handle);
+int br_sim_map_release(struct br_device *base, uint64_t map_handle);
 
 #endif

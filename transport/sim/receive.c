@@ -194,18 +194,23 @@ void br_sim_message_release(struct br_link *base, void *handle)
     drain(link);
 }
 
-void br_sim_map_release(struct br_device *base, uint64_t map_handle)
+int br_sim_map_release(struct br_device *base, uint64_t map_handle)
 {
     struct br_sim *sim = br_container_of(base, struct br_sim_device, base)->sim;
     struct br_sim_map *map = (struct br_sim_map *)(uintptr_t)map_handle;
     struct br_sim_frame *frame = map->frame;
+    bool sender_closed = !frame->connection->link[frame->from];
 
     /* Once the sender has closed its link, its memory is its own again. */
-    if (frame->connection->link[frame->from] && memcmp(map->bytes, frame->payload, frame->header.length))
+    if (!sender_closed && memcmp(map->bytes, frame->payload, frame->header.length))
         sim->counters.payload_changed++;
     frame->mapped = false;
     br_sim_frame_answer(frame, BR_SIM_OK);
     br_list_remove(&map->node);
     free(map);
     br_sim_frame_drop(frame);
+    return sender_closed
+               ? br_error(ECONNRESET, "%s: the peer closed the link while its memory was being read",
+                          base->name)
+               : 0;
 }

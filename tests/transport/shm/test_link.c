@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "tests/transport/shm/pair.h"
+#include "transport/shm/segment.h"
+
+static const struct br_transport_ops *ops;
+
+/* A process that connects to `address`, sends one message and then stands still. */
+static pid_t fork_peer(const struct br_address *address)
+{
+    struct br_event event;
+    struct end end;
+    pid_t pid = fork();
+
+    if (pid)
+        return pid;
+    if (end_open(&end, 4) || ops->link_connect(end.device, address, &end.link))
+        _exit(1);
+    do {
+        while (ops->poll(end.device, br_clock_now(), &event, 1) < 1)
+            continue;
+    } while (event.kind != BR_EVENT_CONNECTED);
+    post_message(&end, NULL, "here", 4, 0);
+    for (;;)
+        pause();
+}
+
+static void listen__peer_is_killed(void **state)
+{
+    struct br_address address;
+    struct br_event event;
+    struct end end;
+    uint64_t killed;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(end_open(&end, 4), 0);
+    assert_int_equal(ops->device_address(end.device, &address), 0);
+    pid = fork_peer(&address);
+    end.link = await(&end, NULL, BR_EVENT_ACCEPTED).link;
+    (void)await(&end, NULL, BR_EVENT_MESSAGE);
+    killed = br_clock_now();
+    kill(pid, SIGKILL);
+    event = await(&end, NULL, BR_EVENT_CLOSED);
+    assert_true(br_clock_now() - killed < BR_SEC);
+    assert_int_equal(event.error, -ECONNRESET);
+    assert_non_null(strstr(end.link->words, "ended"));
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    end_close(&end);
+}
+
+static void listen__messages_before_the_end_are_delivered(void **state)
+{
+    struct pair *pair = *state;
+
+    for (int i = 0; i < 3; i++)
+        post_message(&pair->a, NULL, "bye", 4, 0);
+    ops->link_close(pair->a.link);
+    (void)await(&pair->b, &pair->a, BR_EVENT_CLOSED);
+    assert_int_equal(count_events(&pair->b, BR_EVENT_MESSAGE), 3);
+    assert_non_null(strstr(pair->b.link->words, "closed"));
+    ops->link_close(pair->b.link);
+}
+
+static void close__what_was_posted_is_not_placed(void **state)
+{
+    struct pair *pair = *state;
+    static uint8_t from[4096], to[4096];
+    struct br_slot *slot = br_slot_get(&pair->b.slots, to, sizeof to, sizeof to);
+
+    post_placed(&pair->a, from, sizeof from, br_slot_number(&pair->b.slots, slot), 0, NULL, 0);
+    ops->link_close(pair->a.link);
+    (void)await(&pair->b, &pair->a, BR_EVENT_CLOSED);
+    assert_int_equal(count_events(&pair->b, BR_EVENT_PLACED), 0);
+}
+
+static void close__peer_sees_it_and_post_fails(void **state)
+{
+    struct pair *pair = *state;
+    struct br_frame frame = {.kind = BR_FRAME_MESSAGE};
+
+    ops->link_close(pair->b.link);
+    (void)await(&pair->a, NULL, BR_EVENT_CLOSED);
+    assert_int_equal(ops->post(pair->a.link, &frame, 1), -ENOTCONN);
+    ops->link_close(pair->a.link);
+    settle(&pair->a, &pair->b);
+    assert_int_equal(pair->a.n_events, 0);
+}
+
+static void fd__crosses_the_link(void **state)
+{
+    struct pair *pair = *state;
+    int fd = br_segment_create("test", 100), got;
+    size_t bytes;
+
+    assert_int_equal(br_shm_link_take_fd(pair->b.link, 7), -EAGAIN);
+    assert_int_equal(br_shm_link_send_fd(pair->a.link, 7, fd), 0);
+    assert_int_equal(br_shm_link_take_fd(pair->b.link, 8), -EAGAIN);
+    got = br_shm_link_take_fd(pair->b.link, 7);
+    assert_true(got >= 0);
+    assert_int_equal(br_segment_check(got, &bytes), 0);
+    assert_int_equal(bytes, 4096);
+    assert_int_equal(br_shm_link_take_fd(pair->b.link, 7), -EAGAIN);
+    close(got);
+    close(fd);
+}
+
+static void fd__flood_fails_the_link(void **state)
+{
+    struct pair *pair = *state;
+
+    for (int i = 0; i <= BR_SHM_FDS; i++)
+        assert_int_equal(br_shm_link_send_fd(pair->a.link, 1, 0), 0);
+    assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_CLOSED).error, -EPROTO);
+}
+
+static void hello__inbox_that_can_shrink_is_refused(void **state)
+{
+    struct pair *pair = *state;
+    struct br_shm_device *device = (struct br_shm_device *)pair->b.device;
+    struct br_packet packet = {.kind = BR_PACKET_HELLO, .hello = {.message_bytes = 64, .message_buffers = 1}};
+    int fd = br_shm_socket_connect(device->socket_name), inbox = memfd_create("trap", MFD_CLOEXEC);
+
+    assert_int_equal(ftruncate(inbox, 1 << 20), 0);
+    assert_int_equal(br_shm_packet_send(fd, &packet, inbox), 0);
+    settle(&pair->a, &pair->b);
+    assert_int_equal(device->n_links, 1);
+    assert_int_equal(device->base.counters.refused_links, 1);
+    close(inbox);
+    close(fd);
+}
+
+static void hello__inbox_too_small_is_refused(void **state)
+{
+    struct pair *pair = *state;
+    struct br_shm_device *device = (struct br_shm_device *)pair->b.device;
+    struct br_packet packet = {.kind = BR_PACKET_HELLO,
+                               .hello = {.message_bytes = 4096, .message_buffers = 64}};
+    int fd = br_shm_socket_connect(device->socket_name), inbox = br_segment_create("small", 4096);
+
+    assert_int_equal(br_shm_packet_send(fd, &packet, inbox), 0);
+    settle(&pair->a, &pair->b);
+    assert_int_equal(device->n_links, 1);
+    packet.hello.message_buffers = UINT32_MAX;
+    close(fd);
+    fd = br_shm_socket_connect(device->socket_name);
+    assert_int_equal(br_shm_packet_send(fd, &packet, inbox), 0);
+    settle(&pair->a, &pair->b);
+    assert_int_equal(device->n_links, 1);
+    close(inbox);
+    close(fd);
+}
+
+static void packet__out_of_turn_fails_the_link(void **state)
+{
+    struct pair *pair = *state;
+    struct br_packet packet = {.kind = BR_PACKET_CONFIRM};
+
+    assert_int_equal(br_shm_packet_send(inside(&pair->a)->socket, &packet, -1), 0);
+    assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_CLOSED).error, -EPROTO);
+    assert_int_equal(pair->b.device->counters.bad_frames, 1);
+}
+
+int main(void)
+{
+#define PAIR(test) cmocka_unit_test_setup_teardown(test, pair_setup, pair_teardown)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(listen__peer_is_killed),
+        PAIR(listen__messages_before_the_end_are_delivered),
+        PAIR(close__what_was_posted_is_not_placed),
+        PAIR(close__peer_sees_it_and_post_fails),
+        PAIR(fd__crosses_the_link),
+        PAIR(fd__flood_fails_the_link),
+        PAIR(hello__inbox_that_can_shrink_is_refused),
+        PAIR(hello__inbox_too_small_is_refused),
+        PAIR(packet__out_of_turn_fails_the_link),
+    };
+
+    ops = br_transport_get("shm");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

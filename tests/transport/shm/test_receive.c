@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "tests/transport/shm/pair.h"
+
+static const struct br_transport_ops *ops;
+
+static void message__inline_and_payload(void **state)
+{
+    struct pair *pair = *state;
+    uint8_t inline_[BR_FRAME_INLINE], payload[8192];
+    struct br_event event;
+
+    memset(inline_, 3, sizeof inline_);
+    memset(payload, 4, sizeof payload);
+    post_message(&pair->a, inline_, payload, sizeof payload, 77);
+    assert_int_equal(await(&pair->a, NULL, BR_EVENT_SENT).cookie, 77);
+    memset(payload, 5, sizeof payload); /* ours again */
+    event = await(&pair->b, &pair->a, BR_EVENT_MESSAGE);
+    memset(payload, 4, sizeof payload);
+    assert_int_equal(event.length, sizeof payload);
+    assert_memory_equal(event.payload, payload, sizeof payload);
+    assert_memory_equal(event.inline_, inline_, sizeof inline_);
+    ops->message_release(pair->b.link, event.buffer);
+    assert_int_equal(pair->a.device->counters.tx_copied_bytes, sizeof payload);
+    assert_int_equal(pair->b.device->counters.rx_copied_bytes, 0);
+}
+
+static void message__too_long(void **state)
+{
+    struct pair *pair = *state;
+    static uint8_t payload[8193];
+    struct br_frame frame = {.kind = BR_FRAME_MESSAGE, .payload = payload, .length = sizeof payload};
+
+    assert_int_equal(ops->post(pair->a.link, &frame, 1), -EMSGSIZE);
+}
+
+/* Many messages, released in a random order: each comes once, in order, and stays as it is while held. */
+static void message__held_ones_stay(void **state)
+{
+    struct pair *pair = *state;
+    struct br_event held[16];
+    struct br_random random;
+    uint64_t inline_[6] = {0}, sent = 0, seen = 0, n_held = 0;
+
+    br_random_seed(&random, 1);
+    while (seen < 5000) {
+        struct br_frame frame = {
+            .kind = BR_FRAME_MESSAGE, .inline_ = (uint8_t *)inline_, .payload = &sent, .length = sizeof sent};
+
+        inline_[0] = sent;
+        sent += (uint64_t)ops->post(pair->a.link, &frame, 1);
+        end_poll(&pair->a);
+        pair->a.n_events = 0;
+        end_poll(&pair->b);
+        for (int i = 0; i < pair->b.n_events; i++) {
+            assert_int_equal(pair->b.events[i].kind, BR_EVENT_MESSAGE);
+            assert_memory_equal(pair->b.events[i].inline_, &seen, 8);
+            assert_memory_equal(pair->b.events[i].payload, &seen, 8);
+            held[n_held++] = pair->b.events[i];
+            seen++;
+        }
+        pair->b.n_events = 0;
+        while (n_held && br_random_below(&random, 3)) {
+            uint64_t i = br_random_below(&random, n_held);
+
+            assert_memory_equal(held[i].inline_, held[i].payload, 8);
+            ops->message_release(pair->b.link, held[i].buffer);
+            held[i] = held[--n_held];
+        }
+    }
+}
+
+static void post__full_then_goes_on(void **state)
+{
+    struct pair *pair = *state;
+    struct br_frame frames[20];
+
+    for (int i = 0; i < 20; i++)
+        frames[i] = (struct br_frame){.kind = BR_FRAME_MESSAGE, .cookie = (uint64_t)i};
+    assert_int_equal(ops->post(pair->a.link, frames, 20), 16);
+    assert_int_equal(ops->post(pair->a.link, frames + 16, 4), 0);
+    settle(&pair->a, &pair->b);
+    assert_int_equal(count_events(&pair->a, BR_EVENT_SENT), 16);
+    for (int i = 0; i < 16; i++)
+        ops->message_release(pair->b.link, pair->b.events[i].buffer);
+    settle(&pair->a, &pair->b);
+    assert_int_equal(ops->post(pair->a.link, frames + 16, 4), 4);
+}
+
+/* Writes a cell as a hostile peer would; the link of b must fail and nothing else happen. */
+static void forge(struct pair *pair, struct br_inbox_cell *forged)
+{
+    struct br_shm_link *link = inside(&pair->a);
+    struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
+
+    memcpy((uint8_t *)cell + 4, (uint8_t *)forged + 4, sizeof *cell - 4);
+    br_inbox_publish(cell, link->out_position++);
+    assert_int_equal(await(&pair->b, NULL, BR_EVENT_CLOSED).error, -EPROTO);
+    assert_int_equal(pair->b.n_events, 0);
+    assert_true(pair->b.device->counters.bad_frames > 0);
+}
+
+static uint32_t packed(uint32_t kind, uint32_t source, uint32_t length)
+{
+    return length | kind << BR_CELL_LENGTH_BITS | source << (BR_CELL_LENGTH_BITS + 3);
+}
+
+static void hostile__message_too_long(void **state)
+{
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_MESSAGE, 0, 8193)};
+
+    forge(*state, &cell);
+}
+
+static void hostile__message_ticket(void **state)
+{
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_MESSAGE, 0, 0), .offset = 16};
+
+    forge(*state, &cell);
+}
+
+static void hostile__message_ticket_twice(void **state)
+{
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_MESSAGE, 0, 0)};
+
+    post_message(&((struct pair *)*state)->a, NULL, NULL, 0, 0);
+    (void)await(&((struct pair *)*state)->b, NULL, BR_EVENT_MESSAGE);
+    forge(*state, &cell);
+}
+
+static void hostile__kind(void **state)
+{
+    struct br_inbox_cell cell = {.length = packed(5, 0, 0)};
+
+    forge(*state, &cell);
+}
+
+static void hostile__source(void **state)
+{
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_PLACED, 9, 64)};
+
+    forge(*state, &cell);
+}
+
+static uint8_t place[4096];
+
+static uint32_t expect_frame(struct pair *pair)
+{
+    return br_slot_number(&pair->b.slots, br_slot_get(&pair->b.slots, place, sizeof place, sizeof place));
+}
+
+static void hostile__unknown_segment(void **state)
+{
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_PLACED, BR_SOURCE_SEGMENT, 4096),
+                                 .slot = expect_frame(*state),
+                                 .segment = 65535};
+
+    forge(*state, &cell);
+}
+
+static void hostile__out_of_bounds_of_the_slot(void **state)
+{
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_PLACED, BR_SOURCE_MEMORY, 4096),
+                                 .slot = expect_frame(*state),
+                                 .offset = 64};
+
+    forge(*state, &cell);
+}
+
+static void hostile__pipe_count(void **state)
+{
+    struct pair *pair = *state;
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_PLACED, BR_SOURCE_PIPE, 4096),
+                                 .slot = expect_frame(*state)};
+
+    atomic_store(&inside(&pair->a)->out.header->pipe_written, UINT64_MAX / 2);
+    forge(pair, &cell);
+}
+
+/* The receiver as the hostile end. */
+static void hostile__returned_ticket_that_is_not_out(void **state)
+{
+    struct pair *pair = *state;
+    static uint8_t bytes[64];
+
+    post_placed(&pair->a, bytes, sizeof bytes, 1u << 16 | 5, 0, NULL, 0);
+    br_inbox_return(&inside(&pair->b)->in, 0, 16 + 100);
+    assert_int_equal(await(&pair->a, NULL, BR_EVENT_CLOSED).error, -EPROTO);
+}
+
+static void hostile__returns_a_ticket_whose_payload_is_on_its_way(void **state)
+{
+    struct pair *pair = *state;
+    uint8_t *bytes = calloc(1, 1 << 20);
+
+    inside(&pair->a)->peer_reads_us = false;
+    post_placed(&pair->a, bytes, 1 << 20, 1u << 16 | 5, 0, NULL, 0);
+    end_poll(&pair->a);
+    br_inbox_return(&inside(&pair->b)->in, 0, 16);
+    assert_int_equal(await(&pair->a, NULL, BR_EVENT_CLOSED).error, -EPROTO);
+    free(bytes);
+    end_poll(&pair->a);
+}
+
+/* Random bytes in every shared place. */
+static void hostile__noise(void **state)
+{
+    struct br_random random;
+
+    br_random_seed(&random, 2);
+    for (int round = 0; round < 60; round++) {
+        void *fresh;
+        struct pair *pair;
+        struct br_shm_link *link;
+
+        assert_int_equal(pair_setup(&fresh), 0);
+        pair = fresh;
+        (void)expect_frame(pair);
+        link = inside(&pair->a);
+        for (uint32_t k = 0; k < 200; k++) {
+            uint64_t *words = (uint64_t *)br_inbox_cell(&link->out, k);
+
+            for (int i = 0; i < 16; i++)
+                words[i] = br_random_next(&random);
+            if (k % 2) /* plausible ones get further */
+                words[0] = (uint64_t)packed(1 + k / 2 % 2, (uint32_t)br_random_below(&random, 4), 4096) << 32,
+                words[1] = 1u << 16;
+            atomic_store(&link->out.returns[k], (uint32_t)br_random_below(&random, 1u << 18));
+            br_inbox_publish(br_inbox_cell(&link->out, k), k);
+        }
+        atomic_store(&link->out.header->pipe_written, br_random_below(&random, BR_INBOX_PIPE * 2));
+        atomic_store(&link->out.header->sleep, (uint32_t)br_random_next(&random));
+        settle(&pair->a, &pair->b);
+        pair_teardown(&fresh);
+    }
+    (void)state;
+}
+
+int main(void)
+{
+#define PAIR(test) cmocka_unit_test_setup_teardown(test, pair_setup, pair_teardown)
+    const struct CMUnitTest tests[] = {
+        PAIR(message__inline_and_payload),
+        PAIR(message__too_long),
+        PAIR(message__held_ones_stay),
+        PAIR(post__full_then_goes_on),
+        PAIR(hostile__message_too_long),
+        PAIR(hostile__message_ticket),
+        PAIR(hostile__message_ticket_twice),
+        PAIR(hostile__kind),
+        PAIR(hostile__source),
+        PAIR(hostile__unknown_segment),
+        PAIR(hostile__out_of_bounds_of_the_slot),
+        PAIR(hostile__pipe_count),
+        PAIR(hostile__returned_ticket_that_is_not_out),
+        PAIR(hostile__returns_a_ticket_whose_payload_is_on_its_way),
+        cmocka_unit_test(hostile__noise),
+    };
+
+    ops = br_transport_get("shm");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One host is one boot of one kernel. Abstract sockets belong to a network name space, so two containers of one host reach
+ * each other only when they share theirs.
+ */
+#include "transport/shm/address.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+#define MAGIC   0x306d6873u /* "shm0" */
+
+struct place {
+    uint32_t magic;
+    uint32_t unused;
+    uint64_t name_space;
+    char boot[36];
+    char name[BR_SOCKET_NAME];
+    uint8_t unused2[4];
+};
+static_assert(sizeof(struct place) <= BR_ADDRESS_BYTES, "an address fits");
+
+static int here(struct place *place)
+{
+    struct stat st;
+    ssize_t n;
+    int fd;
+
+    memset(place, 0, sizeof *place);
+    place->magic = MAGIC;
+    if (stat("/proc/self/ns/net", &st) < 0)
+        return br_error(EIO, "/proc/self/ns/net: %s", strerror(errno));
+    place->name_space = st.st_ino;
+    fd = open(BOOT_ID, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return br_error(EIO, BOOT_ID ": %s", strerror(errno));
+    n = read(fd, place->boot, sizeof place->boot);
+    close(fd);
+    return n == (ssize_t)sizeof place->boot ? 0 : br_error(EIO, BOOT_ID " has %zd bytes", n);
+}
+
+int br_shm_address_make(const char name[BR_SOCKET_NAME], struct br_address *out)
+{
+    struct place place;
+    int rc = here(&place);
+
+    if (rc)
+        return rc;
+    memcpy(place.name, name, BR_SOCKET_NAME);
+    out->bytes = sizeof place;
+    memcpy(out->data, &place, sizeof place);
+    return 0;
+}
+
+int br_shm_address_resolve(const struct br_address *address, char name[BR_SOCKET_NAME])
+{
+    struct place there, place;
+    int rc = here(&place);
+
+    if (rc)
+        return rc;
+    if (address->bytes != sizeof there)
+        return br_error(EINVAL, "an address of %u bytes is none of shm", address->bytes);
+    memcpy(&there, address->data, sizeof there);
+    if (there.magic != MAGIC || !there.name[0])
+        return br_error(EINVAL, "not an address of shm");
+    if (memcmp(there.boot, place.boot, sizeof place.boot))
+        return br_error(EHOSTUNREACH, "the peer runs on another host");
+    if (there.name_space != place.name_space)
+        return br_error(EHOSTUNREACH, "the peer runs in another network name space of this host");
+    memcpy(name, there.name, BR_SOCKET_NAME);
+    return 0;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An inbox: the shared memory through which one end of a link receives. Each end makes its own and gives it to the
+ * other, so that its sizes are those of the receiver's configuration. "Reader" is the end that made it, "writer" the
+ * peer.
+ *
+ *     header | cells | returns | message area | pipe
+ *
+ * 1. Cells are a ring with one writer and one reader: the turn in a cell says when it may be read. A message without
+ *    payload is one cache line. Every frame in flight holds a ticket and there are at least as many cells as tickets, so
+ *    the writer needs no word about which cells are free.
+ * 2. The reader gives tickets back through `returns`, in the order in which it is done with them: a mapped frame that is
+ *    held for long stops nothing but its own ticket. An entry carries its lap, so nobody writes zeros behind a reader.
+ *    Rejected: a done flag in the cell, which blocks the ring behind the oldest map and makes the writer scan.
+ * 3. Ticket t < message_buffers owns the t-th buffer of the message area; the tickets above are those of PLACED frames.
+ * 4. The pipe is a byte ring for payload that the reader cannot fetch itself (see place.c).
+ * 5. Nothing read from here is trusted: both sides keep the sizes and their own positions in private memory, copy a cell or
+ *    an entry before they look at it, and bound every number. Payload of a message is handed up in place: a peer could
+ *    change it while it is parsed, but peers have our uid (device.c) and could as well ptrace us.
+ */
+#ifndef BR_TRANSPORT_SHM_INBOX_H
+#define BR_TRANSPORT_SHM_INBOX_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "transport/frame.h"
+
+#define BR_INBOX_PLACED      128u         /* PLACED frames in flight in one direction, at most */
+#define BR_INBOX_PIPE        (256u << 10) /* bytes, a power of two */
+#define BR_INBOX_MAX_BUFFERS 4096u
+#define BR_INBOX_MAX_MESSAGE (1u << 20)
+
+/* Where the payload of a PLACED frame is. */
+enum br_inbox_source {
+    BR_SOURCE_NONE,    /* MESSAGE: in the buffer of its ticket */
+    BR_SOURCE_SEGMENT, /* at `address` of the writer's segment `segment_id`, announced as number `segment` */
+    BR_SOURCE_MEMORY,  /* at `address` of the writer's process */
+    BR_SOURCE_PIPE,    /* comes through the pipe */
+};
+
+/* One frame, as it stands in the ring. */
+struct br_inbox_cell {
+    _Atomic uint32_t turn; /* position + 1 once written */
+    uint32_t length;
+    uint32_t slot;   /* PLACED; MESSAGE: 0 */
+    uint32_t offset; /* PLACED; MESSAGE: the ticket, so that one line is enough */
+    uint8_t inline_[BR_FRAME_INLINE];
+    /* The second line is read for PLACED frames only. */
+    uint64_t address;
+    uint32_t segment_id;
+    uint16_t segment;
+    uint16_t ticket;
+    uint8_t unused[48];
+};
+static_assert(sizeof(struct br_inbox_cell) == 128, "a cell is two cache lines");
+
+#define BR_CELL_LENGTH_BITS                                                                                  \
+    25 /* of `length`; above: 3 bits enum br_frame_kind, 4 bits enum br_inbox_source */
+static_assert(BR_FRAME_MAX_PAYLOAD < 1u << BR_CELL_LENGTH_BITS, "a length fits beside kind and source");
+
+enum br_inbox_sleep {
+    BR_AWAKE,
+    BR_ASLEEP,  /* the reader of this inbox sleeps: wake it for frames and returned PLACED tickets */
+    BR_STARVED, /* and it had no message ticket left: wake it for returned message tickets, too */
+};
+
+struct br_inbox_header {
+    _Alignas(64) _Atomic uint32_t
+        sleep; /* enum br_inbox_sleep; the reader sets it, who wakes the reader clears it */
+    _Alignas(64) _Atomic uint32_t
+        closed; /* the writer has closed its link: what it posted may change from now on */
+    _Alignas(64) _Atomic uint64_t pipe_written;
+    _Alignas(64) _Atomic uint64_t pipe_read;
+};
+
+/* One end's private view of an inbox. */
+struct br_inbox {
+    struct br_inbox_header *header; /* NULL: not mapped */
+    struct br_inbox_cell *cells;
+    _Atomic uint32_t *returns;
+    uint8_t *messages;
+    uint8_t *pipe;
+    size_t bytes;
+    uint32_t message_bytes, message_stride;
+    uint32_t message_buffers;
+    uint32_t n_tickets;
+    uint32_t mask; /* of cells and of returns */
+};
+
+/* Makes and maps an inbox; *fd is the caller's, to pass on and close. -EINVAL, -ENOMEM, -EMFILE with words. */
+int br_inbox_create(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers, int *fd);
+/* Maps the inbox that the peer made, sizes as it told; fd stays the caller's. -EPROTO with words when it lies. */
+int br_inbox_attach(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers, int fd);
+void br_inbox_unmap(struct br_inbox *inbox); /* safe on a zeroed one */
+
+/* The writer: fills in everything but the turn, then publishes. */
+static inline struct br_inbox_cell *br_inbox_cell(const struct br_inbox *inbox, uint32_t position)
+{
+    return &inbox->cells[position & inbox->mask];
+}
+
+static inline void br_inbox_publish(struct br_inbox_cell *cell, uint32_t position)
+{
+    atomic_store_explicit(&cell->turn, position + 1, memory_order_release);
+}
+
+/* The reader: has the cell at this position been written? */
+static inline bool br_inbox_ready(const struct br_inbox *inbox, uint32_t position)
+{
+    struct br_inbox_cell *cell = br_inbox_cell(inbox, position);
+
+    return atomic_load_explicit(&cell->turn, memory_order_acquire) == position + 1;
+}
+
+/* Lap of a position in `returns`, never the value that its place holds before it is written. */
+static inline uint32_t br_inbox_lap(const struct br_inbox *inbox, uint32_t position)
+{
+    return (position / (inbox->mask + 1) + 1) & 0xffff;
+}
+
+/* The reader gives a ticket back. */
+static inline void br_inbox_return(const struct br_inbox *inbox, uint32_t position, uint32_t ticket)
+{
+    atomic_store_explicit(&inbox->returns[position & inbox->mask],
+                          br_inbox_lap(inbox, position) << 16 | ticket, memory_order_release);
+}
+
+/* The writer: the ticket at this position of `returns` (not checked), or -1: none yet. */
+static inline int br_inbox_returned(const struct br_inbox *inbox, uint32_t position)
+{
+    uint32_t entry = atomic_load_explicit(&inbox->returns[position & inbox->mask], memory_order_acquire);
+
+    return entry >> 16 == br_inbox_lap(inbox, position) ? (int)(entry & 0xffff) : -1;
+}
+
+static inline uint8_t *br_inbox_message(const struct br_inbox *inbox, uint32_t ticket)
+{
+    return inbox->messages + (size_t)ticket * inbox->message_stride;
+}
+
+#endif

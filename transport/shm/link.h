@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The inside of the back end `shm`, shared by its files only.
+ *
+ *   device.c   operations table, open and close, accept, poll, sleeping
+ *   link.c     a link's life: connect, handshake, packets, failure, close
+ *   post.c     frames out: tickets, cells, the pipe, SENT
+ *   receive.c  frames in: cells, message buffers, maps
+ *   place.c    how the bytes of a PLACED frame come here
+ *   share.c    segments: announced to peers, mapped from peers
+ *   inbox.c    the shared memory of one direction
+ *   socket.c   the socket that carries descriptors, wake-ups and the news of a peer's end
+ *
+ * Everything is called under the lock of the device's worker.
+ */
+#ifndef BR_TRANSPORT_SHM_LINK_H
+#define BR_TRANSPORT_SHM_LINK_H
+
+#include <sys/types.h>
+
+#include "base/list.h"
+#include "base/pool.h"
+#include "transport/shm/inbox.h"
+#include "transport/shm/shm.h"
+#include "transport/shm/socket.h"
+#include "transport/transport.h"
+
+#define BR_SHM_SEGMENTS    128 /* segments announced on one link in one direction, at most */
+#define BR_SHM_POLL_EVENTS 64
+#define BR_SHM_POLL_BYTES  (256u << 10) /* moved by one poll of one link, so that a worker stays responsive */
+
+struct br_shm_device {
+    struct br_device base;
+    const struct br_device_config *config;
+    char socket_name[BR_SOCKET_NAME];
+    int listener, epoll;
+    struct br_shm_link **links; /* [config.max_links], NULL: free */
+    uint32_t n_links, top;      /* in use; all used indexes are below top */
+    uint32_t first;             /* polled first next time */
+    uint32_t n_young;           /* links not open yet: their sockets are looked at in every poll */
+    uint64_t checked_at;        /* when the sockets were last looked at */
+    bool check_now;
+    uint8_t probe[16];      /* random bytes that a peer reads to learn whether it can read our memory */
+    struct br_pool maps;    /* struct br_shm_map */
+    struct br_list orphans; /* maps whose link is closed */
+    uint32_t n_placed;      /* PLACED events of this poll */
+    uint8_t inlines[BR_SHM_POLL_EVENTS][BR_FRAME_INLINE]; /* theirs */
+    bool said_pipe, said_full;                            /* each downgrade is logged once */
+};
+
+/* A segment of a peer, mapped here. */
+struct br_shm_mapping {
+    const uint8_t *base;
+    size_t bytes;
+    uint32_t refs; /* one of the link's table, one of each map */
+};
+
+/* A mapped arrival that the protocol still reads. */
+struct br_shm_map {
+    struct br_list node;      /* in link->maps or device->orphans */
+    struct br_shm_link *link; /* NULL: closed meanwhile */
+    struct br_shm_mapping *mapping;
+    uint32_t ticket;
+};
+
+enum br_shm_state {
+    BR_SHM_DIALLING, /* the listener's queue was full: connect again */
+    BR_SHM_GREETING, /* we connected and said HELLO */
+    BR_SHM_GREETED,  /* we accepted and wait for HELLO */
+    BR_SHM_CONFIRM,  /* we accepted, said HELLO and wait for CONFIRM */
+    BR_SHM_OPEN,
+    BR_SHM_FAILED,
+};
+
+/* A PLACED frame of ours in flight. */
+struct br_shm_posted {
+    uint64_t cookie;
+    const uint8_t *payload;
+    uint32_t length;
+    bool used;
+    bool piping; /* not all of payload is in the pipe yet */
+};
+
+/* A message that the protocol holds. */
+struct br_shm_message {
+    bool held;
+    uint8_t inline_[BR_FRAME_INLINE];
+};
+
+/* The PLACED frame that is arriving: a private copy of its cell. */
+struct br_shm_arriving {
+    bool active, dropping;
+    enum br_inbox_source source;
+    uint32_t length, slot, offset, done;
+    uint64_t address;
+    uint32_t segment, segment_id;
+    uint32_t ticket;
+    uint8_t inline_[BR_FRAME_INLINE];
+};
+
+struct br_shm_link {
+    struct br_link base;
+    uint32_t index; /* in device->links */
+    enum br_shm_state state;
+    bool outgoing;
+    bool report_open, report_closed; /* events that poll() owes */
+    bool known;                      /* the caller has seen this link */
+    bool peer_left;                  /* the socket has ended: messages that are here still count */
+    bool peer_reads_us, we_read_peer;
+    int error;
+    int socket;
+    pid_t pid;
+    uint64_t since; /* first seen by poll, for the deadline of a stranger */
+    char peer_socket[BR_SOCKET_NAME];
+    enum br_inbox_sleep
+        owes; /* whom of the peer to wake: BR_ASLEEP anyone, BR_STARVED only who lacks tickets */
+
+    /* In. */
+    struct br_inbox in;
+    uint32_t in_position, return_position;
+    struct br_shm_message *messages; /* [in.message_buffers] */
+    struct br_shm_arriving arriving;
+    uint64_t pipe_read;
+    struct br_shm_mapping *segments[BR_SHM_SEGMENTS];
+    uint32_t segment_ids[BR_SHM_SEGMENTS];
+    struct br_list maps;
+    uint32_t n_maps;
+
+    /* Out. */
+    struct br_inbox out;
+    uint32_t out_position, collect_position;
+    uint16_t *free_messages;
+    uint32_t n_free_messages;
+    uint16_t free_placed[BR_INBOX_PLACED];
+    uint32_t n_free_placed;
+    struct br_shm_posted placed[BR_INBOX_PLACED]; /* by ticket - out.message_buffers */
+    bool *message_out;                            /* by ticket */
+    uint64_t *sent;                               /* ring of cookies of messages, mask sent_mask */
+    uint32_t sent_head, sent_tail, sent_mask;
+    uint16_t piping[BR_INBOX_PLACED]; /* ring of the tickets whose payload goes through the pipe */
+    uint32_t piping_head, piping_tail, piping_done;
+    uint64_t pipe_written;
+    uint64_t announced[BR_SHM_SEGMENTS]; /* region id + 1, 0: free */
+
+    /* br_shm_link_take_fd(). */
+    struct {
+        int fd; /* -1: free */
+        uint32_t tag;
+    } fds[BR_SHM_FDS];
+};
+
+static inline struct br_shm_device *br_shm_device(struct br_link *link)
+{
+    return (struct br_shm_device *)link->device;
+}
+
+/* link.c. */
+int br_shm_link_connect(struct br_device *device, const struct br_address *address, struct br_link **out);
+void br_shm_link_close(struct br_link *link);
+int br_shm_link_accept(struct br_shm_device *device, int fd); /* owns fd from here on */
+void br_shm_link_redial(struct br_shm_link *link);
+/* Reads the packets that have come; failures end up in the link. */
+void br_shm_link_listen(struct br_shm_link *link);
+/* The link is over: CLOSED will be reported with these words (or, not known to the caller yet, it is dropped). */
+void br_shm_link_fail(struct br_shm_link *link, int err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Wakes the peer where something was written that it may sleep for. */
+void br_shm_link_wake_peer(struct br_shm_link *link);
+
+/* post.c. */
+int br_shm_send_init(struct br_shm_link *link); /* once link->out is attached; -ENOMEM */
+int br_shm_post(struct br_link *link, const struct br_frame *frames, int n);
+int br_shm_send_poll(struct br_shm_link *link, struct br_event *events, int max); /* SENT events */
+bool br_shm_send_pending(const struct br_shm_link *link); /* has br_shm_send_poll() something to do? */
+
+/* receive.c. */
+int br_shm_receive_poll(struct br_shm_link *link, struct br_event *events, int max);
+bool br_shm_receive_pending(const struct br_shm_link *link);
+void br_shm_message_release(struct br_link *link, void *buffer);
+int br_shm_map_release(struct br_device *device, uint64_t map_handle);
+void br_shm_ticket_return(struct br_shm_link *link, uint32_t ticket);
+
+/* place.c: goes on with link->arriving. 1: all there; 0: later; -errno with words. Takes what it moved off *budget. */
+int br_shm_place(struct br_shm_link *link, uint32_t *budget, struct br_event *event);
+bool br_shm_place_pending(const struct br_shm_link *link);
+
+/* share.c. */
+int br_shm_region_register(struct br_device *device, struct br_region *region);
+void br_shm_region_release(struct br_device *device, struct br_region *region);
+/* Number under which the peer knows region, announced now if need be; -EAGAIN: the socket is full just now; another
+ * -errno: it goes from memory. */
+int br_shm_announce(struct br_shm_link *link, const struct br_region *region);
+int br_shm_segment_arrived(struct br_shm_link *link, uint32_t number, uint32_t id, int fd);
+void br_shm_segment_gone(struct br_shm_link *link, uint32_t number);
+/* The peer's segment `id`, whose announcement may still be in the socket; NULL: the peer has not announced it. */
+struct br_shm_mapping *br_shm_segment(struct br_shm_link *link, uint32_t number, uint32_t id);
+void br_shm_mapping_put(struct br_shm_mapping *mapping);
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Frames out.
+ *
+ * 1. A frame takes a ticket, fills the next cell, and is on its way; nothing else bounds a burst. Tickets of messages come
+ *    back lazily: while half of them are free, the returns are not even looked at, so that a ping-pong touches one
+ *    cache line each way.
+ * 2. Payload of a message is copied into the peer's message area here, so its SENT is due at once.
+ * 3. Payload of a PLACED frame is only described. Where the peer can read neither a segment nor our memory it goes through
+ *    the pipe, a piece a poll, and is counted as copied.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/shm/link.h"
+
+int br_shm_send_init(struct br_shm_link *link)
+{
+    uint32_t n = link->out.message_buffers, ring = 64;
+
+    while (ring < n)
+        ring *= 2;
+    link->free_messages = calloc(n, sizeof *link->free_messages);
+    link->message_out = calloc(n, sizeof *link->message_out);
+    link->sent = calloc(ring, sizeof *link->sent);
+    if (!link->free_messages || !link->message_out || !link->sent)
+        return br_error(ENOMEM, "no memory for a link");
+    link->sent_mask = ring - 1;
+    /* Stacks: the buffer used last is warm. */
+    for (uint32_t i = 0; i < n; i++)
+        link->free_messages[i] = (uint16_t)(n - 1 - i);
+    link->n_free_messages = n;
+    for (uint32_t i = 0; i < BR_INBOX_PLACED; i++)
+        link->free_placed[i] = (uint16_t)(n + BR_INBOX_PLACED - 1 - i);
+    link->n_free_placed = BR_INBOX_PLACED;
+    return 0;
+}
+
+static void fill(struct br_inbox_cell *cell, const struct br_frame *frame, enum br_inbox_source source)
+{
+    cell->length = frame->length | (uint32_t)frame->kind << BR_CELL_LENGTH_BITS |
+                   (uint32_t)source << (BR_CELL_LENGTH_BITS + 3);
+    if (frame->inline_)
+        memcpy(cell->inline_, frame->inline_, BR_FRAME_INLINE);
+    else
+        memset(cell->inline_, 0, BR_FRAME_INLINE);
+}
+
+static bool post_message(struct br_shm_link *link, const struct br_frame *frame)
+{
+    struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
+    uint16_t ticket;
+
+    if (!link->n_free_messages || link->sent_tail - link->sent_head > link->sent_mask)
+        return false;
+    ticket = link->free_messages[--link->n_free_messages];
+    link->message_out[ticket] = true;
+    fill(cell, frame, BR_SOURCE_NONE);
+    cell->slot = 0;
+    cell->offset = ticket;
+    if (frame->length)
+        memcpy(br_inbox_message(&link->out, ticket), frame->payload, frame->length);
+    link->base.device->counters.tx_copied_bytes += frame->length;
+    link->sent[link->sent_tail++ & link->sent_mask] = frame->cookie;
+    br_inbox_publish(cell, link->out_position++);
+    return true;
+}
+
+/* Where the peer will find the payload (enum br_inbox_source), the pipe being the last resort; -EAGAIN: post it later. */
+static int choose_source(struct br_shm_link *link, const struct br_frame *frame, struct br_inbox_cell *cell)
+{
+    struct br_shm_device *device = br_shm_device(&link->base);
+    int number = frame->region ? br_shm_announce(link, frame->region) : -ENOENT;
+
+    if (number >= 0) {
+        cell->address = (uint64_t)((const uint8_t *)frame->payload - (const uint8_t *)frame->region->base);
+        cell->segment_id = frame->region->id;
+        cell->segment = (uint16_t)number;
+        return BR_SOURCE_SEGMENT;
+    }
+    if (number == -EAGAIN)
+        return -EAGAIN;
+    cell->address = (uint64_t)(uintptr_t)frame->payload;
+    if (link->peer_reads_us)
+        return BR_SOURCE_MEMORY;
+    if (!device->said_pipe)
+        br_log_warn("%s: %s may not read our memory (process_vm_readv): what is not from braid_alloc() is "
+                    "copied twice",
+                    device->base.name, link->base.peer_name);
+    device->said_pipe = true;
+    return BR_SOURCE_PIPE;
+}
+
+static bool post_placed(struct br_shm_link *link, const struct br_frame *frame)
+{
+    struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
+    struct br_shm_posted *posted;
+    uint16_t ticket;
+    int source;
+
+    source = link->n_free_placed ? choose_source(link, frame, cell) : -EAGAIN;
+    if (source < 0)
+        return false;
+    ticket = link->free_placed[--link->n_free_placed];
+    posted = &link->placed[ticket - link->out.message_buffers];
+    *posted = (struct br_shm_posted){.cookie = frame->cookie,
+                                     .payload = frame->payload,
+                                     .length = frame->length,
+                                     .used = true,
+                                     .piping = source == BR_SOURCE_PIPE};
+    if (source == BR_SOURCE_PIPE)
+        link->piping[link->piping_tail++ % BR_INBOX_PLACED] = ticket;
+    fill(cell, frame, (enum br_inbox_source)source);
+    cell->slot = frame->slot;
+    cell->offset = frame->offset;
+    cell->ticket = ticket;
+    br_inbox_publish(cell, link->out_position++);
+    return true;
+}
+
+static int check_frame(const struct br_shm_link *link, const struct br_frame *frame)
+{
+    uint32_t limit = frame->kind == BR_FRAME_MESSAGE ? link->out.message_bytes : BR_FRAME_MAX_PAYLOAD;
+
+    if (frame->length <= limit)
+        return 0;
+    return br_error(EMSGSIZE, "%s to %s: frame of %u bytes, over the limit of %u", link->base.device->name,
+                    link->base.peer_name, frame->length, limit);
+}
+
+int br_shm_post(struct br_link *base, const struct br_frame *frames, int n)
+{
+    struct br_shm_link *link = (struct br_shm_link *)base;
+    int i, rc;
+
+    if (link->state != BR_SHM_OPEN || link->peer_left)
+        return br_error(ENOTCONN, "%s to %s: the link is not open", link->base.device->name,
+                        link->base.peer_name);
+    for (i = 0; i < n; i++) {
+        const struct br_frame *frame = &frames[i];
+
+        rc = check_frame(link, frame);
+        if (rc)
+            return i ? i : rc;
+        if (frame->kind == BR_FRAME_MESSAGE ? !post_message(link, frame) : !post_placed(link, frame))
+            break;
+        base->device->counters.tx_frames++;
+        base->device->counters.tx_bytes += frame->length;
+    }
+    if (i) {
+        link->owes = BR_ASLEEP;
+        br_shm_link_wake_peer(link);
+    }
+    return i;
+}
+
+static bool wants_returns(const struct br_shm_link *link)
+{
+    return link->n_free_placed < BR_INBOX_PLACED || link->n_free_messages <= link->out.message_buffers / 2;
+}
+
+/* Takes one returned ticket, already read; a forged one fails the link. true: *cookie is SENT. */
+static bool collect(struct br_shm_link *link, uint32_t ticket, uint64_t *cookie)
+{
+    uint32_t first = link->out.message_buffers;
+
+    if (ticket < first && link->message_out[ticket]) {
+        link->message_out[ticket] = false;
+        link->free_messages[link->n_free_messages++] = (uint16_t)ticket;
+        return false;
+    }
+    if (ticket < first || ticket >= link->out.n_tickets || !link->placed[ticket - first].used ||
+        link->placed[ticket - first].piping) {
+        br_shm_link_fail(link, EPROTO, "the peer returned ticket %u, which is not out", ticket);
+        return false;
+    }
+    link->placed[ticket - first].used = false;
+    link->free_placed[link->n_free_placed++] = (uint16_t)ticket;
+    *cookie = link->placed[ticket - first].cookie;
+    return true;
+}
+
+/* Room in the pipe, by the reader's word. */
+static uint32_t pipe_room(const struct br_shm_link *link)
+{
+    uint64_t read = atomic_load_explicit(&link->out.header->pipe_read, memory_order_acquire);
+    uint64_t fill_ = link->pipe_written - read;
+
+    return fill_ < BR_INBOX_PIPE ? (uint32_t)(BR_INBOX_PIPE - fill_)
+                                 : 0; /* a forged word only starves its author */
+}
+
+static void pipe_out(struct br_shm_link *link)
+{
+    uint32_t room = link->piping_head != link->piping_tail ? pipe_room(link) : 0;
+    uint32_t moved = 0;
+
+    while (room && link->piping_head != link->piping_tail) {
+        uint32_t ticket = link->piping[link->piping_head % BR_INBOX_PLACED];
+        struct br_shm_posted *posted = &link->placed[ticket - link->out.message_buffers];
+        uint32_t at = (uint32_t)link->pipe_written % BR_INBOX_PIPE;
+        uint32_t n = posted->length - link->piping_done;
+
+        n = n < room ? n : room;
+        n = n < BR_INBOX_PIPE - at ? n : BR_INBOX_PIPE - at;
+        memcpy(link->out.pipe + at, posted->payload + link->piping_done, n);
+        link->pipe_written += n;
+        link->piping_done += n;
+        room -= n;
+        moved += n;
+        if (link->piping_done == posted->length) {
+            posted->piping = false;
+            link->piping_head++;
+            link->piping_done = 0;
+        }
+    }
+    if (moved) {
+        atomic_store_explicit(&link->out.header->pipe_written, link->pipe_written, memory_order_release);
+        link->base.device->counters.tx_copied_bytes += moved;
+        link->owes = BR_ASLEEP;
+    }
+}
+
+int br_shm_send_poll(struct br_shm_link *link, struct br_event *events, int max)
+{
+    int n = 0, ticket;
+
+    while (n < max && link->sent_head != link->sent_tail)
+        events[n++] = (struct br_event){.kind = BR_EVENT_SENT,
+                                        .link = &link->base,
+                                        .cookie = link->sent[link->sent_head++ & link->sent_mask]};
+    while (n < max && wants_returns(link) && link->state == BR_SHM_OPEN &&
+           (ticket = br_inbox_returned(&link->out, link->collect_position)) >= 0) {
+        link->collect_position++;
+        events[n] = (struct br_event){.kind = BR_EVENT_SENT, .link = &link->base};
+        if (collect(link, (uint32_t)ticket, &events[n].cookie))
+            n++;
+    }
+    if (link->state == BR_SHM_OPEN)
+        pipe_out(link);
+    return n;
+}
+
+bool br_shm_send_pending(const struct br_shm_link *link)
+{
+    return link->sent_head != link->sent_tail ||
+           (wants_returns(link) && br_inbox_returned(&link->out, link->collect_position) >= 0) ||
+           (link->piping_head != link->piping_tail && pipe_room(link));
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Frames in: strictly in the order of the ring. A PLACED frame may take several polls (BR_SHM_POLL_BYTES); what stands behind it
+ * waits, which keeps a link's frames in order.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "transport/shm/link.h"
+
+void br_shm_ticket_return(struct br_shm_link *link, uint32_t ticket)
+{
+    br_inbox_return(&link->in, link->return_position++, ticket);
+}
+
+static void owe(struct br_shm_link *link, enum br_inbox_sleep whom)
+{
+    if (!link->owes || whom < link->owes)
+        link->owes = whom;
+}
+
+/* Copies the next cell and checks what can be checked now. 1: *event is its message; 0: link->arriving is set. */
+static int take_cell(struct br_shm_link *link, struct br_event *event)
+{
+    const struct br_inbox_cell *cell = br_inbox_cell(&link->in, link->in_position++);
+    uint32_t packed = *(volatile const uint32_t *)&cell->length; /* once: the peer may change it */
+    uint32_t length = packed & ((1u << BR_CELL_LENGTH_BITS) - 1);
+    uint32_t kind = packed >> BR_CELL_LENGTH_BITS & 7;
+    uint32_t source = packed >> (BR_CELL_LENGTH_BITS + 3);
+    uint32_t ticket = *(volatile const uint32_t *)&cell->offset;
+    struct br_shm_message *message;
+
+    if (kind == BR_FRAME_PLACED && !link->base.trusted)
+        return br_error(EPROTO, "placed frame on a link that is not trusted yet");
+    if (kind == BR_FRAME_PLACED && source >= BR_SOURCE_SEGMENT && source <= BR_SOURCE_PIPE &&
+        length <= BR_FRAME_MAX_PAYLOAD) {
+        link->arriving = (struct br_shm_arriving){.active = true,
+                                                  .source = source,
+                                                  .length = length,
+                                                  .slot = cell->slot,
+                                                  .offset = ticket,
+                                                  .address = cell->address,
+                                                  .segment = cell->segment,
+                                                  .segment_id = cell->segment_id,
+                                                  .ticket = cell->ticket};
+        memcpy(link->arriving.inline_, cell->inline_, BR_FRAME_INLINE);
+        return 0;
+    }
+    if (kind != BR_FRAME_MESSAGE || source != BR_SOURCE_NONE || length > link->in.message_bytes ||
+        ticket >= link->in.message_buffers || link->messages[ticket].held)
+        return br_error(EPROTO, "malformed frame: kind %u, source %u, %u bytes, ticket %u", kind, source,
+                        length, ticket);
+    message = &link->messages[ticket];
+    message->held = true;
+    memcpy(message->inline_, cell->inline_, BR_FRAME_INLINE);
+    *event = (struct br_event){.kind = BR_EVENT_MESSAGE,
+                               .link = &link->base,
+                               .length = length,
+                               .inline_ = message->inline_,
+                               .payload = br_inbox_message(&link->in, ticket),
+                               .buffer = message};
+    return 1;
+}
+
+/* The peer has closed its end, or died. */
+static int left(const struct br_shm_link *link)
+{
+    bool closed = atomic_load_explicit(&link->in.header->closed, memory_order_relaxed);
+
+    return br_error(ECONNRESET, closed ? "the peer closed the link" : "the peer's process has ended");
+}
+
+/* Goes on with the frame that is arriving; 1: *event is due. */
+static int go_on(struct br_shm_link *link, uint32_t *budget, struct br_event *event)
+{
+    struct br_shm_device *device = br_shm_device(&link->base);
+    struct br_shm_arriving *arriving = &link->arriving;
+    int rc;
+
+    if (link->peer_left)
+        return left(link);
+    *event = (struct br_event){.kind = BR_EVENT_PLACED,
+                               .link = &link->base,
+                               .slot = arriving->slot,
+                               .offset = arriving->offset,
+                               .length = arriving->length};
+    rc = br_shm_place(link, budget, event);
+    if (rc <= 0)
+        return rc == 0 || !link->peer_left ? rc : left(link);
+    if (!event->mapped) {                          /* for maps, map_release() asks */
+        atomic_thread_fence(memory_order_acquire); /* the copy, then the flag: see link.c, note 3 */
+        if (atomic_load_explicit(&link->in.header->closed, memory_order_relaxed))
+            return left(link);
+        br_shm_ticket_return(link, arriving->ticket);
+        owe(link, BR_ASLEEP);
+    }
+    arriving->active = false;
+    memcpy(device->inlines[device->n_placed], arriving->inline_, BR_FRAME_INLINE);
+    event->inline_ = device->inlines[device->n_placed++];
+    return 1;
+}
+
+int br_shm_receive_poll(struct br_shm_link *link, struct br_event *events, int max)
+{
+    struct br_device_counters *counters = &link->base.device->counters;
+    uint32_t budget = BR_SHM_POLL_BYTES;
+    int n = 0, rc = 0;
+
+    if (!link->base.trusted && max > 1)
+        max = 1;
+    while (n < max && budget) {
+        if (!link->arriving.active) {
+            if (!br_inbox_ready(&link->in, link->in_position)) {
+                rc = link->peer_left ? left(link) : 0;
+                break;
+            }
+            rc = take_cell(link, &events[n]);
+        }
+        if (link->arriving.active)
+            rc = go_on(link, &budget, &events[n]);
+        if (rc < 0 || (!rc && link->arriving.active))
+            break;
+        if (rc) {
+            counters->rx_frames++;
+            counters->rx_bytes += events[n].length;
+            if (events[n].mapped)
+                counters->rx_mapped_bytes += events[n].length;
+            n++;
+        }
+        budget -= budget < sizeof(struct br_frame_header) ? budget : (uint32_t)sizeof(struct br_frame_header);
+    }
+    if (rc < 0)
+        br_shm_link_fail(link, -rc, "%s", br_error_words());
+    return n;
+}
+
+bool br_shm_receive_pending(const struct br_shm_link *link)
+{
+    if (link->arriving.active)
+        return br_shm_place_pending(link);
+    return link->peer_left || br_inbox_ready(&link->in, link->in_position);
+}
+
+void br_shm_message_release(struct br_link *base, void *buffer)
+{
+    struct br_shm_link *link = (struct br_shm_link *)base;
+    struct br_shm_message *message = buffer;
+
+    message->held = false;
+    br_shm_ticket_return(link, (uint32_t)(message - link->messages));
+    owe(link, BR_STARVED);
+}
+
+int br_shm_map_release(struct br_device *base, uint64_t map_handle)
+{
+    struct br_shm_device *device = (struct br_shm_device *)base;
+    struct br_shm_map *map = br_pool_at(&device->maps, (uint32_t)(map_handle - 1));
+    struct br_shm_link *link = map->link;
+    int rc = -ECONNRESET;
+
+    if (link) {
+        atomic_thread_fence(memory_order_acquire);
+        if (!atomic_load_explicit(&link->in.header->closed, memory_order_relaxed))
+            rc = 0;
+        link->n_maps--;
+        br_shm_ticket_return(link, map->ticket);
+        owe(link, BR_ASLEEP);
+    }
+    br_list_remove(&map->node);
+    br_shm_mapping_put(map->mapping);
+    br_pool_put(&device->maps, map);
+    return rc ? br_error(ECONNRESET, "%s: the peer closed the link while its memory was being read",
+                         base->name)
+              : 0;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 1. Huge pages: at 2 MiB and up the mapping is aligned to 2 MiB and advised. A peer that maps the same segment aligned
+ *    takes one page fault per 2 MiB instead of one per 64 KiB.
+ * 2. Pages are made resident at once: running out of memory is an error here instead of a SIGBUS on first touch.
+ * 3. Rejected: shm_open and System V segments, which stay behind when the process is killed.
+ */
+#include "transport/shm/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <numa.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+static size_t segment_bytes(size_t bytes)
+{
+    return round_up(bytes ? bytes : 1, bytes >= HUGE_PAGE ? HUGE_PAGE : (size_t)sysconf(_SC_PAGESIZE));
+}
+
+int br_segment_create(const char *name, size_t bytes)
+{
+    size_t size = segment_bytes(bytes);
+    int fd, rc;
+
+    if (size < bytes)
+        return br_error(ENOMEM, "no memory for %zu bytes", bytes);
+    fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return br_error(errno, "memfd_create: %s", strerror(errno));
+    if (ftruncate(fd, (off_t)size) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+        rc = br_error(errno, "cannot make a segment of %zu bytes: %s", size, strerror(errno));
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+int br_segment_check(int fd, size_t *bytes)
+{
+    struct statfs fs;
+    struct stat st;
+    int seals = fcntl(fd, F_GET_SEALS);
+
+    /* tmpfs only: a file of hugetlbfs can raise SIGBUS when its pool runs dry. */
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC ||
+        fstat(fd, &st) < 0 || st.st_size <= 0)
+        return br_error(EPROTO, "the peer handed over a file that is not a memfd sealed against shrinking");
+    *bytes = (size_t)st.st_size;
+    return 0;
+}
+
+/* An address range of `bytes` that begins on a huge page. */
+static void *reserve_aligned(size_t bytes)
+{
+    uint8_t *range =
+        mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t before;
+
+    if (range == MAP_FAILED)
+        return MAP_FAILED;
+    before = round_up((size_t)range, HUGE_PAGE) - (size_t)range;
+    if (before)
+        munmap(range, before);
+    munmap(range + before + bytes, HUGE_PAGE - before);
+    return range + before;
+}
+
+void *br_segment_map(int fd, size_t bytes, int protection)
+{
+    void *base, *place = NULL;
+    int flags = MAP_SHARED;
+
+    if (bytes >= HUGE_PAGE && bytes % HUGE_PAGE == 0) {
+        place = reserve_aligned(bytes);
+        if (place == MAP_FAILED)
+            return br_error(ENOMEM, "no address space for %zu bytes", bytes), NULL;
+        flags |= MAP_FIXED;
+    }
+    base = mmap(place, bytes, protection, flags, fd, 0);
+    if (base == MAP_FAILED) {
+        br_error(errno, "cannot map a segment of %zu bytes: %s", bytes, strerror(errno));
+        if (place)
+            munmap(place, bytes);
+        return NULL;
+    }
+    if (place)
+        (void)madvise(base, bytes,
+                      MADV_HUGEPAGE); /* refused where huge pages are off: then small ones serve */
+    return base;
+}
+
+int br_segment_alloc(size_t bytes, int numa_node, void **base, int *fd)
+{
+    size_t size = segment_bytes(bytes);
+    int rc;
+
+    *fd = br_segment_create("braid", bytes);
+    if (*fd < 0)
+        return *fd;
+    *base = br_segment_map(*fd, size, PROT_READ | PROT_WRITE);
+    if (!*base) {
+        rc = -ENOMEM;
+        goto close_fd;
+    }
+    if (numa_node >= 0 && numa_available() >= 0)
+        numa_tonode_memory(*base, size, numa_node);
+    if (madvise(*base, size, MADV_POPULATE_WRITE) < 0 && errno != EINVAL) {
+        rc = br_error(ENOMEM, "no memory for %zu bytes: %s", bytes, strerror(errno));
+        goto unmap;
+    }
+    return 0;
+unmap:
+    munmap(*base, size);
+close_fd:
+    close(*fd);
+    return rc;
+}
+
+void br_segment_free(void *base, size_t bytes, int fd)
+{
+    munmap(base, segment_bytes(bytes));
+    close(fd);
+}
