@@ -37,7 +37,7 @@ int contract_main(const struct CMUnitTest *cases, size_t n)
 
     for (int i = 0; i < contract_n_backends; i++) {
         under_test = &contract_backends[i];
-        if ((only && strcmp(only, under_test->name)) || !br_transport_get(under_test->transport))
+        if ((only && strcmp(only, under_test->name) != 0) || !br_transport_get(under_test->transport))
             continue;
         if (!is_usable())
             continue;
@@ -257,7 +257,8 @@ void contract_connect(struct contract *contract, int a, int b, struct br_link **
     assert_true(contract_until(contract, a, BR_EVENT_CONNECTED, *link_a, 1));
     assert_true(contract_until(contract, b, BR_EVENT_ACCEPTED, NULL, accepted + 1));
     *link_b = contract_event(contract, b, BR_EVENT_ACCEPTED, NULL, accepted)->event.link;
-    (*link_a)->trusted = (*link_b)->trusted = true;
+    (*link_b)->trusted = true;
+    contract_event(contract, a, BR_EVENT_CONNECTED, *link_a, 0)->event.link->trusted = true;
 }
 
 void contract_post(struct contract *contract, struct br_link *link, const struct br_frame *frames, int n)

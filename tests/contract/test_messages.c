@@ -202,7 +202,7 @@ static void post__is_full_and_recovers(void **state)
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, (int)posted + 20));
     assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, (int)posted + 20));
     if (!contract_event(contract, 1, BR_EVENT_PLACED, b, 0)->event.mapped)
-        assert_memory_equal(to, from, (posted + 20 < n / cut ? posted + 20 : n / cut) * cut);
+        assert_memory_equal(to, from, (size_t)(posted + 20 < n / cut ? posted + 20 : n / cut) * cut);
     br_slot_put(&contract->sides[1].slots, br_slot_find(&contract->sides[1].slots, slot));
     contract->ops->link_close(b);
     contract->ops->link_close(a);

@@ -185,11 +185,11 @@ static void sent__gives_the_memory_back(void **state)
         contract_post(contract, a, &frame, 1);
         assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, (int)i + 1));
         if (a->device->caps.sent_means_placed)
-            assert_true(contract_is_filled(transfer.to + i * 4096, 4096, i));
+            assert_true(contract_is_filled(transfer.to + (size_t)i * 4096, 4096, i));
     }
     assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, 64));
     for (uint32_t i = 0; i < 64; i++)
-        assert_true(contract_is_filled(transfer.to + i * 4096, 4096, i));
+        assert_true(contract_is_filled(transfer.to + (size_t)i * 4096, 4096, i));
     transfer_free(contract, &transfer);
 }
 

@@ -9,8 +9,9 @@
 #include <string.h>
 
 #define LINKS     6
+#define ENDS      12 /* two of each link: 2 i and 2 i + 1 */
 #define TRANSFERS 12
-#define LONGEST   200000 /* bytes of a transfer */
+#define LONGEST   200000ul /* bytes of a transfer */
 #define ROUNDS    600
 #define SEEDS     8
 
@@ -33,16 +34,16 @@ struct transfer {
 
 struct soak {
     struct contract *contract;
-    struct end ends[2 * LINKS];
+    struct end ends[ENDS];
     struct transfer transfers[TRANSFERS];
-    struct br_region regions[2];       /* of each side: what transfers are sent from */
-    uint8_t messages[2 * LINKS][4096]; /* payload that is on its way while `busy` */
-    bool busy[2 * LINKS];
+    struct br_region regions[2];  /* of each side: what transfers are sent from */
+    uint8_t messages[ENDS][4096]; /* payload that is on its way while `busy` */
+    bool busy[ENDS];
     uint64_t seed, completed;
 };
 
 /* Cookies: a transfer's index, or this and an end's index. */
-#define MESSAGE_COOKIE 1000u
+#define MESSAGE_COOKIE TRANSFERS
 
 static uint64_t below(struct soak *soak, uint64_t bound)
 {
@@ -51,7 +52,7 @@ static uint64_t below(struct soak *soak, uint64_t bound)
 
 static struct end *find_end(struct soak *soak, const struct br_link *link)
 {
-    for (int i = 0; i < 2 * LINKS; i++)
+    for (int i = 0; i < ENDS; i++)
         if (soak->ends[i].link == link)
             return &soak->ends[i];
     fail_msg("an event of an unknown link");
@@ -72,7 +73,7 @@ static uint32_t message_length(const struct soak *soak, uint64_t seed)
 
 static void send_message(struct soak *soak)
 {
-    uint64_t i = below(soak, 2 * LINKS), seed;
+    uint64_t i = below(soak, ENDS), seed;
     struct end *end = &soak->ends[i];
     uint8_t inline_[BR_FRAME_INLINE];
     struct br_frame frame = {.kind = BR_FRAME_MESSAGE,
@@ -129,7 +130,7 @@ static void send_slice(struct soak *soak)
 {
     uint64_t i = below(soak, TRANSFERS);
     struct transfer *transfer = &soak->transfers[i];
-    const struct end *end = &soak->ends[below(soak, 2 * LINKS)];
+    const struct end *end = &soak->ends[below(soak, ENDS)];
     struct br_frame frame;
     uint32_t offset, left;
 
@@ -177,6 +178,7 @@ static void take_placed(struct soak *soak, int side, const struct br_event *even
 static void take_sent(struct soak *soak, uint64_t cookie)
 {
     if (cookie >= MESSAGE_COOKIE) {
+        assert_in_range(cookie, MESSAGE_COOKIE, MESSAGE_COOKIE + ENDS - 1);
         assert_true(soak->busy[cookie - MESSAGE_COOKIE]);
         soak->busy[cookie - MESSAGE_COOKIE] = false;
         return;
@@ -216,7 +218,7 @@ static bool is_done(const struct soak *soak)
     for (int i = 0; i < TRANSFERS; i++)
         if (soak->transfers[i].used)
             return false;
-    for (int i = 0; i < 2 * LINKS; i++)
+    for (int i = 0; i < ENDS; i++)
         if (soak->busy[i] || soak->ends[i].received != soak->ends[i ^ 1].sent)
             return false;
     return true;
@@ -225,7 +227,7 @@ static bool is_done(const struct soak *soak)
 static void connect_all(struct soak *soak)
 {
     for (int i = 0; i < LINKS; i++) {
-        struct end *a = &soak->ends[2 * i], *b = &soak->ends[2 * i + 1];
+        struct end *a = soak->ends + i + i, *b = a + 1;
 
         a->side = b->peer_side = i & 1;
         b->side = a->peer_side = !(i & 1);
@@ -268,7 +270,7 @@ static void run(struct contract *contract, uint64_t seed)
         assert_int_equal(contract->sides[i].slots.stale_frames + contract->sides[i].slots.bad_frames, 0);
         assert_int_equal(contract->sides[i].slots.n_free, contract->sides[i].slots.count);
     }
-    for (int i = 0; i < 2 * LINKS; i++)
+    for (int i = 0; i < ENDS; i++)
         contract->ops->link_close(soak->ends[i].link);
     for (int i = 0; i < 2; i++)
         contract_region_free(contract, i, &soak->regions[i]);
@@ -280,7 +282,7 @@ static void soak__random_traffic(void **state)
 {
     struct contract *contract = *state;
 
-    contract->sides[0].config.max_links = contract->sides[1].config.max_links = 2 * LINKS;
+    contract->sides[0].config.max_links = contract->sides[1].config.max_links = ENDS;
     contract_open_two(contract);
     for (uint64_t seed = 1; seed <= SEEDS; seed++)
         run(contract, seed);

@@ -8,31 +8,33 @@
 #include "base/error.h"
 #include "transport/sim/internal.h"
 
-static int find_port(const struct br_device_config *config, struct br_sim_port **out)
+/* NULL with words: -EINVAL or -ENODEV in *rc. */
+static struct br_sim_port *find_port(const struct br_device_config *config, int *rc)
 {
     struct br_sim_host *host = config->simulation;
 
-    if (!host)
-        return br_error(EINVAL,
-                        "sim exists only inside a simulation (br_device_config.simulation is not set)");
-    for (int i = 0; i < host->n_ports; i++) {
-        if (config->name ? !strcmp(config->name, host->ports[i].name) : i == config->level) {
-            *out = &host->ports[i];
-            return 0;
-        }
+    if (!host) {
+        *rc =
+            br_error(EINVAL, "sim exists only inside a simulation (br_device_config.simulation is not set)");
+        return NULL;
     }
-    return br_error(ENODEV, "host %d has no device %s, only sim0 to sim%d", host->number,
-                    config->name ? config->name : "of this level", host->n_ports - 1);
+    for (int i = 0; i < host->n_ports; i++)
+        if (config->name ? !strcmp(config->name, host->ports[i].name) : i == config->level)
+            return &host->ports[i];
+    *rc = br_error(ENODEV, "host %d has no device %s, only sim0 to sim%d", host->number,
+                   config->name ? config->name : "of this level", host->n_ports - 1);
+    return NULL;
 }
 
 static int device_open(const struct br_device_config *config, struct br_device **out)
 {
-    struct br_sim_port *port = NULL;
+    struct br_sim_port *port;
     struct br_sim_device *device;
     struct br_sim_config *play;
-    int rc = find_port(config, &port);
+    int rc = 0;
 
-    if (rc)
+    port = find_port(config, &rc);
+    if (!port)
         return rc;
     device = calloc(1, sizeof *device);
     if (!device)

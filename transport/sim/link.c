@@ -205,9 +205,7 @@ static void let_fly(struct br_sim_frame *frame)
 
 static void free_buffers(struct br_list *head)
 {
-    struct br_list *node;
-
-    while ((node = br_list_pop_front(head)))
+    br_list_for_each_safe (node, head)
         free(br_container_of(node, struct br_sim_buffer, node));
 }
 

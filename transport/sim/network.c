@@ -45,16 +45,15 @@ struct br_sim *br_sim_create(const struct br_sim_config *config)
 void br_sim_destroy(struct br_sim *sim)
 {
     struct br_sim_step step;
-    struct br_list *node;
 
     if (!sim)
         return;
     while (br_sim_heap_pop(&sim->heap, &step))
         if (step.kind != BR_SIM_FAULT)
             br_sim_frame_drop(step.frame);
-    while ((node = br_list_pop_front(&sim->free_frames)))
+    br_list_for_each_safe(node, &sim->free_frames)
         free(br_container_of(node, struct br_sim_frame, node));
-    while ((node = br_list_pop_front(&sim->free_notes)))
+    br_list_for_each_safe(node, &sim->free_notes)
         free(br_container_of(node, struct br_sim_note, node));
     for (uint32_t i = 0; i < sim->n_hosts; i++) {
         free(sim->hosts[i]->ports);
@@ -82,7 +81,7 @@ static void start_clock(struct br_sim *sim, struct br_sim_host *host)
 
 int br_sim_add_host(struct br_sim *sim, int n_ports)
 {
-    struct br_sim_host **hosts = realloc(sim->hosts, (sim->n_hosts + 1) * sizeof *hosts);
+    struct br_sim_host **hosts = realloc(sim->hosts, (sim->n_hosts + 1) * sizeof(struct br_sim_host *));
     struct br_sim_host *host = calloc(1, sizeof *host);
 
     if (hosts)
@@ -113,7 +112,8 @@ int br_sim_add_host(struct br_sim *sim, int n_ports)
 
 int br_sim_add_switch(struct br_sim *sim)
 {
-    struct br_sim_switch **switches = realloc(sim->switches, (sim->n_switches + 1) * sizeof *switches);
+    struct br_sim_switch **switches =
+        realloc(sim->switches, (sim->n_switches + 1) * sizeof(struct br_sim_switch *));
     struct br_sim_switch *switch_ = calloc(1, sizeof *switch_);
 
     if (switches)

@@ -202,7 +202,7 @@ int br_sim_map_release(struct br_device *base, uint64_t map_handle)
     bool sender_closed = !frame->connection->link[frame->from];
 
     /* Once the sender has closed its link, its memory is its own again. */
-    if (!sender_closed && memcmp(map->bytes, frame->payload, frame->header.length))
+    if (!sender_closed && memcmp(map->bytes, frame->payload, frame->header.length) != 0)
         sim->counters.payload_changed++;
     frame->mapped = false;
     br_sim_frame_answer(frame, BR_SIM_OK);

@@ -104,7 +104,7 @@ static void forwarding__early_or_whole(void **state)
 {
     struct br_sim_config config = {
         .bits_per_second = 1000000000, .latency_ns = 1000, .forward_bytes = UINT32_MAX};
-    uint64_t wire = (64 + 10000) * 8, start;
+    uint64_t wire = (64 + 10000) * 8ull, start;
     struct net net;
 
     (void)state;
