@@ -4,42 +4,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
 #include "protocol/message.h"
-
-/* The bytes on the line behind "    NAME:" of doc/wire.md, blanks ignored. */
-static size_t vector(const char *name, uint8_t *out, size_t most)
-{
-    const char *source = getenv("BRAID_SOURCE");
-    char path[512], line[512], start[64];
-    size_t n = 0;
-    FILE *file;
-
-    snprintf(path, sizeof path, "%s/doc/wire.md", source ? source : ".");
-    snprintf(start, sizeof start, "    %s:", name);
-    file = fopen(path, "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file) && strncmp(line, start, strlen(start)))
-        ;
-    assert_non_null(fgets(line, sizeof line, file));
-    fclose(file);
-    for (const char *c = line; *c && n < most;) {
-        unsigned byte;
-
-        if (*c == ' ' || *c == '\n') {
-            c++;
-            continue;
-        }
-        assert_int_equal(sscanf(c, "%2x", &byte), 1);
-        out[n++] = (uint8_t)byte;
-        c += 2;
-    }
-    return n;
-}
+#include "tests/protocol/vectors.h"
 
 static void check(const char *name, const struct br_frame_header *header)
 {
@@ -51,7 +20,8 @@ static void check(const char *name, const struct br_frame_header *header)
 
 static struct br_frame_header frame_of(const struct br_message *message)
 {
-    struct br_frame_header h = {.magic = BR_FRAME_MAGIC, .version = BR_FRAME_VERSION, .kind = BR_FRAME_MESSAGE};
+    struct br_frame_header h = {
+        .magic = BR_FRAME_MAGIC, .version = BR_FRAME_VERSION, .kind = BR_FRAME_MESSAGE};
 
     memcpy(h.inline_, message, sizeof *message);
     return h;
@@ -59,8 +29,11 @@ static struct br_frame_header frame_of(const struct br_message *message)
 
 static void message__eager_vector(void **state)
 {
-    struct br_message m = {
-        .type = BR_MESSAGE_EAGER, .check = 0x1234, .sequence = 5, .tag = br_tag_collective(7, 1, 2), .bytes = 8};
+    struct br_message m = {.type = BR_MESSAGE_EAGER,
+                           .check = 0x1234,
+                           .sequence = 5,
+                           .tag = br_tag_collective(7, 1, 2),
+                           .bytes = 8};
     struct br_frame_header h;
 
     (void)state;
@@ -72,8 +45,11 @@ static void message__eager_vector(void **state)
 
 static void message__ready_vector(void **state)
 {
-    struct br_message m = {
-        .type = BR_MESSAGE_READY, .sequence = 6, .tag = br_tag_p2p(1, 9), .bytes = 1 << 20, .ready = {.slot = 0x00010003}};
+    struct br_message m = {.type = BR_MESSAGE_READY,
+                           .sequence = 6,
+                           .tag = br_tag_p2p(1, 9),
+                           .bytes = 1 << 20,
+                           .ready = {.slot = 0x00010003}};
     struct br_frame_header h = frame_of(&m);
 
     (void)state;
@@ -119,8 +95,8 @@ static void tag__families_do_not_meet(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(message__eager_vector),  cmocka_unit_test(message__ready_vector),
-        cmocka_unit_test(message__ack_vector),    cmocka_unit_test(message__placed_vector),
+        cmocka_unit_test(message__eager_vector),     cmocka_unit_test(message__ready_vector),
+        cmocka_unit_test(message__ack_vector),       cmocka_unit_test(message__placed_vector),
         cmocka_unit_test(tag__families_do_not_meet),
     };
 

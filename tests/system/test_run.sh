@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # braid run: environment, output, failures, signals, and that nothing outlives it.
+# shellcheck disable=SC2016 # what stands in single quotes is for the shell of the ranks
 set -uo pipefail
 braid=$BRAID_BUILD/braid
 work=$(mktemp -d)
