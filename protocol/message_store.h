@@ -35,7 +35,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire formats are r
 #define BR_STORE_GATHER_MAX  (64u << 20)  /* bytes of a whole gather */
 #define BR_STORE_WORDS_MAX   240          /* bytes of an error's words */
 #define BR_STORE_TOTAL_MAX   (256u << 20) /* bytes of all values the store keeps */
-#define BR_STORE_TIMEOUT_MAX (24u * 3600u * 1000u)
+#define BR_STORE_TIMEOUT_MAX 86400000u    /* ms, a day */
 
 enum br_store_kind {
     BR_STORE_HELLO = 1,

@@ -98,7 +98,7 @@ static int parse(struct job *job, int argc, char **argv)
     const char *usage = "braid run [-n N] [options] -- COMMAND [ARGUMENT...]";
     int own = 1, rc;
 
-    while (own < argc && strcmp(argv[own], "--"))
+    while (own < argc && strcmp(argv[own], "--") != 0)
         own++;
     rc = br_options_parse(options, own, argv);
     if (rc > 0) {

@@ -108,7 +108,7 @@ static int read_local(struct br_environment *out)
 
 static int read_port(const struct braid_config *config, struct br_environment *out)
 {
-    int64_t value;
+    int64_t value = 0;
     int rc;
 
     if (config->master_port < 0 || config->master_port > 65535)

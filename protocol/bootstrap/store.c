@@ -321,7 +321,7 @@ static int request(struct br_store *store, enum br_store_kind kind, const char *
 
 int br_store_put(struct br_store *store, const char *key, const void *bytes, size_t n, uint64_t deadline)
 {
-    struct br_store_message answer;
+    struct br_store_message answer = {0};
     int rc;
 
     pthread_mutex_lock(&store->lock);
@@ -333,7 +333,7 @@ int br_store_put(struct br_store *store, const char *key, const void *bytes, siz
 int br_store_get(struct br_store *store, const char *key, void *bytes, size_t capacity, size_t *n,
                  uint64_t deadline)
 {
-    struct br_store_message answer;
+    struct br_store_message answer = {0};
     int rc;
 
     pthread_mutex_lock(&store->lock);
@@ -352,7 +352,7 @@ int br_store_get(struct br_store *store, const char *key, void *bytes, size_t ca
 int br_store_gather(struct br_store *store, const char *name, const void *mine, size_t n, void *all,
                     uint64_t deadline)
 {
-    struct br_store_message answer;
+    struct br_store_message answer = {0};
     int rc;
 
     pthread_mutex_lock(&store->lock);

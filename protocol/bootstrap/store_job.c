@@ -100,7 +100,7 @@ bool br_store_job_join(struct br_store_job *job, struct br_store_connection *c)
         fail(job, EEXIST,
              "two processes are rank %u: process %u on %s and process %u on %s; give each its own RANK",
              hello->rank, seat->pid, seat->host, hello->pid, hello->host);
-    if (job->failed) {
+    if (job->failed || !seat) {
         if (seat && seat->presence == BR_STORE_ABSENT)
             seat->presence = BR_STORE_LEFT; /* has heard it now */
         br_store_connection_answer_error(c, job->failed, job->words);

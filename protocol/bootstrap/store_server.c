@@ -404,7 +404,7 @@ static int prepare(struct br_store_server *server, const struct br_environment *
         return rc;
     server->strangers_max = environment->size + BR_STORE_STRANGERS_MAX;
     server->polls = calloc(places, sizeof *server->polls);
-    server->polled = calloc(places, sizeof *server->polled);
+    server->polled = calloc(places, sizeof(struct br_store_connection *));
     server->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!server->polls || !server->polled || server->wake_fd < 0)
         return br_error(ENOMEM, "no memory or file descriptors for the store");
