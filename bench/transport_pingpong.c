@@ -3,7 +3,9 @@
  * One back end, bare: round trips of 64-byte frames and a stream of placed frames between two processes that are pinned to
  * two CPUs and poll.
  *
- *   transport_pingpong [BACKEND [DEVICE [FRAME_BYTES [SECONDS]]]]     default: uring 127.0.0.1 262144 2
+ *   transport_pingpong [BACKEND [DEVICE [FRAME_BYTES [SECONDS [MEMORY]]]]]     default: uring 127.0.0.1 262144 2 plain
+ *
+ * MEMORY is plain or segment (as from braid_alloc).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/numa.h"
+#include "transport/shm/segment.h"
 #include "transport/transport.h"
 
 #define WARM_UP 2000
@@ -30,6 +33,8 @@ struct end {
     struct br_slot_table slots;
     struct br_slot *slot;
     uint8_t *memory;
+    struct br_region region;
+    bool segment;
     uint64_t placed, sent, messages;
     uint8_t last[BR_FRAME_INLINE];
 };
@@ -136,7 +141,7 @@ static void pong(struct end *end)
 static void stream(struct end *end, uint32_t frame_bytes, double seconds)
 {
     uint64_t posted = 0, start, stop, calls, goal = WARM_UP + TRIPS + 1;
-    struct br_frame frame = {.kind = BR_FRAME_PLACED, .length = frame_bytes};
+    struct br_frame frame = {.kind = BR_FRAME_PLACED, .length = frame_bytes, .region = &end->region};
 
     while (end->messages < goal) /* the slot's number */
         step(end);
@@ -186,11 +191,13 @@ static void open_end(struct end *end, struct br_device_config *config, const cha
     config->message_bytes = 1024;
     config->message_buffers = 16;
     config->max_links = 4;
-    end->memory = br_numa_alloc(PLACE, -1);
-    if (!end->memory)
+    end->region = (struct br_region){.bytes = PLACE, .segment_fd = -1};
+    if (end->segment ? br_segment_alloc(PLACE, -1, &end->region.base, &end->region.segment_fd)
+                     : !(end->region.base = br_numa_alloc(PLACE, -1)))
         die("no memory");
+    end->memory = end->region.base;
     memset(end->memory, 1, PLACE);
-    if (end->ops->device_open(config, &end->device))
+    if (end->ops->device_open(config, &end->device) || end->ops->region_register(end->device, &end->region))
         die("open");
 }
 
@@ -225,10 +232,11 @@ int main(int argc, char **argv)
     int fds[2], status;
     pid_t child;
 
+    end.segment = argc > 5 && !strcmp(argv[5], "segment");
     if (!end.ops || !frame_bytes || PLACE % frame_bytes || frame_bytes < PLACE / BR_SLOT_SLICES) {
         fprintf(stderr,
                 "usage: transport_pingpong [BACKEND [DEVICE [FRAME_BYTES (65536 to 4194304, a power of 2) "
-                "[SECONDS]]]]\n");
+                "[SECONDS [plain|segment]]]]]\n");
         return 2;
     }
     if (pipe(fds) || (child = fork()) < 0) {

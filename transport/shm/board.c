@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport/shm/board.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "transport/shm/segment.h"
+
+struct area {
+    _Alignas(64) _Atomic uint64_t round;
+    uint8_t small[BR_BOARD_SMALL];
+    uint8_t large[BR_BOARD_BYTES];
+};
+static_assert(offsetof(struct area, large) == 64, "a round and its small data share one cache line");
+
+struct header {
+    _Alignas(64) _Atomic uint32_t aborted;
+};
+
+static size_t board_bytes(uint32_t ranks)
+{
+    return sizeof(struct header) + (size_t)ranks * 2 * sizeof(struct area);
+}
+
+static struct area *area_of(const struct br_board *board, uint32_t rank, uint64_t round)
+{
+    return (struct area *)(board->base + sizeof(struct header)) + (size_t)rank * 2 + round % 2;
+}
+
+static struct header *header_of(const struct br_board *board)
+{
+    return (struct header *)board->base;
+}
+
+int br_board_attach(struct br_board *board, uint32_t ranks, uint32_t rank, int fd)
+{
+    size_t bytes;
+    int rc;
+
+    memset(board, 0, sizeof *board);
+    if (!ranks || ranks > BR_BOARD_RANKS || rank >= ranks)
+        return br_error(EINVAL, "a board for rank %u of %u: at most %u", rank, ranks, BR_BOARD_RANKS);
+    rc = br_segment_check(fd, &bytes);
+    if (rc)
+        return rc;
+    if (bytes < board_bytes(ranks))
+        return br_error(EPROTO, "a board for %u ranks has %zu bytes, not %zu", ranks, board_bytes(ranks),
+                        bytes);
+    board->base = br_segment_map(fd, bytes, PROT_READ | PROT_WRITE);
+    if (!board->base)
+        return -ENOMEM;
+    board->bytes = bytes;
+    board->ranks = ranks;
+    board->rank = rank;
+    return 0;
+}
+
+int br_board_create(struct br_board *board, uint32_t ranks, uint32_t rank, int *fd)
+{
+    int rc;
+
+    memset(board, 0, sizeof *board);
+    *fd = br_segment_create("braid-board", board_bytes(ranks < BR_BOARD_RANKS ? ranks : BR_BOARD_RANKS));
+    if (*fd < 0)
+        return *fd;
+    rc = br_board_attach(board, ranks, rank, *fd);
+    if (rc)
+        close(*fd);
+    return rc;
+}
+
+void br_board_close(struct br_board *board)
+{
+    if (board->base)
+        munmap(board->base, board->bytes);
+    memset(board, 0, sizeof *board);
+}
+
+bool br_board_ready(const struct br_board *board, uint32_t rank, uint64_t round)
+{
+    return atomic_load_explicit(&area_of(board, rank, round)->round, memory_order_acquire) == round;
+}
+
+bool br_board_may_publish(const struct br_board *board, uint64_t round)
+{
+    for (uint32_t rank = 0; round > 1 && rank < board->ranks; rank++)
+        if (!br_board_ready(board, rank, round - 1))
+            return false;
+    return true;
+}
+
+void *br_board_place(struct br_board *board, uint64_t round, size_t bytes)
+{
+    struct area *area = area_of(board, board->rank, round);
+
+    return bytes <= BR_BOARD_SMALL ? area->small : area->large;
+}
+
+void br_board_commit(struct br_board *board, uint64_t round)
+{
+    atomic_store_explicit(&area_of(board, board->rank, round)->round, round, memory_order_release);
+}
+
+void br_board_publish(struct br_board *board, uint64_t round, const void *data, size_t bytes)
+{
+    if (bytes)
+        memcpy(br_board_place(board, round, bytes), data, bytes);
+    br_board_commit(board, round);
+}
+
+const void *br_board_data(const struct br_board *board, uint32_t rank, uint64_t round, size_t bytes)
+{
+    const struct area *area = area_of(board, rank, round);
+
+    return bytes <= BR_BOARD_SMALL ? area->small : area->large;
+}
+
+void br_board_abort(struct br_board *board, uint32_t why)
+{
+    uint32_t nobody = 0;
+
+    atomic_compare_exchange_strong(&header_of(board)->aborted, &nobody, why);
+}
+
+uint32_t br_board_aborted(const struct br_board *board)
+{
+    return atomic_load_explicit(&header_of(board)->aborted, memory_order_acquire);
+}
