@@ -114,7 +114,8 @@ int br_match_send(struct br_worker *w, struct br_transfer *t)
         return rc;
     if (agree(w, t, &early->message))
         br_send_ready(w, t, &early->message);
-    forget(w, early);
+    if (!w->failed) /* else its link is closed, and the buffer with it */
+        forget(w, early);
     return 0;
 }
 
@@ -127,7 +128,8 @@ int br_match_receive(struct br_worker *w, struct br_transfer *t)
         return rc;
     if (agree(w, t, &early->message))
         deliver(w, t, &early->message, early->payload);
-    forget(w, early);
+    if (!w->failed) /* else its link is closed, and the buffer with it */
+        forget(w, early);
     return 0;
 }
 

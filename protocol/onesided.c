@@ -57,7 +57,9 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
     if (m->onesided.check == w->config.check && m->bytes <= BR_MAX_TRANSFER && w->config.region_find)
         rc = w->config.region_find(w->config.region_context, m->onesided.region, m->onesided.offset, m->bytes,
                                    &s->data.memory, &s->data.region);
-    if (!rc)
+    if (rc && !put) /* the requester's READY is on its way: take it in, that it does not hold a credit for ever */
+        s->data.refuse = rc;
+    if (!rc || s->data.refuse)
         rc = put ? br_transfer_receive(w, &s->data) : br_transfer_send(w, &s->data);
     if (rc) {
         if (s->data.region)
@@ -77,7 +79,8 @@ bool br_onesided_ended(struct br_worker *w, struct br_transfer *t)
         br_pool_put(&w->services, s);
     } else {
         s = br_container_of(t, struct br_service, data);
-        w->config.region_done(w->config.region_context, s->data.region);
+        if (s->data.region)
+            w->config.region_done(w->config.region_context, s->data.region);
         send_status(w, s, t->status);
     }
     return true;

@@ -55,6 +55,10 @@ void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_m
 {
     struct br_peer *peer = &w->peers[t->peer];
 
+    if (t->refuse) {
+        br_transfer_end(w, t, t->refuse);
+        return;
+    }
     t->remote_slot = ready->ready.slot;
     t->slice_bytes = br_slot_slice_bytes(t->length, w->config.slice_bytes);
     memset(t->slice_rails, 0, (t->length + t->slice_bytes - 1) / t->slice_bytes);
@@ -332,7 +336,7 @@ static bool pump_message(struct br_worker *w, struct br_peer *peer, struct br_qu
         br_list_empty(&peer->resend) ? NULL : br_container_of(peer->resend.next, struct br_orphan, node);
     struct br_transfer *t = head ? br_container_of(head, struct br_transfer, queued) : NULL;
     bool p2p = br_tag_family(orphan ? orphan->message.tag : t->tag) == BR_TAG_P2P;
-    bool oldest = orphan || br_transfer_is_oldest(w, t->order);
+    bool oldest = orphan || (!p2p && br_transfer_is_oldest(w, t->order)); /* it need not be matched here and now */
     struct br_rail *rail = message_rail(peer, *full, p2p, oldest);
 
     if (!rail) {

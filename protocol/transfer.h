@@ -42,6 +42,7 @@ struct br_transfer {
     bool may_map;    /* receive: `mapped` instead of the bytes in memory is welcome */
     bool rendezvous; /* READY even for a small one (put, get) */
     const struct br_message *request; /* send: not data but this PUT or GET; length 0. NULL: data */
+    int refuse;      /* send: 0, or the status with which it ends instead of moving when its READY has come */
     void *owner;     /* the caller's */
 
     /* result */
