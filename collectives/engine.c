@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "collectives/engine_internal.h"
+#include "collectives/fragment.h"
+#include "collectives/type.h"
+
+#define DEFAULT_RUNS    16u
+#define DEFAULT_WINDOW  8u
+#define DEFAULT_CHUNK   (512u << 10)
+#define DEFAULT_QUANTUM (256u << 10)
+
+/* ---- create and destroy ------------------------------------------------------------------------------------ */
+
+static void apply_defaults(struct br_engine_config *config)
+{
+    if (!config->max_runs)
+        config->max_runs = DEFAULT_RUNS;
+    if (!config->window)
+        config->window = DEFAULT_WINDOW;
+    if (!config->chunk_bytes)
+        config->chunk_bytes = DEFAULT_CHUNK;
+    if (!config->quantum_bytes)
+        config->quantum_bytes = DEFAULT_QUANTUM;
+    if (!config->model.n_levels)
+        br_cost_model_default(&config->model, BR_COST_HOST, 1);
+}
+
+static void init_lists(struct br_engine *engine)
+{
+    struct br_list *lists[] = {&engine->collectives, &engine->messages, &engine->to_self,   &engine->waiting,
+                               &engine->ready,       &engine->ended,    &engine->free_runs};
+
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        br_list_init(lists[i]);
+}
+
+int br_engine_create(struct br_worker *worker, const struct br_engine_config *config, struct br_engine **out)
+{
+    struct br_engine *engine = calloc(1, sizeof *engine);
+    int rc;
+
+    if (!engine)
+        return br_error(ENOMEM, "rank %d: no memory for the engine", config->rank);
+    engine->worker = worker;
+    engine->config = *config;
+    engine->next_deadline = UINT64_MAX;
+    apply_defaults(&engine->config);
+    init_lists(engine);
+    br_plans_init(&engine->plans, &engine->config.model, (uint32_t)config->rank, (uint32_t)config->size);
+    engine->runs = calloc(engine->config.max_runs, sizeof *engine->runs);
+    rc = engine->runs ? 0 : br_error(ENOMEM, "rank %d: no memory for the engine", config->rank);
+    if (!rc && engine->config.max_runs < 2)
+        rc = br_error(EINVAL, "the engine needs two runs at least");
+    if (rc || (rc = br_cost_model_check(&engine->config.model)) || (rc = br_numbers_init(&engine->numbers))) {
+        br_engine_destroy(engine);
+        return rc;
+    }
+    for (uint32_t i = engine->config.max_runs; i-- > 0; engine->n_free++)
+        br_list_push_front(&engine->free_runs, &engine->runs[i].node);
+    *out = engine;
+    return 0;
+}
+
+void br_engine_destroy(struct br_engine *engine)
+{
+    if (!engine)
+        return;
+    for (uint32_t i = 0; engine->runs && i < engine->config.max_runs; i++)
+        br_run_destroy(engine, &engine->runs[i]);
+    free(engine->runs);
+    free(engine->sources);
+    br_numbers_destroy(&engine->numbers);
+    br_plans_destroy(&engine->plans);
+    free(engine);
+}
+
+/* ---- submit ------------------------------------------------------------------------------------------------ */
+
+uint16_t br_engine_digest(const uint64_t *values, int n)
+{
+    uint64_t hash = 0xcbf29ce484222325ull;
+
+    for (int i = 0; i < n; i++) {
+        hash = (hash ^ values[i]) * 0x9e3779b97f4a7c15ull;
+        hash ^= hash >> 32;
+    }
+    return (uint16_t)(hash ^ hash >> 16);
+}
+
+static bool has_root(enum br_collective collective)
+{
+    return collective == BR_BROADCAST || collective == BR_REDUCE;
+}
+
+/* As the steps see it (schedule.h, note 3); false where it makes no difference, so that one plan serves both. */
+static bool is_in_place(const struct br_engine *engine, const struct br_operation *op)
+{
+    size_t own = (size_t)engine->config.rank * op->count * br_type_size(op->type);
+
+    switch (op->collective) {
+    case BR_ALLREDUCE:
+        return op->send == op->recv;
+    case BR_BROADCAST:
+    case BR_REDUCE:
+        return engine->config.rank == op->root && op->send == op->recv;
+    case BR_ALLGATHER:
+        return op->recv && op->send == (const uint8_t *)op->recv + own;
+    case BR_REDUCE_SCATTER:
+        return op->send && op->recv == (const uint8_t *)op->send + own;
+    default:
+        return false;
+    }
+}
+
+static int check_arguments(const struct br_engine *engine, const struct br_operation *op)
+{
+    if ((unsigned)op->collective >= BR_COLLECTIVES)
+        return br_error(EINVAL, "there is no collective with number %d", (int)op->collective);
+    if (!br_type_size(op->type) || (unsigned)op->reduction >= BRAID_REDUCTIONS)
+        return br_error(EINVAL, "%s: there is no such type (%d) or reduction (%d)", br_collective_name(op->collective),
+                        (int)op->type, (int)op->reduction);
+    if (has_root(op->collective) && (op->root < 0 || op->root >= engine->config.size))
+        return br_error(EINVAL, "%s: there is no root %d among %d ranks", br_collective_name(op->collective), op->root,
+                        engine->config.size);
+    if (op->count > SIZE_MAX / 8 / (size_t)engine->config.size)
+        return br_error(E2BIG, "%s: %zu elements a block are too many", br_collective_name(op->collective), op->count);
+    return 0;
+}
+
+/* What a message carries so that ranks that disagree notice. */
+static uint16_t check_of(const struct br_operation *op, enum br_algorithm algorithm)
+{
+    bool reduces = op->collective == BR_ALLREDUCE || op->collective == BR_REDUCE || op->collective == BR_REDUCE_SCATTER;
+    uint64_t values[] = {(uint64_t)op->collective,
+                         (uint64_t)op->type,
+                         reduces ? (uint64_t)op->reduction : 0,
+                         op->count,
+                         has_root(op->collective) ? (uint64_t)op->root : 0,
+                         (uint64_t)algorithm};
+
+    return br_engine_digest(values, sizeof values / sizeof *values);
+}
+
+static int choose(struct br_engine *engine, const struct br_operation *op, enum br_algorithm *algorithm)
+{
+    return br_plans_choose(&engine->plans, op->collective, op->algorithm, op->count * br_type_size(op->type), algorithm);
+}
+
+static int get_plan(struct br_engine *engine, struct br_operation *op)
+{
+    struct br_operation_fragments *f = &op->fragments;
+    const struct br_schedule *s;
+    enum br_algorithm algorithm;
+    int rc;
+
+    if ((rc = check_arguments(engine, op)) || (rc = choose(engine, op, &algorithm)) ||
+        (rc = br_plans_get(&engine->plans, op->collective, algorithm, has_root(op->collective) ? (uint32_t)op->root : 0,
+                           is_in_place(engine, op), &f->plan)))
+        return rc;
+    s = f->plan->schedule;
+    f->count = br_fragment_count(op->count, br_type_size(op->type), s->pieces, engine->config.chunk_bytes);
+    rc = f->count ? br_run_reserve_sources(engine, s->max_sources)
+                  : br_error(E2BIG, "%s: %zu elements a block are too many", br_collective_name(op->collective), op->count);
+    if (rc)
+        br_plan_put(f->plan);
+    op->check = check_of(op, algorithm);
+    return rc;
+}
+
+static int submit_collective(struct br_engine *engine, struct br_operation *op)
+{
+    struct br_operation_fragments *f = &op->fragments;
+    int rc;
+
+    memset(f, 0, sizeof *f);
+    rc = get_plan(engine, op);
+    if (rc == -ENOMEM)
+        br_worker_fail(engine->worker, ENOMEM, br_error_words());
+    if (rc)
+        return rc;
+    br_list_init(&f->runs);
+    br_list_init(&f->waiting);
+    br_list_push_back(&engine->collectives, &op->node);
+    br_admission_oldest(engine);
+    br_admission_add(engine, op);
+    return 0;
+}
+
+int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t now)
+{
+    int rc;
+
+    if (engine->worker->failed)
+        return br_error(ECANCELED, "the communicator has failed before: %s", engine->worker->words);
+    op->status = 0;
+    op->words[0] = 0;
+    br_list_init(&op->node);
+    engine->worker->now = now;
+    switch (op->kind) {
+    case BR_OPERATION_COLLECTIVE:
+        rc = submit_collective(engine, op);
+        break;
+    case BR_OPERATION_SEND:
+    case BR_OPERATION_RECV:
+        rc = br_p2p_submit(engine, op);
+        break;
+    default:
+        rc = br_access_submit(engine, op);
+        break;
+    }
+    if (!rc && op->deadline < engine->next_deadline)
+        engine->next_deadline = op->deadline;
+    return rc;
+}
+
+/* ---- step -------------------------------------------------------------------------------------------------- */
+
+void br_operation_end(struct br_engine *engine, struct br_operation *op, int status)
+{
+    op->status = status;
+    br_list_remove(&op->node);
+    br_list_push_back(&engine->ended, &op->node);
+    if (op->kind == BR_OPERATION_COLLECTIVE) {
+        br_plan_put(op->fragments.plan);
+        br_admission_oldest(engine);
+    }
+}
+
+/* No link is left, so nobody touches the memory of what is still under way. */
+static int end_failed(struct br_engine *engine, struct br_list *list)
+{
+    struct br_worker *w = engine->worker;
+    int n = 0;
+
+    for (; !br_list_empty(list); n++) {
+        struct br_operation *op = br_container_of(list->next, struct br_operation, node);
+        size_t used = 0;
+
+        if (op->kind == BR_OPERATION_COLLECTIVE) {
+            br_list_remove(&op->fragments.waiting);
+            while (!br_list_empty(&op->fragments.runs))
+                br_run_forget(engine, br_container_of(op->fragments.runs.next, struct br_run, node));
+        }
+        if (op != engine->late)
+            used = br_operation_describe(op, op->words, sizeof op->words);
+        snprintf(op->words + used, sizeof op->words - used, "%s%.*s", used ? ": " : "",
+                 (int)(sizeof op->words - used - 3), w->words);
+        br_operation_end(engine, op, w->failed);
+    }
+    return n;
+}
+
+static int fail(struct br_engine *engine)
+{
+    if (engine->worker->fail_due)
+        return 0; /* links are still open */
+    br_list_init(&engine->ready);
+    return end_failed(engine, &engine->collectives) + end_failed(engine, &engine->messages) +
+           end_failed(engine, &engine->to_self);
+}
+
+static int take_ended(struct br_engine *engine)
+{
+    struct br_transfer *t;
+    int n = 0;
+
+    for (; (t = br_worker_done(engine->worker)); n++)
+        switch (br_tag_family(t->tag)) {
+        case BR_TAG_COLLECTIVE:
+            br_run_transfer_ended(engine, t);
+            break;
+        case BR_TAG_P2P:
+            br_p2p_transfer_ended(engine, t->owner, t);
+            break;
+        case BR_TAG_ONESIDED:
+            br_access_transfer_ended(engine, t->owner, t);
+            break;
+        }
+    return n;
+}
+
+int br_engine_step(struct br_engine *engine, uint64_t now)
+{
+    size_t worked = 0;
+    int n = 0, k;
+
+    engine->worker->now = now;
+    do {
+        k = take_ended(engine) + br_admission_start(engine);
+        while (worked < engine->config.quantum_bytes && !br_list_empty(&engine->ready) && !engine->worker->failed) {
+            worked += br_run_work(engine);
+            k++;
+        }
+        n += k;
+    } while (k && !engine->worker->failed);
+    if (now >= engine->next_deadline && !engine->worker->failed)
+        br_overdue_check(engine, now);
+    return engine->worker->failed ? n + fail(engine) : n;
+}
+
+struct br_operation *br_engine_ended(struct br_engine *engine)
+{
+    struct br_list *node = br_list_pop_front(&engine->ended);
+
+    return node ? br_container_of(node, struct br_operation, node) : NULL;
+}
+
+uint64_t br_engine_next_deadline(const struct br_engine *engine)
+{
+    bool idle = br_list_empty(&engine->collectives) && br_list_empty(&engine->messages) && br_list_empty(&engine->to_self);
+
+    return idle ? UINT64_MAX : engine->next_deadline;
+}
+
+uint64_t br_engine_late_allocations(const struct br_engine *engine)
+{
+    return engine->late_allocations + engine->plans.built + engine->numbers.grown;
+}
+
+const char *br_engine_algorithm(struct br_engine *engine, const struct br_operation *op)
+{
+    enum br_algorithm algorithm;
+
+    if (check_arguments(engine, op) || choose(engine, op, &algorithm))
+        return NULL;
+    return br_algorithm_name(algorithm);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of the engine share. Not for others. */
+#ifndef BR_COLLECTIVES_ENGINE_INTERNAL_H
+#define BR_COLLECTIVES_ENGINE_INTERNAL_H
+
+#include "collectives/engine.h"
+#include "collectives/numbers.h"
+#include "collectives/plan.h"
+
+struct br_run;
+
+/* One step of a run. */
+struct br_run_step {
+    struct br_transfer transfer; /* SEND, RECV; its owner is this step */
+    struct br_list node;         /* REDUCE, COPY: in the engine's ready list */
+    struct br_run *run;
+    uint32_t remaining; /* steps that must end first */
+    uint32_t readers;   /* RECV: sources that will read it where it is mapped */
+    size_t done;        /* REDUCE, COPY: elements */
+};
+
+/* One fragment under way. Runs are made with the engine; their steps and scratch only grow. */
+struct br_run {
+    struct br_list node; /* the engine's free runs, or its operation's runs */
+    struct br_operation *op;
+    const struct br_schedule *schedule;
+    uint32_t fragment;
+    size_t first, elements;   /* of each block */
+    size_t shorter, longer;   /* elements of a short piece; how many pieces have one more */
+    uint32_t left;            /* steps that have not ended */
+    struct br_run_step *steps;
+    uint32_t max_steps;
+    uint8_t *scratch;
+    size_t scratch_bytes;
+    struct br_region *scratch_region;
+};
+
+struct br_engine {
+    struct br_worker *worker;
+    struct br_engine_config config;
+    struct br_plans plans;
+    struct br_numbers numbers;
+    struct br_list collectives; /* operations under way, the oldest first */
+    struct br_list messages;    /* sends, receives, puts, gets under way */
+    struct br_list to_self;     /* sends and receives of this rank with itself that wait for each other */
+    struct br_list waiting;     /* collectives with fragments to start, in order (priority, order) */
+    struct br_list ready;       /* struct br_run_step: local work, in order (priority, order, fragment, step) */
+    struct br_list free_runs;   /* the last used first */
+    struct br_list ended;
+    struct br_run *runs; /* [max_runs] */
+    uint32_t n_free;
+    bool may_start;            /* a run has come free or an operation has come: look again */
+    const void **sources;      /* [max_sources], for br_reduce() */
+    uint32_t max_sources;
+    uint64_t next_deadline;    /* no later than that of any operation */
+    uint64_t onesided;         /* counter for their tags */
+    uint64_t late_allocations; /* of runs */
+    const struct br_operation *late; /* the one whose deadline ended the worker */
+};
+
+/* engine.c */
+uint16_t br_engine_digest(const uint64_t *values, int n);
+void br_operation_end(struct br_engine *engine, struct br_operation *op, int status);
+
+/* run.c: fragments and steps */
+int br_run_reserve_sources(struct br_engine *engine, uint32_t count); /* -ENOMEM */
+void br_run_start(struct br_engine *engine, struct br_operation *op); /* its next fragment; a run is free */
+void br_run_transfer_ended(struct br_engine *engine, struct br_transfer *t);
+size_t br_run_work(struct br_engine *engine); /* some local work of the first ready step; returns bytes touched */
+void br_run_forget(struct br_engine *engine, struct br_run *run); /* whatever state it is in */
+void br_run_destroy(struct br_engine *engine, struct br_run *run);
+
+/* admission.c: which fragment is next */
+void br_admission_add(struct br_engine *engine, struct br_operation *op);
+int br_admission_start(struct br_engine *engine); /* starts all that may; returns how many */
+void br_admission_oldest(struct br_engine *engine); /* the list of collectives has changed */
+
+/* p2p.c: messages */
+int br_p2p_submit(struct br_engine *engine, struct br_operation *op);
+void br_p2p_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t);
+void br_p2p_failed(struct br_engine *engine, int rc, const char *what, int peer);
+
+/* access.c: put and get, the requester's side */
+int br_access_submit(struct br_engine *engine, struct br_operation *op);
+void br_access_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t);
+
+/* overdue.c: deadlines and words */
+void br_overdue_check(struct br_engine *engine, uint64_t now); /* fails the worker when one has passed */
+size_t br_operation_describe(const struct br_operation *op, char *words, size_t bytes);
+
+#endif

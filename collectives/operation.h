@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An operation: a user's call, from submit to completion.
+ *
+ * The communicator fills the first block and hands it to br_engine_submit(); from then on it belongs to the engine until
+ * br_engine_ended() gives it back. `state` is the communicator's: the engine neither reads nor writes it, because the
+ * thread that waits may free the operation the moment it reads ENDED.
+ */
+#ifndef BR_COLLECTIVES_OPERATION_H
+#define BR_COLLECTIVES_OPERATION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <braid/braid.h>
+
+#include "base/list.h"
+#include "collectives/schedule.h"
+#include "protocol/transfer.h"
+
+#define BR_OPERATION_WORDS     256
+#define BR_OPERATION_TRANSFERS 3
+
+enum br_operation_kind {
+    BR_OPERATION_COLLECTIVE,
+    BR_OPERATION_SEND,
+    BR_OPERATION_RECV,
+    BR_OPERATION_PUT,
+    BR_OPERATION_GET,
+};
+
+enum br_operation_state {
+    BR_OPERATION_IDLE,      /* the user's: new, or a persistent one between two starts */
+    BR_OPERATION_SUBMITTED, /* in the submission ring */
+    BR_OPERATION_RUNNING,   /* the engine's */
+    BR_OPERATION_ENDED,     /* status and words are final */
+};
+
+struct br_plan;
+
+/* A collective's share of the engine: its fragments (fragment.h) and the runs that work on them. */
+struct br_operation_fragments {
+    struct br_plan *plan; /* held until the operation has ended */
+    uint32_t count, next; /* fragments in all; the first that has no run yet */
+    uint32_t running, ended;
+    struct br_list runs;    /* struct br_run */
+    struct br_list waiting; /* in the engine's list of operations with fragments to start */
+};
+
+/* A message's or an access's share: parts of at most BR_MAX_TRANSFER bytes, a few at a time. */
+struct br_operation_parts {
+    uint32_t count, next, ended; /* next: the first that is not posted yet */
+    uint64_t number;             /* of part 0: what its tag says */
+    uint32_t given_back; /* put, get: bit i: transfer i has ended and left the worker's list */
+    struct br_transfer transfers[BR_OPERATION_TRANSFERS];
+    struct br_message request; /* put, get */
+    int32_t answer;            /* put, get: the target's status of the part under way */
+};
+
+struct br_operation {
+    enum br_operation_kind kind;
+    enum br_collective collective;
+    const void *send; /* what the call reads; recv: what it writes. The one that the call lacks is NULL */
+    void *recv;
+    size_t send_bytes, recv_bytes;
+    size_t count; /* collective: elements of one block (braid.h); else bytes */
+    enum braid_type type;
+    enum braid_reduction reduction;
+    int root, peer;
+    int32_t priority;
+    uint32_t tag;
+    char algorithm[16];   /* by name; "" or "auto": the engine chooses */
+    struct braid_key key; /* put, get; and the offset in its region */
+    uint64_t offset;
+    uint64_t timeout, deadline; /* ns: as given; absolute */
+    uint64_t sequence;          /* of the collective, the same on all ranks; none is left out */
+    uint64_t order;             /* of submission in this process, all kinds */
+    bool persistent;
+    struct br_region *send_region, *recv_region; /* that the memory lies in, or NULL */
+    struct braid_comm *comm;
+
+    int status; /* 0 or negative errno, with words */
+    char words[BR_OPERATION_WORDS];
+    _Atomic int state;
+
+    /* the engine's */
+    struct br_list node; /* in one of its lists: running, to oneself, ended */
+    uint16_t check;      /* digest of what the ranks must agree on */
+    union {
+        struct br_operation_fragments fragments;
+        struct br_operation_parts parts;
+    };
+};
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Deadlines, and the words that say which operation waits for whom. */
+#include "collectives/engine_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "collectives/type.h"
+
+#define MOST_NAMED 3
+
+/* Appends; *used never exceeds what is there. */
+#define SAY(words, bytes, used, ...)                                                                         \
+    do {                                                                                                     \
+        int said_ = snprintf((words) + (used), (bytes) - (used), __VA_ARGS__);                               \
+        (used) += said_ < 0 ? 0 : (size_t)said_ < (bytes) - (used) ? (size_t)said_ : (bytes) - (used) - 1;   \
+    } while (0)
+
+size_t br_operation_describe(const struct br_operation *op, char *words, size_t bytes)
+{
+    static const char *const verbs[] = {
+        [BR_OPERATION_SEND] = "send of %zu bytes to rank %d (tag %u)",
+        [BR_OPERATION_RECV] = "receive of %zu bytes from rank %d (tag %u)",
+    };
+    unsigned long long sequence = op->sequence;
+    size_t used = 0;
+
+    if (op->kind == BR_OPERATION_PUT || op->kind == BR_OPERATION_GET)
+        SAY(words, bytes, used, "%s of %zu bytes %s rank %u", op->kind == BR_OPERATION_PUT ? "put" : "get", op->count,
+            op->kind == BR_OPERATION_PUT ? "to" : "from", op->key.rank);
+    else if (op->kind != BR_OPERATION_COLLECTIVE)
+        SAY(words, bytes, used, verbs[op->kind], op->count, op->peer, op->tag);
+    else if (op->collective == BR_BARRIER)
+        SAY(words, bytes, used, "barrier (operation %llu)", sequence);
+    else
+        SAY(words, bytes, used, "%s of %zu %s (operation %llu)", br_collective_name(op->collective), op->count,
+            br_type_name(op->type), sequence);
+    return used;
+}
+
+/* Names the peer of a transfer that waits, each peer once. */
+struct naming {
+    char *words;
+    size_t bytes, used;
+    const struct br_worker *worker;
+    int peers[MOST_NAMED], n;
+};
+
+static void name(struct naming *naming, const struct br_transfer *t, uint8_t level)
+{
+    const struct br_peer *peer = &naming->worker->peers[t->peer];
+
+    if (t->state == BR_TRANSFER_IDLE || t->state == BR_TRANSFER_ENDED || naming->n == MOST_NAMED || !peer->n_rails)
+        return;
+    for (int i = 0; i < naming->n; i++)
+        if (naming->peers[i] == t->peer)
+            return;
+    if (level >= peer->n_rails)
+        level = 0;
+    SAY(naming->words, naming->bytes, naming->used, "%s rank %d (level %d, device %s)", naming->n ? "," : ": waits for",
+        t->peer, level, peer->rails[level].device->name);
+    naming->peers[naming->n++] = t->peer;
+}
+
+static void name_waited(struct naming *naming, const struct br_operation *op)
+{
+    if (op->kind != BR_OPERATION_COLLECTIVE) {
+        for (int i = 0; i < BR_OPERATION_TRANSFERS; i++)
+            name(naming, &op->parts.transfers[i], 0);
+        return;
+    }
+    br_list_for_each(node, &op->fragments.runs) {
+        const struct br_run *run = br_container_of(node, struct br_run, node);
+
+        for (uint32_t i = 0; i < run->schedule->n_steps; i++)
+            if (run->schedule->steps[i].kind <= BR_STEP_RECV)
+                name(naming, &run->steps[i].transfer, run->schedule->steps[i].level);
+    }
+}
+
+static void overdue(struct br_engine *engine, const struct br_operation *op)
+{
+    char words[sizeof engine->worker->words];
+    struct naming naming = {.words = words, .bytes = sizeof words, .worker = engine->worker};
+
+    naming.used = br_operation_describe(op, words, sizeof words);
+    SAY(words, sizeof words, naming.used, " missed its deadline of %llu ms", (unsigned long long)(op->timeout / BR_MS));
+    name_waited(&naming, op);
+    if (!naming.n)
+        SAY(words, sizeof words, naming.used, "%s",
+            op->kind == BR_OPERATION_COLLECTIVE ? ": it waits for operations submitted before it" : ": nobody matches it");
+    engine->late = op;
+    br_worker_fail(engine->worker, ETIMEDOUT, words);
+}
+
+void br_overdue_check(struct br_engine *engine, uint64_t now)
+{
+    struct br_list *lists[] = {&engine->collectives, &engine->messages, &engine->to_self};
+    uint64_t next = UINT64_MAX;
+
+    for (int i = 0; i < 3; i++)
+        br_list_for_each(node, lists[i]) {
+            const struct br_operation *op = br_container_of(node, struct br_operation, node);
+
+            if (op->deadline <= now) {
+                overdue(engine, op);
+                return;
+            }
+            if (op->deadline < next)
+                next = op->deadline;
+        }
+    engine->next_deadline = next;
+}

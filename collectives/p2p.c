@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages between two ranks. One larger than BR_MAX_TRANSFER goes in parts, each with the next number of its (peer,
+ * tag), a few at a time. A message of a rank to itself is copied when both its ends are there.
+ */
+#include "collectives/engine_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define AT_ONCE 2u /* parts of one message */
+
+void br_p2p_failed(struct br_engine *engine, int rc, const char *what, int peer)
+{
+    char words[sizeof engine->worker->words];
+
+    snprintf(words, sizeof words, "%s with rank %d: %s", what, peer, br_error_words());
+    br_worker_fail(engine->worker, -rc, words);
+}
+
+static bool is_send(const struct br_operation *op)
+{
+    return op->kind == BR_OPERATION_SEND;
+}
+
+/* ---- to oneself -------------------------------------------------------------------------------------------- */
+
+static void meet(struct br_engine *engine, struct br_operation *send, struct br_operation *recv)
+{
+    if (send->count == recv->count) {
+        if (send->count)
+            memmove(recv->recv, send->send, send->count);
+        br_operation_end(engine, send, 0);
+        br_operation_end(engine, recv, 0);
+        return;
+    }
+    br_error(EPROTO, "rank %d sends itself %zu bytes and receives %zu (tag %u)", engine->config.rank, send->count,
+             recv->count, send->tag);
+    br_worker_fail(engine->worker, EPROTO, br_error_words());
+}
+
+static void submit_to_self(struct br_engine *engine, struct br_operation *op)
+{
+    struct br_operation *other = NULL;
+
+    br_list_for_each(node, &engine->to_self) {
+        struct br_operation *waits = br_container_of(node, struct br_operation, node);
+
+        if (waits->kind != op->kind && waits->tag == op->tag) {
+            other = waits;
+            break;
+        }
+    }
+    br_list_push_back(&engine->to_self, &op->node);
+    if (other)
+        meet(engine, is_send(op) ? op : other, is_send(op) ? other : op);
+}
+
+/* ---- to others --------------------------------------------------------------------------------------------- */
+
+/* The next part, in a transfer that is free. */
+static void post(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
+{
+    uint32_t part = op->parts.next++;
+    size_t offset = (size_t)part * BR_MAX_TRANSFER, left = op->count - offset;
+    uint8_t *base = is_send(op) ? (uint8_t *)(uintptr_t)op->send : op->recv;
+    int rc;
+
+    *t = (struct br_transfer){
+        .tag = br_tag_p2p(op->parts.number + part, op->tag),
+        .peer = op->peer,
+        .length = left < BR_MAX_TRANSFER ? (uint32_t)left : BR_MAX_TRANSFER,
+        .memory = offset ? base + offset : base,
+        .region = is_send(op) ? op->send_region : op->recv_region,
+        .priority = op->priority,
+        .order = op->order,
+        .check = op->check,
+        .owner = op,
+    };
+    rc = is_send(op) ? br_transfer_send(engine->worker, t) : br_transfer_receive(engine->worker, t);
+    if (rc)
+        br_p2p_failed(engine, rc, is_send(op) ? "send" : "receive", op->peer);
+}
+
+int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
+{
+    uint64_t bytes = op->count;
+    size_t count = op->count / BR_MAX_TRANSFER + (op->count % BR_MAX_TRANSFER != 0);
+    int rc;
+
+    if (op->peer < 0 || op->peer >= engine->config.size)
+        return br_error(EINVAL, "there is no rank %d among %d", op->peer, engine->config.size);
+    if (count > UINT32_MAX)
+        return br_error(E2BIG, "a message of %zu bytes is too long", op->count);
+    if (op->peer == engine->config.rank) {
+        submit_to_self(engine, op);
+        return 0;
+    }
+    op->parts = (struct br_operation_parts){.count = count ? (uint32_t)count : 1};
+    rc = br_numbers_take(&engine->numbers, op->peer, is_send(op), op->tag, op->parts.count, &op->parts.number);
+    if (rc)
+        return rc;
+    op->check = br_engine_digest(&bytes, 1);
+    br_list_push_back(&engine->messages, &op->node);
+    for (uint32_t i = 0; i < AT_ONCE && op->parts.next < op->parts.count && !engine->worker->failed; i++)
+        post(engine, op, &op->parts.transfers[i]);
+    return 0;
+}
+
+void br_p2p_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
+{
+    if (++op->parts.ended == op->parts.count)
+        br_operation_end(engine, op, 0);
+    else if (op->parts.next < op->parts.count)
+        post(engine, op, t);
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A run: one fragment on its way through the schedule.
+ *
+ * 1. Every step counts the steps that it still waits for. At zero a SEND or RECV is posted to the worker, which
+ *    sorts by priority itself; a REDUCE or COPY joins the ready list.
+ * 2. A step that ends starts its successors, and starting never ends a step: so there is no recursion.
+ * 3. Local work is done in quanta, and the ready list is asked anew for each: what is more urgent overtakes in between.
+ */
+#include "collectives/engine_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "collectives/reduce.h"
+#include "collectives/type.h"
+
+#define LEAST_QUANTUM 4096u /* bytes of one source: less is all overhead */
+#define SCRATCH_STEP  (64u << 10)
+
+/* ---- memory ------------------------------------------------------------------------------------------------ */
+
+static void free_scratch(struct br_engine *engine, struct br_run *run)
+{
+    if (!run->scratch)
+        return;
+    if (engine->config.scratch_free)
+        engine->config.scratch_free(engine->config.scratch_context, run->scratch, run->scratch_region);
+    else
+        free(run->scratch);
+    run->scratch = NULL;
+    run->scratch_bytes = 0;
+    run->scratch_region = NULL;
+}
+
+static int reserve_scratch(struct br_engine *engine, struct br_run *run, size_t bytes)
+{
+    void *memory = NULL;
+    int rc = 0;
+
+    if (bytes <= run->scratch_bytes)
+        return 0;
+    bytes = (bytes + SCRATCH_STEP - 1) / SCRATCH_STEP * SCRATCH_STEP;
+    free_scratch(engine, run);
+    if (engine->config.scratch_alloc)
+        rc = engine->config.scratch_alloc(engine->config.scratch_context, bytes, &memory, &run->scratch_region);
+    else if (!(memory = aligned_alloc(4096, bytes)))
+        rc = br_error(ENOMEM, "rank %d: no memory for %zu bytes of scratch", engine->config.rank, bytes);
+    if (rc)
+        return rc;
+    run->scratch = memory;
+    run->scratch_bytes = bytes;
+    engine->late_allocations++;
+    return 0;
+}
+
+static int reserve_steps(struct br_engine *engine, struct br_run *run, uint32_t count)
+{
+    if (count <= run->max_steps)
+        return 0;
+    free(run->steps);
+    run->max_steps = 0;
+    run->steps = calloc(count, sizeof *run->steps);
+    if (!run->steps)
+        return br_error(ENOMEM, "rank %d: no memory for a schedule of %u steps", engine->config.rank, count);
+    run->max_steps = count;
+    engine->late_allocations++;
+    return 0;
+}
+
+int br_run_reserve_sources(struct br_engine *engine, uint32_t count)
+{
+    const void **sources;
+
+    if (count <= engine->max_sources)
+        return 0;
+    sources = realloc(engine->sources, count * sizeof *sources);
+    if (!sources)
+        return br_error(ENOMEM, "rank %d: no memory for %u sources", engine->config.rank, count);
+    engine->sources = sources;
+    engine->max_sources = count;
+    return 0;
+}
+
+void br_run_destroy(struct br_engine *engine, struct br_run *run)
+{
+    free_scratch(engine, run);
+    free(run->steps);
+    run->steps = NULL;
+}
+
+/* ---- places ------------------------------------------------------------------------------------------------ */
+
+static size_t piece_offset(const struct br_run *run, uint32_t piece)
+{
+    return run->shorter * piece + (piece < run->longer ? piece : run->longer);
+}
+
+static size_t step_elements(const struct br_run *run, const struct br_step *step)
+{
+    return piece_offset(run, step->piece + step->span.count) - piece_offset(run, step->piece);
+}
+
+/* Where a span begins, and in which region that lies. */
+static uint8_t *locate(const struct br_run *run, const struct br_span *span, struct br_region **region)
+{
+    const struct br_operation *op = run->op;
+    size_t size = br_type_size(op->type), element;
+    uint8_t *base;
+
+    if (span->buffer == BR_SCRATCH) {
+        *region = run->scratch_region;
+        return run->scratch + span->first * (run->shorter + (run->longer > 0)) * size;
+    }
+    element = span->first / run->schedule->pieces * op->count + run->first +
+              piece_offset(run, span->first % run->schedule->pieces);
+    if (span->buffer == BR_INPUT) {
+        *region = op->send_region;
+        base = (uint8_t *)(uintptr_t)op->send;
+    } else {
+        *region = op->recv_region;
+        base = op->recv;
+    }
+    return element ? base + element * size : base;
+}
+
+static const void *source_address(const struct br_run *run, const struct br_source *source)
+{
+    struct br_region *region;
+
+    if (source->recv >= 0 && run->steps[source->recv].transfer.mapped)
+        return run->steps[source->recv].transfer.mapped;
+    return locate(run, &source->span, &region);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------- */
+
+static void post(struct br_engine *engine, struct br_run *run, const struct br_step *step, struct br_run_step *rs)
+{
+    const struct br_operation *op = run->op;
+    struct br_transfer *t = &rs->transfer;
+    int rc;
+
+    t->tag = br_tag_collective(op->sequence, run->fragment, step->match);
+    t->peer = (int)step->peer;
+    t->length = (uint32_t)(step_elements(run, step) * br_type_size(op->type));
+    t->memory = locate(run, &step->span, &t->region);
+    t->priority = op->priority;
+    t->order = op->order;
+    t->check = op->check;
+    t->may_map = (step->flags & BR_STEP_MAY_MAP) != 0;
+    t->rendezvous = false;
+    t->request = NULL;
+    t->owner = rs;
+    rc = step->kind == BR_STEP_SEND ? br_transfer_send(engine->worker, t) : br_transfer_receive(engine->worker, t);
+    if (rc)
+        br_p2p_failed(engine, rc, br_collective_name(op->collective), t->peer);
+}
+
+static bool before(const struct br_run_step *a, const struct br_run_step *b)
+{
+    const struct br_operation *x = a->run->op, *y = b->run->op;
+
+    if (x != y)
+        return x->priority != y->priority ? x->priority > y->priority : x->order < y->order;
+    if (a->run != b->run)
+        return a->run->fragment < b->run->fragment;
+    return a < b;
+}
+
+static void enqueue(struct br_engine *engine, struct br_run_step *rs)
+{
+    struct br_list *behind = engine->ready.prev;
+
+    while (behind != &engine->ready && before(rs, br_container_of(behind, struct br_run_step, node)))
+        behind = behind->prev;
+    br_list_insert_before(behind->next, &rs->node);
+}
+
+static void start_step(struct br_engine *engine, struct br_run *run, uint32_t index)
+{
+    const struct br_step *step = &run->schedule->steps[index];
+    struct br_run_step *rs = &run->steps[index];
+
+    if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV)
+        post(engine, run, step, rs);
+    else
+        enqueue(engine, rs);
+}
+
+static void release(struct br_engine *engine, struct br_run *run)
+{
+    br_list_remove(&run->node);
+    br_list_push_front(&engine->free_runs, &run->node);
+    run->op = NULL;
+    engine->n_free++;
+    engine->may_start = true;
+}
+
+static void run_ended(struct br_engine *engine, struct br_run *run)
+{
+    struct br_operation *op = run->op;
+
+    release(engine, run);
+    op->fragments.running--;
+    if (++op->fragments.ended == op->fragments.count)
+        br_operation_end(engine, op, 0);
+}
+
+static void step_ended(struct br_engine *engine, struct br_run *run, uint32_t index)
+{
+    const struct br_schedule *s = run->schedule;
+    const struct br_step *step = &s->steps[index];
+
+    for (uint32_t i = 0; i < step->n_successors && !engine->worker->failed; i++) {
+        uint32_t next = s->successors[step->first_successor + i];
+
+        if (--run->steps[next].remaining == 0)
+            start_step(engine, run, next);
+    }
+    if (--run->left == 0 && !engine->worker->failed)
+        run_ended(engine, run);
+}
+
+void br_run_transfer_ended(struct br_engine *engine, struct br_transfer *t)
+{
+    struct br_run_step *rs = t->owner;
+
+    step_ended(engine, rs->run, (uint32_t)(rs - rs->run->steps));
+}
+
+/* ---- local work -------------------------------------------------------------------------------------------- */
+
+static void release_mapped(struct br_engine *engine, struct br_run *run, const struct br_step *step)
+{
+    for (uint32_t i = 0; i < step->n_sources; i++) {
+        int32_t recv = run->schedule->sources[step->first_source + i].recv;
+        struct br_run_step *rs = recv < 0 ? NULL : &run->steps[recv];
+
+        if (rs && --rs->readers == 0)
+            br_transfer_release(engine->worker, &rs->transfer);
+    }
+}
+
+/* `n` elements from element rs->done on. */
+static int compute(struct br_engine *engine, const struct br_run *run, const struct br_step *step,
+                   const struct br_run_step *rs, size_t n)
+{
+    const struct br_source *sources = &run->schedule->sources[step->first_source];
+    size_t size = br_type_size(run->op->type), offset = rs->done * size;
+    struct br_region *region;
+    uint8_t *to = locate(run, &step->span, &region);
+
+    if (!n)
+        return 0;
+    if (step->kind == BR_STEP_COPY) {
+        memcpy(to + offset, (const uint8_t *)source_address(run, sources) + offset, n * size);
+        return 0;
+    }
+    for (uint32_t i = 0; i < step->n_sources; i++)
+        engine->sources[i] = (const uint8_t *)source_address(run, &sources[i]) + offset;
+    return br_reduce(run->op->type, run->op->reduction, to + offset, engine->sources, (int)step->n_sources, n,
+                     step->flags & BR_STEP_FINAL ? engine->config.size : 0);
+}
+
+size_t br_run_work(struct br_engine *engine)
+{
+    struct br_run_step *rs = br_container_of(engine->ready.next, struct br_run_step, node);
+    struct br_run *run = rs->run;
+    uint32_t index = (uint32_t)(rs - run->steps);
+    const struct br_step *step = &run->schedule->steps[index];
+    size_t left = step_elements(run, step) - rs->done, size = br_type_size(run->op->type);
+    size_t bytes = engine->config.quantum_bytes / step->n_sources, n;
+    int rc;
+
+    n = (bytes < LEAST_QUANTUM ? LEAST_QUANTUM : bytes) / size;
+    if (n > left)
+        n = left;
+    rc = compute(engine, run, step, rs, n);
+    if (rc) { /* the arguments were checked at submit: this is a fault of ours or of the processor's features */
+        br_worker_fail(engine->worker, -rc, br_error_words());
+        return 0;
+    }
+    rs->done += n;
+    if (n == left) {
+        br_list_remove(&rs->node);
+        release_mapped(engine, run, step);
+        step_ended(engine, run, index);
+    }
+    return n * size * step->n_sources + 1;
+}
+
+/* ---- start and end ----------------------------------------------------------------------------------------- */
+
+static void prepare(struct br_run *run, struct br_operation *op)
+{
+    const struct br_plan *plan = op->fragments.plan;
+    const struct br_schedule *s = plan->schedule;
+
+    run->op = op;
+    run->schedule = s;
+    run->fragment = op->fragments.next;
+    run->first = br_piece_offset(op->count, op->fragments.count, run->fragment);
+    run->elements = br_piece_offset(op->count, op->fragments.count, run->fragment + 1) - run->first;
+    run->shorter = run->elements / s->pieces;
+    run->longer = run->elements % s->pieces;
+    run->left = s->n_steps;
+}
+
+static void prepare_steps(struct br_run *run, const struct br_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->schedule->n_steps; i++) {
+        struct br_run_step *rs = &run->steps[i];
+
+        rs->run = run;
+        rs->remaining = plan->schedule->steps[i].n_dependencies;
+        rs->readers = plan->readers[i];
+        rs->done = 0;
+        rs->transfer.state = BR_TRANSFER_IDLE;
+        rs->transfer.mapped = NULL;
+        br_list_init(&rs->node);
+    }
+}
+
+void br_run_start(struct br_engine *engine, struct br_operation *op)
+{
+    const struct br_schedule *s = op->fragments.plan->schedule;
+    struct br_run *run = br_container_of(br_list_pop_front(&engine->free_runs), struct br_run, node);
+    size_t room;
+    int rc;
+
+    engine->n_free--;
+    br_list_push_back(&op->fragments.runs, &run->node);
+    prepare(run, op);
+    room = br_piece_room(run->elements, s->pieces) * br_type_size(op->type);
+    op->fragments.next++;
+    op->fragments.running++;
+    if ((rc = reserve_steps(engine, run, s->n_steps)) || (rc = reserve_scratch(engine, run, room * s->n_scratch))) {
+        br_worker_fail(engine->worker, -rc, br_error_words());
+        return;
+    }
+    prepare_steps(run, op->fragments.plan);
+    for (uint32_t i = 0; i < s->n_ready && !engine->worker->failed; i++)
+        start_step(engine, run, s->ready[i]);
+    if (!s->n_steps)
+        run_ended(engine, run);
+}
+
+void br_run_forget(struct br_engine *engine, struct br_run *run)
+{
+    release(engine, run);
+}
