@@ -31,6 +31,7 @@ struct bench {
     struct br_report *report; /* rank 0 only */
     struct braid_options options;
     char *send, *recv; /* depth buffers of `bytes` each */
+    bool malloced;     /* they are ours; else they go with the communicator */
     size_t bytes;
     uint64_t checks; /* so far: each gets fresh data */
 };
@@ -232,6 +233,7 @@ static int get_buffers(struct bench *bench)
         bench->recv = bench->send ? braid_alloc(bench->comm, total) : NULL;
         return bench->recv ? 0 : -ENOMEM;
     }
+    bench->malloced = true;
     bench->send = calloc(1, total);
     bench->recv = calloc(1, total);
     return bench->send && bench->recv ? 0
@@ -240,7 +242,7 @@ static int get_buffers(struct bench *bench)
 
 static void put_buffers(struct bench *bench)
 {
-    if (!strcmp(bench->settings->memory, "malloc")) { /* the others go with the communicator */
+    if (bench->malloced) {
         free(bench->send);
         free(bench->recv);
     }
@@ -274,6 +276,7 @@ static int start_report(struct bench *bench)
     if (s->backend)
         br_report_text(bench->report, "backend", s->backend);
     br_report_header();
+    fflush(stdout);
     return 0;
 }
 

@@ -173,7 +173,7 @@ static void tell(struct demo *demo)
 /* All layers under way at once, submitted in the order of the backward pass. */
 static int run_together(struct demo *demo, bool urgent_first, double *us)
 {
-    uint64_t submitted[BR_MODEL_LAYERS];
+    uint64_t submitted[BR_MODEL_LAYERS] = {0};
     int rc = 0;
     for (int layer = demo->model.count - 1; layer >= 0 && !rc; layer--) {
         submitted[layer] = br_clock_now();
@@ -267,8 +267,8 @@ static int get_memory(struct demo *demo)
                         " MB are free: choose a smaller --model, or fewer "
                         "--ranks",
                         ranks, all / 1000000, available / 1000000);
-    demo->gradients = calloc((size_t)demo->model.count, sizeof *demo->gradients);
-    demo->ops = calloc((size_t)demo->model.count, sizeof *demo->ops);
+    demo->gradients = calloc((size_t)demo->model.count, sizeof(float *));
+    demo->ops = calloc((size_t)demo->model.count, sizeof(struct braid_op *));
     if (!demo->gradients || !demo->ops)
         return br_error(ENOMEM, "no memory for %d layers", demo->model.count);
     for (int layer = 0; layer < demo->model.count; layer++) {
@@ -355,7 +355,7 @@ int br_tool_demo(int argc, char **argv)
     struct settings s = {.ranks = 4, .rails = 2, .iterations = 3, .seconds = 75, .backend = "uring"};
     const struct br_option options[] = {
         {"ranks", 'n', BR_OPTION_NUMBER, &s.ranks, 1, BR_DEMO_RANKS, "N processes; default 4"},
-        {"rails", 0, BR_OPTION_NUMBER, &s.rails, 1, 16, "N connections to each peer; default 2"},
+        {"rails", 0, BR_OPTION_NUMBER, &s.rails, 1, 8, "N connections to each peer; default 2"},
         {"backend", 0, BR_OPTION_TEXT, &s.backend, 0, 0, "NAME uring, shm or auto; default uring"},
         {"model", 'm', BR_OPTION_TEXT, &s.model, 0, 0, "FILE as data/models/*.csv; default: VGG-19"},
         {"iterations", 'i', BR_OPTION_NUMBER, &s.iterations, 1, 1000, "N rounds; default 3"},

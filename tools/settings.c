@@ -31,7 +31,7 @@ static int parse_lists(struct br_settings *s, const struct texts *texts)
             return br_error_prefix(rc, "--datatype: ");
     }
     s->reduction_count = 1;
-    if (strcmp(texts->reduction, "all")) {
+    if (strcmp(texts->reduction, "all") != 0) {
         int rc = br_reduction_parse(texts->reduction, &s->reductions[0]);
         return rc ? br_error_prefix(rc, "--op: ") : 0;
     }
@@ -63,7 +63,7 @@ static int check(const struct br_settings *s, const struct texts *texts)
     if (s->step_factor > 1 && s->min_bytes == 0)
         return br_error(EINVAL,
                         "--minbytes 0 times a factor stays 0: use --stepbytes, or start at 1 or more");
-    if (strcmp(s->memory, "alloc") && strcmp(s->memory, "malloc"))
+    if (strcmp(s->memory, "alloc") != 0 && strcmp(s->memory, "malloc") != 0)
         return br_error(EINVAL, "--memory %s: must be alloc or malloc", s->memory);
     if (texts->threads != 1 || texts->gpus != 1)
         return br_error(EINVAL, "one rank is one process: start more with `braid run -n N -- braid %s ...`",
