@@ -132,7 +132,7 @@ static void assert_same(enum braid_type type, enum braid_reduction reduction, co
     for (size_t i = 0; i < count; i++) {
         if (any_nan && isnan(get(type, a, i)) && isnan(get(type, b, i)))
             continue;
-        if (memcmp((const char *)a + i * size, (const char *)b + i * size, size))
+        if (memcmp((const char *)a + i * size, (const char *)b + i * size, size) != 0)
             fail_msg("%s %s: element %zu of %zu is %Lg, should be %Lg", br_type_name(type),
                      br_reduction_name(reduction), i, count, get(type, a, i), get(type, b, i));
     }
@@ -212,7 +212,7 @@ static void br_reduce__every_half(void **state)
     }
 }
 
-/* How far a float result may be from the exact value: each operation rounds once by at most half a unit in the
+/* How far a float result may be from the exact value: each operation rounds once, by half a unit in the
  * last place of what it computes with, and a narrow type once more at the end, to a subnormal perhaps. */
 static long double tolerance(enum braid_type type, enum braid_reduction reduction, int n_src,
                              long double exact, long double sum_of_magnitudes)
