@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-#define BR_ERROR_WORDS 256 /* bytes of one message, the final zero included; longer ones are cut */
+#define BR_ERROR_WORDS 512 /* bytes of one message, the final zero included; longer ones are cut */
 
 /* Stores the words of this thread's last error. err: a positive errno. Returns -err. Never fails. */
 int br_error(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -20,7 +20,7 @@
 #include "collectives/schedule.h"
 #include "protocol/transfer.h"
 
-#define BR_OPERATION_WORDS     256
+#define BR_OPERATION_WORDS     480
 #define BR_OPERATION_TRANSFERS 3
 
 enum br_operation_kind {

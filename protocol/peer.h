@@ -2,10 +2,12 @@
 /*
  * Peers and rails. A peer is a remote process; a rail is one link to it together with budget, rate and health.
  *
- * 1. Budget. A rail has at most `budget` bytes in flight: about twice the measured bandwidth-delay product. More does not
- *    add throughput, it only adds queue, and the queue is what something urgent waits behind. So the budget is
- *    the preemption latency. It grows by itself: while the rail is limited by its budget, rate = budget / RTT, so
- *    twice the product is twice the budget, until the rate stops growing (as BBR's start-up does).
+ * 1. Budget. A rail has at most `budget` bytes in flight: what it delivers, at its measured rate, in twice its least round
+ *    trip, or in `target_delay` (1 ms) if that is longer. More does not add throughput, it only adds queue, and the queue is
+ *    what something urgent waits behind: the budget is the preemption latency. It grows by itself: while the rail is limited
+ *    by its budget, rate = budget / RTT, so the next budget is larger, until the rate stops growing or the RTT has
+ *    reached the target. Rejected: twice the bandwidth-delay product alone. On a loaded host the other end answers after the
+ *    time its scheduler takes, not after the least round trip, and the budget then shrinks itself to nothing.
  * 2. In flight are bytes posted but not known to have arrived. Where SENT means placed (RDMA, shared memory) SENT tells;
  *    on a byte stream ACK messages tell, which the sender asks for by a flag every quarter of a budget.
  * 3. Striping needs no plan: rails pull frames from the peer's queue when they have budget, so they carry in proportion to
@@ -85,6 +87,7 @@ struct br_rail {
     uint64_t acked_at;    /* ns */
     uint64_t asked_bytes; /* tx_bytes at the last frame that asked for an ACK */
     uint32_t budget, frame_bytes;
+    uint64_t target_delay; /* ns */
     uint64_t rate;        /* bytes/s, largest of the present and the last period; 0 unknown */
     uint64_t rate_now, rate_period_end; /* maximum of the running period; its end */
     uint64_t min_rtt, min_rtt_until;    /* ns */

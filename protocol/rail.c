@@ -142,7 +142,7 @@ static void measured(struct br_rail *rail, const struct br_probe *probe, uint64_
 {
     uint64_t rtt = now > probe->posted_at ? now - probe->posted_at : 1;
     uint64_t span = now > probe->acked_at ? now - probe->acked_at : 1;
-    uint64_t rate = (uint64_t)((double)(rail->acked_bytes - probe->acked_bytes) * 1e9 / (double)span);
+    uint64_t delay, rate = (uint64_t)((double)(rail->acked_bytes - probe->acked_bytes) * 1e9 / (double)span);
 
     if (!rail->min_rtt || rtt < rail->min_rtt || now > rail->min_rtt_until) {
         rail->min_rtt = rtt;
@@ -157,7 +157,8 @@ static void measured(struct br_rail *rail, const struct br_probe *probe, uint64_
         rail->rate_now = 0;
         rail->rate_period_end = now + RATE_PERIOD;
     }
-    set_budget(rail, (uint64_t)(2.0 * (double)rail->rate * (double)rail->min_rtt / 1e9));
+    delay = 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
+    set_budget(rail, (uint64_t)((double)rail->rate * (double)delay / 1e9));
 }
 
 void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)

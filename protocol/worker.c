@@ -13,6 +13,7 @@
 #define EVENTS         32
 #define TIMER_PERIOD   (1 * BR_MS)
 #define ACK_DELAY      (200 * BR_US) /* credits are given back after this at the latest */
+#define TARGET_DELAY   (1 * BR_MS)
 #define CONNECT_BACKOFF (5 * BR_MS)
 #define MAX_SERVICES   2048u /* one-sided requests in service; every request holds a credit while it waits */
 
@@ -158,6 +159,7 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
         rail->address = rails[i].address;
         rail->connector = w->config.rank > rank;
         rail->backoff = CONNECT_BACKOFF;
+        rail->target_delay = w->config.target_delay ? w->config.target_delay : TARGET_DELAY;
         snprintf(rail->words, sizeof rail->words, "%s", rail->connector ? "not tried yet" : "it has not connected to us");
     }
     w->n_waited++;

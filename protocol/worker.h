@@ -38,6 +38,7 @@ struct br_worker_config {
     uint32_t slice_bytes;     /* the same on all ranks */
     uint64_t peer_timeout;    /* ns of silence */
     uint64_t starvation;      /* ns */
+    uint64_t target_delay;    /* ns; see peer.h note 1; 0: 1 ms */
     uint64_t connect_timeout; /* ns for one attempt: connect and handshake */
     uint32_t max_slots;       /* large receives that may be outstanding */
     uint32_t max_transfers;   /* posted transfers and unexpected messages that may be outstanding */

@@ -20,6 +20,14 @@ static const struct command {
     const char *help;
 } commands[] = {
     {"run", br_tool_run, "start the ranks of a job on this host: braid run -n 4 -- COMMAND"},
+    {"allreduce", br_tool_collective, "collectives, with the options and columns of nccl-tests"},
+    {"reduce_scatter", br_tool_collective, "likewise"},
+    {"allgather", br_tool_collective, "likewise"},
+    {"broadcast", br_tool_collective, "likewise"},
+    {"reduce", br_tool_collective, "likewise"},
+    {"barrier", br_tool_collective, "likewise"},
+    {"sendrecv", br_tool_collective, "likewise, from each rank to the next"},
+    {"demo", br_tool_demo, "the gradients of VGG-19 over 4 ranks with 2 rails each"},
     {"version", version, "the version"},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)

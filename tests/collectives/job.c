@@ -46,6 +46,7 @@ static void open_rank(struct job *job, int rank, const struct job_options *optio
         .eager_bytes = options->eager_bytes ? options->eager_bytes : 1024,
         .slice_bytes = 64 << 10,
         .peer_timeout = BR_SEC,
+        .target_delay = 10 * BR_US, /* small buffers: two round trips are all the queue there may be */
         .starvation = 100 * BR_MS,
         .connect_timeout = BR_SEC,
         .max_slots = 1024,

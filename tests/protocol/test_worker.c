@@ -169,9 +169,9 @@ static void rail_down(const struct br_sim_config *config, uint64_t when, bool up
 static void failover__rail_lost_in_a_transfer(void **state)
 {
     (void)state;
-    rail_down(&plain, 2 * BR_MS, false);
-    rail_down(&early, 2 * BR_MS, false);
-    rail_down(&wild, BR_MS, false);
+    rail_down(&plain, BR_MS, false);
+    rail_down(&early, BR_MS, false);
+    rail_down(&wild, 300 * BR_US, false);
 }
 
 static void failover__rail_comes_back(void **state)

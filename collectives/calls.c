@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The public calls: check the arguments, make an operation of them, submit it, wait if the caller blocks. */
+#include "collectives/comm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "collectives/type.h"
+
+/* What a collective call says. */
+struct call {
+    enum br_collective collective;
+    const void *send;
+    void *recv;
+    size_t count;
+    enum braid_type type;
+    enum braid_reduction reduction;
+    int root;
+};
+
+/* ---- checks ------------------------------------------------------------------------------------------------ */
+
+static int check_options(const char *name, const struct braid_options *options)
+{
+    if (!options)
+        return 0;
+    if (options->timeout_ms < 0)
+        return br_error(EINVAL, "%s: timeout_ms is %d; it must not be negative (0: the communicator's)", name, options->timeout_ms);
+    for (size_t i = 0; i < sizeof options->reserved / sizeof options->reserved[0]; i++)
+        if (options->reserved[i])
+            return br_error(EINVAL, "%s: reserved fields of braid_options must be zero", name);
+    return 0;
+}
+
+static bool reduces(enum br_collective collective)
+{
+    return collective == BR_ALLREDUCE || collective == BR_REDUCE_SCATTER || collective == BR_REDUCE;
+}
+
+/* Does this rank read `send`, write `recv`? */
+static bool reads(const struct braid_comm *comm, const struct call *c)
+{
+    return c->collective != BR_BROADCAST || c->root == comm->rank;
+}
+
+static bool writes(const struct braid_comm *comm, const struct call *c)
+{
+    return c->collective != BR_REDUCE || c->root == comm->rank;
+}
+
+static int check_call(struct braid_comm *comm, const char *name, const struct call *c)
+{
+    if (!comm)
+        return br_error(EINVAL, "%s: no communicator", name);
+    if (c->collective == BR_BARRIER)
+        return 0;
+    if ((unsigned)c->type > BRAID_UINT64)
+        return br_error(EINVAL, "%s: there is no data type %d", name, (int)c->type);
+    if (reduces(c->collective) && (unsigned)c->reduction > BRAID_AVG)
+        return br_error(EINVAL, "%s: there is no reduction %d", name, (int)c->reduction);
+    if (c->root < 0 || c->root >= comm->size)
+        return br_error(EINVAL, "%s: root is %d, ranks are 0 to %d", name, c->root, comm->size - 1);
+    if (c->count > SIZE_MAX / 8 / (size_t)comm->size)
+        return br_error(EINVAL, "%s: %zu elements from each of %d ranks are more than memory can hold", name, c->count, comm->size);
+    if (c->count && reads(comm, c) && !c->send)
+        return br_error(EINVAL, "%s: send is NULL", name);
+    if (c->count && writes(comm, c) && !c->recv)
+        return br_error(EINVAL, "%s: recv is NULL", name);
+    return 0;
+}
+
+/* ---- from call to result ----------------------------------------------------------------------------------- */
+
+static void apply_options(const struct braid_comm *comm, const struct braid_options *options, struct br_operation *op)
+{
+    op->timeout = comm->settings.timeout;
+    if (!options)
+        return;
+    op->priority = options->priority;
+    op->tag = options->tag;
+    if (options->timeout_ms)
+        op->timeout = (uint64_t)options->timeout_ms * BR_MS;
+    if (options->algorithm && strcmp(options->algorithm, "auto"))
+        snprintf(op->algorithm, sizeof op->algorithm, "%s", options->algorithm);
+}
+
+/* The result of an ended operation, its words in this thread; frees it unless it is persistent. */
+static int finish(struct br_operation *op)
+{
+    int status = op->status;
+
+    if (status)
+        br_error(-status, "%s", op->words);
+    if (op->persistent)
+        atomic_store(&op->state, BR_OPERATION_IDLE);
+    else
+        br_comm_put_operation(op->comm, op);
+    return status;
+}
+
+/* Submits; blocks if the caller gave no place for a handle. */
+static int go(struct br_operation *op, struct braid_op **out)
+{
+    int rc = br_progress_submit(op->comm, op, out != NULL);
+
+    if (rc) {
+        br_comm_put_operation(op->comm, op);
+        return rc;
+    }
+    if (out) {
+        *out = (struct braid_op *)op;
+        return 0;
+    }
+    br_progress_wait(op->comm, op, UINT64_MAX); /* its deadline ends it */
+    return finish(op);
+}
+
+static void fill(const struct braid_comm *comm, const struct call *c, const struct braid_options *options,
+                 struct br_operation *op)
+{
+    size_t bytes = c->collective == BR_BARRIER ? 0 : c->count * br_type_size(c->type), n = (size_t)comm->size;
+
+    apply_options(comm, options, op);
+    op->kind = BR_OPERATION_COLLECTIVE;
+    op->collective = c->collective;
+    op->count = c->count;
+    op->type = c->type;
+    op->reduction = c->reduction;
+    op->root = c->root;
+    op->send = reads(comm, c) ? c->send : c->recv;
+    op->recv = c->recv;
+    op->send_bytes = reads(comm, c) ? (c->collective == BR_REDUCE_SCATTER ? n * bytes : bytes) : 0;
+    op->recv_bytes = writes(comm, c) ? (c->collective == BR_ALLGATHER ? n * bytes : bytes) : 0;
+}
+
+/* The short way for small collectives of one host; the operation lives on the stack. */
+static bool call_local(struct braid_comm *comm, const struct call *c, const struct braid_options *options, int *rc)
+{
+    struct br_operation op = {0};
+
+    fill(comm, c, options, &op);
+    if (!br_progress_local(comm, &op))
+        return false;
+    *rc = op.status ? br_error(-op.status, "%s", op.words) : 0;
+    return true;
+}
+
+static int call(struct braid_comm *comm, const char *name, const struct call *c, const struct braid_options *options,
+                bool persistent, struct braid_op **out)
+{
+    struct br_operation *op;
+    int rc = check_call(comm, name, c);
+
+    if (!rc)
+        rc = check_options(name, options);
+    if (rc)
+        return rc;
+    if (persistent && !out)
+        return br_error(EINVAL, "%s: nowhere to store the operation", name);
+    if (!out && comm->local && call_local(comm, c, options, &rc))
+        return rc;
+    op = br_comm_get_operation(comm);
+    if (!op)
+        return -EAGAIN;
+    fill(comm, c, options, op);
+    op->persistent = persistent;
+    if (!persistent)
+        return go(op, out);
+    *out = (struct braid_op *)op;
+    return 0;
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------------- */
+
+int braid_allreduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                    enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_allreduce", &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0}, options, false, op);
+}
+
+int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                         enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_allreduce_init", &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0}, options, true,
+                op);
+}
+
+int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                         enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_reduce_scatter", &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0}, options,
+                false, op);
+}
+
+int braid_reduce_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                              enum braid_type type, enum braid_reduction reduction,
+                              const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_reduce_scatter_init", &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0},
+                options, true, op);
+}
+
+int braid_allgather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                    const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_allgather", &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0}, options, false, op);
+}
+
+int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                         const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_allgather_init", &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0}, options, true,
+                op);
+}
+
+int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type, int root,
+                    const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_broadcast", &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root}, options, false,
+                op);
+}
+
+int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                         int root, const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_broadcast_init", &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root}, options,
+                true, op);
+}
+
+int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                 enum braid_reduction reduction, int root, const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_reduce", &(struct call){BR_REDUCE, send, recv, count, type, reduction, root}, options, false, op);
+}
+
+int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                      enum braid_reduction reduction, int root, const struct braid_options *options,
+                      struct braid_op **op)
+{
+    return call(comm, "braid_reduce_init", &(struct call){BR_REDUCE, send, recv, count, type, reduction, root}, options, true, op);
+}
+
+int braid_barrier(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_barrier", &(struct call){.collective = BR_BARRIER}, options, false, op);
+}
+
+int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_barrier_init", &(struct call){.collective = BR_BARRIER}, options, true, op);
+}
+
+/* ---- point to point ---------------------------------------------------------------------------------------- */
+
+static int point(struct braid_comm *comm, const char *name, enum br_operation_kind kind, const void *send, void *recv,
+                 size_t bytes, int peer, const struct braid_key *key, uint64_t offset,
+                 const struct braid_options *options, struct braid_op **out)
+{
+    struct br_operation *op;
+    int rc;
+
+    if (!comm)
+        return br_error(EINVAL, "%s: no communicator", name);
+    if (peer < 0 || peer >= comm->size)
+        return br_error(EINVAL, "%s: peer is %d, ranks are 0 to %d", name, peer, comm->size - 1);
+    if (bytes && !send && !recv)
+        return br_error(EINVAL, "%s: memory is NULL", name);
+    if (key && (offset > key->bytes || bytes > key->bytes - offset))
+        return br_error(EACCES, "%s: [%llu, +%zu) is not in a region of %llu bytes", name, (unsigned long long)offset, bytes,
+                        (unsigned long long)key->bytes);
+    rc = check_options(name, options);
+    if (rc)
+        return rc;
+    op = br_comm_get_operation(comm);
+    if (!op)
+        return -EAGAIN;
+    apply_options(comm, options, op);
+    op->kind = kind;
+    op->peer = peer;
+    op->count = bytes;
+    op->send = send;
+    op->recv = recv;
+    op->send_bytes = send ? bytes : 0;
+    op->recv_bytes = recv ? bytes : 0;
+    if (key) {
+        op->key = *key;
+        op->offset = offset;
+    }
+    return go(op, out);
+}
+
+int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer, const struct braid_options *options,
+               struct braid_op **op)
+{
+    return point(comm, "braid_send", BR_OPERATION_SEND, memory, NULL, bytes, peer, NULL, 0, options, op);
+}
+
+int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer, const struct braid_options *options,
+               struct braid_op **op)
+{
+    return point(comm, "braid_recv", BR_OPERATION_RECV, NULL, memory, bytes, peer, NULL, 0, options, op);
+}
+
+int braid_put(struct braid_comm *comm, const void *memory, size_t bytes, const struct braid_key *key, uint64_t offset,
+              const struct braid_options *options, struct braid_op **op)
+{
+    if (!key)
+        return br_error(EINVAL, "braid_put: no key");
+    return point(comm, "braid_put", BR_OPERATION_PUT, memory, NULL, bytes, (int)key->rank, key, offset, options, op);
+}
+
+int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct braid_key *key, uint64_t offset,
+              const struct braid_options *options, struct braid_op **op)
+{
+    if (!key)
+        return br_error(EINVAL, "braid_get: no key");
+    return point(comm, "braid_get", BR_OPERATION_GET, NULL, memory, bytes, (int)key->rank, key, offset, options, op);
+}
+
+/* ---- handles ----------------------------------------------------------------------------------------------- */
+
+int braid_wait(struct braid_op *handle, int timeout_ms)
+{
+    struct br_operation *op = (struct br_operation *)handle;
+
+    if (!op)
+        return br_error(EINVAL, "braid_wait: no operation");
+    if (atomic_load(&op->state) == BR_OPERATION_IDLE)
+        return br_error(EINVAL, "braid_wait: the operation has not been started");
+    if (!br_progress_wait(op->comm, op, timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * BR_MS))
+        return br_error(ETIMEDOUT, "still running after %d ms", timeout_ms);
+    return finish(op);
+}
+
+int braid_test(struct braid_op *handle, int *done)
+{
+    struct br_operation *op = (struct br_operation *)handle;
+
+    if (!op || !done)
+        return br_error(EINVAL, "braid_test: an argument is missing");
+    if (atomic_load(&op->state) == BR_OPERATION_IDLE)
+        return br_error(EINVAL, "braid_test: the operation has not been started");
+    br_progress_try(op->comm);
+    *done = atomic_load(&op->state) == BR_OPERATION_ENDED;
+    return *done ? finish(op) : 0;
+}
+
+int braid_start(struct braid_op *handle)
+{
+    struct br_operation *op = (struct br_operation *)handle;
+
+    if (!op || !op->persistent)
+        return br_error(EINVAL, "braid_start: not a persistent operation");
+    if (atomic_load(&op->state) != BR_OPERATION_IDLE)
+        return br_error(EBUSY, "braid_start: the operation runs; wait for it first");
+    return br_progress_submit(op->comm, op, true);
+}
+
+int braid_op_free(struct braid_op *handle)
+{
+    struct br_operation *op = (struct br_operation *)handle;
+
+    if (!op)
+        return 0;
+    if (!op->persistent)
+        return br_error(EINVAL, "braid_op_free: only persistent operations are freed by hand; wait for the others");
+    if (atomic_load(&op->state) != BR_OPERATION_IDLE)
+        return br_error(EBUSY, "braid_op_free: the operation runs; wait for it first");
+    br_comm_put_operation(op->comm, op);
+    return 0;
+}

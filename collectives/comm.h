@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The communicator: what braid_init() builds and everything public hangs on.
+ *
+ * 1. Driving. One lock guards worker and engine. Whoever waits for an operation takes it (try-lock) and turns the
+ *    wheel itself, because waking a sleeping thread on another core costs more than the operation. The communicator's own
+ *    thread turns it only when nobody has for a while: it serves peers while the program computes.
+ * 2. The own thread stays out of the way: while callers drive, it naps for NAP at a time and looks again. Rejected: waking it
+ *    when a caller leaves, which costs a system call and a thread switch after every blocking call.
+ * 3. Submission. With the lock free a call goes straight to the engine; else it goes through the submission ring and
+ *    whoever drives picks it up.
+ * 4. An operation object comes from a pool that was filled at braid_init().
+ */
+#ifndef BR_COLLECTIVES_COMM_H
+#define BR_COLLECTIVES_COMM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <braid/braid.h>
+
+#include "base/pool.h"
+#include "base/ring.h"
+#include "collectives/engine.h"
+#include "collectives/operation.h"
+#include "protocol/bootstrap/environment.h"
+#include "protocol/bootstrap/secret.h"
+#include "protocol/worker.h"
+
+#define BR_MAX_OPERATIONS 1024
+#define BR_MAX_REGIONS    4096
+
+struct br_local;
+struct br_store;
+
+/* Registered memory of a communicator, sorted by address; memory.c. */
+struct braid_region {
+    struct br_region region;
+    struct braid_comm *comm;
+    bool allocated;  /* by braid_alloc(): the memory goes with it */
+    _Atomic int uses; /* operations under way */
+};
+
+/* braid_config with environment and defaults applied; configure.c. */
+struct br_settings {
+    struct br_environment environment;
+    struct br_secret secret;
+    char backend[16];
+    char devices[512];
+    int rails; /* 0: one a device */
+    uint64_t slice_bytes, eager_bytes;
+    uint64_t timeout, peer_timeout, starvation, spin; /* ns */
+    bool oversubscribed; /* more ranks than cores on this host: yield instead of spinning */
+    int pin_cpu; /* -1: not pinned */
+};
+
+struct braid_comm {
+    int rank, size;
+    struct br_settings settings;
+    struct br_worker *worker;
+    struct br_engine *engine;
+    struct br_store *store;        /* NULL but during braid_init() */
+    struct br_local *local; /* NULL: not all ranks share this host */
+
+    pthread_mutex_t lock; /* worker, engine, board and all below up to the next comment */
+    uint64_t next_order;    /* of operations of all kinds */
+    uint64_t next_sequence; /* of collectives; the same on all ranks */
+    uint64_t now; /* of the last turn */
+    int sleep_fds;  /* devices are armed for sleeping (progress.c) */
+    struct braid_region *regions[BR_MAX_REGIONS]; /* by address */
+    int n_regions;
+    uint32_t next_region;
+    struct braid_stats stats;
+
+    struct br_ring submissions; /* struct br_operation */
+    pthread_mutex_t pool_lock;
+    struct br_pool operations;
+
+    _Atomic int outstanding; /* operations submitted and not ended */
+    pthread_t thread;
+    bool has_thread;
+    _Atomic bool stop;
+    _Atomic uint64_t turns; /* waits that callers drove: how the own thread sees that somebody does */
+    _Atomic int callers;  /* threads inside a blocking call */
+    _Atomic bool thread_sleeps;
+    int wake_fd;           /* eventfd: wakes the sleeping thread */
+    pthread_mutex_t end_lock; /* waiters that could not drive */
+    pthread_cond_t ended;
+};
+
+/* configure.c: *settings from config, environment and defaults; -EINVAL with words. Blocks on a secret file. */
+int br_settings_read(const struct braid_config *config, struct br_settings *settings);
+
+/* rendezvous.c: opens devices, finds the other ranks, connects to them. Both block up to the init timeout. */
+int br_rendezvous(struct braid_comm *comm);
+int br_rendezvous_meet(struct braid_comm *comm); /* returns when every rank is connected to all */
+void br_rendezvous_end(struct braid_comm *comm);
+
+/* memory.c. Under the lock. */
+struct braid_region *br_region_containing(struct braid_comm *comm, const void *memory, size_t bytes);
+int br_region_find(void *comm, uint32_t id, uint64_t offset, uint64_t bytes, void **memory, struct br_region **region);
+void br_region_done(void *comm, struct br_region *region); /* undoes the count that br_region_find() made */
+void br_regions_free(struct braid_comm *comm);
+
+/* comm.c */
+struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; NULL with words: -EAGAIN */
+void br_comm_put_operation(struct braid_comm *comm, struct br_operation *op);
+void br_comm_start_operation(struct braid_comm *comm, struct br_operation *op, uint64_t now); /* under the lock */
+void br_comm_operation_ended(struct braid_comm *comm, struct br_operation *op);               /* under the lock */
+
+/* progress.c */
+int br_progress_start(struct braid_comm *comm); /* thread and wake-up descriptor */
+void br_progress_stop(struct braid_comm *comm);
+int br_progress_turn(struct braid_comm *comm, uint64_t now); /* under the lock; returns how much was done */
+void br_progress_end(struct braid_comm *comm, struct br_operation *op); /* under the lock: the operation has ended */
+/* Submits; when the lock is free the first frames leave at once. `wake`: nobody is going to wait for it right away. */
+int br_progress_submit(struct braid_comm *comm, struct br_operation *op, bool wake);
+/* Drives until the operation has ended or `most` ns have passed (UINT64_MAX: no limit); true: it has ended. */
+bool br_progress_wait(struct braid_comm *comm, struct br_operation *op, uint64_t most);
+/* A small collective of one host, while its caller waits (local.h). false: not possible now, go the long way. */
+bool br_progress_local(struct braid_comm *comm, struct br_operation *op);
+void br_progress_try(struct braid_comm *comm); /* one turn, if nobody else is at it */
+void br_progress_drain(struct braid_comm *comm); /* until no operation is outstanding */
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/local.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "collectives/comm.h"
+#include "collectives/reduce.h"
+#include "collectives/type.h"
+#include "transport/shm/shm.h"
+
+#define FD_TAG 1u
+/* All ranks read what all publish: beyond this, cutting the work by ranks (direct) is faster. */
+#define MOST_READ (256u << 10)
+
+/* ---- sharing ----------------------------------------------------------------------------------------------- */
+
+static bool all_shm(const struct braid_comm *comm)
+{
+    if (comm->size < 2 || (uint32_t)comm->size > BR_BOARD_RANKS)
+        return false;
+    for (int r = 0; r < comm->size; r++)
+        if (r != comm->rank && strcmp(comm->worker->peers[r].rails[0].device->ops->name, "shm"))
+            return false;
+    return true;
+}
+
+static int give(struct braid_comm *comm, struct br_local *local)
+{
+    int fd, rc = br_board_create(&local->board, local->n, local->rank, &fd);
+
+    if (rc)
+        return rc;
+    for (int r = 1; r < comm->size && !rc; r++)
+        rc = br_shm_link_send_fd(comm->worker->peers[r].rails[0].link, FD_TAG, fd);
+    close(fd);
+    return rc;
+}
+
+static int take(struct braid_comm *comm, struct br_local *local)
+{
+    int fd = br_shm_link_take_fd(comm->worker->peers[0].rails[0].link, FD_TAG), rc;
+
+    if (fd < 0)
+        return fd;
+    rc = br_board_attach(&local->board, local->n, local->rank, fd);
+    close(fd);
+    return rc;
+}
+
+int br_local_share(struct braid_comm *comm)
+{
+    struct br_local *local;
+    int rc;
+
+    if (!all_shm(comm))
+        return 0;
+    local = calloc(1, sizeof *local);
+    if (!local)
+        return br_error(ENOMEM, "rank %d: no memory for the board", comm->rank);
+    local->rank = (uint32_t)comm->rank;
+    local->n = (uint32_t)comm->size;
+    br_list_init(&local->queue);
+    br_list_init(&local->ended);
+    rc = comm->rank == 0 ? give(comm, local) : take(comm, local);
+    if (rc) {
+        br_board_close(&local->board);
+        free(local);
+        return rc;
+    }
+    comm->local = local;
+    return 0;
+}
+
+void br_local_destroy(struct braid_comm *comm)
+{
+    if (!comm->local)
+        return;
+    br_board_close(&comm->local->board);
+    free(comm->local);
+    comm->local = NULL;
+}
+
+/* ---- one round --------------------------------------------------------------------------------------------- */
+
+static size_t block_bytes(const struct br_operation *op)
+{
+    return op->collective == BR_BARRIER ? 0 : op->count * br_type_size(op->type);
+}
+
+/* What a rank publishes; the lengths follow from the call, nothing on the board says them. */
+static size_t published_bytes(const struct br_local *local, const struct br_operation *op, uint32_t rank)
+{
+    size_t bytes = block_bytes(op);
+
+    switch (op->collective) {
+    case BR_REDUCE_SCATTER:
+        return bytes * local->n;
+    case BR_BROADCAST:
+        return rank == (uint32_t)op->root ? bytes : 0;
+    default:
+        return bytes;
+    }
+}
+
+bool br_local_takes(const struct br_local *local, const struct br_operation *op)
+{
+    size_t bytes;
+
+    if (op->kind != BR_OPERATION_COLLECTIVE || (op->algorithm[0] && strcmp(op->algorithm, "board")))
+        return false;
+    bytes = block_bytes(op) * (op->collective == BR_REDUCE_SCATTER ? local->n : 1);
+    return bytes <= BR_BOARD_BYTES && (bytes * local->n <= MOST_READ || op->algorithm[0]);
+}
+
+/* Does this rank need what `rank` publishes? */
+static bool needs(const struct br_local *local, const struct br_operation *op, uint32_t rank)
+{
+    switch (op->collective) {
+    case BR_BROADCAST:
+        return rank == (uint32_t)op->root;
+    case BR_REDUCE:
+        return local->rank == (uint32_t)op->root;
+    default:
+        return true;
+    }
+}
+
+int br_local_waits_for(const struct br_local *local, const struct br_operation *op)
+{
+    for (uint32_t r = 0; r < local->n; r++)
+        if (r != local->rank && needs(local, op, r) && !br_board_ready(&local->board, r, local->round))
+            return (int)r;
+    return -1;
+}
+
+static const void *part(const struct br_local *local, const struct br_operation *op, uint32_t rank)
+{
+    if (rank == local->rank)
+        return op->send;
+    return br_board_data(&local->board, rank, local->round, published_bytes(local, op, rank));
+}
+
+static void reduce(const struct br_local *local, const struct br_operation *op, size_t skip)
+{
+    const void *in[BR_BOARD_RANKS];
+
+    for (uint32_t r = 0; r < local->n; r++)
+        in[r] = (const uint8_t *)part(local, op, r) + skip;
+    br_reduce(op->type, op->reduction, op->recv, in, (int)local->n, op->count, (int)local->n);
+}
+
+static void copy(void *out, const void *in, size_t bytes)
+{
+    if (bytes && out != in)
+        memcpy(out, in, bytes);
+}
+
+static void combine(const struct br_local *local, const struct br_operation *op)
+{
+    size_t bytes = block_bytes(op);
+
+    if (!bytes)
+        return;
+    switch (op->collective) {
+    case BR_ALLREDUCE:
+        reduce(local, op, 0);
+        break;
+    case BR_REDUCE:
+        if (local->rank == (uint32_t)op->root)
+            reduce(local, op, 0);
+        break;
+    case BR_REDUCE_SCATTER:
+        reduce(local, op, bytes * local->rank);
+        break;
+    case BR_ALLGATHER:
+        for (uint32_t r = 0; r < local->n; r++)
+            copy((uint8_t *)op->recv + r * bytes, part(local, op, r), bytes);
+        break;
+    case BR_BROADCAST:
+        copy(op->recv, part(local, op, (uint32_t)op->root), bytes);
+        break;
+    default:
+        break;
+    }
+}
+
+static bool publish(struct br_local *local, const struct br_operation *op)
+{
+    if (!br_board_may_publish(&local->board, local->round + 1))
+        return false;
+    local->round++;
+    br_board_publish(&local->board, local->round, op->send, published_bytes(local, op, local->rank));
+    return true;
+}
+
+bool br_local_begin(struct br_local *local, struct br_operation *op)
+{
+    return br_list_empty(&local->queue) && publish(local, op);
+}
+
+bool br_local_complete(struct br_local *local, struct br_operation *op)
+{
+    if (br_local_waits_for(local, op) >= 0)
+        return false;
+    combine(local, op);
+    local->operations++;
+    return true;
+}
+
+/* ---- the queue --------------------------------------------------------------------------------------------- */
+
+void br_local_submit(struct br_local *local, struct br_operation *op)
+{
+    br_list_init(&op->node);
+    br_list_push_back(&local->queue, &op->node);
+}
+
+static struct br_operation *head(const struct br_local *local)
+{
+    return br_list_empty(&local->queue) ? NULL : br_container_of(local->queue.next, struct br_operation, node);
+}
+
+static void end(struct br_local *local, struct br_operation *op, int status, const char *words)
+{
+    op->status = status;
+    snprintf(op->words, sizeof op->words, "%s", words);
+    br_list_remove(&op->node);
+    br_list_push_back(&local->ended, &op->node);
+    local->published = false;
+}
+
+int br_local_step(struct br_local *local, uint64_t now)
+{
+    struct br_operation *op;
+    int n = 0;
+
+    (void)now;
+    for (; (op = head(local)); n++) {
+        if (!local->published && !(local->published = publish(local, op)))
+            break;
+        if (!br_local_complete(local, op))
+            break;
+        end(local, op, 0, "");
+    }
+    return n;
+}
+
+void br_local_fail(struct br_local *local, int status, const char *words)
+{
+    struct br_operation *op;
+
+    while ((op = head(local)))
+        end(local, op, status, words);
+}
+
+struct br_operation *br_local_ended(struct br_local *local)
+{
+    struct br_list *node = br_list_pop_front(&local->ended);
+
+    return node ? br_container_of(node, struct br_operation, node) : NULL;
+}
+
+uint64_t br_local_next_deadline(const struct br_local *local)
+{
+    uint64_t next = UINT64_MAX;
+
+    br_list_for_each(node, &local->queue) {
+        const struct br_operation *op = br_container_of(node, struct br_operation, node);
+
+        if (op->deadline < next)
+            next = op->deadline;
+    }
+    return next;
+}

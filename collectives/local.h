@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Small collectives of ranks that share a host: one round on the board (transport/shm/board.h) instead of a schedule.
+ *
+ * 1. Every rank publishes what it gives, waits for what it needs, and combines it in the order of ranks: the same bits
+ *    everywhere, in every repetition.
+ * 2. Whether an operation goes here follows from its arguments alone, so all ranks agree. Rounds are taken in the order of
+ *    submission.
+ * 3. A blocking call with nothing before it takes the short way: no operation object, no queue, just the round.
+ */
+#ifndef BR_COLLECTIVES_LOCAL_H
+#define BR_COLLECTIVES_LOCAL_H
+
+#include "collectives/operation.h"
+#include "transport/shm/board.h"
+
+struct braid_comm;
+
+struct br_local {
+    struct br_board board;
+    uint32_t rank, n;
+    uint64_t round;         /* of the last operation that has published */
+    bool published;         /* the head of `queue` has */
+    struct br_list queue;   /* operations, by submission */
+    struct br_list ended;
+    uint64_t operations;
+};
+
+/* After connecting, when every peer is reached through shm: shares the board's descriptor. Otherwise comm->local stays NULL.
+ * -EAGAIN: rank 0's descriptor has not come yet, make a turn and call again. */
+int br_local_share(struct braid_comm *comm);
+void br_local_destroy(struct braid_comm *comm);
+
+/* Does an operation like this go here? */
+bool br_local_takes(const struct br_local *local, const struct br_operation *op);
+
+/* All under the lock. */
+void br_local_submit(struct br_local *local, struct br_operation *op);
+int br_local_step(struct br_local *local, uint64_t now); /* -errno never; returns operations ended */
+/* status != 0: ends all with it and `words`. */
+void br_local_fail(struct br_local *local, int status, const char *words);
+struct br_operation *br_local_ended(struct br_local *local);
+uint64_t br_local_next_deadline(const struct br_local *local);
+
+/* The short way: publishes for op if its turn is now (false: it is not), then the caller asks until it is complete. */
+bool br_local_begin(struct br_local *local, struct br_operation *op);
+bool br_local_complete(struct br_local *local, struct br_operation *op);
+/* The lowest rank that op still waits for; -1: none. */
+int br_local_waits_for(const struct br_local *local, const struct br_operation *op);
+
+#endif
