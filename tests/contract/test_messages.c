@@ -103,7 +103,8 @@ static void message__buffers_stay_until_released(void **state)
 }
 
 /* Posts until the link is full and stays full; returns how many it took. */
-static int post_what_fits(struct contract *contract, struct br_link *link, const struct br_frame *frames, int n)
+static int post_what_fits(struct contract *contract, struct br_link *link, const struct br_frame *frames,
+                          int n)
 {
     int done = 0, taken = 1;
 

@@ -70,7 +70,7 @@ int br_shm_address_resolve(const struct br_address *address, char name[BR_SOCKET
     memcpy(&there, address->data, sizeof there);
     if (there.magic != MAGIC || !there.name[0])
         return br_error(EINVAL, "not an address of shm");
-    if (memcmp(there.boot, place.boot, sizeof place.boot))
+    if (memcmp(there.boot, place.boot, sizeof place.boot) != 0)
         return br_error(EHOSTUNREACH, "the peer runs on another host");
     if (there.name_space != place.name_space)
         return br_error(EHOSTUNREACH, "the peer runs in another network name space of this host");

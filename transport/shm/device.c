@@ -109,7 +109,7 @@ static int device_open(const struct br_device_config *config, struct br_device *
     struct br_shm_device *device;
     int rc;
 
-    if (config->name && strcmp(config->name, NAME))
+    if (config->name && strcmp(config->name, NAME) != 0)
         return br_error(ENODEV, "shm has one device, " NAME ", and no %s", config->name);
     device = calloc(1, sizeof *device);
     if (!device)

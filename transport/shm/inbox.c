@@ -19,7 +19,7 @@ static size_t round_up(size_t bytes, size_t unit)
 /* Everything that follows from the two numbers of a configuration; the pointers are offsets from `memory`. */
 static int lay_out(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers)
 {
-    uint32_t cells = 64;
+    size_t cells = 64;
 
     if (!message_buffers || message_buffers > BR_INBOX_MAX_BUFFERS || message_bytes > BR_INBOX_MAX_MESSAGE)
         return br_error(EINVAL, "%u message buffers of %u bytes: shm takes 1 to %u of up to %u bytes",
@@ -31,7 +31,7 @@ static int lay_out(struct br_inbox *inbox, uint32_t message_bytes, uint32_t mess
     inbox->n_tickets = message_buffers + BR_INBOX_PLACED;
     while (cells < inbox->n_tickets)
         cells *= 2;
-    inbox->mask = cells - 1;
+    inbox->mask = (uint32_t)cells - 1;
     inbox->bytes = PAGE + round_up(cells * sizeof(struct br_inbox_cell), PAGE) + round_up(cells * 4, PAGE) +
                    round_up((size_t)inbox->message_stride * message_buffers, PAGE) + BR_INBOX_PIPE;
     return 0;

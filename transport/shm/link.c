@@ -171,7 +171,7 @@ static int say_hello(struct br_shm_link *link)
 /* Can we read the peer's memory? By doing it. */
 static bool probe_peer(const struct br_shm_link *link, const struct br_packet *packet)
 {
-    uint8_t seen[sizeof packet->hello.probe];
+    uint8_t seen[sizeof packet->hello.probe] = {0};
     struct iovec local = {.iov_base = seen, .iov_len = sizeof seen};
     struct iovec remote = {.iov_base = (void *)(uintptr_t)packet->hello.probe_address,
                            .iov_len = sizeof seen};
@@ -322,7 +322,7 @@ int br_shm_link_connect(struct br_device *base, const struct br_address *address
 {
     struct br_shm_device *device = (struct br_shm_device *)base;
     char name[BR_SOCKET_NAME];
-    struct br_shm_link *link;
+    struct br_shm_link *link = NULL;
     int rc = br_shm_address_resolve(address, name);
 
     if (rc)
@@ -339,7 +339,7 @@ int br_shm_link_connect(struct br_device *base, const struct br_address *address
 
 int br_shm_link_accept(struct br_shm_device *device, int fd)
 {
-    struct br_shm_link *link;
+    struct br_shm_link *link = NULL;
     int rc = new_link(device, BR_SHM_GREETED, &link);
 
     if (rc) {

@@ -61,6 +61,68 @@ static void listen__peer_is_killed(void **state)
     end_close(&end);
 }
 
+#define BYTES (1u << 20)
+
+/* A process that sends frames of BYTES equal bytes, another value each, from plain memory and from a segment, for ever. */
+static pid_t fork_stream(const struct br_address *address, uint32_t slot)
+{
+    struct br_region regions[2] = {{.bytes = BYTES, .segment_fd = -1}, {.bytes = BYTES, .id = 1}};
+    struct end end;
+    pid_t pid = fork();
+
+    if (pid)
+        return pid;
+    regions[0].base = malloc(BYTES);
+    if (end_open(&end, 4) || br_segment_alloc(BYTES, -1, &regions[1].base, &regions[1].segment_fd) ||
+        ops->region_register(end.device, &regions[1]) || ops->link_connect(end.device, address, &end.link))
+        _exit(1);
+    (void)await(&end, NULL, BR_EVENT_MESSAGE); /* we are trusted now */
+    for (int k = 0;; k++) {
+        memset(regions[k % 2].base, k, BYTES);
+        post_placed(&end, regions[k % 2].base, BYTES, slot, 0, &regions[k % 2], 0);
+        (void)await(&end, NULL, BR_EVENT_SENT);
+    }
+}
+
+static void listen__sender_is_killed_while_we_copy(void **state)
+{
+    uint8_t *to = malloc(BYTES);
+    int placed = 0;
+
+    (void)state;
+    for (uint64_t round = 0; round < 10; round++) {
+        struct br_event event = {0};
+        struct br_address address;
+        struct br_slot *slot;
+        uint64_t kill_at;
+        struct end end;
+        pid_t pid;
+
+        assert_int_equal(end_open(&end, 4), 0);
+        slot = br_slot_get(&end.slots, to, BYTES, BYTES);
+        assert_int_equal(ops->device_address(end.device, &address), 0);
+        pid = fork_stream(&address, br_slot_number(&end.slots, slot));
+        end.link = await(&end, NULL, BR_EVENT_ACCEPTED).link;
+        end.link->trusted = true;
+        post_message(&end, NULL, NULL, 0, 0);
+        kill_at = br_clock_now() + 10 * BR_MS + round * 777 * BR_US;
+        while (event.kind != BR_EVENT_CLOSED) {
+            if (kill_at && br_clock_now() > kill_at) {
+                kill(pid, SIGKILL);
+                kill_at = 0;
+            }
+            if (ops->poll(end.device, br_clock_now(), &event, 1) && event.kind == BR_EVENT_PLACED) {
+                assert_memory_equal(to, to + 1, BYTES - 1); /* all bytes alike */
+                placed++;
+            }
+        }
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+        end_close(&end);
+    }
+    assert_true(placed > 10);
+    free(to);
+}
+
 static void listen__messages_before_the_end_are_delivered(void **state)
 {
     struct pair *pair = *state;
@@ -178,6 +240,7 @@ int main(void)
 #define PAIR(test) cmocka_unit_test_setup_teardown(test, pair_setup, pair_teardown)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(listen__peer_is_killed),
+        cmocka_unit_test(listen__sender_is_killed_while_we_copy),
         PAIR(listen__messages_before_the_end_are_delivered),
         PAIR(close__what_was_posted_is_not_placed),
         PAIR(close__peer_sees_it_and_post_fails),
