@@ -116,7 +116,9 @@ bool br_peer_has_work(const struct br_peer *peer)
     for (int i = 0; i < peer->n_rails; i++)
         if (peer->rails[i].ack_due || peer->rails[i].pong_due || peer->rails[i].ping_due)
             return true;
+    for (int k = 0; k < BR_QUEUES; k++)
+        if (!br_list_empty(&peer->queues[k].place))
+            return true;
     return peer->done_tail != peer->done_head || peer->down_due || peer->fenced_due ||
-           (peer->bye_due && !peer->bye_sent) || !br_list_empty(&peer->resend) ||
-           !br_list_empty(&peer->messages.place) || !br_list_empty(&peer->data.place);
+           (peer->bye_due && !peer->bye_sent) || !br_list_empty(&peer->resend);
 }

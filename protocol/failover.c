@@ -144,7 +144,7 @@ static void send_again(struct br_worker *w, struct br_peer *peer, struct br_tran
         t->resend_at = 0;
         if (t->state == BR_TRANSFER_CONFIRMING) {
             t->state = BR_TRANSFER_MOVING;
-            br_queue_insert(&peer->data, &t->queued, w->now);
+            br_queue_insert(&peer->queues[BR_QUEUE_DATA], &t->queued, w->now);
         }
     } else {
         br_send_check_end(w, t);

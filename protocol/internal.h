@@ -29,6 +29,8 @@ void br_connect_event(struct br_worker *w, const struct br_event *event);
 
 /* send.c */
 void br_peer_activate(struct br_worker *w, struct br_peer *peer);
+void br_send_message_due(struct br_worker *w, struct br_peer *peer,
+                         struct br_transfer *t); /* its eager message or READY */
 void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_message *ready);
 void br_send_sent(struct br_worker *w, const struct br_event *event);
 void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot);

@@ -119,6 +119,15 @@ enum br_peer_state {
     BR_PEER_DEAD,   /* the last rail is lost */
 };
 
+/* Each kind has a queue of its own, because one may have to wait when another may go: point-to-point messages for one
+ * of their credits (they may find no receive for ever), data for budget. */
+enum br_queue_kind {
+    BR_QUEUE_MESSAGES, /* sends that go eagerly, READYs, one-sided requests */
+    BR_QUEUE_P2P,      /* the same of point-to-point transfers */
+    BR_QUEUE_DATA,     /* sends that have their READY */
+    BR_QUEUES,
+};
+
 #define BR_SEEN 1024u /* window for duplicates; more than BR_CREDITS * BR_MAX_RAILS */
 #define BR_DONES 256u
 
@@ -127,8 +136,7 @@ struct br_peer {
     enum br_peer_state state;
     int n_rails;
     struct br_rail *rails; /* [n_rails] */
-    struct br_queue messages; /* sends that go eagerly, READYs, one-sided requests */
-    struct br_queue data;     /* sends that have their READY */
+    struct br_queue queues[BR_QUEUES]; /* what wants to leave, by br_queue_kind */
     struct br_list moving;    /* sends in MOVING or CONFIRMING */
     struct br_list resend;    /* struct br_orphan: messages of a lost rail */
     uint32_t sequence;        /* of the next credited message */

@@ -31,8 +31,7 @@ static void offer_place(struct br_worker *w, struct br_transfer *t)
     t->slot->owner = t;
     t->slot->may_map = t->may_map;
     t->state = BR_TRANSFER_QUEUED;
-    br_queue_insert(&peer->messages, &t->queued, w->now);
-    br_peer_activate(w, peer);
+    br_send_message_due(w, peer, t);
 }
 
 void br_receive_slotless(struct br_worker *w)

@@ -25,6 +25,14 @@ void br_peer_activate(struct br_worker *w, struct br_peer *peer)
         br_list_push_back(&w->active, &peer->active);
 }
 
+void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
+{
+    bool p2p = br_tag_family(t->tag) == BR_TAG_P2P;
+
+    br_queue_insert(&peer->queues[p2p ? BR_QUEUE_P2P : BR_QUEUE_MESSAGES], &t->queued, w->now);
+    br_peer_activate(w, peer);
+}
+
 int br_transfer_send(struct br_worker *w, struct br_transfer *t)
 {
     struct br_peer *peer = &w->peers[t->peer];
@@ -43,8 +51,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     br_list_init(&t->node);
     if (t->length <= w->config.eager_bytes && !t->rendezvous) {
         t->state = BR_TRANSFER_QUEUED;
-        br_queue_insert(&peer->messages, &t->queued, w->now);
-        br_peer_activate(w, peer);
+        br_send_message_due(w, peer, t);
         return 0;
     }
     t->state = BR_TRANSFER_MATCHING;
@@ -64,7 +71,7 @@ void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_m
     memset(t->slice_rails, 0, (t->length + t->slice_bytes - 1) / t->slice_bytes);
     br_list_push_back(&peer->moving, &t->node);
     t->state = BR_TRANSFER_MOVING;
-    br_queue_insert(&peer->data, &t->queued, w->now);
+    br_queue_insert(&peer->queues[BR_QUEUE_DATA], &t->queued, w->now);
     br_peer_activate(w, peer);
 }
 
@@ -307,10 +314,16 @@ static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const stru
     return best;
 }
 
+/* One turn of the pump for a peer. */
+struct pump {
+    uint32_t full; /* rails whose back end takes nothing more now, a bit each */
+    int n;         /* frames and messages that have left */
+};
+
 /* One frame of the data queue's head. false: it has to wait. */
-static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, uint32_t *full)
+static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, struct pump *pump)
 {
-    struct br_rail *rail = data_rail(peer, *full, t);
+    struct br_rail *rail = data_rail(peer, pump->full, t);
     uint32_t offset, length;
 
     if (!rail) {
@@ -319,58 +332,97 @@ static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_trans
     }
     length = next_frame(t, rail->frame_bytes, &offset);
     if (!send_frame(w, rail, t, offset, length)) {
-        *full |= 1u << rail->index;
+        pump->full |= 1u << rail->index;
         return true; /* perhaps another rail takes it */
     }
     advance(t, offset, length);
-    br_queue_served(&peer->data, &t->queued, w->now);
+    br_queue_served(&peer->queues[BR_QUEUE_DATA], &t->queued, w->now);
     if (t->cursor == t->length && !t->resend)
         all_left(w, t);
+    pump->n++;
     return true;
 }
 
-/* One message: of a lost rail first, else the queue's head. false: it has to wait. */
-static bool pump_message(struct br_worker *w, struct br_peer *peer, struct br_queued *head, uint32_t *full)
+/* A rail for a message, or NULL: it has to wait for a credit. */
+static struct br_rail *credited_rail(struct br_worker *w, struct br_peer *peer, uint32_t full, bool p2p,
+                                     bool oldest)
 {
-    struct br_orphan *orphan =
-        br_list_empty(&peer->resend) ? NULL : br_container_of(peer->resend.next, struct br_orphan, node);
-    struct br_transfer *t = head ? br_container_of(head, struct br_transfer, queued) : NULL;
-    bool p2p = br_tag_family(orphan ? orphan->message.tag : t->tag) == BR_TAG_P2P;
-    bool oldest = orphan || (!p2p && br_transfer_is_oldest(w, t->order)); /* it need not be matched here and now */
-    struct br_rail *rail = message_rail(peer, *full, p2p, oldest);
+    struct br_rail *rail = message_rail(peer, full, p2p, oldest);
 
-    if (!rail) {
+    if (!rail)
         w->counters.credit_stalls++;
-        return false;
+    return rail;
+}
+
+/* One message of a queue. false: it has to wait. */
+static bool pump_message(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, struct pump *pump)
+{
+    bool p2p = br_tag_family(t->tag) == BR_TAG_P2P;
+    bool oldest = !p2p && br_transfer_is_oldest(w, t->order); /* p2p: need not be matched here and now */
+    struct br_rail *rail = credited_rail(w, peer, pump->full, p2p, oldest);
+
+    if (rail && send_message(w, peer, rail, t))
+        pump->n++;
+    else if (rail)
+        pump->full |= 1u << rail->index;
+    return rail != NULL;
+}
+
+/* One message of a lost rail; they go before all others. false: it has to wait. */
+static bool pump_orphan(struct br_worker *w, struct br_peer *peer, struct pump *pump)
+{
+    struct br_orphan *orphan = br_container_of(peer->resend.next, struct br_orphan, node);
+    struct br_rail *rail =
+        credited_rail(w, peer, pump->full, br_tag_family(orphan->message.tag) == BR_TAG_P2P, true);
+
+    if (rail && send_orphan(rail, orphan))
+        pump->n++;
+    else if (rail)
+        pump->full |= 1u << rail->index;
+    return rail != NULL;
+}
+
+/* Of the queues that are not stuck the one with the most urgent head; BR_QUEUES: none has any. */
+static int next_queue(const struct br_worker *w, const struct br_peer *peer, const bool *stuck,
+                      struct br_queued **best)
+{
+    int which = BR_QUEUES;
+
+    *best = NULL;
+    for (int k = 0; k < BR_QUEUES; k++) {
+        struct br_queued *head =
+            stuck[k] ? NULL : br_queue_head(&peer->queues[k], w->now, w->config.starvation);
+
+        if (head && (!*best || br_queued_before(head, *best))) {
+            *best = head;
+            which = k;
+        }
     }
-    if (!(orphan ? send_orphan(rail, orphan) : send_message(w, peer, rail, t)))
-        *full |= 1u << rail->index;
-    return true;
+    return which;
 }
 
 int br_pump_peer(struct br_worker *w, struct br_peer *peer)
 {
-    bool messages = true, data = true;
-    uint32_t full = 0; /* rails whose back end takes nothing more now */
-    int n = 0;
+    bool stuck[BR_QUEUES] = {false}, orphans_stuck = false;
+    struct pump pump = {0};
 
     for (int i = 0; i < peer->n_rails; i++)
         if (peer->rails[i].state != BR_RAIL_UP || !br_control_pump(peer, &peer->rails[i]))
-            full |= 1u << i;
-    while (messages || data) {
-        struct br_queued *m = messages ? br_queue_head(&peer->messages, w->now, w->config.starvation) : NULL;
-        struct br_queued *d = data ? br_queue_head(&peer->data, w->now, w->config.starvation) : NULL;
-        bool orphans = messages && !br_list_empty(&peer->resend);
+            pump.full |= 1u << i;
+    for (;;) {
+        struct br_queued *head;
+        int which = next_queue(w, peer, stuck, &head);
 
-        if (!m && !d && !orphans)
+        if (!orphans_stuck && !br_list_empty(&peer->resend))
+            orphans_stuck = !pump_orphan(w, peer, &pump);
+        else if (which == BR_QUEUES)
             break;
-        if (orphans || (m && !(d && br_queued_before(d, m))))
-            messages = pump_message(w, peer, m, &full);
+        else if (which == BR_QUEUE_DATA)
+            stuck[which] = !pump_data(w, peer, br_container_of(head, struct br_transfer, queued), &pump);
         else
-            data = pump_data(w, peer, br_container_of(d, struct br_transfer, queued), &full);
-        n++;
+            stuck[which] = !pump_message(w, peer, br_container_of(head, struct br_transfer, queued), &pump);
     }
     if (!br_peer_has_work(peer))
         br_list_remove(&peer->active);
-    return n;
+    return pump.n;
 }

@@ -40,8 +40,8 @@ static int create_peers(struct br_worker *w)
         struct br_peer *peer = &w->peers[r];
 
         peer->rank = r;
-        br_queue_init(&peer->messages);
-        br_queue_init(&peer->data);
+        for (int k = 0; k < BR_QUEUES; k++)
+            br_queue_init(&peer->queues[k]);
         br_list_init(&peer->moving);
         br_list_init(&peer->resend);
         br_list_init(&peer->active);
