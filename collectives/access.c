@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Put and get, the requester's side; the target's is protocol/onesided.c. Three transfers for each part: the request, the
- * data, and the status by which the target says that the bytes stand where they should, or why not. Data and status
- * are posted before the request leaves, so that the target never waits for us. One part after the other.
+ * Put and get, the requester's side; the target's is protocol/onesided.c. Three transfers for each part:
+ * the request, the data, and the status by which the target says that the bytes stand where they should,
+ * or why not. Data and status are posted before the request leaves, so that the target never waits for us.
+ * One part after the other.
  */
 #include "collectives/engine_internal.h"
 
@@ -62,7 +63,8 @@ static void post(struct br_engine *engine, struct br_operation *op)
     fill(engine, op, offset, left < BR_MAX_TRANSFER ? (uint32_t)left : BR_MAX_TRANSFER);
     rc = br_transfer_receive(engine->worker, &t[STATUS]);
     if (!rc)
-        rc = is_put(op) ? br_transfer_send(engine->worker, &t[DATA]) : br_transfer_receive(engine->worker, &t[DATA]);
+        rc = is_put(op) ? br_transfer_send(engine->worker, &t[DATA])
+                        : br_transfer_receive(engine->worker, &t[DATA]);
     if (!rc)
         rc = br_transfer_send(engine->worker, &t[REQUEST]);
     if (rc)
@@ -80,8 +82,8 @@ static int access_self(struct br_engine *engine, struct br_operation *op)
     if (op->key.check == w->check && w->region_find)
         rc = w->region_find(w->region_context, op->key.id, op->offset, op->count, &memory, &region);
     if (rc)
-        return br_error(EACCES, "rank %d has no region %u that holds %zu bytes at offset %llu", engine->config.rank,
-                        op->key.id, op->count, (unsigned long long)op->offset);
+        return br_error(EACCES, "rank %d has no region %u that holds %zu bytes at offset %llu",
+                        engine->config.rank, op->key.id, op->count, (unsigned long long)op->offset);
     memmove(is_put(op) ? memory : op->recv, is_put(op) ? op->send : memory, op->count);
     w->region_done(w->region_context, region);
     br_operation_end(engine, op, 0);
@@ -112,7 +114,8 @@ int br_access_submit(struct br_engine *engine, struct br_operation *op)
 static void refused(struct br_engine *engine, struct br_operation *op)
 {
     snprintf(op->words, sizeof op->words,
-             "rank %u has no region %u that holds %zu bytes at offset %llu: the key is stale, of another job or too short",
+             "rank %u has no region %u that holds %zu bytes at offset %llu: the key is stale, of another job "
+             "or too short",
              op->key.rank, op->key.id, op->count, (unsigned long long)op->offset);
     br_operation_end(engine, op, op->parts.answer < 0 ? op->parts.answer : -EPROTO);
 }

@@ -2,13 +2,14 @@
 /*
  * Which fragment gets a run.
  *
- * 1. In the order (priority, order, fragment), at most `window` runs for one operation, so that the runs do not all go to the
- *    first large operation.
- * 2. Ranks see priorities at different moments, so they may have started different operations, each waiting for the
- *    other's runs to come free. Therefore a run is kept for the oldest operation whenever it has none. Take the oldest operation
- *    that any rank has not finished, and of it the first fragment that any rank has not finished: on every rank that
- *    has not finished it, this operation is the oldest one, and the fragments before are through; so the fragment
- *    has a run or gets the one kept. It ends, and so does everything in turn.
+ * 1. In the order (priority, order, fragment), at most `window` runs for one operation, so that the runs
+ *    do not all go to the first large operation.
+ * 2. Ranks see priorities at different moments, so they may have started different operations, each
+ *    waiting for the other's runs to come free. Therefore a run is kept for the oldest operation whenever
+ *    it has none. Take the oldest operation that any rank has not finished, and of it the first fragment
+ *    that any rank has not finished: on every rank that has not finished it, this operation is the oldest
+ *    one, and the fragments before are through; so the fragment has a run or gets the one kept. It ends,
+ *    and so does everything in turn.
  * 3. A run owns its steps and its scratch, so it has all it needs from the start or does not start.
  */
 #include "collectives/engine_internal.h"
@@ -58,7 +59,7 @@ int br_admission_start(struct br_engine *engine)
     if (!engine->may_start)
         return 0;
     engine->may_start = false; /* a run that ends at once sets it again */
-    br_list_for_each_safe(node, &engine->waiting) {
+    br_list_for_each_safe (node, &engine->waiting) {
         struct br_operation *op = of_waiting(node);
 
         while (op->fragments.next < op->fragments.count && may_start(engine, op) && !engine->worker->failed) {

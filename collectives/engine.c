@@ -16,7 +16,7 @@
 #define DEFAULT_CHUNK   (512u << 10)
 #define DEFAULT_QUANTUM (256u << 10)
 
-/* ---- create and destroy ------------------------------------------------------------------------------------ */
+/* ---- create and destroy --------------------------------------------------------------------- */
 
 static void apply_defaults(struct br_engine_config *config)
 {
@@ -34,7 +34,7 @@ static void apply_defaults(struct br_engine_config *config)
 
 static void init_lists(struct br_engine *engine)
 {
-    struct br_list *lists[] = {&engine->collectives, &engine->messages, &engine->to_self,   &engine->waiting,
+    struct br_list *lists[] = {&engine->collectives, &engine->messages, &engine->to_self,  &engine->waiting,
                                &engine->ready,       &engine->ended,    &engine->free_runs};
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
@@ -81,7 +81,7 @@ void br_engine_destroy(struct br_engine *engine)
     free(engine);
 }
 
-/* ---- submit ------------------------------------------------------------------------------------------------ */
+/* ---- submit --------------------------------------------------------------------------------- */
 
 uint16_t br_engine_digest(const uint64_t *values, int n)
 {
@@ -99,7 +99,8 @@ static bool has_root(enum br_collective collective)
     return collective == BR_BROADCAST || collective == BR_REDUCE;
 }
 
-/* As the steps see it (schedule.h, note 3); false where it makes no difference, so that one plan serves both. */
+/* As the steps see it (schedule.h, note 3); false where it makes no difference, so that one plan serves
+ * both. */
 static bool is_in_place(const struct br_engine *engine, const struct br_operation *op)
 {
     size_t own = (size_t)engine->config.rank * op->count * br_type_size(op->type);
@@ -124,20 +125,22 @@ static int check_arguments(const struct br_engine *engine, const struct br_opera
     if ((unsigned)op->collective >= BR_COLLECTIVES)
         return br_error(EINVAL, "there is no collective with number %d", (int)op->collective);
     if (!br_type_size(op->type) || (unsigned)op->reduction >= BRAID_REDUCTIONS)
-        return br_error(EINVAL, "%s: there is no such type (%d) or reduction (%d)", br_collective_name(op->collective),
-                        (int)op->type, (int)op->reduction);
+        return br_error(EINVAL, "%s: there is no such type (%d) or reduction (%d)",
+                        br_collective_name(op->collective), (int)op->type, (int)op->reduction);
     if (has_root(op->collective) && (op->root < 0 || op->root >= engine->config.size))
-        return br_error(EINVAL, "%s: there is no root %d among %d ranks", br_collective_name(op->collective), op->root,
-                        engine->config.size);
+        return br_error(EINVAL, "%s: there is no root %d among %d ranks", br_collective_name(op->collective),
+                        op->root, engine->config.size);
     if (op->count > SIZE_MAX / 8 / (size_t)engine->config.size)
-        return br_error(E2BIG, "%s: %zu elements a block are too many", br_collective_name(op->collective), op->count);
+        return br_error(E2BIG, "%s: %zu elements a block are too many", br_collective_name(op->collective),
+                        op->count);
     return 0;
 }
 
 /* What a message carries so that ranks that disagree notice. */
 static uint16_t check_of(const struct br_operation *op, enum br_algorithm algorithm)
 {
-    bool reduces = op->collective == BR_ALLREDUCE || op->collective == BR_REDUCE || op->collective == BR_REDUCE_SCATTER;
+    bool reduces =
+        op->collective == BR_ALLREDUCE || op->collective == BR_REDUCE || op->collective == BR_REDUCE_SCATTER;
     uint64_t values[] = {(uint64_t)op->collective,
                          (uint64_t)op->type,
                          reduces ? (uint64_t)op->reduction : 0,
@@ -150,7 +153,8 @@ static uint16_t check_of(const struct br_operation *op, enum br_algorithm algori
 
 static int choose(struct br_engine *engine, const struct br_operation *op, enum br_algorithm *algorithm)
 {
-    return br_plans_choose(&engine->plans, op->collective, op->algorithm, op->count * br_type_size(op->type), algorithm);
+    return br_plans_choose(&engine->plans, op->collective, op->algorithm, op->count * br_type_size(op->type),
+                           algorithm);
 }
 
 static int get_plan(struct br_engine *engine, struct br_operation *op)
@@ -161,13 +165,15 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
     int rc;
 
     if ((rc = check_arguments(engine, op)) || (rc = choose(engine, op, &algorithm)) ||
-        (rc = br_plans_get(&engine->plans, op->collective, algorithm, has_root(op->collective) ? (uint32_t)op->root : 0,
-                           is_in_place(engine, op), &f->plan)))
+        (rc = br_plans_get(&engine->plans, op->collective, algorithm,
+                           has_root(op->collective) ? (uint32_t)op->root : 0, is_in_place(engine, op),
+                           &f->plan)))
         return rc;
     s = f->plan->schedule;
     f->count = br_fragment_count(op->count, br_type_size(op->type), s->pieces, engine->config.chunk_bytes);
     rc = f->count ? br_run_reserve_sources(engine, s->max_sources)
-                  : br_error(E2BIG, "%s: %zu elements a block are too many", br_collective_name(op->collective), op->count);
+                  : br_error(E2BIG, "%s: %zu elements a block are too many",
+                             br_collective_name(op->collective), op->count);
     if (rc)
         br_plan_put(f->plan);
     op->check = check_of(op, algorithm);
@@ -220,7 +226,7 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t
     return rc;
 }
 
-/* ---- step -------------------------------------------------------------------------------------------------- */
+/* ---- step ----------------------------------------------------------------------------------- */
 
 void br_operation_end(struct br_engine *engine, struct br_operation *op, int status)
 {
@@ -294,7 +300,8 @@ int br_engine_step(struct br_engine *engine, uint64_t now)
     engine->worker->now = now;
     do {
         k = take_ended(engine) + br_admission_start(engine);
-        while (worked < engine->config.quantum_bytes && !br_list_empty(&engine->ready) && !engine->worker->failed) {
+        while (worked < engine->config.quantum_bytes && !br_list_empty(&engine->ready) &&
+               !engine->worker->failed) {
             worked += br_run_work(engine);
             k++;
         }
@@ -314,7 +321,8 @@ struct br_operation *br_engine_ended(struct br_engine *engine)
 
 uint64_t br_engine_next_deadline(const struct br_engine *engine)
 {
-    bool idle = br_list_empty(&engine->collectives) && br_list_empty(&engine->messages) && br_list_empty(&engine->to_self);
+    bool idle = br_list_empty(&engine->collectives) && br_list_empty(&engine->messages) &&
+                br_list_empty(&engine->to_self);
 
     return idle ? UINT64_MAX : engine->next_deadline;
 }

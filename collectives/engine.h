@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine: runs operations. It turns collectives into schedules, these into fragments, these into transfers of the
- * worker and local work, and messages and one-sided accesses into transfers.
+ * The engine: runs operations. It turns collectives into schedules, these into fragments, these into
+ * transfers of the worker and local work, and messages and one-sided accesses into transfers.
  *
- * Like the worker it reads no clock, takes no lock and knows no thread; everything is called under the worker's lock.
- * Nothing blocks. Memory is allocated only when an operation is larger than all before it (late_allocations).
+ * Like the worker it reads no clock, takes no lock and knows no thread; everything is called under the
+ * worker's lock. Nothing blocks. Memory is allocated only when an operation is larger than all before it
+ * (late_allocations).
  */
 #ifndef BR_COLLECTIVES_ENGINE_H
 #define BR_COLLECTIVES_ENGINE_H
@@ -16,10 +17,10 @@
 /* 0 stands for the default in brackets. What is marked * must be the same on all ranks. */
 struct br_engine_config {
     int rank, size;
-    uint32_t max_runs;       /* fragments under way at once, over all operations [16], at least 2 */
-    uint32_t window;         /* of these, of one operation [8] */
-    uint32_t chunk_bytes;    /* * a large buffer is cut into chunks of about this size [512 KiB] */
-    uint32_t quantum_bytes;  /* local work between two looks at what is more urgent [256 KiB] */
+    uint32_t max_runs;          /* fragments under way at once, over all operations [16], at least 2 */
+    uint32_t window;            /* of these, of one operation [8] */
+    uint32_t chunk_bytes;       /* * a large buffer is cut into chunks of about this size [512 KiB] */
+    uint32_t quantum_bytes;     /* local work between two looks at what is more urgent [256 KiB] */
     struct br_cost_model model; /* * by which algorithms are chosen; n_levels 0: BR_COST_HOST's defaults */
     /* Memory that back ends know, for scratch. NULL: plain memory. -ENOMEM with words. */
     int (*scratch_alloc)(void *context, size_t bytes, void **memory, struct br_region **region);
@@ -30,20 +31,22 @@ struct br_engine_config {
 struct br_engine;
 
 /* The worker is borrowed. -ENOMEM, -EINVAL with words. */
-int br_engine_create(struct br_worker *worker, const struct br_engine_config *config, struct br_engine **engine);
+int br_engine_create(struct br_worker *worker, const struct br_engine_config *config,
+                     struct br_engine **engine);
 /* Operations not yet taken back are forgotten; the worker must be failed or gone by then. NULL allowed. */
 void br_engine_destroy(struct br_engine *engine);
 
 /*
- * Takes an operation whose first block is filled in. Nothing has left when it returns. Otherwise a negative errno with words, and the
- * operation stays the caller's: -EINVAL, -E2BIG (arguments; all ranks find the same, and the communicator lives on); -ENOMEM
- * (ends the worker, as the other ranks count on us); the worker's own error once it has failed.
+ * Takes an operation whose first block is filled in. Nothing has left when it returns. Otherwise a
+ * negative errno with words, and the operation stays the caller's: -EINVAL, -E2BIG (arguments; all ranks
+ * find the same, and the communicator lives on); -ENOMEM (ends the worker, as the other ranks count on
+ * us); the worker's own error once it has failed.
  */
 int br_engine_submit(struct br_engine *engine, struct br_operation *operation, uint64_t now);
 
-/* Takes what the worker has finished, starts what can start, reduces and copies for at most a quantum, ends operations, and
- * fails the worker when a deadline has passed. Returns how much was done; 0: nothing. When the worker has failed, all
- * operations end, but not before every link is closed. */
+/* Takes what the worker has finished, starts what can start, reduces and copies for at most a quantum,
+ * ends operations, and fails the worker when a deadline has passed. Returns how much was done; 0: nothing.
+ * When the worker has failed, all operations end, but not before every link is closed. */
 int br_engine_step(struct br_engine *engine, uint64_t now);
 
 /* The next ended operation, the caller's again; or NULL. */

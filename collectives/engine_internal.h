@@ -25,9 +25,9 @@ struct br_run {
     struct br_operation *op;
     const struct br_schedule *schedule;
     uint32_t fragment;
-    size_t first, elements;   /* of each block */
-    size_t shorter, longer;   /* elements of a short piece; how many pieces have one more */
-    uint32_t left;            /* steps that have not ended */
+    size_t first, elements; /* of each block */
+    size_t shorter, longer; /* elements of a short piece; how many pieces have one more */
+    uint32_t left;          /* steps that have not ended */
     struct br_run_step *steps;
     uint32_t max_steps;
     uint8_t *scratch;
@@ -44,17 +44,17 @@ struct br_engine {
     struct br_list messages;    /* sends, receives, puts, gets under way */
     struct br_list to_self;     /* sends and receives of this rank with itself that wait for each other */
     struct br_list waiting;     /* collectives with fragments to start, in order (priority, order) */
-    struct br_list ready;       /* struct br_run_step: local work, in order (priority, order, fragment, step) */
-    struct br_list free_runs;   /* the last used first */
+    struct br_list ready;     /* struct br_run_step: local work, in order (priority, order, fragment, step) */
+    struct br_list free_runs; /* the last used first */
     struct br_list ended;
     struct br_run *runs; /* [max_runs] */
     uint32_t n_free;
-    bool may_start;            /* a run has come free or an operation has come: look again */
-    const void **sources;      /* [max_sources], for br_reduce() */
+    bool may_start;       /* a run has come free or an operation has come: look again */
+    const void **sources; /* [max_sources], for br_reduce() */
     uint32_t max_sources;
-    uint64_t next_deadline;    /* no later than that of any operation */
-    uint64_t onesided;         /* counter for their tags */
-    uint64_t late_allocations; /* of runs */
+    uint64_t next_deadline;          /* no later than that of any operation */
+    uint64_t onesided;               /* counter for their tags */
+    uint64_t late_allocations;       /* of runs */
     const struct br_operation *late; /* the one whose deadline ended the worker */
 };
 
@@ -66,13 +66,14 @@ void br_operation_end(struct br_engine *engine, struct br_operation *op, int sta
 int br_run_reserve_sources(struct br_engine *engine, uint32_t count); /* -ENOMEM */
 void br_run_start(struct br_engine *engine, struct br_operation *op); /* its next fragment; a run is free */
 void br_run_transfer_ended(struct br_engine *engine, struct br_transfer *t);
-size_t br_run_work(struct br_engine *engine); /* some local work of the first ready step; returns bytes touched */
+size_t
+br_run_work(struct br_engine *engine); /* some local work of the first ready step; returns bytes touched */
 void br_run_forget(struct br_engine *engine, struct br_run *run); /* whatever state it is in */
 void br_run_destroy(struct br_engine *engine, struct br_run *run);
 
 /* admission.c: which fragment is next */
 void br_admission_add(struct br_engine *engine, struct br_operation *op);
-int br_admission_start(struct br_engine *engine); /* starts all that may; returns how many */
+int br_admission_start(struct br_engine *engine);   /* starts all that may; returns how many */
 void br_admission_oldest(struct br_engine *engine); /* the list of collectives has changed */
 
 /* p2p.c: messages */

@@ -3,8 +3,8 @@
 
 #include "protocol/message.h"
 
-#define MOST_FRAGMENTS 65536u /* 16 bits in the tag */
-#define DEPTH          4u     /* fragments that are enough to keep network and memory busy at once */
+#define MOST_FRAGMENTS 65536u      /* 16 bits in the tag */
+#define DEPTH          4u          /* fragments that are enough to keep network and memory busy at once */
 #define LEAST_CHUNK    (64u << 10) /* smaller pieces cost more in messages than pipelining gains */
 
 static size_t divide_up(size_t a, size_t b)

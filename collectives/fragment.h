@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fragments: a collective is cut into ranges of elements, the same range of every block, each run by its own run of the
- * schedule. Several runs at once pipeline the steps: one fragment is reduced while the next one travels.
+ * Fragments: a collective is cut into ranges of elements, the same range of every block, each run by its
+ * own run of the schedule. Several runs at once pipeline the steps: one fragment is reduced while the next
+ * one travels.
  *
  * All ranks must cut alike, so the cut depends only on what they agree about. Pure.
  */
@@ -11,9 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How many fragments: elements of one block, bytes of one element, pieces of the schedule, target size of a piece of a fragment. A
- * message is at most one block of one fragment, thus at most BR_MAX_TRANSFER. 0: the block is larger than 65,536
- * fragments can carry. */
+/* How many fragments: elements of one block, bytes of one element, pieces of the schedule, target size of
+ * a piece of a fragment. A message is at most one block of one fragment, thus at most BR_MAX_TRANSFER. 0:
+ * the block is larger than 65,536 fragments can carry. */
 uint32_t br_fragment_count(size_t elements, size_t element_bytes, uint32_t pieces, size_t chunk_bytes);
 
 #endif

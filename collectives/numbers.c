@@ -52,7 +52,8 @@ static int grow(struct br_numbers *numbers)
     return 0;
 }
 
-int br_numbers_take(struct br_numbers *numbers, int peer, bool send, uint32_t tag, uint32_t many, uint64_t *first)
+int br_numbers_take(struct br_numbers *numbers, int peer, bool send, uint32_t tag, uint32_t many,
+                    uint64_t *first)
 {
     uint64_t key = ((uint64_t)(uint32_t)peer << 1 | send) + 1;
     struct br_number *entry = place(numbers->entries, numbers->mask, key, tag);

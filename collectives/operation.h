@@ -2,9 +2,9 @@
 /*
  * An operation: a user's call, from submit to completion.
  *
- * The communicator fills the first block and hands it to br_engine_submit(); from then on it belongs to the engine until
- * br_engine_ended() gives it back. `state` is the communicator's: the engine neither reads nor writes it, because the
- * thread that waits may free the operation the moment it reads ENDED.
+ * The communicator fills the first block and hands it to br_engine_submit(); from then on it belongs to
+ * the engine until br_engine_ended() gives it back. `state` is the communicator's: the engine neither
+ * reads nor writes it, because the thread that waits may free the operation the moment it reads ENDED.
  */
 #ifndef BR_COLLECTIVES_OPERATION_H
 #define BR_COLLECTIVES_OPERATION_H
@@ -53,7 +53,7 @@ struct br_operation_fragments {
 struct br_operation_parts {
     uint32_t count, next, ended; /* next: the first that is not posted yet */
     uint64_t number;             /* of part 0: what its tag says */
-    uint32_t given_back; /* put, get: bit i: transfer i has ended and left the worker's list */
+    uint32_t given_back;         /* put, get: bit i: transfer i has ended and left the worker's list */
     struct br_transfer transfers[BR_OPERATION_TRANSFERS];
     struct br_message request; /* put, get */
     int32_t answer;            /* put, get: the target's status of the part under way */

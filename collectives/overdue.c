@@ -14,7 +14,7 @@
 #define SAY(words, bytes, used, ...)                                                                         \
     do {                                                                                                     \
         int said_ = snprintf((words) + (used), (bytes) - (used), __VA_ARGS__);                               \
-        (used) += said_ < 0 ? 0 : (size_t)said_ < (bytes) - (used) ? (size_t)said_ : (bytes) - (used) - 1;   \
+        (used) += said_ < 0 ? 0 : (size_t)said_ < (bytes) - (used) ? (size_t)said_ : (bytes) - (used)-1;     \
     } while (0)
 
 size_t br_operation_describe(const struct br_operation *op, char *words, size_t bytes)
@@ -27,15 +27,15 @@ size_t br_operation_describe(const struct br_operation *op, char *words, size_t 
     size_t used = 0;
 
     if (op->kind == BR_OPERATION_PUT || op->kind == BR_OPERATION_GET)
-        SAY(words, bytes, used, "%s of %zu bytes %s rank %u", op->kind == BR_OPERATION_PUT ? "put" : "get", op->count,
-            op->kind == BR_OPERATION_PUT ? "to" : "from", op->key.rank);
+        SAY(words, bytes, used, "%s of %zu bytes %s rank %u", op->kind == BR_OPERATION_PUT ? "put" : "get",
+            op->count, op->kind == BR_OPERATION_PUT ? "to" : "from", op->key.rank);
     else if (op->kind != BR_OPERATION_COLLECTIVE)
         SAY(words, bytes, used, verbs[op->kind], op->count, op->peer, op->tag);
     else if (op->collective == BR_BARRIER)
         SAY(words, bytes, used, "barrier (operation %llu)", sequence);
     else
-        SAY(words, bytes, used, "%s of %zu %s (operation %llu)", br_collective_name(op->collective), op->count,
-            br_type_name(op->type), sequence);
+        SAY(words, bytes, used, "%s of %zu %s (operation %llu)", br_collective_name(op->collective),
+            op->count, br_type_name(op->type), sequence);
     return used;
 }
 
@@ -51,15 +51,16 @@ static void name(struct naming *naming, const struct br_transfer *t, uint8_t lev
 {
     const struct br_peer *peer = &naming->worker->peers[t->peer];
 
-    if (t->state == BR_TRANSFER_IDLE || t->state == BR_TRANSFER_ENDED || naming->n == MOST_NAMED || !peer->n_rails)
+    if (t->state == BR_TRANSFER_IDLE || t->state == BR_TRANSFER_ENDED || naming->n == MOST_NAMED ||
+        !peer->n_rails)
         return;
     for (int i = 0; i < naming->n; i++)
         if (naming->peers[i] == t->peer)
             return;
     if (level >= peer->n_rails)
         level = 0;
-    SAY(naming->words, naming->bytes, naming->used, "%s rank %d (level %d, device %s)", naming->n ? "," : ": waits for",
-        t->peer, level, peer->rails[level].device->name);
+    SAY(naming->words, naming->bytes, naming->used, "%s rank %d (level %d, device %s)",
+        naming->n ? "," : ": waits for", t->peer, level, peer->rails[level].device->name);
     naming->peers[naming->n++] = t->peer;
 }
 
@@ -70,7 +71,7 @@ static void name_waited(struct naming *naming, const struct br_operation *op)
             name(naming, &op->parts.transfers[i], 0);
         return;
     }
-    br_list_for_each(node, &op->fragments.runs) {
+    br_list_for_each (node, &op->fragments.runs) {
         const struct br_run *run = br_container_of(node, struct br_run, node);
 
         for (uint32_t i = 0; i < run->schedule->n_steps; i++)
@@ -85,11 +86,13 @@ static void overdue(struct br_engine *engine, const struct br_operation *op)
     struct naming naming = {.words = words, .bytes = sizeof words, .worker = engine->worker};
 
     naming.used = br_operation_describe(op, words, sizeof words);
-    SAY(words, sizeof words, naming.used, " missed its deadline of %llu ms", (unsigned long long)(op->timeout / BR_MS));
+    SAY(words, sizeof words, naming.used, " missed its deadline of %llu ms",
+        (unsigned long long)(op->timeout / BR_MS));
     name_waited(&naming, op);
     if (!naming.n)
         SAY(words, sizeof words, naming.used, "%s",
-            op->kind == BR_OPERATION_COLLECTIVE ? ": it waits for operations submitted before it" : ": nobody matches it");
+            op->kind == BR_OPERATION_COLLECTIVE ? ": it waits for operations submitted before it"
+                                                : ": nobody matches it");
     engine->late = op;
     br_worker_fail(engine->worker, ETIMEDOUT, words);
 }
@@ -100,7 +103,7 @@ void br_overdue_check(struct br_engine *engine, uint64_t now)
     uint64_t next = UINT64_MAX;
 
     for (int i = 0; i < 3; i++)
-        br_list_for_each(node, lists[i]) {
+        br_list_for_each (node, lists[i]) {
             const struct br_operation *op = br_container_of(node, struct br_operation, node);
 
             if (op->deadline <= now) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages between two ranks. One larger than BR_MAX_TRANSFER goes in parts, each with the next number of its (peer,
- * tag), a few at a time. A message of a rank to itself is copied when both its ends are there.
+ * Messages between two ranks. One larger than BR_MAX_TRANSFER goes in parts, each with the next number of
+ * its (peer, tag), a few at a time. A message of a rank to itself is copied when both its ends are there.
  */
 #include "collectives/engine_internal.h"
 
@@ -26,7 +26,7 @@ static bool is_send(const struct br_operation *op)
     return op->kind == BR_OPERATION_SEND;
 }
 
-/* ---- to oneself -------------------------------------------------------------------------------------------- */
+/* ---- to oneself ----------------------------------------------------------------------------- */
 
 static void meet(struct br_engine *engine, struct br_operation *send, struct br_operation *recv)
 {
@@ -37,8 +37,8 @@ static void meet(struct br_engine *engine, struct br_operation *send, struct br_
         br_operation_end(engine, recv, 0);
         return;
     }
-    br_error(EPROTO, "rank %d sends itself %zu bytes and receives %zu (tag %u)", engine->config.rank, send->count,
-             recv->count, send->tag);
+    br_error(EPROTO, "rank %d sends itself %zu bytes and receives %zu (tag %u)", engine->config.rank,
+             send->count, recv->count, send->tag);
     br_worker_fail(engine->worker, EPROTO, br_error_words());
 }
 
@@ -46,7 +46,7 @@ static void submit_to_self(struct br_engine *engine, struct br_operation *op)
 {
     struct br_operation *other = NULL;
 
-    br_list_for_each(node, &engine->to_self) {
+    br_list_for_each (node, &engine->to_self) {
         struct br_operation *waits = br_container_of(node, struct br_operation, node);
 
         if (waits->kind != op->kind && waits->tag == op->tag) {
@@ -59,7 +59,7 @@ static void submit_to_self(struct br_engine *engine, struct br_operation *op)
         meet(engine, is_send(op) ? op : other, is_send(op) ? other : op);
 }
 
-/* ---- to others --------------------------------------------------------------------------------------------- */
+/* ---- to others ------------------------------------------------------------------------------ */
 
 /* The next part, in a transfer that is free. */
 static void post(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
@@ -100,7 +100,8 @@ int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
         return 0;
     }
     op->parts = (struct br_operation_parts){.count = count ? (uint32_t)count : 1};
-    rc = br_numbers_take(&engine->numbers, op->peer, is_send(op), op->tag, op->parts.count, &op->parts.number);
+    rc =
+        br_numbers_take(&engine->numbers, op->peer, is_send(op), op->tag, op->parts.count, &op->parts.number);
     if (rc)
         return rc;
     op->check = br_engine_digest(&bytes, 1);

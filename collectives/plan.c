@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-#define KEPT      64u    /* plans; more only while operations hold them */
+#define KEPT       64u    /* plans; more only while operations hold them */
 #define MOST_MATCH 65536u /* messages of one pair and direction: 16 bits in the tag */
 
 void br_plans_init(struct br_plans *plans, const struct br_cost_model *model, uint32_t rank, uint32_t n)
@@ -30,11 +30,11 @@ static void drop(struct br_plans *plans, struct br_plan *plan)
 
 void br_plans_destroy(struct br_plans *plans)
 {
-    br_list_for_each_safe(node, &plans->list)
+    br_list_for_each_safe (node, &plans->list)
         drop(plans, br_container_of(node, struct br_plan, node));
 }
 
-/* ---- choosing ---------------------------------------------------------------------------------------------- */
+/* ---- choosing ------------------------------------------------------------------------------- */
 
 static struct br_plan_choice *choice_of(struct br_plans *plans, enum br_collective collective, size_t bytes)
 {
@@ -63,7 +63,7 @@ int br_plans_choose(struct br_plans *plans, enum br_collective collective, const
     return 0;
 }
 
-/* ---- building ---------------------------------------------------------------------------------------------- */
+/* ---- building ------------------------------------------------------------------------------- */
 
 static int count_readers(struct br_plan *plan)
 {
@@ -117,8 +117,8 @@ static void shrink(struct br_plans *plans)
     }
 }
 
-int br_plans_get(struct br_plans *plans, enum br_collective collective, enum br_algorithm algorithm, uint32_t root,
-                 bool in_place, struct br_plan **out)
+int br_plans_get(struct br_plans *plans, enum br_collective collective, enum br_algorithm algorithm,
+                 uint32_t root, bool in_place, struct br_plan **out)
 {
     struct br_schedule_request request = {.collective = collective,
                                           .algorithm = algorithm,
@@ -129,10 +129,11 @@ int br_plans_get(struct br_plans *plans, enum br_collective collective, enum br_
     struct br_plan *plan = NULL;
     int rc;
 
-    br_list_for_each(node, &plans->list) {
+    br_list_for_each (node, &plans->list) {
         const struct br_schedule_request *r = &br_container_of(node, struct br_plan, node)->request;
 
-        if (r->collective == collective && r->algorithm == algorithm && r->root == root && r->in_place == in_place) {
+        if (r->collective == collective && r->algorithm == algorithm && r->root == root &&
+            r->in_place == in_place) {
             plan = br_container_of(node, struct br_plan, node);
             break;
         }

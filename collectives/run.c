@@ -2,10 +2,11 @@
 /*
  * A run: one fragment on its way through the schedule.
  *
- * 1. Every step counts the steps that it still waits for. At zero a SEND or RECV is posted to the worker, which
- *    sorts by priority itself; a REDUCE or COPY joins the ready list.
+ * 1. Every step counts the steps that it still waits for. At zero a SEND or RECV is posted to the worker,
+ *    which sorts by priority itself; a REDUCE or COPY joins the ready list.
  * 2. A step that ends starts its successors, and starting never ends a step: so there is no recursion.
- * 3. Local work is done in quanta, and the ready list is asked anew for each: what is more urgent overtakes in between.
+ * 3. Local work is done in quanta, and the ready list is asked anew for each: what is more urgent
+ *    overtakes in between.
  */
 #include "collectives/engine_internal.h"
 
@@ -21,7 +22,7 @@
 #define LEAST_QUANTUM 4096u /* bytes of one source: less is all overhead */
 #define SCRATCH_STEP  (64u << 10)
 
-/* ---- memory ------------------------------------------------------------------------------------------------ */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 static void free_scratch(struct br_engine *engine, struct br_run *run)
 {
@@ -46,7 +47,8 @@ static int reserve_scratch(struct br_engine *engine, struct br_run *run, size_t 
     bytes = (bytes + SCRATCH_STEP - 1) / SCRATCH_STEP * SCRATCH_STEP;
     free_scratch(engine, run);
     if (engine->config.scratch_alloc)
-        rc = engine->config.scratch_alloc(engine->config.scratch_context, bytes, &memory, &run->scratch_region);
+        rc = engine->config.scratch_alloc(engine->config.scratch_context, bytes, &memory,
+                                          &run->scratch_region);
     else if (!(memory = aligned_alloc(4096, bytes)))
         rc = br_error(ENOMEM, "rank %d: no memory for %zu bytes of scratch", engine->config.rank, bytes);
     if (rc)
@@ -92,7 +94,7 @@ void br_run_destroy(struct br_engine *engine, struct br_run *run)
     run->steps = NULL;
 }
 
-/* ---- places ------------------------------------------------------------------------------------------------ */
+/* ---- places --------------------------------------------------------------------------------- */
 
 static size_t piece_offset(const struct br_run *run, uint32_t piece)
 {
@@ -136,9 +138,10 @@ static const void *source_address(const struct br_run *run, const struct br_sour
     return locate(run, &source->span, &region);
 }
 
-/* ---- steps ------------------------------------------------------------------------------------------------- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
-static void post(struct br_engine *engine, struct br_run *run, const struct br_step *step, struct br_run_step *rs)
+static void post(struct br_engine *engine, struct br_run *run, const struct br_step *step,
+                 struct br_run_step *rs)
 {
     const struct br_operation *op = run->op;
     struct br_transfer *t = &rs->transfer;
@@ -155,7 +158,8 @@ static void post(struct br_engine *engine, struct br_run *run, const struct br_s
     t->rendezvous = false;
     t->request = NULL;
     t->owner = rs;
-    rc = step->kind == BR_STEP_SEND ? br_transfer_send(engine->worker, t) : br_transfer_receive(engine->worker, t);
+    rc = step->kind == BR_STEP_SEND ? br_transfer_send(engine->worker, t)
+                                    : br_transfer_receive(engine->worker, t);
     if (rc)
         br_p2p_failed(engine, rc, br_collective_name(op->collective), t->peer);
 }
@@ -232,7 +236,7 @@ void br_run_transfer_ended(struct br_engine *engine, struct br_transfer *t)
     step_ended(engine, rs->run, (uint32_t)(rs - rs->run->steps));
 }
 
-/* ---- local work -------------------------------------------------------------------------------------------- */
+/* ---- local work ----------------------------------------------------------------------------- */
 
 static void release_mapped(struct br_engine *engine, struct br_run *run, const struct br_step *step)
 {
@@ -280,7 +284,7 @@ size_t br_run_work(struct br_engine *engine)
     if (n > left)
         n = left;
     rc = compute(engine, run, step, rs, n);
-    if (rc) { /* the arguments were checked at submit: this is a fault of ours or of the processor's features */
+    if (rc) { /* not the arguments: they were checked at submit */
         br_worker_fail(engine->worker, -rc, br_error_words());
         return 0;
     }
@@ -293,7 +297,7 @@ size_t br_run_work(struct br_engine *engine)
     return n * size * step->n_sources + 1;
 }
 
-/* ---- start and end ----------------------------------------------------------------------------------------- */
+/* ---- start and end -------------------------------------------------------------------------- */
 
 static void prepare(struct br_run *run, struct br_operation *op)
 {
@@ -338,7 +342,8 @@ void br_run_start(struct br_engine *engine, struct br_operation *op)
     room = br_piece_room(run->elements, s->pieces) * br_type_size(op->type);
     op->fragments.next++;
     op->fragments.running++;
-    if ((rc = reserve_steps(engine, run, s->n_steps)) || (rc = reserve_scratch(engine, run, room * s->n_scratch))) {
+    if ((rc = reserve_steps(engine, run, s->n_steps)) ||
+        (rc = reserve_scratch(engine, run, room * s->n_scratch))) {
         br_worker_fail(engine->worker, -rc, br_error_words());
         return;
     }

@@ -65,7 +65,8 @@ static void open_rank(struct job *job, int rank, const struct job_options *optio
 
         br_sim_device_config(job->sim, rank, i, &device);
         assert_int_equal(
-            br_worker_open_device(r->worker, br_transport_get("sim"), device.name, device.simulation, &index), 0);
+            br_worker_open_device(r->worker, br_transport_get("sim"), device.name, device.simulation, &index),
+            0);
     }
     engine.rank = rank;
     engine.size = job->n;
