@@ -125,6 +125,7 @@ void job_destroy(struct job *job)
         br_engine_destroy(job->ranks[i].engine);
     }
     free(job->ranks);
+    assert_int_equal(br_sim_counters(job->sim)->payload_changed, 0);
     br_sim_destroy(job->sim);
 }
 

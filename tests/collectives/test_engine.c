@@ -75,8 +75,10 @@ static void fragmented(const struct job_options *options)
     small.engine.chunk_bytes = 2048;
     job_create(&job, &small);
     every_call(&job, counts, 2);
-    for (int i = 0; i < job.n; i++)
+    for (int i = 0; i < job.n; i++) {
         assert_int_equal(job.ranks[i].worker->slots.n_free, job.ranks[i].worker->slots.count);
+        assert_int_equal(job.ranks[i].worker->counters.mapped_bytes > 0, options->network.maps);
+    }
     job_destroy(&job);
 }
 
@@ -165,6 +167,34 @@ static void priorities__seen_at_different_moments(void **state)
         job_step(&job);
     }
     job_run(&job, CALLS * RANKS);
+    for (int i = 0; i < CALLS; i++) {
+        call_check(&calls[i], &job);
+        call_destroy(&calls[i], &job);
+    }
+    job_destroy(&job);
+}
+
+/* Rank 0 has given its runs to the first operations when the urgent ones come; rank 1 sees all of them at once. */
+static void priorities__oldest_keeps_a_run(void **state)
+{
+    enum { CALLS = 4 };
+    struct call calls[CALLS];
+    struct job job;
+
+    (void)state;
+    job_create(&job, &(struct job_options){
+                         .n = 2, .rails = 1, .network = {.seed = 1}, .engine = {.max_runs = 2, .window = 1}});
+    for (int i = 0; i < CALLS; i++) {
+        calls[i] = (struct call){.collective = BR_ALLREDUCE, .count = 100, .priority = i};
+        call_create(&calls[i], &job);
+        for (int r = 0; r < 2; r++)
+            call_prepare(&calls[i], &job, r);
+        job_submit(&job, 0, &calls[i].ops[0]);
+        job_step(&job);
+    }
+    for (int i = 0; i < CALLS; i++)
+        job_submit(&job, 1, &calls[i].ops[1]);
+    job_run(&job, 2 * CALLS);
     for (int i = 0; i < CALLS; i++) {
         call_check(&calls[i], &job);
         call_destroy(&calls[i], &job);
@@ -363,6 +393,7 @@ int main(void)
         cmocka_unit_test(collective__every_type_and_reduction),
         cmocka_unit_test(collective__larger_than_a_transfer),
         cmocka_unit_test(priorities__seen_at_different_moments),
+        cmocka_unit_test(priorities__oldest_keeps_a_run),
         cmocka_unit_test(priorities__urgent_overtakes),
         cmocka_unit_test(persistent__restart_allocates_nothing),
         cmocka_unit_test(deadline__names_operation_and_peer),
