@@ -34,11 +34,13 @@ static void apply_defaults(struct br_engine_config *config)
 
 static void init_lists(struct br_engine *engine)
 {
-    struct br_list *lists[] = {&engine->collectives, &engine->messages, &engine->to_self,  &engine->waiting,
-                               &engine->ready,       &engine->ended,    &engine->free_runs};
-
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        br_list_init(lists[i]);
+    br_list_init(&engine->collectives);
+    br_list_init(&engine->messages);
+    br_list_init(&engine->to_self);
+    br_list_init(&engine->waiting);
+    br_list_init(&engine->ready);
+    br_list_init(&engine->ended);
+    br_list_init(&engine->free_runs);
 }
 
 int br_engine_create(struct br_worker *worker, const struct br_engine_config *config, struct br_engine **out)

@@ -87,8 +87,10 @@ static int build(struct br_plans *plans, const struct br_schedule_request *reque
     struct br_plan *plan = calloc(1, sizeof *plan);
     int rc;
 
-    if (!plan)
-        return br_error(ENOMEM, "no memory for the plan of rank %u", request->rank);
+    if (!plan) {
+        br_error(ENOMEM, "no memory for the plan of rank %u", request->rank);
+        return -ENOMEM;
+    }
     br_list_init(&plan->node);
     plan->request = *request;
     br_list_push_front(&plans->list, &plan->node);
