@@ -189,6 +189,7 @@ static void start_step(struct br_engine *engine, struct br_run *run, uint32_t in
     const struct br_step *step = &run->schedule->steps[index];
     struct br_run_step *rs = &run->steps[index];
 
+    rs->run = run;
     if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV)
         post(engine, run, step, rs);
     else
@@ -319,7 +320,6 @@ static void prepare_steps(struct br_run *run, const struct br_plan *plan)
     for (uint32_t i = 0; i < plan->schedule->n_steps; i++) {
         struct br_run_step *rs = &run->steps[i];
 
-        rs->run = run;
         rs->remaining = plan->schedule->steps[i].n_dependencies;
         rs->readers = plan->readers[i];
         rs->done = 0;
