@@ -56,18 +56,23 @@ static void free_link(struct br_shm_link *link)
     free(link);
 }
 
-static int new_link(struct br_shm_device *device, enum br_shm_state state, struct br_shm_link **out)
+/* NULL: *rc is -EMFILE or -ENOMEM, with words. */
+static struct br_shm_link *new_link(struct br_shm_device *device, enum br_shm_state state, int *rc)
 {
     struct br_shm_link *link;
     uint32_t index = 0;
 
     while (index < device->config->max_links && device->links[index])
         index++;
-    if (index == device->config->max_links)
-        return br_error(EMFILE, "all %u links are in use", device->config->max_links);
+    if (index == device->config->max_links) {
+        *rc = br_error(EMFILE, "all %u links are in use", device->config->max_links);
+        return NULL;
+    }
     link = calloc(1, sizeof *link);
-    if (!link)
-        return br_error(ENOMEM, "no memory for a link");
+    if (!link) {
+        *rc = br_error(ENOMEM, "no memory for a link");
+        return NULL;
+    }
     link->base.device = &device->base;
     link->index = index;
     link->state = state;
@@ -80,8 +85,7 @@ static int new_link(struct br_shm_device *device, enum br_shm_state state, struc
     device->n_young++;
     if (device->top <= index)
         device->top = index + 1;
-    *out = link;
-    return 0;
+    return link;
 }
 
 void br_shm_link_fail(struct br_shm_link *link, int err, const char *format, ...)
@@ -322,13 +326,13 @@ int br_shm_link_connect(struct br_device *base, const struct br_address *address
 {
     struct br_shm_device *device = (struct br_shm_device *)base;
     char name[BR_SOCKET_NAME];
-    struct br_shm_link *link = NULL;
+    struct br_shm_link *link;
     int rc = br_shm_address_resolve(address, name);
 
     if (rc)
         return br_error_prefix(rc, "%s: ", device->base.name);
-    rc = new_link(device, BR_SHM_DIALLING, &link);
-    if (rc)
+    link = new_link(device, BR_SHM_DIALLING, &rc);
+    if (!link)
         return br_error_prefix(rc, "%s: ", device->base.name);
     memcpy(link->peer_socket, name, sizeof name);
     link->outgoing = link->known = true;
@@ -339,10 +343,10 @@ int br_shm_link_connect(struct br_device *base, const struct br_address *address
 
 int br_shm_link_accept(struct br_shm_device *device, int fd)
 {
-    struct br_shm_link *link = NULL;
-    int rc = new_link(device, BR_SHM_GREETED, &link);
+    int rc = 0;
+    struct br_shm_link *link = new_link(device, BR_SHM_GREETED, &rc);
 
-    if (rc) {
+    if (!link) {
         close(fd);
         return br_error_prefix(rc, "%s: refused a link: ", device->base.name);
     }
