@@ -20,6 +20,7 @@ static const struct command {
     const char *help;
 } commands[] = {
     {"run", br_tool_run, "start the ranks of a job on this host: braid run -n 4 -- COMMAND"},
+    {"info", br_tool_info, "devices, limits, algorithms; what is missing and how to get it"},
     {"allreduce", br_tool_collective, "collectives, with the options and columns of nccl-tests"},
     {"reduce_scatter", br_tool_collective, "likewise"},
     {"allgather", br_tool_collective, "likewise"},

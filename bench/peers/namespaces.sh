@@ -16,6 +16,9 @@ namespaces_up() {
         ip -n "${side% *}" addr add "${side#* }/24" dev veth0
         ip -n "${side% *}" link set veth0 up
     done
+    for side in "$net_a" "$net_b"; do # the kernel takes its time to call a link up
+        while [[ $(ip -n "$side" -o link show veth0) != *"state UP"* ]]; do sleep 0.05; done
+    done
 }
 
 # Congestion control of all connections inside the namespaces, by route attribute: a namespace may not choose it by

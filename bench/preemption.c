@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How long an urgent message takes while a bulk transfer fills the link. Two ranks on one machine (they share its clock):
+ * rank 0 sends, rank 1 receives. usage: see main(); bench/preemption.sh makes the link and starts it.
+ *
+ * 1. A latency is the time from braid_send() on rank 0, whose clock reading travels in the message, to the end of
+ *    braid_recv() on rank 1.
+ * 2. Urgent messages leave at a steady pace whether earlier ones have arrived or not, so that waiting ones count in full.
+ * 3. Three phases: idle; during the bulk with a priority; during the bulk with none, the same bulk from the start each.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <braid/braid.h>
+
+#define MOST_MESSAGES 500
+#define TAG_URGENT    1
+#define TAG_BULK      2
+#define TAG_RESULT    3
+
+enum { IDLE, PRIORITY, EQUAL, PHASES };
+static const char *const phase_names[PHASES] = {"idle", "bulk, priorities", "bulk, no priorities"};
+
+struct settings {
+    size_t urgent_bytes, bulk_bytes;
+    int messages, rounds; /* messages in each of the rounds of a phase */
+    long pace_us;
+    const char *json;
+};
+
+struct bench {
+    struct settings settings;
+    struct braid_comm *comm;
+    char *urgent, *bulk; /* messages * urgent_bytes; bulk_bytes */
+    struct braid_op *ops[MOST_MESSAGES];
+    double *us[PHASES]; /* messages * rounds each */
+    double budget_us;   /* the most that one rail's budget took to drain */
+};
+
+static int rank;
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static void sleep_until(uint64_t ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000ull), .tv_nsec = (long)(ns % 1000000000ull)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+        ;
+}
+
+static int tell(int rc, const char *what)
+{
+    if (rc)
+        fprintf(stderr, "rank %d: %s: %s\n", rank, what, braid_last_error());
+    return rc;
+}
+
+/* ---- one round -------------------------------------------------------------------------------------------- */
+
+static void note_budget(struct bench *bench)
+{
+    struct braid_rail_stats rails[16];
+    int count = braid_rail_stats(bench->comm, rails, 16);
+    for (int i = 0; i < count && i < 16; i++) {
+        double us = rails[i].bytes_per_second
+                        ? (double)rails[i].budget_bytes * 1e6 / (double)rails[i].bytes_per_second
+                        : 0;
+        if (us > bench->budget_us)
+            bench->budget_us = us;
+    }
+}
+
+static int send_round(struct bench *bench, int phase)
+{
+    const struct settings *s = &bench->settings;
+    struct braid_options bulk = {.tag = TAG_BULK},
+                         urgent = {.tag = TAG_URGENT, .priority = phase == PRIORITY ? 100 : 0};
+    struct braid_op *bulk_op = NULL;
+    int rc = 0;
+    if (phase != IDLE)
+        rc = tell(braid_send(bench->comm, bench->bulk, s->bulk_bytes, 1, &bulk, &bulk_op), "bulk send");
+    uint64_t start = now_ns() + 20000000; /* the bulk is at full speed by then */
+    for (int i = 0; i < s->messages && !rc; i++) {
+        char *message = bench->urgent + (size_t)i * s->urgent_bytes;
+        sleep_until(start + (uint64_t)i * (uint64_t)s->pace_us * 1000);
+        uint64_t stamp = now_ns();
+        memcpy(message, &stamp, sizeof stamp);
+        rc = tell(braid_send(bench->comm, message, s->urgent_bytes, 1, &urgent, &bench->ops[i]),
+                  "urgent send");
+        if (phase == PRIORITY)
+            note_budget(bench);
+    }
+    for (int i = 0; i < s->messages && !rc; i++)
+        rc = tell(braid_wait(bench->ops[i], -1), "urgent send");
+    if (bulk_op && !rc)
+        rc = tell(braid_wait(bulk_op, -1), "bulk send");
+    return rc;
+}
+
+/* Receives are posted before the sender starts. */
+static int post_receives(struct bench *bench, int phase, struct braid_op **bulk_op)
+{
+    const struct settings *s = &bench->settings;
+    struct braid_options bulk = {.tag = TAG_BULK},
+                         urgent = {.tag = TAG_URGENT, .priority = phase == PRIORITY ? 100 : 0};
+    int rc = 0;
+    for (int i = 0; i < s->messages && !rc; i++)
+        rc = tell(braid_recv(bench->comm, bench->urgent + (size_t)i * s->urgent_bytes, s->urgent_bytes, 0,
+                             &urgent, &bench->ops[i]),
+                  "urgent receive");
+    if (phase != IDLE && !rc)
+        rc = tell(braid_recv(bench->comm, bench->bulk, s->bulk_bytes, 0, &bulk, bulk_op), "bulk receive");
+    return rc;
+}
+
+static int receive_round(struct bench *bench, struct braid_op *bulk_op, double *us)
+{
+    const struct settings *s = &bench->settings;
+    int rc = 0;
+    for (int i = 0; i < s->messages && !rc; i++) {
+        uint64_t stamp;
+        rc = tell(braid_wait(bench->ops[i], -1), "urgent receive");
+        uint64_t arrived = now_ns();
+        memcpy(&stamp, bench->urgent + (size_t)i * s->urgent_bytes, sizeof stamp);
+        us[i] = (double)(arrived - stamp) / 1e3;
+    }
+    return rc || !bulk_op ? rc : tell(braid_wait(bulk_op, -1), "bulk receive");
+}
+
+static int run_phase(struct bench *bench, int phase)
+{
+    const struct settings *s = &bench->settings;
+    size_t bytes = (size_t)(s->messages * s->rounds) * sizeof(double);
+    struct braid_options options = {.tag = TAG_RESULT};
+    int rc = 0;
+    for (int round = 0; round < s->rounds && !rc; round++) {
+        struct braid_op *bulk_op = NULL;
+        if (rank == 1)
+            rc = post_receives(bench, phase, &bulk_op);
+        if (!rc)
+            rc = tell(braid_barrier(bench->comm, NULL, NULL), "barrier");
+        if (!rc)
+            rc = rank == 0 ? send_round(bench, phase)
+                           : receive_round(bench, bulk_op, bench->us[phase] + round * s->messages);
+    }
+    if (rc)
+        return rc;
+    return rank == 0 ? tell(braid_recv(bench->comm, bench->us[phase], bytes, 1, &options, NULL), "result")
+                     : tell(braid_send(bench->comm, bench->us[phase], bytes, 0, &options, NULL), "result");
+}
+
+/* ---- report ----------------------------------------------------------------------------------------------- */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double quantile(const double *sorted, int count, double q)
+{
+    int i = (int)(q * count);
+    return sorted[i < count ? i : count - 1];
+}
+
+static int write_json(const struct bench *bench, const double (*q)[3], double allowed, int met)
+{
+    static const char *const keys[PHASES] = {"idle", "priorities", "no_priorities"};
+    FILE *file = fopen(bench->settings.json, "w");
+    if (!file) {
+        fprintf(stderr, "cannot write %s: %s\n", bench->settings.json, strerror(errno));
+        return 1;
+    }
+    fprintf(file, "{\n  \"urgent_bytes\": %zu,\n  \"bulk_bytes\": %zu,\n  \"messages\": %d,\n",
+            bench->settings.urgent_bytes, bench->settings.bulk_bytes,
+            bench->settings.messages * bench->settings.rounds);
+    for (int p = 0; p < PHASES; p++)
+        fprintf(file, "  \"%s\": {\"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f},\n", keys[p], q[p][0],
+                q[p][1], q[p][2]);
+    fprintf(file, "  \"budget_us\": %.1f,\n  \"allowed_p99_us\": %.1f,\n  \"met\": %s\n}\n", bench->budget_us,
+            allowed, met ? "true" : "false");
+    return fclose(file) != 0;
+}
+
+/* 0: the goal is met. */
+static int report(struct bench *bench)
+{
+    const struct settings *s = &bench->settings;
+    int count = s->messages * s->rounds;
+    double q[PHASES][3];
+    printf("\n%zu KiB urgent during %zu MiB bulk, %d messages a line, us\n", s->urgent_bytes >> 10,
+           s->bulk_bytes >> 20, count);
+    printf("%-20s %10s %10s %10s\n", "", "p50", "p99", "max");
+    for (int p = 0; p < PHASES; p++) {
+        qsort(bench->us[p], (size_t)count, sizeof(double), ascending);
+        q[p][0] = quantile(bench->us[p], count, 0.50);
+        q[p][1] = quantile(bench->us[p], count, 0.99);
+        q[p][2] = bench->us[p][count - 1];
+        printf("%-20s %10.0f %10.0f %10.0f\n", phase_names[p], q[p][0], q[p][1], q[p][2]);
+    }
+    double allowed = 2 * q[IDLE][0] + bench->budget_us;
+    int met = q[PRIORITY][1] <= allowed;
+    printf("in-flight budget     %10.0f\n", bench->budget_us);
+    printf("p99 with priorities %.0f us, allowed 2 x idle p50 + budget = %.0f us: %s\n", q[PRIORITY][1],
+           allowed, met ? "met" : "MISSED");
+    fflush(stdout);
+    if (s->json && write_json(bench, q, allowed, met))
+        return 1;
+    return !met;
+}
+
+static int get_memory(struct bench *bench)
+{
+    const struct settings *s = &bench->settings;
+    bench->urgent = braid_alloc(bench->comm, (size_t)s->messages * s->urgent_bytes);
+    bench->bulk = bench->urgent ? braid_alloc(bench->comm, s->bulk_bytes) : NULL;
+    if (!bench->bulk)
+        return tell(-ENOMEM, "buffers");
+    for (int p = 0; p < PHASES; p++) {
+        bench->us[p] = calloc((size_t)(s->messages * s->rounds), sizeof(double));
+        if (!bench->us[p])
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/* A whole number of [min, max] from argv, or the end of the program. */
+static long number(const char *text, long min, long max, const char *what)
+{
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || end == text || *end || value < min || value > max) {
+        fprintf(stderr, "%s '%s': must be a whole number from %ld to %ld\n", what, text, min, max);
+        exit(2);
+    }
+    return value;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench bench = {.comm = NULL};
+    if (argc < 6 || argc > 7) {
+        fprintf(stderr, "usage: %s URGENT_BYTES BULK_BYTES MESSAGES ROUNDS PACE_US [JSON]\n", argv[0]);
+        return 2;
+    }
+    bench.settings = (struct settings){
+        .urgent_bytes = (size_t)number(argv[1], 8, 1 << 30, "URGENT_BYTES"),
+        .bulk_bytes = (size_t)number(argv[2], 1, 1l << 36, "BULK_BYTES"),
+        .messages = (int)number(argv[3], 1, MOST_MESSAGES, "MESSAGES"),
+        .rounds = (int)number(argv[4], 1, 1000, "ROUNDS"),
+        .pace_us = number(argv[5], 1, 1000000, "PACE_US"),
+        .json = argc == 7 ? argv[6] : NULL,
+    };
+    if (tell(braid_init(NULL, &bench.comm), "braid_init"))
+        return 1;
+    rank = braid_rank(bench.comm);
+    int rc = braid_size(bench.comm) == 2 ? get_memory(&bench) : -EINVAL;
+    if (rc == -EINVAL)
+        fprintf(stderr, "must be started as 2 ranks\n");
+    for (int phase = 0; phase < PHASES && !rc; phase++)
+        rc = run_phase(&bench, phase);
+    if (rc)
+        braid_comm_abort(bench.comm, "a rank of the benchmark failed");
+    else if (rank == 0)
+        rc = report(&bench);
+    braid_finalize(bench.comm);
+    for (int p = 0; p < PHASES; p++)
+        free(bench.us[p]);
+    return rc != 0;
+}
