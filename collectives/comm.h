@@ -30,6 +30,7 @@
 
 #define BR_MAX_OPERATIONS 1024
 #define BR_MAX_REGIONS    4096
+#define BR_CHUNK_BYTES    (512u << 10)
 
 struct br_local;
 struct br_store;
@@ -50,6 +51,8 @@ struct br_settings {
     char devices[512];
     int rails; /* 0: one a device */
     uint64_t slice_bytes, eager_bytes;
+    uint64_t chunk_bytes; /* of a fragment, about (engine.h) */
+    uint64_t board_bytes; /* up to this size a collective within the host takes the board (local.h); 0: never */
     uint64_t timeout, peer_timeout, starvation, spin; /* ns */
     bool oversubscribed; /* more ranks than cores on this host: yield instead of spinning */
     int pin_cpu; /* -1: not pinned */

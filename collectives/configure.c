@@ -11,6 +11,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/numa.h"
+#include "collectives/local.h"
 
 /* The number in `given` (0: not given) or in the variable, times `unit` ns. */
 static int duration(int given_ms, const char *name, int64_t least, int64_t most, int64_t fallback, uint64_t unit, uint64_t *out)
@@ -63,6 +64,8 @@ static int read_sizes(const struct braid_config *c, struct br_settings *s)
                            &s->slice_bytes)) ||
         (rc = br_env_bytes("BRAID_EAGER_BYTES", 64, BR_MAX_EAGER, c->eager_bytes ? c->eager_bytes : 16u << 10,
                            &s->eager_bytes)) ||
+        (rc = br_env_bytes("BRAID_CHUNK_BYTES", 4096, BR_MAX_TRANSFER, BR_CHUNK_BYTES, &s->chunk_bytes)) ||
+        (rc = br_env_bytes("BRAID_BOARD_BYTES", 0, BR_BOARD_BYTES, BR_LOCAL_BYTES, &s->board_bytes)) ||
         (rc = br_env_number("BRAID_RAILS", 0, BR_MAX_RAILS, c->rails, &rails)) ||
         (rc = br_env_number("BRAID_PIN_CPU", -1, 4095, c->pin_cpu - 1, &cpu)))
         return rc;

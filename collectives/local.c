@@ -14,8 +14,6 @@
 #include "transport/shm/shm.h"
 
 #define FD_TAG 1u
-/* All ranks read what all publish: beyond this, cutting the work by ranks (direct) is faster. */
-#define MOST_READ (256u << 10)
 
 /* ---- sharing ----------------------------------------------------------------------------------------------- */
 
@@ -57,13 +55,14 @@ int br_local_share(struct braid_comm *comm)
     struct br_local *local;
     int rc;
 
-    if (!all_shm(comm))
+    if (!comm->settings.board_bytes || !all_shm(comm))
         return 0;
     local = calloc(1, sizeof *local);
     if (!local)
         return br_error(ENOMEM, "rank %d: no memory for the board", comm->rank);
     local->rank = (uint32_t)comm->rank;
     local->n = (uint32_t)comm->size;
+    local->most = comm->settings.board_bytes;
     br_list_init(&local->queue);
     br_list_init(&local->ended);
     rc = comm->rank == 0 ? give(comm, local) : take(comm, local);
@@ -114,7 +113,7 @@ bool br_local_takes(const struct br_local *local, const struct br_operation *op)
     if (op->kind != BR_OPERATION_COLLECTIVE || (op->algorithm[0] && strcmp(op->algorithm, "board")))
         return false;
     bytes = block_bytes(op) * (op->collective == BR_REDUCE_SCATTER ? local->n : 1);
-    return bytes <= BR_BOARD_BYTES && (bytes * local->n <= MOST_READ || op->algorithm[0]);
+    return bytes <= (op->algorithm[0] ? BR_BOARD_BYTES : local->most);
 }
 
 /* Does this rank need what `rank` publishes? */

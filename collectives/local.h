@@ -14,11 +14,14 @@
 #include "collectives/operation.h"
 #include "transport/shm/board.h"
 
+#define BR_LOCAL_BYTES (16u << 10) /* of a block, by default; measured: beyond, reading the peers' memory in place wins */
+
 struct braid_comm;
 
 struct br_local {
     struct br_board board;
     uint32_t rank, n;
+    size_t most; /* bytes that a rank publishes, at most */
     uint64_t round;         /* of the last operation that has published */
     bool published;         /* the head of `queue` has */
     struct br_list queue;   /* operations, by submission */

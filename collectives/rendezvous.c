@@ -26,9 +26,12 @@ struct record {
     struct br_address shm; /* bytes 0: none */
     uint32_t n_net;
     uint32_t rails;
-    uint32_t slice_bytes, eager_bytes;
+    uint32_t sizes[4]; /* slice, eager, chunk, board: the same on all ranks */
     struct br_address net[BR_MAX_DEVICES];
 };
+
+static const char *const size_names[4] = {"BRAID_SLICE_BYTES", "BRAID_EAGER_BYTES", "BRAID_CHUNK_BYTES",
+                                            "BRAID_BOARD_BYTES"};
 
 struct local {
     int shm;                 /* device index, -1: none */
@@ -101,8 +104,10 @@ static int open_devices(struct braid_comm *comm, struct local *local)
     }
     local->record.n_net = (uint32_t)local->n_net;
     local->record.rails = (uint32_t)(s->rails ? s->rails : local->n_net);
-    local->record.slice_bytes = (uint32_t)s->slice_bytes;
-    local->record.eager_bytes = (uint32_t)s->eager_bytes;
+    local->record.sizes[0] = (uint32_t)s->slice_bytes;
+    local->record.sizes[1] = (uint32_t)s->eager_bytes;
+    local->record.sizes[2] = (uint32_t)s->chunk_bytes;
+    local->record.sizes[3] = (uint32_t)s->board_bytes;
     return rc;
 }
 
@@ -119,11 +124,10 @@ static int set_peer(struct braid_comm *comm, const struct local *local, int rank
     struct br_rail_config rails[BR_MAX_RAILS];
     uint32_t n;
 
-    if (peer->slice_bytes != local->record.slice_bytes || peer->eager_bytes != local->record.eager_bytes)
-        return br_error(EPROTO, "rank %d has slice and eager sizes %u and %u, rank %d has %u and %u; BRAID_SLICE_BYTES and "
-                        "BRAID_EAGER_BYTES must be the same on all ranks",
-                        rank, peer->slice_bytes, peer->eager_bytes, comm->rank, local->record.slice_bytes,
-                        local->record.eager_bytes);
+    for (int i = 0; i < 4; i++)
+        if (peer->sizes[i] != local->record.sizes[i])
+            return br_error(EPROTO, "%s is %u on rank %d and %u on rank %d; it must be the same on all ranks", size_names[i],
+                            peer->sizes[i], rank, local->record.sizes[i], comm->rank);
     if (use_shm(local, peer)) {
         rails[0] = (struct br_rail_config){local->shm, peer->shm};
         return br_worker_set_peer(comm->worker, rank, rails, 1);
