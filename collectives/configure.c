@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
-#include "base/numa.h"
 #include "collectives/local.h"
 
 /* The number in `given` (0: not given) or in the variable, times `unit` ns. */
@@ -45,11 +45,11 @@ static int read_times(const struct braid_config *c, struct br_settings *s)
 /* Spinning is for those who have a core for each rank; the others would only keep each other from working. */
 static int read_spin(const struct braid_config *c, struct br_settings *s)
 {
-    int cpus = br_numa_cpus();
     int64_t us;
     int rc;
 
-    s->oversubscribed = (int)s->environment.local_size > cpus;
+    /* Of the whole machine: a launcher may have bound each rank to its own share. */
+    s->oversubscribed = (long)s->environment.local_size > sysconf(_SC_NPROCESSORS_ONLN);
     rc = br_env_number("BRAID_SPIN_US", 0, 10000000, c->spin_us ? c->spin_us : s->oversubscribed ? 200 : 1000, &us);
     s->spin = (uint64_t)us * BR_US;
     return rc;

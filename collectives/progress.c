@@ -20,7 +20,7 @@
 
 #define NAP        (2 * BR_MS)   /* of the own thread while callers drive */
 #define SLEEP_MOST (250 * BR_MS) /* timers are looked at this often at least */
-#define YIELD_AFTER (20 * BR_US) /* of waiting: perhaps the one we wait for needs this core */
+#define YIELD_AFTER (5 * BR_US)  /* of waiting: perhaps the one we wait for needs this core */
 #define LOCAL_NAP  (50 * BR_US)  /* between two looks at the board, when there is nothing else to do */
 #define LOOK       1024          /* looks at the board between two turns for everything else */
 

@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sodium.h>
 #include <stdarg.h>
@@ -47,7 +48,7 @@ struct rank {
 
 struct job {
     int64_t size, rails, timeout;
-    const char *backend, *secret_file;
+    const char *backend, *secret_file, *bind;
     bool no_prefix;
     char **command;
 
@@ -87,6 +88,8 @@ static int parse(struct job *job, int argc, char **argv)
         {"ranks", 'n', BR_OPTION_NUMBER, &job->size, 1, RANKS_MAX, "N processes to start (default: 1)"},
         {"rails", 0, BR_OPTION_NUMBER, &job->rails, 1, RAILS_MAX, "R connections to each peer (BRAID_RAILS)"},
         {"backend", 0, BR_OPTION_TEXT, &job->backend, 0, 0, "NAME auto, shm, uring, ... (BRAID_BACKEND)"},
+        {"bind", 0, BR_OPTION_TEXT, &job->bind, 0, 0,
+         "share|none: each rank keeps to its share of the cores (default when there is one for each)"},
         {"secret-file", 0, BR_OPTION_TEXT, &job->secret_file, 0, 0,
          "FILE the job's secret; default: a new random one"},
         {"no-prefix", 0, BR_OPTION_FLAG, &job->no_prefix, 0, 0,
@@ -111,8 +114,11 @@ static int parse(struct job *job, int argc, char **argv)
         say("%s", br_error_words());
     else if (own + 1 >= argc)
         say("no command to run: %s", usage);
-    job->command = argv + own + 1;
-    return rc < 0 || own + 1 >= argc ? 3 : 0;
+    else if (job->bind && strcmp(job->bind, "share") && strcmp(job->bind, "none"))
+        say("--bind is '%s': it must be share or none", job->bind);
+    else
+        job->command = argv + own + 1;
+    return job->command ? 0 : 3;
 }
 
 /* ---- what the ranks need ---- */
@@ -236,6 +242,28 @@ static int prepare(struct job *job)
 
 /* ---- ranks ---- */
 
+/* The i-th share of the cores that we may use ourselves; false: there are fewer cores than ranks, or it is not wanted. Ranks
+ * that the scheduler puts on one core, because a third process happens to be on the other, wait a time slice for each
+ * message. */
+static bool share_of_cores(const struct job *job, int i, cpu_set_t *share)
+{
+    int n, cpu = 0, low, high;
+    cpu_set_t all;
+
+    if ((job->bind && !strcmp(job->bind, "none")) || sched_getaffinity(0, sizeof all, &all))
+        return false;
+    n = CPU_COUNT(&all);
+    if (n < job->size)
+        return false;
+    low = (int)(n * i / job->size);
+    high = (int)(n * (i + 1) / job->size);
+    CPU_ZERO(share);
+    for (int seen = 0; cpu < CPU_SETSIZE && seen < high; cpu++)
+        if (CPU_ISSET((size_t)cpu, &all) && seen++ >= low)
+            CPU_SET((size_t)cpu, share);
+    return true;
+}
+
 static int open_output(struct job *job, int i, struct br_run_start *start)
 {
     struct rank *rank = &job->ranks[i];
@@ -250,6 +278,7 @@ static int open_output(struct job *job, int i, struct br_run_start *start)
 static int start_rank(struct job *job, int i)
 {
     struct br_run_start start = {.in = -1, .out = -1, .err = -1, .argv = job->command};
+    cpu_set_t share;
     int rc;
 
     /* A process group in the background cannot read from the terminal, and one file is for one rank. */
@@ -257,6 +286,8 @@ static int start_rank(struct job *job, int i)
         start.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
     set_number("RANK", i);
     set_number("LOCAL_RANK", i);
+    if (share_of_cores(job, i, &share))
+        start.cpus = &share;
     rc = open_output(job, i, &start);
     if (rc == 0)
         rc = br_run_process_start(&job->keeper, &start, &job->ranks[i].pid);

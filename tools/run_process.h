@@ -12,6 +12,7 @@
 #ifndef BR_TOOLS_RUN_PROCESS_H
 #define BR_TOOLS_RUN_PROCESS_H
 
+#include <sched.h>
 #include <sys/types.h>
 
 struct br_run_keeper {
@@ -29,6 +30,7 @@ void br_run_keeper_stop(struct br_run_keeper *keeper);
 struct br_run_start {
     int in, out, err;
     char **argv;
+    const cpu_set_t *cpus; /* that the process may use; NULL: as the launcher */
 };
 
 /* Starts the command, with our environment, in a group of its own. -ENOENT, -EACCES and others of execvp() with words. */
