@@ -3,6 +3,7 @@
 #include "collectives/comm.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -139,8 +140,9 @@ static void fill(const struct braid_comm *comm, const struct call *c, const stru
 /* The short way for small collectives of one host; the operation lives on the stack. */
 static bool call_local(struct braid_comm *comm, const struct call *c, const struct braid_options *options, int *rc)
 {
-    struct br_operation op = {0};
+    struct br_operation op;
 
+    memset(&op, 0, offsetof(struct br_operation, words)); /* what follows is the engine's */
     fill(comm, c, options, &op);
     if (!br_progress_local(comm, &op))
         return false;

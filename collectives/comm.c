@@ -125,7 +125,13 @@ static uint32_t most_rails(const struct braid_comm *comm)
 static int init_engine(struct braid_comm *comm)
 {
     struct br_engine_config config = {
-        .rank = comm->rank, .size = comm->size, .chunk_bytes = (uint32_t)comm->settings.chunk_bytes};
+        .rank = comm->rank,
+        .size = comm->size,
+        .chunk_bytes = (uint32_t)comm->settings.chunk_bytes,
+        .scratch_alloc = br_scratch_alloc,
+        .scratch_free = br_scratch_free,
+        .scratch_context = comm,
+    };
 
     br_cost_model_default(&config.model, one_host(comm) ? BR_COST_HOST : BR_COST_NETWORK, most_rails(comm));
     return br_engine_create(comm->worker, &config, &comm->engine);

@@ -104,6 +104,9 @@ void br_rendezvous_end(struct braid_comm *comm);
 struct braid_region *br_region_containing(struct braid_comm *comm, const void *memory, size_t bytes);
 int br_region_find(void *comm, uint32_t id, uint64_t offset, uint64_t bytes, void **memory, struct br_region **region);
 void br_region_done(void *comm, struct br_region *region); /* undoes the count that br_region_find() made */
+/* Scratch of the engine: peers of the host read it in place. */
+int br_scratch_alloc(void *comm, size_t bytes, void **memory, struct br_region **region);
+void br_scratch_free(void *comm, void *memory, struct br_region *region);
 void br_regions_free(struct braid_comm *comm);
 
 /* comm.c */

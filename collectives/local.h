@@ -14,7 +14,7 @@
 #include "collectives/operation.h"
 #include "transport/shm/board.h"
 
-#define BR_LOCAL_BYTES (16u << 10) /* of a block, by default; measured: beyond, reading the peers' memory in place wins */
+#define BR_LOCAL_BYTES (4u << 10) /* of a block, by default; measured: beyond, reading the peers' memory in place wins */
 
 struct braid_comm;
 

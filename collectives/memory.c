@@ -139,6 +139,38 @@ static int add(struct braid_comm *comm, void *base, size_t bytes, int segment_fd
     return 0;
 }
 
+int br_scratch_alloc(void *context, size_t bytes, void **memory, struct br_region **region)
+{
+    struct braid_comm *comm = context;
+    struct braid_region *r = calloc(1, sizeof *r);
+    int rc;
+
+    if (!r)
+        return br_error(ENOMEM, "rank %d: no memory to register a region", comm->rank);
+    r->comm = comm;
+    r->allocated = true;
+    r->region.bytes = bytes;
+    rc = br_segment_alloc(bytes, -1, &r->region.base, &r->region.segment_fd);
+    if (!rc && (rc = insert(comm, r)))
+        br_segment_free(r->region.base, bytes, r->region.segment_fd);
+    if (rc) {
+        free(r);
+        return rc;
+    }
+    *memory = r->region.base;
+    *region = &r->region;
+    return 0;
+}
+
+void br_scratch_free(void *context, void *memory, struct br_region *region)
+{
+    struct braid_region *r = br_container_of(region, struct braid_region, region);
+
+    (void)context, (void)memory;
+    take_out(r);
+    free_region(r);
+}
+
 void *braid_alloc(struct braid_comm *comm, size_t bytes)
 {
     struct braid_region *region;

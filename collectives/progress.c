@@ -22,7 +22,7 @@
 #define SLEEP_MOST (250 * BR_MS) /* timers are looked at this often at least */
 #define YIELD_AFTER (5 * BR_US)  /* of waiting: perhaps the one we wait for needs this core */
 #define LOCAL_NAP  (50 * BR_US)  /* between two looks at the board, when there is nothing else to do */
-#define LOOK       1024          /* looks at the board between two turns for everything else */
+#define LOOK       256           /* looks at the board between two turns for everything else */
 
 /* ---- one turn ---------------------------------------------------------------------------------------------- */
 
@@ -328,9 +328,10 @@ bool br_progress_wait(struct braid_comm *comm, struct br_operation *op, uint64_t
 }
 
 /* Asks the board until op is complete; now and then everything else gets its turn, and deadlines are looked at. */
-static void drive_local(struct braid_comm *comm, struct br_operation *op, uint64_t started)
+static void drive_local(struct braid_comm *comm, struct br_operation *op)
 {
     bool yield = comm->settings.oversubscribed;
+    uint64_t started = 0; /* set at the first look: a clock costs as much as the rest of an operation */
     uint32_t looks = 0;
 
     while (!br_local_complete(comm->local, op)) {
@@ -342,6 +343,8 @@ static void drive_local(struct braid_comm *comm, struct br_operation *op, uint64
         if (++looks % (yield ? LOOK / 16 : LOOK))
             continue;
         now = br_clock_now();
+        if (!started)
+            started = now;
         yield = comm->settings.oversubscribed || now - started > YIELD_AFTER;
         br_progress_turn(comm, now);
         if (comm->worker->failed) {
@@ -371,10 +374,9 @@ bool br_progress_local(struct braid_comm *comm, struct br_operation *op)
         taken = true;
         comm->next_sequence++;
         comm->next_order++;
-        atomic_fetch_add(&comm->callers, 1);
-        drive_local(comm, op, br_clock_now());
-        atomic_fetch_add(&comm->turns, 1);
-        atomic_fetch_sub(&comm->callers, 1);
+        drive_local(comm, op);
+        /* Under the lock nobody else writes it; the own thread sees that somebody drives. */
+        atomic_store_explicit(&comm->turns, atomic_load_explicit(&comm->turns, memory_order_relaxed) + 1, memory_order_relaxed);
         if (op->status)
             comm->stats.failed_operations++;
         else

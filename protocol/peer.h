@@ -135,6 +135,7 @@ struct br_peer {
     int rank;
     enum br_peer_state state;
     int n_rails;
+    uint32_t eager_bytes;  /* up to this size in one message; where mapping is cheap, that pays only for very small ones */
     struct br_rail *rails; /* [n_rails] */
     struct br_queue queues[BR_QUEUES]; /* what wants to leave, by br_queue_kind */
     struct br_list moving;    /* sends in MOVING or CONFIRMING */

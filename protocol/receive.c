@@ -55,7 +55,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     br_queued_init(&t->queued, t->priority, t->order);
     br_list_init(&t->node);
     t->state = BR_TRANSFER_MATCHING;
-    if (t->length <= w->config.eager_bytes && !t->rendezvous)
+    if (t->length <= peer->eager_bytes && !t->rendezvous)
         return br_match_receive(w, t);
     offer_place(w, t);
     return 0;
@@ -71,12 +71,18 @@ static void put_slot(struct br_worker *w, struct br_transfer *t)
 void br_transfer_release(struct br_worker *w, struct br_transfer *t)
 {
     struct br_slot *slot = t->slot;
+    char words[120];
+    int rc = 0;
 
     if (!slot)
         return;
     for (uint32_t i = 0; i < slot->n_maps; i++)
-        slot->map_device->ops->map_release(slot->map_device, slot->map_handles[i]);
+        rc |= slot->map_device->ops->map_release(slot->map_device, slot->map_handles[i]);
     put_slot(w, t);
+    if (!rc)
+        return;
+    snprintf(words, sizeof words, "rank %d closed its link (level 0, device shm0) while its memory was being read", t->peer);
+    br_worker_fail(w, ECONNRESET, words); /* what was read may be wrong */
 }
 
 void br_transfer_withdraw(struct br_worker *w, struct br_transfer *t)

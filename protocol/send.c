@@ -49,7 +49,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     t->lost_rails = 0;
     br_queued_init(&t->queued, t->priority, t->order);
     br_list_init(&t->node);
-    if (t->length <= w->config.eager_bytes && !t->rendezvous) {
+    if (t->length <= peer->eager_bytes && !t->rendezvous) {
         t->state = BR_TRANSFER_QUEUED;
         br_send_message_due(w, peer, t);
         return 0;

@@ -13,6 +13,7 @@
 #define EVENTS         32
 #define TIMER_PERIOD   (1 * BR_MS)
 #define ACK_DELAY      (200 * BR_US) /* credits are given back after this at the latest */
+#define EAGER_WITH_MAPS (2u << 10) /* bytes; measured with shm: reading in place costs less from here on */
 #define TARGET_DELAY   (1 * BR_MS)
 #define CONNECT_BACKOFF (5 * BR_MS)
 #define MAX_SERVICES   2048u /* one-sided requests in service; every request holds a credit while it waits */
@@ -146,6 +147,9 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
     if (!peer->rails)
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank, rank);
     peer->n_rails = n_rails;
+    peer->eager_bytes = w->config.eager_bytes;
+    if (w->devices[rails[0].device]->caps.maps && peer->eager_bytes > EAGER_WITH_MAPS)
+        peer->eager_bytes = EAGER_WITH_MAPS;
     for (int i = 0; i < n_rails; i++) {
         struct br_rail *rail = &peer->rails[i];
         uint8_t *memory = malloc((size_t)BR_CREDITS * w->config.eager_bytes + 1);
