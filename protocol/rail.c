@@ -65,9 +65,16 @@ uint64_t br_rail_in_flight(const struct br_rail *rail)
     return rail->tx_bytes - rail->acked_bytes;
 }
 
+/* When the budget has shrunk, all that is in flight may be bytes of which nobody will tell that they have arrived, as
+ * their frames did not ask. Then one frame more may leave: it asks. */
+static bool waits_for_nobody(const struct br_rail *rail)
+{
+    return !rail->device->caps.sent_means_placed && rail->acked_bytes >= rail->asked_bytes;
+}
+
 bool br_rail_has_budget(const struct br_rail *rail)
 {
-    return rail->device->caps.budget_free || br_rail_in_flight(rail) < rail->budget;
+    return rail->device->caps.budget_free || br_rail_in_flight(rail) < rail->budget || waits_for_nobody(rail);
 }
 
 /* When a rail would have delivered `bytes` more, in seconds. */

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "protocol/queue.h"
+
+#define NEVER UINT64_MAX /* a starvation bound that no entry reaches */
+
+static struct br_queued *next(struct br_queue *queue, uint64_t now, uint64_t starvation)
+{
+    struct br_queued *head = br_queue_head(queue, now, starvation);
+
+    if (head)
+        br_queue_remove(head);
+    return head;
+}
+
+static void head__of_an_empty_queue(void **state)
+{
+    struct br_queue queue;
+
+    (void)state;
+    br_queue_init(&queue);
+    assert_null(br_queue_head(&queue, 0, NEVER));
+}
+
+static void head__most_urgent_first(void **state)
+{
+    struct br_queued items[5];
+    static const int32_t priorities[5] = {0, 7, INT32_MIN, 3, INT32_MAX};
+    static const int order[5] = {4, 1, 3, 0, 2};
+    struct br_queue queue;
+
+    (void)state;
+    br_queue_init(&queue);
+    for (int i = 0; i < 5; i++) {
+        br_queued_init(&items[i], priorities[i], (uint64_t)i);
+        br_queue_insert(&queue, &items[i], 0);
+    }
+    for (int i = 0; i < 5; i++)
+        assert_ptr_equal(next(&queue, 0, NEVER), &items[order[i]]);
+    assert_null(br_queue_head(&queue, 0, NEVER));
+}
+
+/* Of one priority the older operation goes first, also when it is queued later (its READY came later). */
+static void head__older_operation_first(void **state)
+{
+    struct br_queued items[3];
+    static const uint64_t orders[3] = {20, 30, 10};
+    struct br_queue queue;
+
+    (void)state;
+    br_queue_init(&queue);
+    for (int i = 0; i < 3; i++) {
+        br_queued_init(&items[i], 1, orders[i]);
+        br_queue_insert(&queue, &items[i], 0);
+    }
+    assert_ptr_equal(next(&queue, 0, NEVER), &items[2]);
+    assert_ptr_equal(next(&queue, 0, NEVER), &items[0]);
+    assert_ptr_equal(next(&queue, 0, NEVER), &items[1]);
+}
+
+/* The transfers of one operation (fragments) leave in the order in which they were queued. */
+static void head__equal_entries_in_order_of_arrival(void **state)
+{
+    struct br_queued items[8];
+    struct br_queue queue;
+
+    (void)state;
+    br_queue_init(&queue);
+    for (int i = 0; i < 8; i++) {
+        br_queued_init(&items[i], 1, 5);
+        br_queue_insert(&queue, &items[i], 0);
+    }
+    for (int i = 0; i < 8; i++)
+        assert_ptr_equal(next(&queue, 0, NEVER), &items[i]);
+}
+
+static void head__random_entries_are_sorted(void **state)
+{
+    static struct br_queued items[500];
+    struct br_random random;
+    struct br_queued *last = NULL, *item;
+    struct br_queue queue;
+    int n = 0;
+
+    (void)state;
+    br_random_seed(&random, 5);
+    br_queue_init(&queue);
+    for (int i = 0; i < 500; i++) {
+        br_queued_init(&items[i], (int32_t)(br_random_next(&random) % 7) - 3, br_random_next(&random) % 50);
+        br_queue_insert(&queue, &items[i], 0);
+    }
+    for (; (item = next(&queue, 0, NEVER)); n++, last = item)
+        assert_false(last && br_queued_before(item, last));
+    assert_int_equal(n, 500);
+}
+
+/* An entry that is never the most urgent one waits for the bound, is served once, and then waits for the bound again. */
+static void head__nobody_starves(void **state)
+{
+    struct br_queued urgent, patient;
+    uint64_t last = 0;
+    struct br_queue queue;
+    int turns = 0;
+
+    (void)state;
+    br_queue_init(&queue);
+    br_queued_init(&urgent, 9, 1);
+    br_queued_init(&patient, 0, 0);
+    br_queue_insert(&queue, &urgent, 0);
+    br_queue_insert(&queue, &patient, 0);
+    for (uint64_t now = 0; now < 1000; now++) {
+        struct br_queued *head = br_queue_head(&queue, now, 100);
+
+        if (head == &patient) {
+            assert_in_range(now - last, 101, 102);
+            last = now;
+            turns++;
+        }
+        br_queue_served(&queue, head, now);
+    }
+    assert_int_equal(turns, 9);
+}
+
+/* Of several starved entries the one that waits longest goes first, whatever their priorities are. */
+static void head__starved_entries_in_order_of_their_last_turn(void **state)
+{
+    struct br_queued a, b, c;
+    struct br_queue queue;
+
+    (void)state;
+    br_queue_init(&queue);
+    br_queued_init(&a, 1, 0);
+    br_queued_init(&b, 2, 0);
+    br_queued_init(&c, 3, 0);
+    br_queue_insert(&queue, &a, 10);
+    br_queue_insert(&queue, &b, 20);
+    br_queue_insert(&queue, &c, 30);
+    assert_ptr_equal(br_queue_head(&queue, 110, 100), &c); /* exactly the bound: nobody is starved yet */
+    assert_ptr_equal(br_queue_head(&queue, 111, 100), &a);
+    br_queue_served(&queue, &a, 111);
+    assert_ptr_equal(br_queue_head(&queue, 121, 100), &b);
+    br_queue_served(&queue, &b, 121);
+    assert_ptr_equal(br_queue_head(&queue, 122, 100), &c);
+}
+
+/* A clock that reads less than at the last turn (another thread's turn) starves nobody. */
+static void head__time_may_stand_still(void **state)
+{
+    struct br_queued low, high;
+    struct br_queue queue;
+
+    (void)state;
+    br_queue_init(&queue);
+    br_queued_init(&low, 0, 0);
+    br_queued_init(&high, 1, 0);
+    br_queue_insert(&queue, &low, 500);
+    br_queue_insert(&queue, &high, 500);
+    assert_ptr_equal(br_queue_head(&queue, 400, 10), &high);
+}
+
+static void remove__is_safe_when_not_queued(void **state)
+{
+    struct br_queued item;
+    struct br_queue queue;
+
+    (void)state;
+    br_queue_init(&queue);
+    br_queued_init(&item, 0, 0);
+    br_queue_remove(&item);
+    br_queue_insert(&queue, &item, 0);
+    br_queue_remove(&item);
+    br_queue_remove(&item);
+    assert_null(br_queue_head(&queue, 1000, 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(head__of_an_empty_queue),
+        cmocka_unit_test(head__most_urgent_first),
+        cmocka_unit_test(head__older_operation_first),
+        cmocka_unit_test(head__equal_entries_in_order_of_arrival),
+        cmocka_unit_test(head__random_entries_are_sorted),
+        cmocka_unit_test(head__nobody_starves),
+        cmocka_unit_test(head__starved_entries_in_order_of_their_last_turn),
+        cmocka_unit_test(head__time_may_stand_still),
+        cmocka_unit_test(remove__is_safe_when_not_queued),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

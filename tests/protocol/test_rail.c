@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The numbers of a rail: budget, rate, probes, striping, credits. No link and no worker behind them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "protocol/internal.h"
+
+#define FIRST (256u << 10) /* budget before anything is measured */
+#define LEAST (64u << 10)
+#define MOST  (4u << 20)
+
+struct bench {
+    struct br_device device;
+    struct br_rail rails[3];
+    struct br_peer peer;
+};
+
+static void set_up(struct bench *b, int n_rails)
+{
+    memset(b, 0, sizeof *b);
+    b->device.caps = (struct br_caps){.max_frame = 1 << 20};
+    b->peer.rails = b->rails;
+    b->peer.n_rails = n_rails;
+    for (int i = 0; i < n_rails; i++) {
+        br_rail_init(&b->rails[i], &b->peer, i);
+        b->rails[i].device = &b->device;
+        b->rails[i].target_delay = BR_MS;
+        br_rail_reset(&b->rails[i], 0);
+        b->rails[i].state = BR_RAIL_UP;
+    }
+}
+
+/* Keeps a link of `rate` bytes/s and round trip `rtt` as full as its budget allows; returns when `end` has come.
+ * Everything that is asked for is acknowledged in order, one rtt after it has been delivered. */
+static void drive(struct br_rail *rail, uint64_t rate, uint64_t rtt, uint64_t *now, uint64_t end)
+{
+    static struct {
+        uint64_t bytes, at;
+    } acks[4096];
+    uint64_t free_at = *now;
+    unsigned head = 0, tail = 0;
+
+    while (*now < end) {
+        while (br_rail_has_budget(rail)) {
+            uint32_t length = rail->frame_bytes;
+            bool asks = br_rail_asks(rail, length);
+
+            br_rail_posted(rail, length, asks, *now);
+            free_at = (free_at > *now ? free_at : *now) + (uint64_t)length * BR_SEC / rate;
+            if (asks) {
+                acks[head % 4096].bytes = rail->tx_bytes;
+                acks[head++ % 4096].at = free_at + rtt;
+            }
+        }
+        assert_true(head != tail); /* in flight, but nobody was asked: the rail would stand still for ever */
+        *now = acks[tail % 4096].at;
+        br_rail_acknowledged(rail, acks[tail++ % 4096].bytes, *now);
+    }
+    while (tail != head) {
+        *now = acks[tail % 4096].at;
+        br_rail_acknowledged(rail, acks[tail++ % 4096].bytes, *now);
+    }
+}
+
+static void reset__starts_modest(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b, 1);
+    assert_int_equal(b.rails[0].budget, FIRST);
+    assert_int_equal(b.rails[0].frame_bytes, FIRST / 4);
+    assert_int_equal(br_rail_in_flight(&b.rails[0]), 0);
+    assert_true(br_rail_has_budget(&b.rails[0]));
+}
+
+/* 10 Gb/s for 1 ms (the target, as the round trip is short) are 1.25 MB; the budget must come near from below. */
+static void budget__grows_to_the_target_delay(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 1);
+    drive(&b.rails[0], 1250000000, 20 * BR_US, &now, now + 50 * BR_MS);
+    assert_in_range(b.rails[0].rate, 1100000000, 1400000000);
+    assert_in_range(b.rails[0].budget, 1100000, 1400000);
+}
+
+/* A long path needs more in flight than the target: two round trips' worth. */
+static void budget__covers_two_round_trips(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 1);
+    drive(&b.rails[0], 200000000, 3 * BR_MS, &now, now + 300 * BR_MS);
+    assert_true(b.rails[0].min_rtt >= 3 * BR_MS);
+    assert_true(b.rails[0].budget > 2 * 3 * 200000 * 9 / 10);
+}
+
+static void budget__stays_within_its_bounds(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 1);
+    drive(&b.rails[0], 1000000, 10 * BR_US, &now, now + BR_SEC); /* 1 MB/s: 1 ms of it is 1 KB */
+    assert_int_equal(b.rails[0].budget, LEAST);
+    assert_int_equal(b.rails[0].frame_bytes, LEAST / 4);
+    set_up(&b, 1);
+    now = BR_SEC;
+    drive(&b.rails[0], 40000000000, 10 * BR_US, &now, now + 50 * BR_MS); /* 1 ms of it is 40 MB */
+    assert_int_equal(b.rails[0].budget, MOST);
+    assert_int_equal(b.rails[0].frame_bytes, 256 << 10);
+}
+
+/* A link that becomes slower loses its budget within two periods of 100 ms, else urgent data waits behind a queue. */
+static void budget__shrinks_with_the_rate(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 1);
+    drive(&b.rails[0], 1250000000, 20 * BR_US, &now, now + 50 * BR_MS);
+    assert_true(b.rails[0].budget > 1000000);
+    drive(&b.rails[0], 125000000, 20 * BR_US, &now, now + 250 * BR_MS);
+    assert_in_range(b.rails[0].rate, 100000000, 150000000);
+    assert_in_range(b.rails[0].budget, 100000, 150000);
+}
+
+/* Posts frames as the pump does until the budget says no. */
+static void post_all(struct br_rail *rail, uint64_t now)
+{
+    while (br_rail_has_budget(rail))
+        br_rail_posted(rail, rail->frame_bytes, br_rail_asks(rail, rail->frame_bytes), now);
+}
+
+static void budget__bounds_what_is_in_flight(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b, 1);
+    post_all(&b.rails[0], 1);
+    assert_int_equal(br_rail_in_flight(&b.rails[0]), FIRST);
+    b.device.caps.sent_means_placed = true; /* nobody asks there: SENT tells */
+    br_rail_reset(&b.rails[0], 1);
+    post_all(&b.rails[0], 1);
+    assert_int_equal(br_rail_in_flight(&b.rails[0]), FIRST);
+}
+
+/* The last ACK makes the budget smaller than what did not ask: one frame more must leave, or the rail stands still. */
+static void budget__shrinks_below_what_did_not_ask(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b, 1);
+    br_rail_posted(rail, 100000, true, 1);
+    br_rail_posted(rail, 100000, false, 1);
+    rail->budget = LEAST;
+    assert_false(br_rail_has_budget(rail)); /* an ACK is on its way */
+    rail->acked_bytes = 100000;
+    assert_true(br_rail_has_budget(rail));
+    assert_true(br_rail_asks(rail, rail->frame_bytes));
+    br_rail_posted(rail, rail->frame_bytes, true, 2);
+    assert_false(br_rail_has_budget(rail));
+}
+
+/* Where posting moves no bytes there is nothing to bound; frames are whole. */
+static void budget__is_not_for_descriptors(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b, 1);
+    b.device.caps.budget_free = true;
+    br_rail_reset(&b.rails[0], 0);
+    assert_int_equal(b.rails[0].frame_bytes, b.device.caps.max_frame);
+    br_rail_posted(&b.rails[0], 1 << 30, false, 1);
+    assert_true(br_rail_has_budget(&b.rails[0]));
+    assert_false(br_rail_asks(&b.rails[0], 1 << 20));
+}
+
+static void frame__never_exceeds_the_back_end(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b, 1);
+    b.device.caps.max_frame = 4096;
+    br_rail_reset(&b.rails[0], 0);
+    assert_int_equal(b.rails[0].frame_bytes, 4096);
+}
+
+/* One ACK a quarter of the budget; none where SENT tells. */
+static void asks__every_quarter_of_a_budget(void **state)
+{
+    struct bench b;
+    int asked = 0;
+
+    (void)state;
+    set_up(&b, 1);
+    for (int i = 0; i < 64; i++) {
+        bool asks = br_rail_asks(&b.rails[0], FIRST / 16);
+
+        br_rail_posted(&b.rails[0], FIRST / 16, asks, 1);
+        asked += asks;
+    }
+    assert_int_equal(asked, 16);
+    b.device.caps.sent_means_placed = true;
+    assert_false(br_rail_asks(&b.rails[0], FIRST));
+}
+
+/* More frames ask than measurements fit: the ring stays whole, and what is measured is right. */
+static void probe__more_than_there_is_room_for(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b, 1);
+    for (uint32_t i = 0; i < 10 * BR_PROBES; i++)
+        br_rail_posted(rail, 1000, true, 1000);
+    assert_int_equal(rail->probe_head - rail->probe_tail, BR_PROBES);
+    br_rail_acknowledged(rail, rail->tx_bytes, 1000 + BR_MS);
+    assert_int_equal(rail->probe_head, rail->probe_tail);
+    assert_int_equal(rail->min_rtt, BR_MS);
+    assert_in_range(rail->rate, 1, 10 * BR_PROBES * 1000 * 1000ull); /* no more than all of it in that time */
+}
+
+/* Idle time says nothing about the rate: the first frame after it starts a measurement of its own. */
+static void probe__idle_time_does_not_count(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b, 1);
+    br_rail_posted(rail, 100000, true, BR_SEC);
+    br_rail_acknowledged(rail, 100000, BR_SEC + 100 * BR_US); /* 1 GB/s */
+    br_rail_posted(rail, 100000, true, 60 * BR_SEC);
+    br_rail_acknowledged(rail, 200000, 60 * BR_SEC + 100 * BR_US);
+    assert_in_range(rail->rate, 990000000, 1010000000);
+}
+
+static void probe__the_least_round_trip_grows_old(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b, 1);
+    br_rail_posted(rail, 1000, true, BR_SEC);
+    br_rail_acknowledged(rail, 1000, BR_SEC + 10 * BR_US);
+    br_rail_posted(rail, 1000, true, 2 * BR_SEC);
+    br_rail_acknowledged(rail, 2000, 2 * BR_SEC + 90 * BR_US);
+    assert_int_equal(rail->min_rtt, 10 * BR_US);
+    br_rail_posted(rail, 1000, true, 20 * BR_SEC); /* the route has changed meanwhile */
+    br_rail_acknowledged(rail, 3000, 20 * BR_SEC + 90 * BR_US);
+    assert_int_equal(rail->min_rtt, 90 * BR_US);
+}
+
+static void acknowledged__overtaken_and_impossible(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b, 1);
+    br_rail_posted(rail, 5000, false, 1);
+    br_rail_acknowledged(rail, 3000, 2);
+    br_rail_acknowledged(rail, 2000, 3); /* overtaken by the one before */
+    assert_int_equal(br_rail_in_flight(rail), 2000);
+    br_rail_acknowledged(rail, 5001, 4); /* more than was ever posted */
+    br_rail_acknowledged(rail, UINT64_MAX, 4);
+    assert_int_equal(br_rail_in_flight(rail), 2000);
+}
+
+/* ---- striping ------------------------------------------------------------------------------------------------ */
+
+static void may_take__a_single_rail_always(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b, 1);
+    b.rails[0].rate = 1;
+    assert_true(br_rail_may_take(&b.rails[0], 1, 1));
+}
+
+/* 10 to 1: the slow rail works in the middle of a transfer, and leaves its end to the fast one. */
+static void may_take__a_slow_rail_leaves_the_end(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b, 2);
+    b.rails[0].rate = 1000000000;
+    b.rails[1].rate = 100000000;
+    assert_true(br_rail_may_take(&b.rails[1], 16 << 20, 64 << 10));
+    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10));
+    assert_true(br_rail_may_take(&b.rails[0], 128 << 10, 64 << 10));
+}
+
+/* A rail that is down, or of which nothing is known, holds nobody back. */
+static void may_take__compares_only_with_what_is_known(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b, 2);
+    b.rails[1].rate = 100000000;
+    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10)); /* the other one was never measured */
+    b.rails[0].rate = 1000000000;
+    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10));
+    b.rails[0].state = BR_RAIL_FENCING;
+    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10));
+}
+
+/* Whatever the rates and the bytes in flight are: one rail takes the frame, else the transfer would stand still. */
+static void may_take__never_all_refuse(void **state)
+{
+    struct br_random random;
+    struct bench b;
+
+    (void)state;
+    br_random_seed(&random, 11);
+    for (int round = 0; round < 20000; round++) {
+        int n = 2 + (int)(br_random_next(&random) % 2), takers = 0;
+        uint32_t length = 1 + (uint32_t)(br_random_next(&random) % (256 << 10));
+
+        set_up(&b, n);
+        for (int i = 0; i < n; i++) {
+            b.rails[i].rate = br_random_next(&random) % 3 ? br_random_next(&random) % 40000000000 : 0;
+            b.rails[i].tx_bytes = br_random_next(&random) % MOST;
+        }
+        for (int i = 0; i < n; i++)
+            takers += br_rail_may_take(&b.rails[i], length + br_random_next(&random) % (16 << 20), length);
+        assert_true(takers > 0);
+    }
+}
+
+/* ---- credits -------------------------------------------------------------------------------------------------- */
+
+/* Sends messages until the credits say no; returns how many. */
+static int spend(struct br_rail *rail, bool p2p, bool oldest)
+{
+    int n = 0;
+
+    for (; br_rail_has_credit(rail, p2p, oldest); n++) {
+        assert_true(n < 1000);
+        rail->sent++;
+        rail->sent_p2p += p2p;
+    }
+    return n;
+}
+
+static void hear(struct br_rail *rail, uint32_t arrived, uint32_t released, uint32_t released_p2p)
+{
+    struct br_body_ack ack = {.arrived = arrived, .released = released, .released_p2p = released_p2p};
+
+    br_rail_heard_ack(rail, &ack, 1);
+}
+
+static void credit__the_last_one_is_the_oldest_operations(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b, 1);
+    assert_int_equal(spend(&b.rails[0], false, false), BR_CREDITS - 1);
+    assert_int_equal(spend(&b.rails[0], false, true), 1);
+}
+
+/* Messages of point to point may find no receive for ever: they take half of the credits, never the last one. */
+static void credit__point_to_point_has_a_share(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b, 1);
+    assert_int_equal(spend(&b.rails[0], true, false), BR_CREDITS_P2P);
+    assert_int_equal(spend(&b.rails[0], false, false), BR_CREDITS - BR_CREDITS_P2P - 1);
+    hear(&b.rails[0], 1, 1, 0); /* a collective's: gives nothing to point to point */
+    assert_false(br_rail_has_credit(&b.rails[0], true, false));
+    hear(&b.rails[0], 2, 2, 1);
+    assert_int_equal(spend(&b.rails[0], true, false), 1);
+}
+
+/* A copy is kept until the message is known to have arrived, so a place is not taken twice, whatever is released. */
+static void credit__waits_for_arrival_too(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b, 1);
+    spend(&b.rails[0], false, true);
+    hear(&b.rails[0], 0, BR_CREDITS, 0); /* overtaken counters: released, but not arrived */
+    assert_false(br_rail_has_credit(&b.rails[0], false, true));
+    hear(&b.rails[0], 10, BR_CREDITS, 0);
+    assert_int_equal(spend(&b.rails[0], false, true), 10);
+}
+
+static void ack__overtaken_and_impossible_counters(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b, 1);
+    rail->sent = 40;
+    rail->sent_p2p = 20;
+    hear(rail, 30, 20, 10);
+    hear(rail, 25, 19, 9); /* overtaken */
+    assert_int_equal(rail->peer_arrived, 30);
+    assert_int_equal(rail->peer_released, 20);
+    assert_int_equal(rail->peer_released_p2p, 10);
+    hear(rail, 41, 41, 21); /* more than was ever sent */
+    hear(rail, UINT32_MAX, UINT32_MAX, UINT32_MAX);
+    assert_int_equal(rail->peer_arrived, 30);
+    assert_int_equal(rail->peer_released, 20);
+    assert_int_equal(rail->peer_released_p2p, 10);
+}
+
+/* 2^32 messages later. */
+static void ack__counters_wrap(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b, 1);
+    rail->sent = rail->peer_arrived = rail->peer_released = UINT32_MAX - 5;
+    assert_int_equal(spend(rail, false, true), BR_CREDITS);
+    hear(rail, 3, 2, 0);
+    assert_int_equal(rail->peer_arrived, 3);
+    assert_int_equal(rail->peer_released, 2);
+    assert_int_equal(spend(rail, false, true), 8);
+}
+
+/* The receiver's side: credits go back in batches, or after a while. */
+static void released__a_quarter_is_announced_at_once(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b, 1);
+    for (uint32_t i = 0; i < BR_CREDITS / 4; i++) {
+        assert_false(rail->ack_due);
+        br_rail_message_released(rail, i % 2, 100 + i);
+    }
+    assert_true(rail->ack_due);
+    assert_int_equal(rail->unannounced_since, 100);
+    assert_int_equal(rail->released_p2p, BR_CREDITS / 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reset__starts_modest),
+        cmocka_unit_test(budget__grows_to_the_target_delay),
+        cmocka_unit_test(budget__covers_two_round_trips),
+        cmocka_unit_test(budget__stays_within_its_bounds),
+        cmocka_unit_test(budget__shrinks_with_the_rate),
+        cmocka_unit_test(budget__bounds_what_is_in_flight),
+        cmocka_unit_test(budget__shrinks_below_what_did_not_ask),
+        cmocka_unit_test(budget__is_not_for_descriptors),
+        cmocka_unit_test(frame__never_exceeds_the_back_end),
+        cmocka_unit_test(asks__every_quarter_of_a_budget),
+        cmocka_unit_test(probe__more_than_there_is_room_for),
+        cmocka_unit_test(probe__idle_time_does_not_count),
+        cmocka_unit_test(probe__the_least_round_trip_grows_old),
+        cmocka_unit_test(acknowledged__overtaken_and_impossible),
+        cmocka_unit_test(may_take__a_single_rail_always),
+        cmocka_unit_test(may_take__a_slow_rail_leaves_the_end),
+        cmocka_unit_test(may_take__compares_only_with_what_is_known),
+        cmocka_unit_test(may_take__never_all_refuse),
+        cmocka_unit_test(credit__the_last_one_is_the_oldest_operations),
+        cmocka_unit_test(credit__point_to_point_has_a_share),
+        cmocka_unit_test(credit__waits_for_arrival_too),
+        cmocka_unit_test(ack__overtaken_and_impossible_counters),
+        cmocka_unit_test(ack__counters_wrap),
+        cmocka_unit_test(released__a_quarter_is_announced_at_once),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

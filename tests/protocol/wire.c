@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "wire.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+/* Something that has arrived, and waits for poll(). */
+struct event {
+    struct br_list node;
+    enum br_event_kind kind;
+    struct wire_link *link;
+    struct br_message message;
+    uint64_t cookie;
+    uint32_t slot, offset, length;
+    bool mapped;
+    int error;
+    char words[80];
+    const uint8_t *bytes; /* mapped */
+    uint8_t copy[];       /* else */
+};
+
+struct buffer {
+    struct br_list node; /* the link's buffers */
+    struct br_message message;
+    uint8_t payload[];
+};
+
+static void check(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "the worker broke the contract: %s\n", what);
+    abort();
+}
+
+static void *allocate(size_t bytes)
+{
+    void *memory = calloc(1, bytes);
+
+    check(memory != NULL, "no memory for the test");
+    return memory;
+}
+
+static struct wire *wire_of(struct wire_link *link)
+{
+    return (struct wire *)link->link.device;
+}
+
+static struct event *add_event(struct wire_link *link, enum br_event_kind kind, const void *bytes, uint32_t length)
+{
+    struct event *event = allocate(sizeof *event + length);
+
+    event->kind = kind;
+    event->link = link;
+    event->length = length;
+    if (bytes)
+        memcpy(event->copy, bytes, length);
+    br_list_init(&event->node);
+    if (link->closed)
+        free(event);
+    else
+        br_list_push_back(&wire_of(link)->events, &event->node);
+    return link->closed ? NULL : event;
+}
+
+/* ---- the operations ----------------------------------------------------------------------------------------- */
+
+static int device_open(const struct br_device_config *config, struct br_device **out)
+{
+    struct wire *wire = config->simulation;
+
+    wire->device.config = config;
+    snprintf(wire->device.name, sizeof wire->device.name, "%s", config->name);
+    br_list_init(&wire->links);
+    br_list_init(&wire->events);
+    wire->room = -1;
+    *out = &wire->device;
+    return 0;
+}
+
+static void drop_events(struct wire_link *link)
+{
+    br_list_for_each_safe(node, &wire_of(link)->events)
+    {
+        struct event *event = br_container_of(node, struct event, node);
+
+        if (event->link == link) {
+            br_list_remove(node);
+            free(event);
+        }
+    }
+}
+
+static void link_close(struct br_link *base)
+{
+    struct wire_link *link = (struct wire_link *)base;
+    struct wire *wire = wire_of(link);
+    struct br_list *node;
+
+    check(!link->closed, "a link was closed twice");
+    link->closed = true;
+    drop_events(link);
+    while ((node = br_list_pop_front(&link->buffers))) {
+        free(br_container_of(node, struct buffer, node));
+        wire->buffers--;
+    }
+}
+
+static void device_close(struct br_device *device)
+{
+    struct wire *wire = (struct wire *)device;
+    struct br_list *node;
+
+    while ((node = br_list_pop_front(&wire->links))) {
+        struct wire_link *link = br_container_of(node, struct wire_link, node);
+
+        if (!link->closed)
+            link_close(&link->link);
+        free(link);
+    }
+    wire_forget(wire);
+}
+
+static int device_address(struct br_device *device, struct br_address *out)
+{
+    (void)device;
+    memset(out, 0, sizeof *out);
+    return 0;
+}
+
+static struct wire_link *add_link(struct wire *wire)
+{
+    struct wire_link *link = allocate(sizeof *link);
+
+    link->link.device = &wire->device;
+    snprintf(link->link.peer_name, sizeof link->link.peer_name, "the test");
+    br_list_init(&link->buffers);
+    br_list_init(&link->node);
+    br_list_push_back(&wire->links, &link->node);
+    return link;
+}
+
+static int link_connect(struct br_device *device, const struct br_address *address, struct br_link **out)
+{
+    struct wire_link *link = add_link((struct wire *)device);
+
+    (void)address;
+    add_event(link, BR_EVENT_CONNECTED, NULL, 0);
+    *out = &link->link;
+    return 0;
+}
+
+static int post_one(struct wire *wire, struct wire_link *link, const struct br_frame *frame)
+{
+    struct wire_frame *mine = &wire->frames[wire->n_frames];
+
+    if (wire->n_frames == WIRE_FRAMES || wire->room == 0)
+        return 0;
+    if (wire->room > 0)
+        wire->room--;
+    check(frame->kind == BR_FRAME_MESSAGE || frame->kind == BR_FRAME_PLACED, "a frame of no kind");
+    check(frame->length <= (frame->kind == BR_FRAME_MESSAGE ? wire->device.caps.max_message : wire->device.caps.max_frame),
+          "a frame is too long");
+    check(frame->kind == BR_FRAME_MESSAGE || (frame->length && link->link.trusted), "a placed frame without bytes or trust");
+    *mine = (struct wire_frame){.link = link, .frame = *frame, .payload = allocate(frame->length + 1)};
+    if (frame->inline_)
+        memcpy(&mine->message, frame->inline_, sizeof mine->message);
+    if (frame->length)
+        memcpy(mine->payload, frame->payload, frame->length);
+    wire->n_frames++;
+    return 1;
+}
+
+static int post(struct br_link *base, const struct br_frame *frames, int n)
+{
+    struct wire_link *link = (struct wire_link *)base;
+    int taken = 0;
+
+    check(!link->closed, "a frame was posted on a closed link");
+    while (taken < n && post_one(wire_of(link), link, &frames[taken]))
+        taken++;
+    return taken;
+}
+
+static void fill_message(struct event *from, struct br_event *to)
+{
+    struct buffer *buffer = allocate(sizeof *buffer + from->length);
+
+    buffer->message = from->message;
+    memcpy(buffer->payload, from->copy, from->length);
+    br_list_init(&buffer->node);
+    br_list_push_back(&from->link->buffers, &buffer->node);
+    wire_of(from->link)->buffers++;
+    to->buffer = buffer;
+    to->inline_ = (const uint8_t *)&buffer->message;
+    to->payload = from->length ? buffer->payload : NULL;
+}
+
+/* What a back end does with a frame that is placed. false: its link fails. */
+static bool fill_placed(struct event *from, struct br_event *to)
+{
+    struct wire *wire = wire_of(from->link);
+    struct br_slot *slot;
+    int rc = br_slot_expect(wire->device.config->slots, from->slot, from->offset, from->length, &slot);
+
+    to->slot = from->slot;
+    to->offset = from->offset;
+    to->inline_ = (const uint8_t *)&from->message;
+    if (rc == -EPROTO)
+        return false;
+    if (rc == 0 && from->mapped) {
+        to->mapped = from->bytes;
+        wire->maps++;
+    } else if (rc == 0) {
+        memcpy(slot->base + from->offset, from->copy, from->length);
+    }
+    return true;
+}
+
+static void report(struct event *from, struct br_event *to, struct br_message *inline_)
+{
+    *to = (struct br_event){
+        .kind = from->kind, .error = from->error, .link = &from->link->link, .cookie = from->cookie, .length = from->length};
+    *inline_ = from->message;
+    if (from->kind == BR_EVENT_MESSAGE)
+        fill_message(from, to);
+    if (from->kind == BR_EVENT_PLACED && !fill_placed(from, to)) {
+        to->kind = BR_EVENT_CLOSED;
+        to->error = -EPROTO;
+    }
+    if (to->kind == BR_EVENT_PLACED)
+        to->inline_ = (const uint8_t *)inline_;
+    if (to->kind == BR_EVENT_CLOSED) {
+        snprintf(to->link->words, sizeof to->link->words, "%s", from->words[0] ? from->words : "a frame off the grid");
+        drop_events(from->link);
+    }
+}
+
+static int poll(struct br_device *device, uint64_t now, struct br_event *events, int max)
+{
+    struct wire *wire = (struct wire *)device;
+    bool trusted = true;
+    int n = 0;
+
+    (void)now;
+    while (n < max && n < WIRE_BATCH && trusted && !br_list_empty(&wire->events)) {
+        struct event *event = br_container_of(br_list_pop_front(&wire->events), struct event, node);
+
+        trusted = event->link->link.trusted;
+        report(event, &events[n], &wire->inline_[n]);
+        free(event);
+        n++;
+    }
+    return n;
+}
+
+static void message_release(struct br_link *base, void *handle)
+{
+    struct wire_link *link = (struct wire_link *)base;
+    struct buffer *buffer = NULL;
+
+    br_list_for_each(node, &link->buffers)
+        if (handle == br_container_of(node, struct buffer, node))
+            buffer = handle;
+    check(buffer != NULL, "a buffer was given back that nobody holds");
+    if (!buffer)
+        return;
+    br_list_remove(&buffer->node);
+    free(buffer);
+    wire_of(link)->buffers--;
+}
+
+static int map_release(struct br_device *device, uint64_t handle)
+{
+    struct wire *wire = (struct wire *)device;
+
+    (void)handle;
+    check(wire->maps > 0, "a mapping was given back twice");
+    wire->maps--;
+    return 0;
+}
+
+static const struct br_transport_ops ops = {
+    .name = "wire",
+    .device_open = device_open,
+    .device_close = device_close,
+    .device_address = device_address,
+    .link_connect = link_connect,
+    .link_close = link_close,
+    .post = post,
+    .poll = poll,
+    .message_release = message_release,
+    .map_release = map_release,
+};
+
+/* ---- what the test does ------------------------------------------------------------------------------------- */
+
+struct wire_link *wire_accept(struct wire *wire)
+{
+    struct wire_link *link = add_link(wire);
+
+    add_event(link, BR_EVENT_ACCEPTED, NULL, 0);
+    return link;
+}
+
+void wire_message(struct wire_link *link, const struct br_message *message, const void *payload, uint32_t length)
+{
+    struct event *event = add_event(link, BR_EVENT_MESSAGE, payload, length);
+
+    if (event)
+        event->message = *message;
+}
+
+void wire_handshake(struct wire_link *link, const void *bytes, size_t length)
+{
+    struct br_message message = {.type = BR_MESSAGE_HANDSHAKE};
+
+    wire_message(link, &message, bytes, (uint32_t)length);
+}
+
+static void place(struct wire_link *link, uint32_t slot, uint32_t offset, struct event *event, uint8_t flags)
+{
+    struct br_placed placed = {.flags = flags};
+
+    (void)link;
+    if (!event)
+        return;
+    event->slot = slot;
+    event->offset = offset;
+    memcpy(&event->message, &placed, sizeof placed);
+}
+
+void wire_placed(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length, uint8_t flags)
+{
+    place(link, slot, offset, add_event(link, BR_EVENT_PLACED, bytes, length), flags);
+}
+
+void wire_mapped(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length, uint8_t flags)
+{
+    struct event *event = add_event(link, BR_EVENT_PLACED, NULL, length);
+
+    place(link, slot, offset, event, flags);
+    if (event) {
+        event->mapped = true;
+        event->bytes = bytes;
+    }
+}
+
+void wire_sent(struct wire_frame *frame)
+{
+    struct event *event = frame->sent ? NULL : add_event(frame->link, BR_EVENT_SENT, NULL, 0);
+
+    frame->sent = true;
+    if (event)
+        event->cookie = frame->frame.cookie;
+}
+
+void wire_sent_all(struct wire *wire)
+{
+    for (int i = 0; i < wire->n_frames; i++)
+        wire_sent(&wire->frames[i]);
+}
+
+void wire_fail(struct wire_link *link, int error, const char *words)
+{
+    struct event *event = add_event(link, BR_EVENT_CLOSED, NULL, 0);
+
+    if (!event)
+        return;
+    event->error = -error;
+    snprintf(event->words, sizeof event->words, "%s", words);
+}
+
+static struct wire_frame *take(struct wire_link *link, enum br_frame_kind kind, int type)
+{
+    struct wire *wire = wire_of(link);
+
+    for (int i = 0; i < wire->n_frames; i++) {
+        struct wire_frame *frame = &wire->frames[i];
+
+        if (frame->link == link && !frame->taken && frame->frame.kind == kind &&
+            (kind == BR_FRAME_PLACED || frame->message.type == type)) {
+            frame->taken = true;
+            return frame;
+        }
+    }
+    return NULL;
+}
+
+struct wire_frame *wire_take(struct wire_link *link, enum br_message_type type)
+{
+    return take(link, BR_FRAME_MESSAGE, (int)type);
+}
+
+struct wire_frame *wire_take_placed(struct wire_link *link)
+{
+    return take(link, BR_FRAME_PLACED, 0);
+}
+
+void wire_forget(struct wire *wire)
+{
+    for (int i = 0; i < wire->n_frames; i++)
+        free(wire->frames[i].payload);
+    wire->n_frames = 0;
+}
+
+/* ---- a worker and its peer ---------------------------------------------------------------------------------- */
+
+struct br_caps wire_caps(bool sent_means_placed)
+{
+    return (struct br_caps){.max_frame = 256 << 10, .max_message = 4096, .sent_means_placed = sent_means_placed};
+}
+
+struct br_handshake_self wired_self(const struct wired *x)
+{
+    return (struct br_handshake_self){
+        .rank = (uint32_t)x->peer,
+        .size = (uint32_t)x->w->config.size,
+        .rails = (uint32_t)x->rails,
+        .limits = {BR_FRAME_MAX_PAYLOAD, 4096, x->w->config.eager_bytes, x->w->config.slice_bytes},
+        .nonce = "fresh enough for a test",
+    };
+}
+
+void wired_open(struct wired *x, int rank, int rails, const struct br_caps *caps)
+{
+    static const char *const names[WIRE_RAILS] = {"wire0", "wire1"};
+    struct br_worker_config config = {
+        .rank = rank,
+        .size = 2,
+        .seed = 1,
+        .check = 77,
+        .eager_bytes = 1024,
+        .slice_bytes = 64 << 10,
+        .peer_timeout = BR_SEC,
+        .starvation = 100 * BR_MS,
+        .connect_timeout = BR_SEC,
+        .max_slots = 16,
+        .max_transfers = 512,
+    };
+    struct br_rail_config rail_configs[WIRE_RAILS] = {0};
+
+    memset(x, 0, sizeof *x);
+    x->rank = rank;
+    x->peer = 1 - rank;
+    x->rails = rails;
+    x->now = BR_SEC;
+    check(!br_worker_create(&config, &x->w), "it cannot be created");
+    for (int r = 0; r < rails; r++) {
+        x->wires[r].device.ops = &ops;
+        x->wires[r].device.caps = caps ? *caps : wire_caps(false);
+        check(!br_worker_open_device(x->w, &ops, names[r], &x->wires[r], &rail_configs[r].device), "no device");
+    }
+    check(!br_worker_set_peer(x->w, x->peer, rail_configs, rails), "no peer");
+}
+
+static void take_done(struct wired *x)
+{
+    while (br_worker_done(x->w))
+        x->done++;
+}
+
+void wired_turn(struct wired *x, uint64_t ns)
+{
+    int n;
+
+    x->now += ns;
+    do {
+        n = br_worker_poll(x->w, x->now);
+        take_done(x);
+        n += br_worker_pump(x->w, x->now);
+        take_done(x);
+    } while (n > 0);
+}
+
+/* The worker's last handshake message on a link goes through our half; ours goes back. */
+static int answer(struct wired *x, struct wire_link *link)
+{
+    struct wire_frame *frame = wire_take(link, BR_MESSAGE_HANDSHAKE);
+    uint8_t reply[BR_HANDSHAKE_BYTES_MAX];
+    size_t bytes;
+    int rc;
+
+    check(frame != NULL, "it does not answer in the handshake");
+    if (!frame)
+        return -EPROTO;
+    rc = br_handshake_receive(&link->handshake, frame->payload, frame->frame.length, reply, &bytes);
+    if (bytes)
+        wire_handshake(link, reply, bytes);
+    wired_turn(x, 0);
+    return rc;
+}
+
+static struct wire_link *newest(struct wire *wire)
+{
+    return br_container_of(wire->links.prev, struct wire_link, node);
+}
+
+void wired_connect(struct wired *x, int rail)
+{
+    struct br_handshake_self self = wired_self(x);
+    uint8_t hello[BR_HANDSHAKE_BYTES_MAX];
+    struct wire_link *link;
+    size_t bytes;
+    int rc;
+
+    if (x->rank == 0) {
+        link = wire_accept(&x->wires[rail]);
+        br_handshake_init_connector(&link->handshake, &self, 0, (uint32_t)rail, x->w->peers[1].rails[rail].incarnation + 1,
+                                    hello, &bytes);
+        wire_handshake(link, hello, bytes);
+        wired_turn(x, 0);
+    } else {
+        wired_turn(x, 20 * BR_MS); /* it connects by itself */
+        link = newest(&x->wires[rail]);
+        br_handshake_init_acceptor(&link->handshake, &self);
+    }
+    while ((rc = answer(x, link)) == 0)
+        ;
+    check(rc == 1, "the handshake failed");
+    wired_turn(x, 0);
+    x->links[rail] = link;
+    wire_forget(&x->wires[rail]);
+}
+
+void wired_create(struct wired *x, int rank, int rails, const struct br_caps *caps)
+{
+    wired_open(x, rank, rails, caps);
+    for (int r = 0; r < rails; r++)
+        wired_connect(x, r);
+    check(br_worker_connected(x->w), "it is not connected");
+}
+
+void wired_destroy(struct wired *x)
+{
+    br_worker_destroy(x->w);
+    for (int r = 0; r < x->rails; r++)
+        check(x->wires[r].maps == 0, "mappings were not given back");
+}

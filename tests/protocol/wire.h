@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A back end whose other end is the test: it sees every frame that the worker posts, and decides what arrives, when
+ * a frame is SENT and when a link dies. Nothing travels by itself, and time passes only when the test says so.
+ *
+ * Memory is exact: each message lies in a buffer of its own that dies when it is released, so that ASan sees whoever reads
+ * behind it or too late. What the worker must never do (posting on a closed link, frames over the limits, a buffer given
+ * back twice) ends the process.
+ */
+#ifndef BR_TESTS_PROTOCOL_WIRE_H
+#define BR_TESTS_PROTOCOL_WIRE_H
+
+#include "protocol/worker.h"
+
+#define WIRE_RAILS  2
+#define WIRE_FRAMES 512
+#define WIRE_BATCH  8 /* events of one poll */
+
+struct wire_link {
+    struct br_link link; /* first */
+    struct br_list node; /* the wire's links */
+    struct br_list buffers; /* held by the worker */
+    bool closed;         /* by the worker; the struct stays until the device is closed */
+    struct br_handshake handshake; /* the test's side of it */
+};
+
+/* One posted frame. */
+struct wire_frame {
+    struct wire_link *link;
+    struct br_frame frame;     /* inline_ and payload point to copies */
+    struct br_message message; /* the inline area */
+    uint8_t *payload;
+    bool taken, sent;
+};
+
+struct wire {
+    struct br_device device; /* first; set device.caps before it is opened */
+    struct br_list links, events;
+    struct wire_frame frames[WIRE_FRAMES];
+    int n_frames;
+    struct br_message inline_[WIRE_BATCH]; /* of the PLACED events of the last poll */
+    int room;    /* frames that post() still takes; negative: any number */
+    int buffers; /* message buffers that the worker holds */
+    int maps;    /* mappings that it has not given back */
+};
+
+/* A worker of `size` ranks of which the test is one: its peer. */
+struct wired {
+    struct br_worker *w;
+    int rank, peer, rails;
+    struct wire wires[WIRE_RAILS];
+    struct wire_link *links[WIRE_RAILS]; /* to the peer; of a rail that is up */
+    uint64_t now;
+    int done; /* transfers that have ended */
+};
+
+/* What SENT proves differs between back ends; everything else is alike. */
+struct br_caps wire_caps(bool sent_means_placed);
+/* caps: NULL: those of a byte stream. No link yet. Rank 0 accepts its peer's links, rank 1 connects. */
+void wired_open(struct wired *x, int rank, int rails, const struct br_caps *caps);
+/* The same, and all rails up. */
+void wired_create(struct wired *x, int rank, int rails, const struct br_caps *caps);
+void wired_destroy(struct wired *x);
+/* `ns` later, then polls and pumps until there is nothing to do. */
+void wired_turn(struct wired *x, uint64_t ns);
+/* Proves who we are, in the role that we have; the rail is up afterwards. */
+void wired_connect(struct wired *x, int rail);
+/* What the peer says of itself, for handshakes made by hand. */
+struct br_handshake_self wired_self(const struct wired *x);
+
+/* What happens at the other end; the worker sees it in its next poll. */
+struct wire_link *wire_accept(struct wire *wire);
+void wire_message(struct wire_link *link, const struct br_message *message, const void *payload, uint32_t length);
+void wire_handshake(struct wire_link *link, const void *bytes, size_t length);
+void wire_placed(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length,
+                 uint8_t flags);
+/* The same as a mapping: bytes must stay until it is given back. */
+void wire_mapped(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length,
+                 uint8_t flags);
+void wire_sent(struct wire_frame *frame);
+void wire_sent_all(struct wire *wire);
+void wire_fail(struct wire_link *link, int error, const char *words);
+
+/* The first posted frame of the kind that was not taken yet; NULL: there is none. */
+struct wire_frame *wire_take(struct wire_link *link, enum br_message_type type);
+struct wire_frame *wire_take_placed(struct wire_link *link);
+/* Forgets what was posted. */
+void wire_forget(struct wire *wire);
+
+#endif
