@@ -120,5 +120,6 @@ bool br_peer_has_work(const struct br_peer *peer)
         if (!br_list_empty(&peer->queues[k].place))
             return true;
     return peer->done_tail != peer->done_head || peer->down_due || peer->fenced_due ||
-           (peer->bye_due && !peer->bye_sent) || !br_list_empty(&peer->resend);
+           (peer->bye_due && !peer->bye_sent) || !br_list_empty(&peer->streams[0].resend) ||
+           !br_list_empty(&peer->streams[1].resend);
 }

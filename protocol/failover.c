@@ -57,7 +57,7 @@ static void keep_messages(struct br_worker *w, struct br_rail *rail)
         orphan->length = keep->length;
         if (keep->length)
             memcpy(orphan->data, keep->memory, keep->length);
-        br_list_push_back(&rail->peer->resend, &orphan->node);
+        br_list_push_back(&rail->peer->streams[br_stream_of(keep->message.tag)].resend, &orphan->node);
     }
 }
 

@@ -151,21 +151,23 @@ static void keep(struct br_worker *w, struct br_rail *rail, struct br_table *tab
     br_list_push_back(&rail->unexpected, &u->node);
 }
 
-/* true: this sequence was not seen before. */
-static bool first_time(struct br_peer *peer, uint32_t sequence)
+/* 1: this sequence was not seen before, 0: it was; -EPROTO: no peer can be so far ahead. */
+static int first_time(struct br_stream *stream, uint32_t sequence)
 {
-    int32_t ahead = (int32_t)(sequence - peer->seen_top);
+    int32_t ahead = (int32_t)(sequence - stream->seen_top);
     uint64_t bit = 1ull << (sequence % 64);
-    uint64_t *word = &peer->seen[sequence % BR_SEEN / 64];
+    uint64_t *word = &stream->seen[sequence % BR_SEEN / 64];
 
+    if (ahead >= (int32_t)BR_SEEN)
+        return -EPROTO;
     if (ahead < -(int32_t)BR_SEEN)
-        return false;
-    for (; ahead >= 0; ahead--, peer->seen_top++)
-        peer->seen[peer->seen_top % BR_SEEN / 64] &= ~(1ull << (peer->seen_top % 64));
+        return 0;
+    for (; ahead >= 0; ahead--, stream->seen_top++)
+        stream->seen[stream->seen_top % BR_SEEN / 64] &= ~(1ull << (stream->seen_top % 64));
     if (*word & bit)
-        return false;
+        return 0;
     *word |= bit;
-    return true;
+    return 1;
 }
 
 static void match(struct br_worker *w, struct br_rail *rail, const struct br_event *event, const struct br_message *m)
@@ -193,14 +195,20 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
 void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
 {
     struct br_message m;
+    int first;
 
     memcpy(&m, event->inline_, sizeof m);
     if (m.type == BR_MESSAGE_EAGER && m.bytes != (m.bytes <= BR_EAGER_INLINE ? m.bytes : event->length)) {
         br_rail_lost(w, rail, EPROTO, "an eager message says another length than it has");
         return;
     }
+    first = first_time(&rail->peer->streams[br_stream_of(m.tag)], m.sequence);
+    if (first < 0) {
+        br_rail_lost(w, rail, EPROTO, "the sequence of a message is far ahead of all others");
+        return;
+    }
     rail->arrived++;
-    if (!first_time(rail->peer, m.sequence)) {
+    if (!first) {
         w->counters.dropped_messages++;
         release(w, rail, event->link, event->buffer, m.tag);
     } else if (m.type == BR_MESSAGE_PUT || m.type == BR_MESSAGE_GET) {

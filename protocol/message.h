@@ -8,8 +8,8 @@
  *    (data of an eager transfer, words of an abort) as the frame's payload.
  * 2. Credited messages (EAGER, READY, PUT, GET) may have to wait at the receiver until its side of the
  *    operation exists, so each holds one receive buffer and one credit of its link. All others are dealt with at once.
- * 3. `sequence` numbers the credited messages of one sender to one peer over all rails: after a rail was lost,
- *    messages are sent again on another, and the receiver knows what it already has. Messages of one link arrive in
+ * 3. `sequence` numbers the credited messages of one sender to one peer over all rails, point-to-point ones (by their
+ *    tag) apart from all others: after a rail was lost, messages are sent again on another, and the receiver knows what it already has. Messages of one link arrive in
  *    order, so both ends also count them: ACK says how many have arrived, and the sender forgets its copies.
  * 4. `tag` names one transfer: struct br_tag below. Both ends derive it, nobody asks.
  */
@@ -84,7 +84,7 @@ struct br_message {
     uint8_t type;  /* enum br_message_type */
     uint8_t flags; /* zero */
     uint16_t check; /* EAGER, READY: digest of the operation's arguments; differs where the ranks disagree */
-    uint32_t sequence;      /* credited: number to this peer over all rails, from 0 */
+    uint32_t sequence;      /* credited: number to this peer over all rails, from 0; point to point has its own */
     uint64_t tag;           /* EAGER, READY, PUT, GET: the transfer */
     uint32_t reserved;      /* zero */
     uint32_t bytes;         /* EAGER, READY, PUT, GET: length of the transfer */

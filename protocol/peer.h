@@ -43,7 +43,7 @@ struct br_retained {
 
 /* A message of a lost rail that waits to be sent on another one. Made and freed outside the data path. */
 struct br_orphan {
-    struct br_list node; /* the peer's `resend` */
+    struct br_list node; /* a stream's `resend` */
     struct br_message message;
     uint32_t length;
     uint8_t data[];
@@ -128,7 +128,18 @@ enum br_queue_kind {
     BR_QUEUES,
 };
 
-#define BR_SEEN 1024u /* window for duplicates; more than BR_CREDITS * BR_MAX_RAILS */
+#define BR_SEEN 1024u /* window for duplicates; at least 2 * BR_CREDITS * BR_MAX_RAILS: on links, and of lost ones */
+
+/* The credited messages of one kind, in both directions. Point to point is numbered apart: its messages may have to wait for
+ * a receive that never comes, and what is sent meanwhile must not leave them behind the window. */
+struct br_stream {
+    uint32_t sequence;     /* of the next message that we send */
+    struct br_list resend; /* struct br_orphan: messages of a lost rail; they leave before all others of the stream */
+    uint32_t seen_top;     /* one more than the largest sequence seen */
+    uint64_t seen[BR_SEEN / 64];
+};
+#define BR_STREAMS 2
+
 #define BR_DONES 256u
 
 struct br_peer {
@@ -139,15 +150,18 @@ struct br_peer {
     struct br_rail *rails; /* [n_rails] */
     struct br_queue queues[BR_QUEUES]; /* what wants to leave, by br_queue_kind */
     struct br_list moving;    /* sends in MOVING or CONFIRMING */
-    struct br_list resend;    /* struct br_orphan: messages of a lost rail */
-    uint32_t sequence;        /* of the next credited message */
-    uint32_t seen_top;        /* one more than the largest sequence seen */
-    uint64_t seen[BR_SEEN / 64];
+    struct br_stream streams[BR_STREAMS]; /* by br_stream_of() */
     uint32_t dones[BR_DONES]; /* slots to report, ring */
     uint32_t done_head, done_tail;
     uint8_t down_due, fenced_due; /* rails to report in RAIL_DOWN, RAIL_FENCED, a bit each */
     bool bye_due, bye_sent;
     struct br_list active;    /* in the worker's list of peers with something to send */
 };
+
+/* 1: point to point, 0: all others. */
+static inline int br_stream_of(uint64_t tag)
+{
+    return br_tag_family(tag) == BR_TAG_P2P;
+}
 
 #endif

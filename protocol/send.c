@@ -150,6 +150,7 @@ static bool post_retained(struct br_rail *rail, const struct br_message *m, cons
 
 static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_rail *rail, struct br_transfer *t)
 {
+    struct br_stream *stream = &peer->streams[br_stream_of(t->tag)];
     struct br_message m = {0};
     const void *payload = NULL;
     uint32_t length = 0;
@@ -159,7 +160,7 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
     else
         m.bytes = t->length;
     m.check = t->check;
-    m.sequence = peer->sequence;
+    m.sequence = stream->sequence;
     m.tag = t->tag;
     if (!t->is_send) {
         m.type = BR_MESSAGE_READY;
@@ -176,7 +177,7 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
     }
     if (!post_retained(rail, &m, payload, length))
         return false;
-    peer->sequence++;
+    stream->sequence++;
     br_queue_remove(&t->queued);
     if (t->is_send) {
         w->counters.copied_bytes += t->length;
@@ -368,18 +369,22 @@ static bool pump_message(struct br_worker *w, struct br_peer *peer, struct br_tr
     return rail != NULL;
 }
 
-/* One message of a lost rail; they go before all others. false: it has to wait. */
-static bool pump_orphan(struct br_worker *w, struct br_peer *peer, struct pump *pump)
+/* The messages of lost rails; they go before all others of their stream. false: some have to wait. */
+static bool pump_orphans(struct br_worker *w, struct br_peer *peer, int stream, struct pump *pump)
 {
-    struct br_orphan *orphan = br_container_of(peer->resend.next, struct br_orphan, node);
-    struct br_rail *rail =
-        credited_rail(w, peer, pump->full, br_tag_family(orphan->message.tag) == BR_TAG_P2P, true);
+    struct br_list *resend = &peer->streams[stream].resend;
 
-    if (rail && send_orphan(rail, orphan))
-        pump->n++;
-    else if (rail)
-        pump->full |= 1u << rail->index;
-    return rail != NULL;
+    while (!br_list_empty(resend)) {
+        struct br_rail *rail = credited_rail(w, peer, pump->full, stream == 1, true);
+
+        if (!rail)
+            return false;
+        if (send_orphan(rail, br_container_of(resend->next, struct br_orphan, node)))
+            pump->n++;
+        else
+            pump->full |= 1u << rail->index;
+    }
+    return true;
 }
 
 /* Of the queues that are not stuck the one with the most urgent head; BR_QUEUES: none has any. */
@@ -403,21 +408,21 @@ static int next_queue(const struct br_worker *w, const struct br_peer *peer, con
 
 int br_pump_peer(struct br_worker *w, struct br_peer *peer)
 {
-    bool stuck[BR_QUEUES] = {false}, orphans_stuck = false;
+    bool stuck[BR_QUEUES] = {false};
     struct pump pump = {0};
 
     for (int i = 0; i < peer->n_rails; i++)
         if (peer->rails[i].state != BR_RAIL_UP || !br_control_pump(peer, &peer->rails[i]))
             pump.full |= 1u << i;
+    stuck[BR_QUEUE_MESSAGES] = !pump_orphans(w, peer, 0, &pump);
+    stuck[BR_QUEUE_P2P] = !pump_orphans(w, peer, 1, &pump);
     for (;;) {
         struct br_queued *head;
         int which = next_queue(w, peer, stuck, &head);
 
-        if (!orphans_stuck && !br_list_empty(&peer->resend))
-            orphans_stuck = !pump_orphan(w, peer, &pump);
-        else if (which == BR_QUEUES)
+        if (which == BR_QUEUES)
             break;
-        else if (which == BR_QUEUE_DATA)
+        if (which == BR_QUEUE_DATA)
             stuck[which] = !pump_data(w, peer, br_container_of(head, struct br_transfer, queued), &pump);
         else
             stuck[which] = !pump_message(w, peer, br_container_of(head, struct br_transfer, queued), &pump);

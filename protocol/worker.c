@@ -44,7 +44,8 @@ static int create_peers(struct br_worker *w)
         for (int k = 0; k < BR_QUEUES; k++)
             br_queue_init(&peer->queues[k]);
         br_list_init(&peer->moving);
-        br_list_init(&peer->resend);
+        for (int k = 0; k < BR_STREAMS; k++)
+            br_list_init(&peer->streams[k].resend);
         br_list_init(&peer->active);
     }
     return 0;
@@ -74,8 +75,9 @@ static void destroy_peer(struct br_peer *peer)
 {
     struct br_list *node;
 
-    while ((node = br_list_pop_front(&peer->resend)))
-        free(br_container_of(node, struct br_orphan, node));
+    for (int k = 0; k < BR_STREAMS; k++)
+        while ((node = br_list_pop_front(&peer->streams[k].resend)))
+            free(br_container_of(node, struct br_orphan, node));
     for (int i = 0; i < peer->n_rails; i++)
         free(peer->rails[i].retained[0].memory);
     free(peer->rails);
