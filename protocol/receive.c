@@ -90,7 +90,7 @@ void br_transfer_withdraw(struct br_worker *w, struct br_transfer *t)
     br_queue_remove(&t->queued);
     br_list_remove(&t->node);
     if (t->slot)
-        put_slot(w, t);
+        br_transfer_release(w, t); /* with the mappings that have come already */
     else
         br_table_remove(t->is_send ? &w->sends : &w->receives, t->tag, (uint32_t)t->peer);
     t->state = BR_TRANSFER_IDLE;
@@ -130,12 +130,15 @@ static void placed(struct br_worker *w, struct br_rail *rail, const struct br_ev
         br_peer_activate(w, rail->peer);
     }
     if (!slot || !slot->missing) { /* stale: complete long ago, and sent again because its DONE was lost */
+        if (event->mapped)
+            rail->device->ops->map_release(rail->device, event->map_handle);
         if (flags.flags & BR_PLACED_DONE)
             confirm(w, rail->peer, event->slot);
         return;
     }
     if (event->mapped) {
         if (slot->n_maps == BR_SLOT_SLICES) {
+            rail->device->ops->map_release(rail->device, event->map_handle);
             br_rail_lost(w, rail, EPROTO, "the peer maps more pieces than a transfer has slices");
             return;
         }
@@ -157,7 +160,7 @@ static void aborted(struct br_worker *w, struct br_rail *rail, const struct br_e
 
     snprintf(words, sizeof words, "rank %d: %.*s", rail->peer->rank, n, event->payload ? (const char *)event->payload : "");
     for (char *c = words; *c; c++)
-        if ((unsigned char)*c < ' ')
+        if ((unsigned char)*c < ' ' || *c == 127)
             *c = '?'; /* bytes from the network go to a terminal */
     br_worker_fail(w, ECANCELED, words);
 }
