@@ -39,14 +39,17 @@ done
 # shellcheck source-path=SCRIPTDIR
 . "$here/peers/namespaces.sh"
 namespaces_up
+# The bucket must be smaller than an urgent message, or an idle link would pass it at the speed of memory; it must hold
+# one packet as the stack hands it over, so those are kept small too.
 for side in "$net_a" "$net_b"; do
-    ip netns exec "$side" tc qdisc add dev veth0 root tbf rate "$rate" burst 256kb latency 20ms || exit 1
+    ip -n "$side" link set veth0 gso_max_size 16384
+    ip netns exec "$side" tc qdisc add dev veth0 root tbf rate "$rate" burst 20kb latency 20ms || exit 1
 done
 secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 
 start() { # RANK NAMESPACE
     ip netns exec "$2" env RANK="$1" WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
-        BRAID_SECRET="$secret" BRAID_DEVICES=veth0 BRAID_BACKEND=uring \
+        BRAID_SECRET="$secret" BRAID_DEVICES=veth0 BRAID_BACKEND=uring BRAID_TIMEOUT="${BRAID_TIMEOUT:-60}" \
         "$build/bench/preemption" "$urgent" "$bulk" "$messages" "$rounds" "$pace" "$json" &
 }
 start 1 "$net_b"
