@@ -117,7 +117,8 @@ static_assert(sizeof(struct br_placed) == BR_FRAME_INLINE, "fills the inline are
 enum br_tag_family {
     BR_TAG_COLLECTIVE = 0, /* operation (30 bits), fragment (16), k-th message between the two ranks (16) */
     BR_TAG_P2P = 2,        /* number within (peer, user tag) (30 bits), user tag (32) */
-    BR_TAG_ONESIDED = 3,   /* the requester's counter (60 bits), what (2): enum br_onesided_part */
+    BR_TAG_ONESIDED = 3,   /* the requester's counter (59 bits), whether it is the larger rank (1), what (2): enum
+                            * br_onesided_part */
 };
 
 static inline enum br_tag_family br_tag_family(uint64_t tag)
@@ -138,6 +139,7 @@ static inline uint64_t br_tag_p2p(uint64_t number, uint32_t user_tag)
 /* A put or get is up to three transfers: the request itself, the data, and the status (4 bytes) from the target. */
 enum br_onesided_part { BR_PART_REQUEST, BR_PART_DATA, BR_PART_STATUS };
 
+/* counter: with the bit of the larger rank; without it, two ranks that reach for each other would use the same tags. */
 static inline uint64_t br_tag_onesided(uint64_t counter, enum br_onesided_part part)
 {
     return (uint64_t)BR_TAG_ONESIDED << 62 | (counter << 2 & ~(3ull << 62)) | (uint64_t)part;

@@ -260,6 +260,40 @@ static void access__sizes(void **state)
     free(there);
 }
 
+/* Two ranks put to and get from each other at once. */
+static void access__of_each_other(void **state)
+{
+    enum { BYTES = 50000 };
+    uint8_t *there[2], *here[2];
+    struct br_operation ops[2];
+    struct job job;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        job_create(&job, &two);
+        for (int r = 0; r < 2; r++) {
+            there[r] = pattern(BYTES, 1 + (unsigned)r);
+            here[r] = pattern(BYTES, 7);
+            expose(&job, r, there[r], BYTES);
+        }
+        for (int r = 0; r < 2; r++) {
+            ops[r] = access_of(i >> r & 1 ? BR_OPERATION_PUT : BR_OPERATION_GET, 1 - (uint32_t)r, here[r],
+                               BYTES - 100 * (size_t)r, 0);
+            job_submit(&job, r, &ops[r]);
+        }
+        job_run(&job, 2);
+        for (int r = 0; r < 2; r++) {
+            assert_int_equal(ops[r].status, 0);
+            assert_memory_equal(here[r], there[1 - r], ops[r].count);
+        }
+        job_destroy(&job);
+        for (int r = 0; r < 2; r++) {
+            free(there[r]);
+            free(here[r]);
+        }
+    }
+}
+
 /* A refusal ends one operation, and however many there are, nothing is used up. */
 static void access__refused(void **state)
 {
@@ -313,6 +347,7 @@ int main(void)
         cmocka_unit_test(recv__other_size_is_an_error),
         cmocka_unit_test(recv__deadline_names_the_sender),
         cmocka_unit_test(access__sizes),
+        cmocka_unit_test(access__of_each_other),
         cmocka_unit_test(access__refused),
         cmocka_unit_test(access__of_oneself_is_checked),
     };
