@@ -88,6 +88,7 @@ static void peer_lost(struct br_worker *w, struct br_rail *rail, int error, cons
 
     if (rail->peer->state == BR_PEER_LEFT || w->leaving) {
         rail->peer->state = BR_PEER_LEFT; /* it may go when everybody goes */
+        rail->peer->bye_sent = true;      /* there is no way left to say it */
         return;
     }
     rail->peer->state = BR_PEER_DEAD;
@@ -119,7 +120,8 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     }
     br_log_warn("rank %d: rail to rank %d on level %d (device %s) is lost: %s; its slices move to the other rails",
                 w->config.rank, peer->rank, rail->index, rail->device->name, rail->words);
-    for (int i = 0; i < peer->n_rails; i++) /* what was said through the lost rail may be lost as well */
+    peer->bye_sent = false; /* what was said through the lost rail may be lost as well */
+    for (int i = 0; i < peer->n_rails; i++)
         if (peer->rails[i].state == BR_RAIL_FENCING)
             peer->down_due |= (uint8_t)(1u << i);
     br_peer_activate(w, peer);
