@@ -80,6 +80,23 @@ static void name_waited(struct naming *naming, const struct br_operation *op)
     }
 }
 
+/* Nothing of the operation is on its way: what is it behind? */
+static void name_earlier(struct naming *naming, const struct br_engine *engine, const struct br_operation *op)
+{
+    const struct br_operation *oldest = br_container_of(engine->collectives.next, struct br_operation, node);
+
+    if (op->kind != BR_OPERATION_COLLECTIVE) {
+        SAY(naming->words, naming->bytes, naming->used, ": nobody matches it");
+        return;
+    }
+    SAY(naming->words, naming->bytes, naming->used, ": it waits for operations submitted before it");
+    if (oldest != op)
+        name_waited(naming, oldest);
+    if (!naming->n)
+        SAY(naming->words, naming->bytes, naming->used, ", and these for rank %d itself",
+            engine->config.rank);
+}
+
 static void overdue(struct br_engine *engine, const struct br_operation *op)
 {
     char words[sizeof engine->worker->words];
@@ -90,9 +107,7 @@ static void overdue(struct br_engine *engine, const struct br_operation *op)
         (unsigned long long)(op->timeout / BR_MS));
     name_waited(&naming, op);
     if (!naming.n)
-        SAY(words, sizeof words, naming.used, "%s",
-            op->kind == BR_OPERATION_COLLECTIVE ? ": it waits for operations submitted before it"
-                                                : ": nobody matches it");
+        name_earlier(&naming, engine, op);
     engine->late = op;
     br_worker_fail(engine->worker, ETIMEDOUT, words);
 }
