@@ -53,6 +53,8 @@ static int device_open(const struct br_device_config *config, struct br_device *
         .zero_copy_send = !play->early_sent,
         .zero_copy_receive = true,
         .maps = play->maps,
+        .budget_free =
+            play->maps, /* SENT comes when the mapping is given back, which says nothing of the wire */
     };
     snprintf(device->base.name, sizeof device->base.name, "%s", port->name);
     br_list_init(&device->links);

@@ -164,10 +164,17 @@ struct br_sim_buffer {
     uint8_t payload[];
 };
 
-struct br_sim_map {
-    struct br_list node;
-    struct br_sim_frame *frame;
+/* What a slot's mapped frames show: the whole transfer in one piece, as a mapping of the sender's memory would. */
+struct br_sim_view {
+    const struct br_sim_link *link;
+    uint32_t slot, references;
     uint8_t bytes[];
+};
+
+struct br_sim_map {
+    struct br_list node; /* of the device */
+    struct br_sim_frame *frame;
+    struct br_sim_view *view;
 };
 
 /* heap.c */

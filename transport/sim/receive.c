@@ -79,25 +79,53 @@ static void take_message(struct br_sim_link *link, struct br_sim_frame *frame)
     br_sim_frame_answer(frame, BR_SIM_OK);
 }
 
+/* The view that earlier frames of the slot have made, or a new one. NULL: no memory. */
+static struct br_sim_view *view_of(const struct br_sim_link *link, const struct br_sim_frame *frame,
+                                   const struct br_slot *slot)
+{
+    struct br_sim_view *view;
+
+    br_list_for_each (node, &device_of(link)->maps) {
+        view = br_container_of(node, struct br_sim_map, node)->view;
+        if (view->link == link && view->slot == frame->header.slot) {
+            view->references++;
+            return view;
+        }
+    }
+    view = malloc(sizeof *view + slot->length);
+    if (view)
+        *view = (struct br_sim_view){.link = link, .slot = frame->header.slot, .references = 1};
+    return view;
+}
+
+static void view_drop(struct br_sim_view *view)
+{
+    if (!--view->references)
+        free(view);
+}
+
 /* The mapping is a copy, so that it outlives the sender's link; map_release() checks that the sender kept its bytes. */
-static void take_mapped(struct br_sim_link *link, struct br_sim_frame *frame)
+static void take_mapped(struct br_sim_link *link, struct br_sim_frame *frame, const struct br_slot *slot)
 {
     struct br_sim_device *device = device_of(link);
-    struct br_sim_map *map = malloc(sizeof *map + frame->header.length);
-    struct br_sim_note *out = map ? note(link, frame, BR_EVENT_PLACED) : NULL;
+    struct br_sim_map *map = malloc(sizeof *map);
+    struct br_sim_view *view = map ? view_of(link, frame, slot) : NULL;
+    struct br_sim_note *out = view ? note(link, frame, BR_EVENT_PLACED) : NULL;
 
     if (!out) {
+        if (view)
+            view_drop(view);
         free(map);
         br_sim_link_fail(link, ENOMEM, "no memory for a mapping");
         return;
     }
-    memcpy(map->bytes, frame->payload, frame->header.length);
-    map->frame = frame;
+    memcpy(view->bytes + frame->header.offset, frame->payload, frame->header.length);
+    *map = (struct br_sim_map){.frame = frame, .view = view};
     frame->references++;
     frame->mapped = true;
     br_list_push_back(&device->maps, &map->node);
     device->base.counters.rx_mapped_bytes += frame->header.length;
-    out->event.mapped = map->bytes;
+    out->event.mapped = view->bytes + frame->header.offset;
     out->event.map_handle = (uint64_t)(uintptr_t)map;
 }
 
@@ -115,7 +143,7 @@ static void take_placed(struct br_sim_link *link, struct br_sim_frame *frame)
     } else if (rc) {
         reject(link, frame, rc);
     } else if (device->caps.maps && slot->may_map) {
-        take_mapped(link, frame);
+        take_mapped(link, frame, slot);
     } else if (!slot->base) {
         reject(link, frame, br_error(EPROTO, "bytes for a transfer that takes only mappings"));
     } else {
@@ -202,11 +230,13 @@ int br_sim_map_release(struct br_device *base, uint64_t map_handle)
     bool sender_closed = !frame->connection->link[frame->from];
 
     /* Once the sender has closed its link, its memory is its own again. */
-    if (!sender_closed && memcmp(map->bytes, frame->payload, frame->header.length) != 0)
+    if (!sender_closed &&
+        memcmp(map->view->bytes + frame->header.offset, frame->payload, frame->header.length) != 0)
         sim->counters.payload_changed++;
     frame->mapped = false;
     br_sim_frame_answer(frame, BR_SIM_OK);
     br_list_remove(&map->node);
+    view_drop(map->view);
     free(map);
     br_sim_frame_drop(frame);
     return sender_closed
