@@ -12,38 +12,9 @@
 
 #include "collectives/reduce.h"
 #include "collectives/type.h"
+#include "pattern.h"
 
 #define GUARD 64 /* bytes around each buffer that must stay as they were */
-
-/* Small whole numbers are exact in every type. */
-static void put_number(enum braid_type type, uint8_t *to, int value)
-{
-    static const uint16_t halves[] = {0, 0x3c00, 0x4000, 0x4200, 0x4400, 0x4500};
-    float single = (float)value;
-    double twice = value;
-    uint32_t bits;
-    int64_t whole = value;
-
-    memcpy(&bits, &single, sizeof bits);
-    bits >>= 16;
-    switch (type) {
-    case BRAID_FLOAT32:
-        memcpy(to, &single, sizeof single);
-        break;
-    case BRAID_FLOAT64:
-        memcpy(to, &twice, sizeof twice);
-        break;
-    case BRAID_FLOAT16:
-        memcpy(to, &halves[value], 2);
-        break;
-    case BRAID_BFLOAT16:
-        memcpy(to, &bits, 2);
-        break;
-    default:
-        memcpy(to, &whole, br_type_size(type)); /* little-endian */
-        break;
-    }
-}
 
 static size_t in_bytes(const struct call *c, int n)
 {
@@ -61,7 +32,7 @@ static void fill(const struct call *c, uint8_t *memory, size_t bytes, int rank)
     size_t range = c->reduction == BRAID_PROD ? 2 : 5;
 
     for (size_t i = 0; i < bytes / size; i++)
-        put_number(c->type, memory + i * size, (int)(((size_t)rank * 7 + i * 3 + i / 11) % range) + 1);
+        pattern_put(c->type, memory + i * size, (int)(((size_t)rank * 7 + i * 3 + i / 11) % range) + 1);
 }
 
 /* Where the call reads and writes, for one rank. */

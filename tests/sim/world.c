@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "storm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+static int region_find(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
+                       struct br_region **region)
+{
+    struct storm_rank *rank = context;
+
+    if (id != rank->region.id || offset > rank->region.bytes || bytes > rank->region.bytes - offset)
+        return -EACCES;
+    rank->region_uses++;
+    *memory = (uint8_t *)rank->region.base + offset;
+    *region = &rank->region;
+    return 0;
+}
+
+static void region_done(void *context, struct br_region *region)
+{
+    struct storm_rank *rank = context;
+
+    rank->region_uses -= region == &rank->region;
+}
+
+static bool open_rank(struct storm *s, int rank)
+{
+    struct storm_rank *r = &s->ranks[rank];
+    struct br_worker_config worker = s->plan->worker;
+    struct br_engine_config engine = s->plan->engine;
+
+    worker.rank = engine.rank = rank;
+    worker.region_find = region_find;
+    worker.region_done = region_done;
+    worker.region_context = r;
+    if (br_worker_create(&worker, &r->worker))
+        return storm_wrong(s, "%s", br_error_words());
+    for (int i = 0; i < s->plan->rails; i++) {
+        struct br_device_config device = {0};
+        int index;
+
+        br_sim_device_config(s->sim, rank, i, &device);
+        if (br_worker_open_device(r->worker, br_transport_get("sim"), device.name, device.simulation, &index))
+            return storm_wrong(s, "%s", br_error_words());
+    }
+    if (br_engine_create(r->worker, &engine, &r->engine))
+        return storm_wrong(s, "%s", br_error_words());
+    storm_fill_region(s, rank);
+    r->due = true;
+    return true;
+}
+
+static bool set_peers(struct storm *s, int rank)
+{
+    struct br_rail_config rails[BR_MAX_RAILS];
+
+    for (int peer = 0; peer < s->plan->n; peer++) {
+        if (peer == rank)
+            continue;
+        for (int i = 0; i < s->plan->rails; i++) {
+            struct br_device *device = s->ranks[peer].worker->devices[i];
+
+            rails[i].device = i;
+            device->ops->device_address(device, &rails[i].address);
+        }
+        if (br_worker_set_peer(s->ranks[rank].worker, peer, rails, s->plan->rails))
+            return storm_wrong(s, "%s", br_error_words());
+    }
+    return true;
+}
+
+bool storm_open(struct storm *s)
+{
+    struct br_sim_config network = s->plan->network;
+
+    if (s->trace && getenv("BRAID_TRACE")[0] > '1')
+        network.trace = stderr; /* every packet */
+    s->sim = br_sim_create(&network);
+    if (!s->sim || br_sim_add_rails(s->sim, s->plan->n, s->plan->rails))
+        return storm_wrong(s, "no memory for the network");
+    for (int i = 0; i < s->plan->n; i++)
+        if (!open_rank(s, i))
+            return false;
+    for (int i = 0; i < s->plan->n; i++)
+        if (!set_peers(s, i))
+            return false;
+    return true;
+}
+
+void storm_close(struct storm *s)
+{
+    for (int i = 0; i < s->plan->n; i++) {
+        br_worker_destroy(s->ranks[i].worker);
+        br_engine_destroy(s->ranks[i].engine);
+        free(s->ranks[i].region.base);
+    }
+    for (int c = 0; c < s->plan->n_calls; c++) {
+        for (int i = 0; i < s->plan->n; i++)
+            free(s->parts[c][i].block);
+        free(s->expected[c]);
+        free(s->first[c]);
+    }
+    br_sim_destroy(s->sim);
+}
