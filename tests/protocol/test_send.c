@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What leaves, in which order, cut into which frames, and when a send has ended. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "wire.h"
+
+#define SLICE (64u << 10)
+
+static uint8_t memory[16 << 20];
+
+static struct br_transfer send_of(uint64_t tag, uint32_t length)
+{
+    return (struct br_transfer){.tag = tag, .peer = 1, .memory = memory, .length = length};
+}
+
+/* The peer's READY, its i-th message. */
+static void ready(struct wired *x, uint32_t sequence, uint64_t tag, uint32_t length, uint32_t slot)
+{
+    struct br_message m = {
+        .type = BR_MESSAGE_READY, .sequence = sequence, .tag = tag, .bytes = length, .ready.slot = slot};
+
+    wire_message(x->links[0], &m, NULL, 0);
+    wired_turn(x, 0);
+}
+
+/* Says that all placed bytes of the link have arrived. */
+static void acknowledge(struct wired *x, int rail)
+{
+    struct br_message m = {.type = BR_MESSAGE_ACK, .ack.bytes = x->w->peers[1].rails[rail].tx_bytes};
+
+    wire_message(x->links[rail], &m, NULL, 0);
+    wired_turn(x, 100 * BR_US);
+}
+
+static void eager__one_message_and_a_copy(void **state)
+{
+    struct br_transfer t = send_of(7, 100);
+    struct wire_frame *frame;
+    struct wired x;
+
+    (void)state;
+    memset(memory, 5, 100);
+    wired_create(&x, 0, 1, NULL);
+    assert_int_equal(br_transfer_send(x.w, &t), 0);
+    wired_turn(&x, 0);
+    assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    frame = wire_take(x.links[0], BR_MESSAGE_EAGER);
+    assert_non_null(frame);
+    assert_int_equal(frame->frame.length, 100);
+    assert_int_equal(frame->message.bytes, 100);
+    assert_int_equal(frame->message.tag, 7);
+    assert_int_equal(frame->payload[99], 5);
+    assert_true(frame->frame.payload != memory); /* the send has ended: its memory is the caller's again */
+    wired_destroy(&x);
+}
+
+static void eager__small_ones_ride_in_the_header(void **state)
+{
+    struct br_transfer t = send_of(7, BR_EAGER_INLINE);
+    struct wire_frame *frame;
+    struct wired x;
+
+    (void)state;
+    memset(memory, 6, BR_EAGER_INLINE);
+    wired_create(&x, 0, 1, NULL);
+    assert_int_equal(br_transfer_send(x.w, &t), 0);
+    wired_turn(&x, 0);
+    frame = wire_take(x.links[0], BR_MESSAGE_EAGER);
+    assert_non_null(frame);
+    assert_int_equal(frame->frame.length, 0);
+    assert_int_equal(frame->message.data[BR_EAGER_INLINE - 1], 6);
+    wired_destroy(&x);
+}
+
+static void messages__most_urgent_first(void **state)
+{
+    struct br_transfer low = send_of(1, 4), high = send_of(2, 4);
+    struct wired x;
+
+    (void)state;
+    high.priority = 3;
+    wired_create(&x, 0, 1, NULL);
+    assert_int_equal(br_transfer_send(x.w, &low), 0);
+    assert_int_equal(br_transfer_send(x.w, &high), 0);
+    wired_turn(&x, 0);
+    assert_int_equal(wire_take(x.links[0], BR_MESSAGE_EAGER)->message.tag, 2);
+    assert_int_equal(wire_take(x.links[0], BR_MESSAGE_EAGER)->message.tag, 1);
+    wired_destroy(&x);
+}
+
+/* Point to point may wait for ever; a collective of lower priority passes it. */
+static void messages__point_to_point_blocks_nobody(void **state)
+{
+    static struct br_transfer p2p[BR_CREDITS];
+    struct br_transfer collective = send_of(1, 4);
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 1, NULL);
+    for (uint32_t i = 0; i < BR_CREDITS; i++) {
+        p2p[i] = send_of(br_tag_p2p(i, 1), 4);
+        p2p[i].priority = 100;
+        assert_int_equal(br_transfer_send(x.w, &p2p[i]), 0);
+    }
+    assert_int_equal(br_transfer_send(x.w, &collective), 0);
+    wired_turn(&x, 0);
+    assert_int_equal(x.done, BR_CREDITS_P2P + 1);
+    assert_int_equal(collective.state, BR_TRANSFER_ENDED);
+    assert_int_equal(p2p[BR_CREDITS_P2P].state, BR_TRANSFER_QUEUED);
+    wired_destroy(&x);
+}
+
+/* The link is full: nothing is lost, nothing leaves twice. */
+static void messages__wait_for_room(void **state)
+{
+    struct br_transfer t[5];
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 1, NULL);
+    x.wires[0].room = 2;
+    for (uint32_t i = 0; i < 5; i++) {
+        t[i] = send_of(i, 4);
+        assert_int_equal(br_transfer_send(x.w, &t[i]), 0);
+    }
+    wired_turn(&x, 0);
+    assert_int_equal(x.done, 2);
+    x.wires[0].room = -1;
+    wired_turn(&x, 0);
+    assert_int_equal(x.done, 5);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(wire_take(x.links[0], BR_MESSAGE_EAGER)->message.sequence, i);
+    assert_null(wire_take(x.links[0], BR_MESSAGE_EAGER));
+    wired_destroy(&x);
+}
+
+/* Takes all frames of a transfer off the links, checks that they are on the grid and cover it once, in order. */
+static void cover(struct wired *x, uint32_t length, uint32_t slot)
+{
+    uint32_t slice_bytes = br_slot_slice_bytes(length, SLICE), at = 0;
+    uint32_t granule = br_slot_granule_bytes(slice_bytes);
+
+    while (at < length) {
+        struct wire_frame *frame = wire_take_placed(x->links[0]);
+
+        if (!frame) {
+            wire_sent_all(&x->wires[0]);
+            wire_forget(&x->wires[0]);
+            acknowledge(x, 0);
+            frame = wire_take_placed(x->links[0]);
+        }
+        assert_non_null(frame);
+        assert_int_equal(frame->frame.slot, slot);
+        assert_int_equal(frame->frame.offset, at);
+        assert_int_equal(at % granule, 0);
+        assert_int_equal(at / slice_bytes, (at + frame->frame.length - 1) / slice_bytes);
+        assert_ptr_equal(frame->frame.payload, memory + at); /* no copy */
+        at += frame->frame.length;
+    }
+    assert_int_equal(at, length);
+    assert_null(wire_take_placed(x->links[0]));
+}
+
+static void frames__cover_the_transfer_on_the_grid(void **state)
+{
+    static const uint32_t lengths[] = {1025,          SLICE - 1,     SLICE,   SLICE + 1,
+                                       5 * SLICE + 7, 64 * SLICE + 1, 16 << 20};
+    static const uint32_t max_frames[] = {256 << 10, 5000, 4096}; /* a granule of 16 MiB has 4096 bytes */
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int f = 0; f < 3; f++) {
+            struct br_caps caps = wire_caps(false);
+            struct br_transfer t = send_of(1, lengths[i]);
+            struct wired x;
+
+            caps.max_frame = max_frames[f];
+            wired_create(&x, 0, 1, &caps);
+            assert_int_equal(br_transfer_send(x.w, &t), 0);
+            ready(&x, 0, 1, lengths[i], 0x10003);
+            cover(&x, lengths[i], 0x10003);
+            acknowledge(&x, 0);
+            wire_sent_all(&x.wires[0]);
+            wired_turn(&x, 0);
+            assert_int_equal(t.state, BR_TRANSFER_ENDED);
+            wired_destroy(&x);
+        }
+}
+
+/* Its READY may come before the send is posted. */
+static void ready__before_the_send(void **state)
+{
+    struct br_transfer t = send_of(1, 5000);
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 1, NULL);
+    ready(&x, 0, 1, 5000, 0x10001);
+    assert_int_equal(x.wires[0].buffers, 1);
+    assert_int_equal(br_transfer_send(x.w, &t), 0);
+    wired_turn(&x, 0);
+    assert_int_equal(x.wires[0].buffers, 0);
+    assert_non_null(wire_take_placed(x.links[0]));
+    wired_destroy(&x);
+}
+
+/* Between two frames the queue is asked anew: who is more urgent goes on where the other one was. */
+static void frames__the_urgent_overtakes(void **state)
+{
+    struct br_transfer bulk = send_of(1, 8 << 20), urgent = send_of(2, SLICE);
+    struct wire_frame *frame;
+    struct wired x;
+
+    (void)state;
+    urgent.priority = 1;
+    wired_create(&x, 0, 1, NULL);
+    assert_int_equal(br_transfer_send(x.w, &bulk), 0);
+    ready(&x, 0, 1, 8 << 20, 0x10001);
+    assert_int_equal(br_transfer_send(x.w, &urgent), 0);
+    ready(&x, 1, 2, SLICE, 0x10002);
+    while ((frame = wire_take_placed(x.links[0])))
+        assert_int_equal(frame->frame.slot, 0x10001); /* the budget was spent before the urgent one was there */
+    acknowledge(&x, 0);
+    frame = wire_take_placed(x.links[0]);
+    assert_int_equal(frame->frame.slot, 0x10002);
+    wired_destroy(&x);
+}
+
+/* With one rail nobody can take over: SENT is all there is to wait for. */
+static void end__one_rail_needs_only_sent(void **state)
+{
+    struct br_transfer t = send_of(1, 3000);
+    struct wire_frame *frame;
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 1, NULL);
+    assert_int_equal(br_transfer_send(x.w, &t), 0);
+    ready(&x, 0, 1, 3000, 0x10001);
+    frame = wire_take_placed(x.links[0]);
+    assert_int_equal(((struct br_placed *)&frame->message)->flags & BR_PLACED_DONE, 0);
+    assert_int_equal(t.state, BR_TRANSFER_CONFIRMING);
+    wire_sent(frame);
+    wired_turn(&x, 0);
+    assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    wired_destroy(&x);
+}
+
+/* On a byte stream with two rails SENT is not enough: the receiver must have it all. Nor is DONE without SENT. */
+static void end__two_rails_wait_for_done(void **state)
+{
+    struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0, 0x10001}};
+    struct br_transfer t = send_of(1, 3000);
+    struct wire_frame *frame;
+    struct wired x;
+    int on;
+
+    (void)state;
+    for (int done_first = 0; done_first < 2; done_first++) {
+        wired_create(&x, 0, 2, NULL);
+        assert_int_equal(br_transfer_send(x.w, &t), 0);
+        ready(&x, 0, 1, 3000, 0x10001);
+        on = (frame = wire_take_placed(x.links[0])) ? 0 : 1;
+        if (on)
+            frame = wire_take_placed(x.links[1]);
+        assert_true(((struct br_placed *)&frame->message)->flags & BR_PLACED_DONE);
+        if (done_first)
+            wire_message(x.links[on], &done, NULL, 0);
+        else
+            wire_sent(frame);
+        wired_turn(&x, 0);
+        assert_int_equal(t.state, BR_TRANSFER_CONFIRMING);
+        if (done_first)
+            wire_sent(frame);
+        else
+            wire_message(x.links[on], &done, NULL, 0);
+        wired_turn(&x, 0);
+        assert_int_equal(t.state, BR_TRANSFER_ENDED);
+        assert_int_equal(x.w->confirms.count, 0);
+        wired_destroy(&x);
+    }
+}
+
+static void end__where_sent_means_placed_nobody_confirms(void **state)
+{
+    struct br_caps caps = wire_caps(true);
+    struct br_transfer t = send_of(1, 1 << 20);
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 2, &caps);
+    assert_int_equal(br_transfer_send(x.w, &t), 0);
+    ready(&x, 0, 1, 1 << 20, 0x10001);
+    for (int turn = 0; turn < 100 && t.state != BR_TRANSFER_ENDED; turn++) {
+        wire_sent_all(&x.wires[0]);
+        wire_sent_all(&x.wires[1]);
+        wired_turn(&x, 10 * BR_US);
+    }
+    assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    assert_int_equal(x.w->peers[1].rails[0].tx_bytes + x.w->peers[1].rails[1].tx_bytes, 1 << 20);
+    assert_true(x.w->peers[1].rails[0].tx_bytes && x.w->peers[1].rails[1].tx_bytes); /* both carry */
+    wired_destroy(&x);
+}
+
+/* DONE of slots that nobody waits for: said twice, never sent, zero. */
+static void done__of_nobody(void **state)
+{
+    struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0, 1, 0x10001, UINT32_MAX, 0x10001, 7}};
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 2, NULL);
+    wire_message(x.links[0], &done, NULL, 0);
+    wired_turn(&x, 0);
+    assert_int_equal(x.w->failed, 0);
+    assert_int_equal(x.wires[0].buffers, 0);
+    wired_destroy(&x);
+}
+
+/* A slot number that the peer gives twice: the second send waits, the first one is not disturbed. */
+static void ready__one_slot_for_two_sends(void **state)
+{
+    struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0x10001}};
+    struct br_transfer a = send_of(1, 3000), b = send_of(2, 3000);
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 2, NULL);
+    assert_int_equal(br_transfer_send(x.w, &a), 0);
+    assert_int_equal(br_transfer_send(x.w, &b), 0);
+    ready(&x, 0, 1, 3000, 0x10001);
+    ready(&x, 1, 2, 3000, 0x10001);
+    assert_int_equal(a.state, BR_TRANSFER_CONFIRMING);
+    assert_int_equal(b.state, BR_TRANSFER_MOVING);
+    wire_sent_all(&x.wires[0]);
+    wire_sent_all(&x.wires[1]);
+    wire_message(x.links[0], &done, NULL, 0);
+    wired_turn(&x, 0);
+    assert_int_equal(a.state, BR_TRANSFER_ENDED);
+    assert_int_equal(b.state, BR_TRANSFER_CONFIRMING); /* now it could leave */
+    wired_destroy(&x);
+}
+
+/* Neither a send nor a receive to somebody who has left; the words say who. */
+static void send__to_a_rank_that_has_left(void **state)
+{
+    struct br_message bye = {.type = BR_MESSAGE_BYE};
+    struct br_transfer t = send_of(1, 4);
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 1, NULL);
+    wire_message(x.links[0], &bye, NULL, 0);
+    wired_turn(&x, 0);
+    assert_int_equal(br_transfer_send(x.w, &t), -ECONNRESET);
+    assert_non_null(strstr(br_error_words(), "rank 1 has left"));
+    assert_int_equal(br_transfer_receive(x.w, &t), -ECONNRESET);
+    wired_destroy(&x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eager__one_message_and_a_copy),
+        cmocka_unit_test(eager__small_ones_ride_in_the_header),
+        cmocka_unit_test(messages__most_urgent_first),
+        cmocka_unit_test(messages__point_to_point_blocks_nobody),
+        cmocka_unit_test(messages__wait_for_room),
+        cmocka_unit_test(frames__cover_the_transfer_on_the_grid),
+        cmocka_unit_test(ready__before_the_send),
+        cmocka_unit_test(frames__the_urgent_overtakes),
+        cmocka_unit_test(end__one_rail_needs_only_sent),
+        cmocka_unit_test(end__two_rails_wait_for_done),
+        cmocka_unit_test(end__where_sent_means_placed_nobody_confirms),
+        cmocka_unit_test(done__of_nobody),
+        cmocka_unit_test(ready__one_slot_for_two_sends),
+        cmocka_unit_test(send__to_a_rank_that_has_left),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
