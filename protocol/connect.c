@@ -242,11 +242,7 @@ static void welcome(struct br_worker *w, struct br_stranger *s, size_t bytes)
 static void stranger_message(struct br_worker *w, struct br_stranger *s, const struct br_event *event)
 {
     size_t bytes = 0;
-    int rc;
-
-    if (s->refused)
-        return;
-    rc = br_handshake_receive(&s->handshake, event->payload, event->length, s->reply, &bytes);
+    int rc = br_handshake_receive(&s->handshake, event->payload, event->length, s->reply, &bytes);
     if (rc == 1) {
         welcome(w, s, bytes);
         return;
@@ -263,7 +259,9 @@ static void handshake_message(struct br_worker *w, const struct br_event *event)
     struct br_message m;
 
     memcpy(&m, event->inline_, sizeof m);
-    if (m.type != BR_MESSAGE_HANDSHAKE) {
+    if (s && s->refused) {
+        /* not heard any more; its time is running out */
+    } else if (m.type != BR_MESSAGE_HANDSHAKE) {
         if (s)
             refuse(w, s, "it sent something else before it had proved who it is");
         else

@@ -464,6 +464,14 @@ static void take_done(struct wired *x)
         x->done++;
 }
 
+static bool anything_arrives(const struct wired *x)
+{
+    for (int r = 0; r < x->rails; r++)
+        if (!br_list_empty(&x->wires[r].events))
+            return !x->w->failed;
+    return false;
+}
+
 void wired_turn(struct wired *x, uint64_t ns)
 {
     int n;
@@ -474,7 +482,7 @@ void wired_turn(struct wired *x, uint64_t ns)
         take_done(x);
         n += br_worker_pump(x->w, x->now);
         take_done(x);
-    } while (n > 0);
+    } while (n > 0 || anything_arrives(x));
 }
 
 /* The worker's last handshake message on a link goes through our half; ours goes back. */
