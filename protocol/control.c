@@ -61,7 +61,9 @@ static bool post_dones(struct br_peer *peer, struct br_rail *rail)
 static bool post_rails(struct br_peer *peer, struct br_rail *rail, enum br_message_type type, uint8_t *due)
 {
     for (uint32_t i = 0; i < (uint32_t)peer->n_rails; i++) {
-        struct br_message message = {.type = (uint8_t)type, .rail = {i, peer->rails[i].incarnation, {0}}};
+        const struct br_rail *about = &peer->rails[i];
+        uint32_t incarnation = type == BR_MESSAGE_RAIL_DOWN ? about->incarnation : about->fenced;
+        struct br_message message = {.type = (uint8_t)type, .rail = {i, incarnation, {0}}};
 
         if (!(*due >> i & 1))
             continue;

@@ -173,9 +173,11 @@ void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t i
 {
     struct br_rail *rail = index < (uint32_t)peer->n_rails ? &peer->rails[index] : NULL;
 
-    if (!rail || rail->incarnation != incarnation)
-        return;
-    br_rail_lost(w, rail, ECONNRESET, "the other end lost it");
+    if (!rail || (int32_t)(rail->incarnation - incarnation) < 0)
+        return; /* of a connection to come */
+    if (rail->incarnation == incarnation) /* else its WELCOME was lost with it, and we try again already */
+        br_rail_lost(w, rail, ECONNRESET, "the other end lost it");
+    rail->fenced = incarnation;
     peer->fenced_due |= (uint8_t)(1u << index);
     br_peer_activate(w, peer);
 }

@@ -76,6 +76,7 @@ struct br_rail {
     struct br_handshake handshake;
     uint8_t reply[BR_HANDSHAKE_BYTES_MAX]; /* handshake message on its way out */
     uint32_t incarnation;        /* of the present or last connection */
+    uint32_t fenced;             /* the connection that the peer's last RAIL_DOWN named */
     uint64_t retry_at, deadline; /* next connect; end of CONNECTING and HANDSHAKE */
     uint64_t backoff;            /* ns */
     bool was_up;                 /* at least once */
