@@ -54,7 +54,7 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
     s->data.order = UINT64_MAX;
     s->data.rendezvous = true;
     s->data.owner = &w->services;
-    if (m->onesided.check == w->config.check && m->bytes <= BR_MAX_TRANSFER && w->config.region_find)
+    if (m->onesided.check == w->config.check && m->bytes && m->bytes <= BR_MAX_TRANSFER && w->config.region_find)
         rc = w->config.region_find(w->config.region_context, m->onesided.region, m->onesided.offset, m->bytes,
                                    &s->data.memory, &s->data.region);
     if (rc && !put) /* the requester's READY is on its way: take it in, that it does not hold a credit for ever */

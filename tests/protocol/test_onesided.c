@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The target's side of put and get: what a peer may reach, and what it is told. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "wire.h"
+
+#define REGION 9u
+#define BYTES  8192u
+
+static uint8_t memory[BYTES];
+static struct br_region region;
+static int held;
+
+static int find(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **at, struct br_region **found)
+{
+    (void)context;
+    if (id != REGION || offset > BYTES || bytes > BYTES - offset)
+        return -EACCES;
+    *at = memory + offset;
+    *found = &region;
+    held++;
+    return 0;
+}
+
+static void done(void *context, struct br_region *given)
+{
+    (void)context;
+    assert_ptr_equal(given, &region);
+    held--;
+}
+
+static void set_up(struct wired *x)
+{
+    wired_create(x, 0, 1, NULL);
+    x->w->config.region_find = find;
+    x->w->config.region_done = done;
+    held = 0;
+    memset(memory, 0xa5, sizeof memory);
+}
+
+/* A request, the i-th message of the peer. */
+static void ask(struct wired *x, enum br_message_type type, uint32_t i, uint64_t offset, uint32_t bytes)
+{
+    struct br_message m = {
+        .type = (uint8_t)type,
+        .sequence = i,
+        .tag = br_tag_onesided(i, BR_PART_REQUEST),
+        .bytes = bytes,
+        .onesided = {.offset = offset, .check = 77, .region = REGION},
+    };
+
+    wire_message(x->links[0], &m, NULL, 0);
+    wired_turn(x, 0);
+}
+
+/* The four bytes that end it; INT32_MAX: not yet. */
+static int32_t status(struct wired *x, uint64_t request)
+{
+    struct wire_frame *frame = wire_take(x->links[0], BR_MESSAGE_EAGER);
+    int32_t result;
+
+    if (!frame)
+        return INT32_MAX;
+    assert_int_equal(frame->message.tag, br_tag_onesided(request, BR_PART_STATUS));
+    memcpy(&result, frame->message.data, sizeof result);
+    return result;
+}
+
+/* The requester's READY for the data of a get. */
+static void ready(struct wired *x, uint32_t sequence, uint64_t request, uint32_t bytes)
+{
+    struct br_message m = {.type = BR_MESSAGE_READY,
+                           .sequence = sequence,
+                           .tag = br_tag_onesided(request, BR_PART_DATA),
+                           .bytes = bytes,
+                           .ready.slot = 0x10004};
+
+    wire_message(x->links[0], &m, NULL, 0);
+    wired_turn(x, 0);
+}
+
+static void expect_clean(struct wired *x)
+{
+    assert_int_equal(x->w->failed, 0);
+    assert_int_equal(held, 0);
+    assert_int_equal(x->w->services.n_free, x->w->services.count);
+    assert_int_equal(x->w->slots.n_free, x->w->slots.count);
+    assert_int_equal(x->w->sends.count, 0);
+    assert_int_equal(x->wires[0].buffers, 0);
+    wired_destroy(x);
+}
+
+static void put__into_the_region(void **state)
+{
+    struct wire_frame *frame;
+    uint8_t from[2000];
+    struct wired x;
+
+    (void)state;
+    memset(from, 3, sizeof from);
+    set_up(&x);
+    ask(&x, BR_MESSAGE_PUT, 0, 100, sizeof from);
+    frame = wire_take(x.links[0], BR_MESSAGE_READY);
+    assert_non_null(frame);
+    assert_int_equal(frame->message.tag, br_tag_onesided(0, BR_PART_DATA));
+    assert_int_equal(held, 1); /* it must not be given back while bytes may come */
+    assert_int_equal(status(&x, 0), INT32_MAX);
+    wire_placed(x.links[0], frame->message.ready.slot, 0, from, sizeof from, 0);
+    wired_turn(&x, 0);
+    assert_int_equal(status(&x, 0), 0);
+    assert_int_equal(memory[99], 0xa5);
+    assert_int_equal(memory[100], 3);
+    assert_int_equal(memory[2099], 3);
+    assert_int_equal(memory[2100], 0xa5);
+    expect_clean(&x);
+}
+
+static void get__out_of_the_region(void **state)
+{
+    struct wire_frame *frame;
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    ask(&x, BR_MESSAGE_GET, 0, 8, 16);
+    assert_null(wire_take_placed(x.links[0]));
+    ready(&x, 1, 0, 16);
+    frame = wire_take_placed(x.links[0]);
+    assert_non_null(frame);
+    assert_int_equal(frame->frame.slot, 0x10004);
+    assert_ptr_equal(frame->frame.payload, memory + 8);
+    assert_int_equal(held, 1);
+    wire_sent(frame);
+    wired_turn(&x, 0);
+    assert_int_equal(status(&x, 0), 0);
+    expect_clean(&x);
+}
+
+/* Its READY may pass the request on the way. */
+static void get__ready_comes_first(void **state)
+{
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    ready(&x, 1, 0, 16);
+    ask(&x, BR_MESSAGE_GET, 0, 8, 16);
+    assert_non_null(wire_take_placed(x.links[0]));
+    wire_sent_all(&x.wires[0]);
+    wired_turn(&x, 0);
+    assert_int_equal(status(&x, 0), 0);
+    expect_clean(&x);
+}
+
+/* What nobody may reach: beyond the end, an overflow, nothing at all, more than a transfer, another region or job. */
+static void refused__in_words_of_the_protocol(void **state)
+{
+    static const struct {
+        uint64_t offset;
+        uint32_t bytes;
+    } bad[] = {{BYTES, 1}, {1, BYTES}, {UINT64_MAX, 16}, {0, 0}, {BYTES, 0}, {0, BR_MAX_TRANSFER + 1}, {0, UINT32_MAX}};
+    struct wired x;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        for (int get = 0; get < 2; get++) {
+            set_up(&x);
+            ask(&x, get ? BR_MESSAGE_GET : BR_MESSAGE_PUT, 0, bad[i].offset, bad[i].bytes);
+            assert_null(wire_take(x.links[0], BR_MESSAGE_READY));
+            if (get) { /* it has sent its READY, which must not hold a credit for ever */
+                assert_int_equal(status(&x, 0), INT32_MAX);
+                ready(&x, 1, 0, bad[i].bytes);
+                assert_null(wire_take_placed(x.links[0]));
+            }
+            assert_int_equal(status(&x, 0), -EACCES);
+            assert_int_equal(memory[0], 0xa5);
+            expect_clean(&x);
+        }
+}
+
+static void refused__key_of_another_job(void **state)
+{
+    struct br_message m = {.type = BR_MESSAGE_PUT,
+                           .tag = br_tag_onesided(0, BR_PART_REQUEST),
+                           .bytes = 16,
+                           .onesided = {.check = 78, .region = REGION}};
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    wire_message(x.links[0], &m, NULL, 0);
+    wired_turn(&x, 0);
+    assert_int_equal(status(&x, 0), -EACCES);
+    expect_clean(&x);
+}
+
+/* Nobody offers regions here. */
+static void refused__without_regions(void **state)
+{
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    x.w->config.region_find = NULL;
+    ask(&x, BR_MESSAGE_PUT, 0, 0, 16);
+    assert_int_equal(status(&x, 0), -EACCES);
+    expect_clean(&x);
+}
+
+/* Two requests with one tag: the second is refused, the first is served. */
+static void refused__tag_in_use(void **state)
+{
+    struct br_message again = {.type = BR_MESSAGE_GET,
+                               .sequence = 1,
+                               .tag = br_tag_onesided(0, BR_PART_REQUEST),
+                               .bytes = 16,
+                               .onesided = {.check = 77, .region = REGION}};
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    ask(&x, BR_MESSAGE_GET, 0, 0, 16);
+    wire_message(x.links[0], &again, NULL, 0);
+    wired_turn(&x, 0);
+    assert_int_equal(status(&x, 0), -EINVAL);
+    assert_int_equal(held, 1);
+    ready(&x, 2, 0, 16);
+    assert_non_null(wire_take_placed(x.links[0]));
+    wire_sent_all(&x.wires[0]);
+    wired_turn(&x, 0);
+    assert_int_equal(status(&x, 0), 0);
+    expect_clean(&x);
+}
+
+/* More than all credits allow at once: a peer that does that is no peer. */
+static void request__more_than_there_can_be(void **state)
+{
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    for (uint32_t i = 0; !x.w->failed; i++) {
+        assert_true(i <= x.w->services.count);
+        ask(&x, BR_MESSAGE_PUT, i, 0, 16);
+        wire_forget(&x.wires[0]);
+    }
+    assert_int_equal(x.w->failed, -EPROTO);
+    wired_destroy(&x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(put__into_the_region),
+        cmocka_unit_test(get__out_of_the_region),
+        cmocka_unit_test(get__ready_comes_first),
+        cmocka_unit_test(refused__in_words_of_the_protocol),
+        cmocka_unit_test(refused__key_of_another_job),
+        cmocka_unit_test(refused__without_regions),
+        cmocka_unit_test(refused__tag_in_use),
+        cmocka_unit_test(request__more_than_there_can_be),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
