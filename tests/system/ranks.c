@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/system/ranks.h"
+
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+const struct ranks ranks_kinds[RANKS_KINDS] = {
+    {.backend = "uring", .devices = "127.0.0.1"},
+    {.backend = "uring", .devices = "127.0.0.1,127.0.0.2"},
+    {.backend = "shm"},
+    {.backend = "auto", .devices = "127.0.0.1"},
+};
+
+void ranks_sleep_ms(int ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000l};
+
+    nanosleep(&t, NULL);
+}
+
+double ranks_now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static int free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) ||
+        getsockname(fd, (struct sockaddr *)&address, &length))
+        fail_msg("no free port");
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+static int join(const struct ranks *job, int rank, int port, struct braid_comm **comm)
+{
+    struct braid_config config = {
+        .size = job->size,
+        .rank = rank,
+        .master_addr = "127.0.0.1",
+        .master_port = port,
+        .secret = "a secret of the tests",
+        .backend = job->backend,
+        .devices = job->devices,
+        .slice_bytes = job->slice_bytes,
+        .eager_bytes = job->eager_bytes,
+        .timeout_ms = job->timeout_ms,
+        .init_timeout_ms = job->init_timeout_ms,
+        .peer_timeout_ms = job->peer_timeout_ms,
+    };
+    char text[16];
+
+    snprintf(text, sizeof text, "%d", job->size); /* so that ranks yield when there are more of them than cores */
+    setenv("LOCAL_WORLD_SIZE", text, 1);
+    snprintf(text, sizeof text, "%d", rank);
+    setenv("LOCAL_RANK", text, 1);
+    if (job->adapt)
+        job->adapt(rank, &config);
+    *comm = NULL;
+    return braid_init(&config, comm);
+}
+
+static int be_rank(const struct ranks *job, int rank, int port, ranks_main *body, ranks_after *after, void *context)
+{
+    struct braid_comm *comm;
+    int rc = join(job, rank, port, &comm), status;
+
+    if (after) {
+        status = after(rank, rc, comm);
+    } else if (rc) {
+        fprintf(stderr, "rank %d: braid_init: %d: %s\n", rank, rc, braid_last_error());
+        return 1;
+    } else {
+        status = body(comm, context);
+    }
+    rc = braid_finalize(comm);
+    if (rc)
+        fprintf(stderr, "rank %d: braid_finalize: %d: %s\n", rank, rc, braid_last_error());
+    return status || rc;
+}
+
+static pid_t start(const struct ranks *job, int rank, int port, ranks_main *body, ranks_after *after, void *context)
+{
+    pid_t parent = getpid(), pid;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    alarm(RANKS_LIMIT);
+    exit(be_rank(job, rank, port, body, after, context)); /* not _exit(): leaks are looked for at exit */
+}
+
+static void run(const struct ranks *job, ranks_main *body, ranks_after *after, void *context)
+{
+    int port = free_port(), failed = 0;
+    pid_t pids[RANKS_MOST];
+
+    assert_in_range(job->size, 1, RANKS_MOST);
+    for (int r = 0; r < job->size; r++)
+        pids[r] = start(job, r, port, body, after, context);
+    for (int r = 0; r < job->size; r++) {
+        int status = -1;
+
+        if (pids[r] > 0 && waitpid(pids[r], &status, 0) == pids[r] && status == 0)
+            continue;
+        failed++;
+        if (WIFSIGNALED(status))
+            fprintf(stderr, "rank %d of %d: ended by signal %d%s\n", r, job->size, WTERMSIG(status),
+                    WTERMSIG(status) == SIGALRM ? ": it hung" : "");
+    }
+    if (failed)
+        fail_msg("%d of %d ranks failed (back end %s, devices %s)", failed, job->size, RANKS_KIND(job));
+}
+
+void ranks_run(const struct ranks *job, ranks_main *body, void *context)
+{
+    run(job, body, NULL, context);
+}
+
+void ranks_join(const struct ranks *job, ranks_after *after)
+{
+    run(job, NULL, after, NULL);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks as real processes: each is a child that joins the job through braid_init() with a configuration, not through the
+ * environment, and runs one function. A child that hangs is killed after RANKS_LIMIT seconds, and the test fails.
+ */
+#ifndef BR_TESTS_SYSTEM_RANKS_H
+#define BR_TESTS_SYSTEM_RANKS_H
+
+#include <stdio.h>
+
+#include <braid/braid.h>
+
+#define RANKS_LIMIT 100
+#define RANKS_MOST  16
+#define RANKS_KIND(j) (j)->backend, (j)->devices ? (j)->devices : "-"
+
+/* A job; zeros are defaults. */
+struct ranks {
+    int size;
+    const char *backend; /* "uring", "shm", "auto" */
+    const char *devices;
+    uint32_t slice_bytes, eager_bytes;
+    int timeout_ms, init_timeout_ms, peer_timeout_ms;
+    /* Says how a rank differs from the others; may be NULL. Called in the child. */
+    void (*adapt)(int rank, struct braid_config *config);
+};
+
+/* What a rank does between braid_init() and braid_finalize(); 0: all is well. What it prints to stderr explains the rest. */
+typedef int ranks_main(struct braid_comm *comm, void *context);
+
+/* Runs `body` on every rank; the cmocka test fails unless all of them return 0. */
+void ranks_run(const struct ranks *job, ranks_main *body, void *context);
+
+/* The same for a job that does not come together: `after` sees the result of braid_init() and the words. comm is NULL then. */
+typedef int ranks_after(int rank, int rc, struct braid_comm *comm);
+void ranks_join(const struct ranks *job, ranks_after *after);
+
+/* Four ways to connect ranks of this host. */
+extern const struct ranks ranks_kinds[];
+#define RANKS_KINDS 4
+
+void ranks_sleep_ms(int ms);
+double ranks_now_ms(void);
+
+/* In a rank: says what went wrong and where, and returns 1 from the function around. */
+#define CHECK(condition, ...)                                                                                \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                                  \
+            fprintf(stderr, __VA_ARGS__);                                                                    \
+            fprintf(stderr, " (not: %s; last error: %s)\n", #condition, braid_last_error());                 \
+            return 1;                                                                                        \
+        }                                                                                                    \
+    } while (0)
+
+/* In a rank: a call that must return `rc`. */
+#define RETURNS(rc, call)                                                                                    \
+    do {                                                                                                     \
+        int got_ = (call);                                                                                   \
+                                                                                                             \
+        CHECK(got_ == (rc), "got %d, not %d", got_, (rc));                                                   \
+    } while (0)
+
+/* The same, and the words must contain `text`. */
+#define SAYS(rc, text, call)                                                                                 \
+    do {                                                                                                     \
+        RETURNS(rc, call);                                                                                   \
+        CHECK(strstr(braid_last_error(), text) != NULL, "the words lack \"%s\"", text);                      \
+    } while (0)
+
+#endif
