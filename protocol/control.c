@@ -74,6 +74,16 @@ static bool post_rails(struct br_peer *peer, struct br_rail *rail, enum br_messa
     return true;
 }
 
+static bool post_bye(struct br_peer *peer, struct br_rail *rail)
+{
+    struct br_message message = {.type = BR_MESSAGE_BYE};
+
+    for (int i = 0; i < BR_STREAMS; i++)
+        message.bye.messages += peer->streams[i].sequence;
+    peer->bye_sent = br_control_post(rail, &message, NULL, 0) == 1;
+    return peer->bye_sent;
+}
+
 /* What concerns the rail itself. false: the link is full, try later. */
 static bool pump_rail(struct br_rail *rail)
 {
@@ -105,12 +115,7 @@ bool br_control_pump(struct br_peer *peer, struct br_rail *rail)
         return false;
     if (peer->fenced_due && !post_rails(peer, rail, BR_MESSAGE_RAIL_FENCED, &peer->fenced_due))
         return false;
-    if (peer->bye_due && !peer->bye_sent) {
-        if (!post_plain(rail, BR_MESSAGE_BYE))
-            return false;
-        peer->bye_sent = true;
-    }
-    return true;
+    return !peer->bye_due || peer->bye_sent || post_bye(peer, rail);
 }
 
 bool br_peer_has_work(const struct br_peer *peer)

@@ -118,7 +118,7 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
         peer_lost(w, rail, error, rail->words);
         return;
     }
-    if (peer->state != BR_PEER_LEFT) /* else it goes in good order, one rail after the other */
+    if (peer->state != BR_PEER_LEFT && !w->leaving) /* else it goes in good order, one rail after the other */
         br_log_warn("rank %d: rail to rank %d on level %d (device %s) is lost: %s; its slices move to the other rails",
                     w->config.rank, peer->rank, rail->index, rail->device->name, rail->words);
     peer->bye_sent = false; /* what was said through the lost rail may be lost as well */

@@ -47,12 +47,14 @@ size_t br_match_unexpected_bytes(void);
 void br_match_destroy(struct br_worker *w);
 int br_match_send(struct br_worker *w, struct br_transfer *t);
 int br_match_receive(struct br_worker *w, struct br_transfer *t);
+bool br_match_is_here(const struct br_worker *w, const struct br_transfer *t); /* the message of a receive */
 void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
 void br_match_forget_link(struct br_worker *w, struct br_rail *rail);
 
 /* receive.c */
 void br_receive_event(struct br_worker *w, struct br_rail *rail, const struct br_event *event); /* MESSAGE, PLACED; rail is UP */
 void br_receive_slotless(struct br_worker *w);
+void br_peer_check_left(struct br_peer *peer); /* after its BYE, or a message that came later */
 void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status);
 
 /* failover.c */

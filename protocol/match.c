@@ -133,6 +133,11 @@ int br_match_receive(struct br_worker *w, struct br_transfer *t)
     return 0;
 }
 
+bool br_match_is_here(const struct br_worker *w, const struct br_transfer *t)
+{
+    return untagged(br_table_find(&w->receives, t->tag, (uint32_t)t->peer)) != NULL;
+}
+
 static void keep(struct br_worker *w, struct br_rail *rail, struct br_table *table, const struct br_event *event,
                  const struct br_message *m)
 {
@@ -211,7 +216,11 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
     if (!first) {
         w->counters.dropped_messages++;
         release(w, rail, event->link, event->buffer, m.tag);
-    } else if (m.type == BR_MESSAGE_PUT || m.type == BR_MESSAGE_GET) {
+        return;
+    }
+    rail->peer->messages++;
+    br_peer_check_left(rail->peer);
+    if (m.type == BR_MESSAGE_PUT || m.type == BR_MESSAGE_GET) {
         br_onesided_request(w, rail->peer, &m);
         if (!w->failed)
             release(w, rail, event->link, event->buffer, m.tag);

@@ -80,6 +80,11 @@ struct br_body_rail {
     uint32_t reserved[4];
 };
 
+struct br_body_bye {
+    uint32_t messages;    /* credited messages sent to this peer, in all (mod 2^32): some may still be on their way */
+    uint32_t reserved[5];
+};
+
 struct br_message {
     uint8_t type;  /* enum br_message_type */
     uint8_t flags; /* zero */
@@ -95,6 +100,7 @@ struct br_message {
         struct br_body_done done;
         struct br_body_ack ack;
         struct br_body_rail rail;
+        struct br_body_bye bye;
     };
 };
 static_assert(sizeof(struct br_message) == BR_FRAME_INLINE, "a message fills the inline area of its frame");

@@ -116,7 +116,7 @@ struct br_rail {
 enum br_peer_state {
     BR_PEER_WAITED, /* not all rails have been up yet (start-up) */
     BR_PEER_UP,     /* at least one rail */
-    BR_PEER_LEFT,   /* said BYE */
+    BR_PEER_LEFT,   /* said BYE, and all that it has sent is here */
     BR_PEER_DEAD,   /* the last rail is lost */
 };
 
@@ -155,7 +155,8 @@ struct br_peer {
     uint32_t dones[BR_DONES]; /* slots to report, ring */
     uint32_t done_head, done_tail;
     uint8_t down_due, fenced_due; /* rails to report in RAIL_DOWN, RAIL_FENCED, a bit each */
-    bool bye_due, bye_sent;
+    bool bye_due, bye_sent, bye_heard;
+    uint32_t messages, bye_messages; /* credited ones that have arrived, and as many as its BYE says */
     struct br_list active;    /* in the worker's list of peers with something to send */
 };
 

@@ -40,13 +40,20 @@ void br_receive_slotless(struct br_worker *w)
         offer_place(w, br_container_of(br_list_pop_front(&w->slotless), struct br_transfer, node));
 }
 
+void br_peer_check_left(struct br_peer *peer)
+{
+    if (peer->bye_heard && peer->messages == peer->bye_messages)
+        peer->state = BR_PEER_LEFT;
+}
+
 int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
 {
     const struct br_peer *peer = &w->peers[t->peer];
+    bool eager = t->length <= peer->eager_bytes && !t->rendezvous;
 
     if (w->failed)
         return br_error(-w->failed, "%s", w->words);
-    if (peer->state == BR_PEER_LEFT)
+    if (peer->state == BR_PEER_LEFT && !(eager && br_match_is_here(w, t))) /* what it sent before it left counts */
         return br_error(ECONNRESET, "rank %d has left the job", t->peer);
     t->is_send = false;
     t->status = 0;
@@ -55,7 +62,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     br_queued_init(&t->queued, t->priority, t->order);
     br_list_init(&t->node);
     t->state = BR_TRANSFER_MATCHING;
-    if (t->length <= peer->eager_bytes && !t->rendezvous)
+    if (eager)
         return br_match_receive(w, t);
     offer_place(w, t);
     return 0;
@@ -196,7 +203,9 @@ static void control(struct br_worker *w, struct br_rail *rail, const struct br_e
         aborted(w, rail, event);
         break;
     case BR_MESSAGE_BYE:
-        peer->state = BR_PEER_LEFT;
+        peer->bye_heard = true;
+        peer->bye_messages = m->bye.messages;
+        br_peer_check_left(peer);
         break;
     default:
         w->counters.dropped_messages++;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Workers over the simulator: every kind of transfer, rails that fail, peers that die, strangers. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -204,6 +205,40 @@ static void failover__last_rail_is_the_peer(void **state)
 }
 
 /* The urgent transfer overtakes a bulk one: it waits for the budget, not for the queue. */
+/* Rank 0 sends and leaves; rank 1 comes to its receives later, and the messages may be overtaken by the goodbye. */
+static void leave__what_was_sent_before_arrives(void **state)
+{
+    static uint8_t from[2000], to[20][2000];
+    struct br_transfer sends[20], receives[20], late = {.tag = 99, .peer = 0, .length = 8, .memory = to[0]};
+    struct cluster c;
+
+    (void)state;
+    fill(from, sizeof from, 7);
+    cluster_create(&c, 2, 3, &wild, NULL);
+    for (uint32_t i = 0; i < 20; i++) {
+        sends[i] = (struct br_transfer){.tag = i + 1, .peer = 1, .length = i * 100, .memory = from};
+        receives[i] = (struct br_transfer){.tag = i + 1, .peer = 0, .length = i * 100, .memory = to[i]};
+        assert_int_equal(br_transfer_send(c.workers[0], &sends[i]), 0);
+    }
+    while (c.done < 20)
+        cluster_step(&c);
+    br_worker_leave(c.workers[0]);
+    while (!c.workers[1]->peers[0].bye_heard)
+        cluster_step(&c);
+    for (uint32_t i = 0; i < 20; i++)
+        assert_int_equal(br_transfer_receive(c.workers[1], &receives[i]), 0);
+    cluster_run(&c, 40, br_sim_now(c.sim) + 10 * BR_SEC);
+    assert_int_equal(c.done, 40);
+    for (uint32_t i = 0; i < 20; i++)
+        assert_memory_equal(to[i], from, i * 100);
+    assert_int_equal(br_transfer_receive(c.workers[1], &late), -ECONNRESET);
+    assert_false(br_worker_left(c.workers[0]));
+    br_worker_leave(c.workers[1]);
+    while (!br_worker_left(c.workers[0]) || !br_worker_left(c.workers[1]))
+        assert_true(cluster_step(&c));
+    cluster_destroy(&c);
+}
+
 static void queue__urgent_overtakes_bulk(void **state)
 {
     uint32_t bulk = 16 << 20, urgent = 64 << 10;
@@ -251,6 +286,7 @@ int main(void)
         cmocka_unit_test(failover__rail_lost_in_a_transfer),
         cmocka_unit_test(failover__rail_comes_back),
         cmocka_unit_test(failover__last_rail_is_the_peer),
+        cmocka_unit_test(leave__what_was_sent_before_arrives),
         cmocka_unit_test(queue__urgent_overtakes_bulk),
     };
 
