@@ -23,7 +23,7 @@
 #include "tools/data.h"
 
 #define SEED  1
-#define CASES 60
+#define CASES 30
 #define MOST  (8u << 20) /* bytes of a buffer */
 #define GUARD 64u        /* bytes on both sides that nobody may touch */
 #define EDGE  0xa5
