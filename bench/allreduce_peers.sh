@@ -95,15 +95,17 @@ launch_mpich() {
     esac
 }
 
-# each_rank N ENVIRONMENT... -- COMMAND...: one process a rank, half of them in each namespace.
+# each_rank N ENVIRONMENT... -- COMMAND...: one process a rank, half of them in each namespace. The namespaces share
+# the machine's cores: where these are fewer than the ranks, local_size says so, without calling it one host.
 each_rank() {
-    local n=$1 r failed=0 pids=() environment=()
+    local n=$1 r failed=0 local_size=$(($1 / 2)) pids=() environment=()
     shift
+    ((n <= cpus)) || local_size=$((n - 1))
     while [[ $1 != -- ]]; do environment+=("$1"); shift; done
     shift
     for ((r = 0; r < n; r++)); do
         ip netns exec "$(side_of $r "$n")" env RANK=$r WORLD_SIZE="$n" LOCAL_RANK=$((r % (n / 2))) \
-            LOCAL_WORLD_SIZE=$((n / 2)) "${environment[@]}" "$@" &
+            LOCAL_WORLD_SIZE=$local_size "${environment[@]}" "$@" &
         pids+=($!)
     done
     for r in "${pids[@]}"; do wait "$r" || failed=1; done
