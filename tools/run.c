@@ -4,7 +4,9 @@
  *
  * 1. One thread, one poll(): signals come through a signalfd, output through pipes, deadlines through the timeout.
  * 2. The first rank that fails ends the job: SIGTERM to the others, SIGKILL to those that are there GRACE later. What the
- *    others say after that is a consequence, so only the first is named and its code is returned.
+ *    others say after that is a consequence, so only the first is named and its code is returned. A rank that is killed may
+ *    be seen to end after those who gave up because of it (the kernel closes its connections before it reports its end), so
+ *    one that exits with a code is blamed only after PATIENCE, if no other was killed meanwhile.
  * 3. The port is kept by a socket that is bound but does not listen. Rank 0 can bind it too (both reuse addresses),
  *    nobody is given it by chance meanwhile.
  */
@@ -38,6 +40,7 @@
 #define RANKS_MAX    1024
 #define RAILS_MAX    8
 #define GRACE        (5 * BR_SEC)
+#define PATIENCE     (100 * BR_MS)
 #define CODE_TIMEOUT 124 /* as timeout(1) */
 #define CODE_SIGNAL  128 /* + the signal, as the shell */
 
@@ -60,10 +63,14 @@ struct job {
     uint16_t port;
     char secret[2 * BR_SECRET_KEY_BYTES + 1];
     int running;
-    bool ending;      /* the job is over, ranks have been asked to end */
-    uint64_t kill_at; /* ns; UINT64_MAX: nothing to kill */
-    uint64_t over_at; /* ns, --timeout */
-    int code;         /* to return */
+    int suspect; /* the first rank that has ended with a code; -1: none */
+    pid_t suspect_pid;
+    int suspect_status; /* of waitpid() */
+    uint64_t blame_at;  /* ns; UINT64_MAX: nobody */
+    bool ending;        /* the job is over, ranks have been asked to end */
+    uint64_t kill_at;   /* ns; UINT64_MAX: nothing to kill */
+    uint64_t over_at;   /* ns, --timeout */
+    int code;           /* to return */
 };
 
 static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
@@ -328,6 +335,26 @@ static void copy_output(struct job *job, struct br_run_output *output)
         end_job(job, CODE_SIGNAL + SIGPIPE, SIGTERM); /* nobody reads us: as a pipe would end us */
 }
 
+/* Names the rank that failed first and ends the job. */
+static void blame(struct job *job, int rank, pid_t pid, int status)
+{
+    const char *others = job->running ? ", ending the others" : "";
+
+    if (WIFEXITED(status))
+        say("rank %d (process %d) ended with exit code %d%s", rank, (int)pid, WEXITSTATUS(status), others);
+    else
+        say("rank %d (process %d) was killed by signal %d (%s)%s%s", rank, (int)pid, WTERMSIG(status),
+            strsignal(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "", others);
+    end_job(job, WIFEXITED(status) ? WEXITSTATUS(status) : CODE_SIGNAL + WTERMSIG(status), SIGTERM);
+}
+
+static void blame_suspect(struct job *job)
+{
+    if (job->suspect >= 0 && !job->ending)
+        blame(job, job->suspect, job->suspect_pid, job->suspect_status);
+    job->blame_at = UINT64_MAX;
+}
+
 static void take_end(struct job *job, pid_t pid, int status)
 {
     int i = 0;
@@ -342,14 +369,14 @@ static void take_end(struct job *job, pid_t pid, int status)
     copy_output(job, &job->ranks[i].err);
     if (job->ending || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
         return;
-    if (WIFEXITED(status))
-        say("rank %d (process %d) ended with exit code %d%s", i, (int)pid, WEXITSTATUS(status),
-            job->running ? ", ending the others" : "");
-    else
-        say("rank %d (process %d) was killed by signal %d (%s)%s%s", i, (int)pid, WTERMSIG(status),
-            strsignal(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "",
-            job->running ? ", ending the others" : "");
-    end_job(job, WIFEXITED(status) ? WEXITSTATUS(status) : CODE_SIGNAL + WTERMSIG(status), SIGTERM);
+    if (WIFSIGNALED(status)) {
+        blame(job, i, pid, status);
+    } else if (job->suspect < 0) {
+        job->suspect = i;
+        job->suspect_pid = pid;
+        job->suspect_status = status;
+        job->blame_at = br_clock_now() + PATIENCE;
+    }
 }
 
 /* ---- the loop ---- */
@@ -383,6 +410,8 @@ static void take_time(struct job *job)
 {
     uint64_t now = br_clock_now();
 
+    if (now >= job->blame_at)
+        blame_suspect(job);
     if (now >= job->over_at && !job->ending) {
         say("not done after %lld s, ending all ranks", (long long)job->timeout);
         end_job(job, CODE_TIMEOUT, SIGTERM);
@@ -398,6 +427,8 @@ static int wait_ms(const struct job *job)
 {
     uint64_t at = job->ending ? job->kill_at : job->over_at, now = br_clock_now();
 
+    if (job->blame_at < at)
+        at = job->blame_at;
     if (at == UINT64_MAX)
         return -1;
     return at <= now ? 0 : (int)((at - now) / BR_MS + 1);
@@ -423,6 +454,7 @@ static void run(struct job *job)
         }
         take_time(job);
     }
+    blame_suspect(job);
 }
 
 static void start_all(struct job *job)
@@ -458,7 +490,13 @@ static void finish(struct job *job)
 
 int br_tool_run(int argc, char **argv)
 {
-    struct job job = {.size = 1, .signals = -1, .port_fd = -1, .kill_at = UINT64_MAX, .over_at = UINT64_MAX};
+    struct job job = {.size = 1,
+                      .signals = -1,
+                      .port_fd = -1,
+                      .kill_at = UINT64_MAX,
+                      .over_at = UINT64_MAX,
+                      .suspect = -1,
+                      .blame_at = UINT64_MAX};
     int rc = parse(&job, argc, argv);
 
     if (rc)

@@ -91,6 +91,19 @@ run 139 -n 3 -- sh -c "if [ \$RANK = 1 ]; then ulimit -c 0; kill -SEGV \$\$; fi;
 has err 'rank 1 \(process [0-9]+\) was killed by signal 11 \(Segmentation fault\), ending the others'
 [[ $(grep -c '^braid run:' "$work/err") -eq 1 ]] || fail "consequences are reported as failures"
 nobody_left "a crash"
+# Rank 0 gave up because rank 2 had died, and the launcher, busy elsewhere, sees both ends at once.
+rc=0
+"$braid" run -n 3 -- sh -c "case \$RANK in 0) sleep 0.6; exit 9 ;; 2) sleep 0.3; kill -KILL \$\$ ;; esac; exec sleep $mark" \
+    > "$work/out" 2> "$work/err" &
+launcher=$!
+wait_for 1
+kill -STOP "$launcher"
+sleep 0.8
+kill -CONT "$launcher"
+wait "$launcher" || rc=$?
+[[ $rc -eq 137 ]] || fail "two ends at once: code $rc, expected 137"
+has err 'rank 2 \(process [0-9]+\) was killed by signal 9'
+nobody_left "two ends at once"
 begin=$SECONDS
 run 3 -n 2 -- bash -c "if [ \$RANK = 1 ]; then sleep 0.3; exit 3; fi; trap '' TERM; while :; do sleep 0.1; done"
 has err '1 rank did not end in time, killing'
