@@ -184,6 +184,20 @@ void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t i
 
 /* ---- the end of the worker --------------------------------------------------------------------------------- */
 
+static uint32_t reason_of(int error)
+{
+    switch (error) {
+    case ECONNRESET:
+        return BR_ABORT_LOST;
+    case ETIMEDOUT:
+        return BR_ABORT_DEADLINE;
+    case EPROTO:
+        return BR_ABORT_DISAGREE;
+    default:
+        return BR_ABORT_CANCELED;
+    }
+}
+
 /* Best effort: peers that do not get the words see the links close. */
 static void say_abort(struct br_worker *w)
 {
@@ -193,7 +207,7 @@ static void say_abort(struct br_worker *w)
         struct br_peer *peer = &w->peers[r];
 
         for (int i = 0; i < peer->n_rails; i++) {
-            struct br_message m = {.type = BR_MESSAGE_ABORT};
+            struct br_message m = {.type = BR_MESSAGE_ABORT, .abort.reason = reason_of(-w->failed)};
 
             if (peer->rails[i].state == BR_RAIL_UP && br_control_post(&peer->rails[i], &m, w->words, length) == 1)
                 break;

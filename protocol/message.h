@@ -85,6 +85,19 @@ struct br_body_bye {
     uint32_t reserved[5];
 };
 
+/* Why a communicator has failed, for those who only hear of it. */
+enum br_abort_reason {
+    BR_ABORT_CANCELED, /* braid_comm_abort(), and everything that is not below */
+    BR_ABORT_LOST,     /* a rank or its last rail was lost */
+    BR_ABORT_DEADLINE, /* an operation missed its deadline */
+    BR_ABORT_DISAGREE, /* the ranks disagree about an operation, or one broke the protocol */
+};
+
+struct br_body_abort {
+    uint32_t reason; /* enum br_abort_reason; unknown ones count as CANCELED */
+    uint32_t reserved[5];
+};
+
 struct br_message {
     uint8_t type;  /* enum br_message_type */
     uint8_t flags; /* zero */
@@ -101,6 +114,7 @@ struct br_message {
         struct br_body_ack ack;
         struct br_body_rail rail;
         struct br_body_bye bye;
+        struct br_body_abort abort;
     };
 };
 static_assert(sizeof(struct br_message) == BR_FRAME_INLINE, "a message fills the inline area of its frame");

@@ -160,7 +160,21 @@ static void placed(struct br_worker *w, struct br_rail *rail, const struct br_ev
         complete(w, rail, slot, flags.flags & BR_PLACED_DONE);
 }
 
-static void aborted(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
+static int error_of(uint32_t reason)
+{
+    switch (reason) {
+    case BR_ABORT_LOST:
+        return ECONNRESET;
+    case BR_ABORT_DEADLINE:
+        return ETIMEDOUT;
+    case BR_ABORT_DISAGREE:
+        return EPROTO;
+    default:
+        return ECANCELED;
+    }
+}
+
+static void aborted(struct br_worker *w, struct br_rail *rail, const struct br_event *event, uint32_t reason)
 {
     char words[BR_MAX_WORDS + 40];
     int n = event->length < BR_MAX_WORDS ? (int)event->length : (int)BR_MAX_WORDS;
@@ -169,7 +183,7 @@ static void aborted(struct br_worker *w, struct br_rail *rail, const struct br_e
     for (char *c = words; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = '?'; /* bytes from the network go to a terminal */
-    br_worker_fail(w, ECANCELED, words);
+    br_worker_fail(w, error_of(reason), words);
 }
 
 /* Messages without credit: dealt with at once. */
@@ -200,7 +214,7 @@ static void control(struct br_worker *w, struct br_rail *rail, const struct br_e
         br_rail_confirmed_fenced(w, peer, m->rail.rail, m->rail.incarnation);
         break;
     case BR_MESSAGE_ABORT:
-        aborted(w, rail, event);
+        aborted(w, rail, event, m->abort.reason);
         break;
     case BR_MESSAGE_BYE:
         peer->bye_heard = true;

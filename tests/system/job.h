@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Jobs of real processes, alone in a world of their own, so that whatever they leave behind is seen. */
+#ifndef BR_TESTS_SYSTEM_JOB_H
+#define BR_TESTS_SYSTEM_JOB_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct job {
+    pid_t launcher;
+    int from; /* its output and that of the ranks */
+    char text[1 << 16];
+    size_t bytes;
+};
+
+/*
+ * To be called first in main(). Returns in a process that has namespaces of its own: of processes, network (with loopback
+ * up), mounts (/dev/shm and /run are empty) and abstract sockets. Does not return where it cannot make them: says why and
+ * exits with 77 (skipped). `$run` and `$self` in command lines are then `braid run` and this program.
+ */
+void job_isolate(void);
+
+/* How many times longer everything may take in this build. */
+int job_slowness(void);
+
+/* Starts a shell command line. */
+void job_start(struct job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Waits until the output contains the words, that often; fails the test when they do not come in time. */
+void job_says(struct job *job, const char *words, int times, int ms);
+/* Waits until all ranks work (rank.h). */
+void job_ready(struct job *job, int ranks);
+pid_t job_pid(const struct job *job, int rank); /* after job_ready() */
+void job_signal(const struct job *job, int rank, int number);
+/* Waits for the end and returns the exit code; fails the test when it does not come in time, or anything is left: a process,
+ * a socket that listens, an abstract socket, a file in /dev/shm. */
+int job_end(struct job *job, int ms);
+/* What follows `words` in the line of the rank's output that begins with them, and 0; fails the test if there is none. */
+const char *job_line(const struct job *job, int rank, const char *words, char *line, size_t bytes);
+bool job_has_line(const struct job *job, int rank, const char *words);
+bool job_has(const struct job *job, const char *words);
+void job_must_have(const struct job *job, const char *words);
+
+/* The TCP ports on which somebody listens in this network namespace; returns how many. */
+int job_ports(uint16_t *ports, int max);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank that works until its time is over or something fails, and says what it sees. Tests run themselves as this
+ * program: `test rank MILLISECONDS ELEMENTS`. */
+#ifndef BR_TESTS_SYSTEM_RANK_H
+#define BR_TESTS_SYSTEM_RANK_H
+
+#define RANK_FAILED 9 /* exit code: an error that braid reported */
+#define RANK_LEAKS  8 /* descriptors or threads are left after braid_finalize() */
+#define RANK_WRONG  7 /* a wrong result */
+
+/* What a signal makes it do; SIGTERM is ignored, so that it gets to say how it ends. */
+#define RANK_CUT   SIGUSR1 /* shuts one connected socket of the process down */
+#define RANK_ABORT SIGUSR2 /* braid_comm_abort() from another thread */
+#define RANK_LEAVE SIGALRM /* exits without braid_finalize() */
+
+/*
+ * All-reduces float32 in a loop, small and large ones, and checks every value. Lines on stdout:
+ *
+ *     ready PID                   the first ones are through
+ *     rails MASK                  rails to the next rank that are up, as a bit mask; again whenever that changes
+ *     error ERRNO: WORDS          one of the calls has failed
+ *     done N strangers S tx A B   N loops; refused strangers; bytes sent on each rail to the next rank since the last "rails"
+ *
+ * Returns the exit code.
+ */
+int rank_main(int argc, char **argv);
+
+#endif
