@@ -156,6 +156,8 @@ static void leave(struct braid_comm *comm)
 {
     uint64_t deadline = br_clock_now() + LEAVE_TIMEOUT;
 
+    while (comm->worker->fail_due)
+        br_progress_turn(comm, br_clock_now());
     if (comm->worker->failed)
         return;
     br_worker_leave(comm->worker);

@@ -151,9 +151,9 @@ static int turn(struct braid_comm *comm, uint64_t until)
     uint64_t now = br_clock_now();
     int n = br_worker_poll(w, now) + br_worker_pump(w, now);
 
-    if (w->failed)
+    if (w->failed && !w->fail_due)
         return br_error(-w->failed, "%s", w->words);
-    if (now > until)
+    if (now > until && !w->failed)
         return -ETIMEDOUT;
     if (!n)
         nanosleep(&nap, NULL);

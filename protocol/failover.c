@@ -92,8 +92,8 @@ static void peer_lost(struct br_worker *w, struct br_rail *rail, int error, cons
         return;
     }
     rail->peer->state = BR_PEER_DEAD;
-    snprintf(text, sizeof text, "rank %d is lost: its last rail (level %d, device %s) failed: %s", rail->peer->rank,
-             rail->index, rail->device->name, words);
+    snprintf(text, sizeof text, "rank %d is lost: its last rail (level %d, device %s) failed: %s",
+             rail->peer->rank, rail->index, rail->device->name, words);
     br_worker_fail(w, error == EPROTO ? EPROTO : ECONNRESET, text);
 }
 
@@ -163,8 +163,8 @@ void br_rail_confirmed_fenced(struct br_worker *w, struct br_peer *peer, uint32_
     rail->state = BR_RAIL_IDLE;
     rail->backoff = BACKOFF_FIRST;
     rail->retry_at = w->now + rail->backoff;
-    peer->down_due &= (uint8_t)~(1u << index);
-    br_list_for_each_safe(node, &peer->moving)
+    peer->down_due &= (uint8_t) ~(1u << index);
+    br_list_for_each_safe (node, &peer->moving)
         send_again(w, peer, br_container_of(node, struct br_transfer, node), (uint8_t)(1u << index));
     br_peer_activate(w, peer);
 }
@@ -180,93 +180,4 @@ void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t i
     rail->fenced = incarnation;
     peer->fenced_due |= (uint8_t)(1u << index);
     br_peer_activate(w, peer);
-}
-
-/* ---- the end of the worker --------------------------------------------------------------------------------- */
-
-static uint32_t reason_of(int error)
-{
-    switch (error) {
-    case ECONNRESET:
-        return BR_ABORT_LOST;
-    case ETIMEDOUT:
-        return BR_ABORT_DEADLINE;
-    case EPROTO:
-        return BR_ABORT_DISAGREE;
-    default:
-        return BR_ABORT_CANCELED;
-    }
-}
-
-/* Best effort: peers that do not get the words see the links close. */
-static void say_abort(struct br_worker *w)
-{
-    uint32_t length = (uint32_t)strnlen(w->words, BR_MAX_WORDS);
-
-    for (int r = 0; r < w->config.size; r++) {
-        struct br_peer *peer = &w->peers[r];
-
-        for (int i = 0; i < peer->n_rails; i++) {
-            struct br_message m = {.type = BR_MESSAGE_ABORT, .abort.reason = reason_of(-w->failed)};
-
-            if (peer->rails[i].state == BR_RAIL_UP && br_control_post(&peer->rails[i], &m, w->words, length) == 1)
-                break;
-        }
-    }
-}
-
-/* Gives the back ends a few turns to get the ABORT out. What arrives meanwhile goes to memory that is still ours. */
-static void flush(struct br_worker *w)
-{
-    struct br_event events[16];
-
-    for (int turn = 0; turn < 8; turn++)
-        for (int d = 0; d < w->n_devices; d++) {
-            int n = w->devices[d]->ops->poll(w->devices[d], w->now, events, 16);
-
-            for (int i = 0; i < n; i++)
-                if (events[i].kind == BR_EVENT_MESSAGE)
-                    events[i].link->device->ops->message_release(events[i].link, events[i].buffer);
-                else if (events[i].kind == BR_EVENT_PLACED && events[i].mapped)
-                    w->devices[d]->ops->map_release(w->devices[d], events[i].map_handle);
-        }
-}
-
-static void close_rails(struct br_worker *w)
-{
-    for (int r = 0; r < w->config.size; r++) {
-        struct br_peer *peer = &w->peers[r];
-
-        for (int i = 0; i < peer->n_rails; i++) {
-            struct br_rail *rail = &peer->rails[i];
-
-            if (rail->link)
-                br_link_retire(w, rail->link);
-            rail->link = NULL;
-            rail->state = BR_RAIL_IDLE;
-            rail->retry_at = UINT64_MAX;
-        }
-    }
-}
-
-void br_worker_fail(struct br_worker *w, int error, const char *words)
-{
-    if (w->failed)
-        return;
-    w->failed = -error;
-    snprintf(w->words, sizeof w->words, "%s", words);
-    br_log_info("rank %d: the communicator has failed: %s", w->config.rank, w->words);
-    w->fail_due = true;
-    if (!w->in_batch)
-        br_worker_finish_failing(w);
-}
-
-/* Outside a batch of events: tells the peers, closes every link. */
-void br_worker_finish_failing(struct br_worker *w)
-{
-    w->fail_due = false;
-    say_abort(w);
-    flush(w);
-    close_rails(w);
-    br_links_close_retired(w);
 }

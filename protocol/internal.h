@@ -58,10 +58,13 @@ void br_peer_check_left(struct br_peer *peer); /* after its BYE, or a message th
 void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status);
 
 /* failover.c */
-void br_worker_finish_failing(struct br_worker *w);
 void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words);
 void br_rail_confirmed_fenced(struct br_worker *w, struct br_peer *peer, uint32_t rail, uint32_t incarnation);
 void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t rail, uint32_t incarnation);
+
+/* farewell.c: the turns of a worker that has failed but whose links are not yet closed (fail_due) */
+int br_worker_last_words(struct br_worker *w);
+void br_worker_last_event(struct br_worker *w, const struct br_event *event);
 
 void br_link_retire(struct br_worker *w, struct br_link *link);
 void br_links_close_retired(struct br_worker *w);

@@ -157,6 +157,7 @@ struct br_peer {
     uint8_t down_due, fenced_due; /* rails to report in RAIL_DOWN, RAIL_FENCED, a bit each */
     bool bye_due, bye_sent, bye_heard;
     uint32_t messages, bye_messages; /* credited ones that have arrived, and as many as its BYE says */
+    bool abort_said;
     struct br_list active;    /* in the worker's list of peers with something to send */
 };
 

@@ -279,20 +279,23 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
     int n = 0;
 
     w->now = now;
+    if (w->failed)
+        return w->fail_due ? br_worker_last_words(w) : 0;
     for (int d = 0; d < w->n_devices && !w->failed; d++) {
         int k = w->devices[d]->ops->poll(w->devices[d], now, events, EVENTS);
 
         w->in_batch = true;
-        for (int i = 0; i < k && !w->failed; i++)
-            handle(w, &events[i]);
+        for (int i = 0; i < k; i++)
+            if (w->failed)
+                br_worker_last_event(w, &events[i]);
+            else
+                handle(w, &events[i]);
         w->in_batch = false;
         br_links_close_retired(w);
         n += k;
     }
     if (!w->failed && now - w->last_timers >= TIMER_PERIOD)
         timers(w);
-    if (w->fail_due)
-        br_worker_finish_failing(w);
     return n;
 }
 
@@ -308,8 +311,6 @@ int br_worker_pump(struct br_worker *w, uint64_t now)
         n += br_pump_peer(w, br_container_of(node, struct br_peer, active));
     w->in_batch = false;
     br_links_close_retired(w);
-    if (w->fail_due)
-        br_worker_finish_failing(w);
     return n;
 }
 
@@ -378,7 +379,7 @@ uint64_t br_worker_next_timer(const struct br_worker *w)
     uint64_t next;
 
     if (w->failed)
-        return UINT64_MAX;
+        return w->fail_due ? w->fail_at : UINT64_MAX;
     next = br_connect_next_timer(w);
     for (int r = 0; r < w->config.size; r++)
         for (int i = 0; i < w->peers[r].n_rails; i++) {

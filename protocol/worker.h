@@ -20,6 +20,7 @@
 #ifndef BR_PROTOCOL_WORKER_H
 #define BR_PROTOCOL_WORKER_H
 
+#include "base/clock.h"
 #include "base/pool.h"
 #include "base/random.h"
 #include "base/table.h"
@@ -58,6 +59,8 @@ struct br_rail_config {
 
 #define BR_MAX_STRANGERS 32
 
+#define BR_LAST_WORDS (100 * BR_MS) /* for the peers of a worker that fails to hear why (farewell.c) */
+
 struct br_stranger; /* an incoming link that has not yet proved who it is (connect.c) */
 
 struct br_worker {
@@ -85,7 +88,8 @@ struct br_worker {
     uint64_t last_timers;
     int failed;               /* 0, or the negative errno of what ended it */
     char words[320];
-    bool fail_due; /* failed inside a batch: peers are told and links closed after it */
+    bool fail_due;    /* failed, but links are still open: peers are being told; nothing may end yet */
+    uint64_t fail_at; /* then: they are closed at this time at the latest, ns; 0: not yet begun */
     bool leaving;
     struct br_worker_counters {
         uint64_t refused_strangers, dropped_messages, copied_bytes, placed_bytes, mapped_bytes;
@@ -114,7 +118,8 @@ int br_worker_pump(struct br_worker *worker, uint64_t now);
 /* The next ended transfer, or NULL. */
 struct br_transfer *br_worker_done(struct br_worker *worker);
 
-/* Ends the worker: tells all peers (reason in the ABORT message) and closes all links. Idempotent: the first reason stays. error > 0. */
+/* Ends the worker. Its next polls tell all peers (reason in the ABORT message) and close all links, which takes until the peers
+ * have answered, BR_LAST_WORDS at most; then fail_due is false. Idempotent: the first reason stays. error > 0. */
 void br_worker_fail(struct br_worker *worker, int error, const char *words);
 /* Leaves in good order: BYE to all; br_worker_left() is true when all peers have said BYE too or are gone. */
 void br_worker_leave(struct br_worker *worker);

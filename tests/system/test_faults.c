@@ -168,5 +168,7 @@ int main(int argc, char **argv)
     if (argc >= 2 && !strcmp(argv[1], "rank"))
         return rank_main(argc - 2, argv + 2);
     job_isolate();
+    if (argc == 2) /* only some */
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
