@@ -114,7 +114,8 @@ struct braid_options {
                               frame boundary (P3) */
     const char *algorithm; /* auto | ring | direct | halving | flat | ... (`braid info` lists them); NULL: auto. The same on
                               every rank */
-    int timeout_ms;        /* deadline from submission; 0: the communicator's */
+    int timeout_ms;        /* deadline from submission; 0: the communicator's. An operation that misses it ends within
+                              100 ms more, in which the other ranks are told */
     uint32_t tag;          /* point to point: messages match by (peer, tag), in order within a tag */
     uint32_t reserved[4];  /* zero */
 };

@@ -11,7 +11,7 @@
 #include "base/error.h"
 
 #define LIMIT (200 * BR_SEC) /* of virtual time */
-#define SLACK (100 * BR_US)  /* from a deadline to the end */
+#define SLACK (BR_LAST_WORDS + 100 * BR_US) /* from a deadline to the end */
 #define TURNS 20000          /* of one rank at one moment */
 
 bool storm_wrong(struct storm *s, const char *format, ...)
