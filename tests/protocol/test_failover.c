@@ -387,10 +387,12 @@ static void fail__tells_and_closes(void **state)
     wired_create(&x, 0, 2, NULL);
     br_worker_fail(x.w, ETIMEDOUT, "operation 5 missed its deadline");
     br_worker_fail(x.w, EIO, "something later");
+    wired_turn(&x, 0);
     frame = wire_take(x.links[0], BR_MESSAGE_ABORT);
     assert_non_null(frame);
     assert_memory_equal(frame->payload, "operation 5 missed", 18);
     assert_null(wire_take(x.links[1], BR_MESSAGE_ABORT)); /* once a peer */
+    wired_turn(&x, BR_LAST_WORDS); /* without an answer; with one: test_farewell.c */
     assert_true(x.links[0]->closed && x.links[1]->closed);
     assert_int_equal(x.w->failed, -ETIMEDOUT);
     assert_int_equal(br_transfer_send(x.w, &t), -ETIMEDOUT);
