@@ -116,6 +116,7 @@ static void complete(struct br_worker *w, struct br_rail *rail, struct br_slot *
 {
     struct br_transfer *t = slot->owner;
 
+    br_queue_remove(&t->queued); /* a hostile peer that guesses the slot need not wait for its READY */
     if (wants_done)
         confirm(w, rail->peer, br_slot_number(&w->slots, slot));
     t->mapped = slot->mapped;
@@ -136,11 +137,11 @@ static void placed(struct br_worker *w, struct br_rail *rail, const struct br_ev
         rail->ack_due = true;
         br_peer_activate(w, rail->peer);
     }
-    if (!slot || !slot->missing) { /* stale: complete long ago, and sent again because its DONE was lost */
+    if (event->stale || !slot || !slot->missing) {
         if (event->mapped)
             rail->device->ops->map_release(rail->device, event->map_handle);
-        if (flags.flags & BR_PLACED_DONE)
-            confirm(w, rail->peer, event->slot);
+        if ((flags.flags & BR_PLACED_DONE) && !(slot && slot->missing))
+            confirm(w, rail->peer, event->slot); /* complete long ago, and sent again because its DONE was lost */
         return;
     }
     if (event->mapped) {

@@ -89,9 +89,7 @@ static int finish(struct br_stream_rx *rx, struct br_event *event)
     if (message->header.kind == BR_FRAME_PLACED) {
         event->kind = BR_EVENT_PLACED;
         event->slot = message->header.slot;
-        /* A number may have come to life while its bytes went to the trash: they must not count as arrived. */
-        if (dropped && br_slot_find(rx->config->slots, event->slot))
-            event->slot = 0;
+        event->stale = dropped;
         event->offset = message->header.offset;
         return 1;
     }

@@ -105,7 +105,9 @@ struct br_event {
     int error;               /* CLOSED: negative errno */
     struct br_link *link;
     uint64_t cookie;         /* SENT */
-    uint32_t slot, offset;   /* PLACED; of a stale frame: a number that br_slot_find() does not know, or a complete slice */
+    uint32_t slot, offset;   /* PLACED */
+    bool stale;              /* PLACED: nobody expected the frame when it came, its bytes were dropped and its numbers are not
+                                checked; slot may have come to life since */
     uint32_t length;         /* MESSAGE: payload bytes beyond inline_; PLACED */
     const uint8_t *inline_;  /* MESSAGE and PLACED: BR_FRAME_INLINE bytes; valid as the buffer / until the next poll() */
     const uint8_t *payload;  /* MESSAGE */

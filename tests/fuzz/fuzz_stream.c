@@ -22,8 +22,8 @@ static void check_event(const struct br_event *event, const struct br_slot_table
 
     check(event->inline_ != NULL);
     if (event->kind == BR_EVENT_PLACED) {
-        if (!slot)
-            return; /* stale */
+        if (event->stale || !slot)
+            return;
         check(event->length && event->offset + event->length <= slot->length);
         br_slot_arrive(slot, event->offset, event->length);
     } else {

@@ -52,9 +52,9 @@ static void acceptor__takes_the_peer(void **state)
     (void)state;
     wired_open(&x, 0, 2, NULL);
     assert_false(br_worker_connected(x.w));
-    wired_connect(&x, 0);
+    assert_true(wired_connect(&x, 0));
     assert_false(br_worker_connected(x.w)); /* one of two rails */
-    wired_connect(&x, 1);
+    assert_true(wired_connect(&x, 1));
     assert_true(br_worker_connected(x.w));
     assert_true(x.links[0]->link.trusted);
     assert_int_equal(x.w->counters.refused_strangers, 0);
@@ -130,7 +130,7 @@ static void connector__something_else_than_a_handshake(void **state)
     wired_turn(&x, 0);
     assert_true(link->closed);
     assert_int_equal(x.w->failed, 0);
-    wired_connect(&x, 0); /* the next attempt is a new link */
+    assert_true(wired_connect(&x, 0)); /* the next attempt is a new link */
     assert_int_equal(rail_state(&x), BR_RAIL_UP);
     wired_destroy(&x);
 }
@@ -153,7 +153,7 @@ static void stranger__wrong_secret(void **state)
     wired_turn(&x, 200 * BR_MS);
     assert_true(link->closed);
     assert_int_equal(x.w->failed, 0);
-    wired_connect(&x, 0); /* it has spoiled nothing */
+    assert_true(wired_connect(&x, 0)); /* it has spoiled nothing */
     wired_destroy(&x);
 }
 
@@ -244,7 +244,7 @@ static void stranger__the_table_is_full(void **state)
     for (int i = 0; i < BR_MAX_STRANGERS + 3; i++)
         assert_int_equal(links[i]->closed, i < 3);
     assert_int_equal(x.w->counters.refused_strangers, 3);
-    wired_connect(&x, 0);
+    assert_true(wired_connect(&x, 0));
     assert_true(links[3]->closed);
     assert_int_equal(rail_state(&x), BR_RAIL_UP);
     wired_destroy(&x);
@@ -301,7 +301,7 @@ static void peer__full_link(void **state)
     assert_int_equal(rail_state(&x), BR_RAIL_IDLE);
     assert_true(link->closed);
     x.wires[0].room = -1;
-    wired_connect(&x, 0);
+    assert_true(wired_connect(&x, 0));
     wired_destroy(&x);
 }
 

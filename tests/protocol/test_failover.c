@@ -239,7 +239,7 @@ static void down__of_a_connection_before_this_one(void **state)
 
     (void)state;
     wired_open(&x, 1, 2, NULL);
-    wired_connect(&x, 0);
+    assert_true(wired_connect(&x, 0));
     first = br_container_of(x.wires[1].links.prev, struct wire_link, node);
     wire_fail(first, ECONNRESET, "cut");
     wired_turn(&x, 0);
@@ -301,7 +301,7 @@ static void down__said_again_when_its_messenger_is_lost(void **state)
     rails = x.w->peers[1].rails;
     cut(&x, 1);
     fenced(&x, 1, 0);
-    wired_connect(&x, 1);
+    assert_true(wired_connect(&x, 1));
     assert_int_equal(rails[1].incarnation, 2);
     x.wires[1].room = 0;
     cut(&x, 0);

@@ -134,6 +134,55 @@ static void placed__asks_for_done_and_ack(void **state)
     wired_destroy(&x);
 }
 
+/* A slot can be guessed before its READY has left. The transfer ends, and is nowhere in the worker any more. */
+static void placed__before_its_ready(void **state)
+{
+    struct br_transfer t = receive_of(1, 2000);
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 1, NULL);
+    x.wires[0].room = 0;
+    assert_int_equal(br_transfer_receive(x.w, &t), 0);
+    wired_turn(&x, 0);
+    wire_placed(x.links[0], br_slot_number(&x.w->slots, t.slot), 0, from, 2000, 0);
+    wired_turn(&x, 0);
+    assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    memset(&t, 0xff, sizeof t); /* the caller's again */
+    x.wires[0].room = -1;
+    wired_turn(&x, 0);
+    assert_null(wire_take(x.links[0], BR_MESSAGE_READY));
+    wired_destroy(&x);
+}
+
+/* Frames for the slot's next use, sent before it: it begins in the same batch of events. What was dropped is not there, and
+ * its numbers were never checked. */
+static void placed__for_a_slot_to_come(void **state)
+{
+    struct br_transfer first[16], waits = receive_of(99, 2000);
+    struct wired x;
+    uint32_t slot;
+
+    (void)state;
+    wired_create(&x, 0, 1, NULL); /* 16 slots */
+    for (uint32_t i = 0; i < 16; i++) {
+        first[i] = receive_of(i, 2000);
+        assert_int_equal(br_transfer_receive(x.w, &first[i]), 0);
+    }
+    assert_int_equal(br_transfer_receive(x.w, &waits), 0);
+    wired_turn(&x, 0);
+    slot = br_slot_number(&x.w->slots, first[3].slot);
+    wire_placed(x.links[0], slot, 0, from, 2000, 0);
+    wire_placed(x.links[0], slot + 0x10000, 0, from, 2000, BR_PLACED_DONE);
+    wire_placed(x.links[0], slot + 0x10000, 0x7fffffc0, from, 2000, 0);
+    wired_turn(&x, 0);
+    assert_int_equal(first[3].state, BR_TRANSFER_ENDED);
+    assert_int_equal(br_slot_number(&x.w->slots, waits.slot), slot + 0x10000);
+    assert_int_equal(waits.state, BR_TRANSFER_MATCHING);
+    assert_null(wire_take(x.links[0], BR_MESSAGE_DONE));
+    wired_destroy(&x);
+}
+
 /* Off the grid or beyond the end: the back end fails the link, nothing is written. */
 static void placed__beyond_the_end(void **state)
 {
@@ -336,6 +385,8 @@ int main(void)
         cmocka_unit_test(placed__twice_is_once),
         cmocka_unit_test(placed__after_the_end),
         cmocka_unit_test(placed__asks_for_done_and_ack),
+        cmocka_unit_test(placed__before_its_ready),
+        cmocka_unit_test(placed__for_a_slot_to_come),
         cmocka_unit_test(placed__beyond_the_end),
         cmocka_unit_test(slotless__served_in_order),
         cmocka_unit_test(withdraw__in_every_state),

@@ -212,6 +212,7 @@ static bool fill_placed(struct event *from, struct br_event *to)
     to->inline_ = (const uint8_t *)&from->message;
     if (rc == -EPROTO)
         return false;
+    to->stale = rc == -ESTALE;
     if (rc == 0 && from->mapped) {
         to->mapped = from->bytes;
         wire->maps++;
@@ -493,7 +494,6 @@ static int answer(struct wired *x, struct wire_link *link)
     size_t bytes;
     int rc;
 
-    check(frame != NULL, "it does not answer in the handshake");
     if (!frame)
         return -EPROTO;
     rc = br_handshake_receive(&link->handshake, frame->payload, frame->frame.length, reply, &bytes);
@@ -508,7 +508,7 @@ static struct wire_link *newest(struct wire *wire)
     return br_container_of(wire->links.prev, struct wire_link, node);
 }
 
-void wired_connect(struct wired *x, int rail)
+bool wired_connect(struct wired *x, int rail)
 {
     struct br_handshake_self self = wired_self(x);
     uint8_t hello[BR_HANDSHAKE_BYTES_MAX];
@@ -529,17 +529,19 @@ void wired_connect(struct wired *x, int rail)
     }
     while ((rc = answer(x, link)) == 0)
         ;
-    check(rc == 1, "the handshake failed");
     wired_turn(x, 0);
+    if (rc != 1 || link->closed)
+        return false;
     x->links[rail] = link;
     wire_forget(&x->wires[rail]);
+    return true;
 }
 
 void wired_create(struct wired *x, int rank, int rails, const struct br_caps *caps)
 {
     wired_open(x, rank, rails, caps);
     for (int r = 0; r < rails; r++)
-        wired_connect(x, r);
+        check(wired_connect(x, r), "the handshake failed");
     check(br_worker_connected(x->w), "it is not connected");
 }
 

@@ -63,8 +63,8 @@ void wired_create(struct wired *x, int rank, int rails, const struct br_caps *ca
 void wired_destroy(struct wired *x);
 /* `ns` later, then polls and pumps until there is nothing to do. */
 void wired_turn(struct wired *x, uint64_t ns);
-/* Proves who we are, in the role that we have; the rail is up afterwards. */
-void wired_connect(struct wired *x, int rail);
+/* Proves who we are, in the role that we have. true: the rail is up. */
+bool wired_connect(struct wired *x, int rail);
 /* What the peer says of itself, for handshakes made by hand. */
 struct br_handshake_self wired_self(const struct wired *x);
 

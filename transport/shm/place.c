@@ -130,11 +130,12 @@ static int copy_some(struct br_shm_link *link, uint8_t *to, uint32_t want)
 }
 
 /* Nobody wants the frame any more; it is reported all the same. Only what is in the pipe must go. */
-static int drop(struct br_shm_link *link)
+static int drop(struct br_shm_link *link, struct br_event *event)
 {
     struct br_shm_arriving *arriving = &link->arriving;
     int n;
 
+    event->stale = true;
     arriving->dropping = true;
     if (arriving->source != BR_SOURCE_PIPE)
         return 1;
@@ -157,7 +158,7 @@ int br_shm_place(struct br_shm_link *link, uint32_t *budget, struct br_event *ev
                            : br_slot_expect(link->base.device->config->slots, arriving->slot,
                                             arriving->offset, arriving->length, &slot);
     if (n == -ESTALE)
-        return drop(link);
+        return drop(link, event);
     if (n)
         return n;
     if (slot->may_map && arriving->source == BR_SOURCE_SEGMENT && !arriving->done) {

@@ -137,8 +137,11 @@ static void take_placed(struct br_sim_link *link, struct br_sim_frame *frame)
     int rc = br_slot_expect(device->config->slots, header->slot, header->offset, header->length, &slot);
 
     if (rc == -ESTALE) {
+        struct br_sim_note *out = note(link, frame, BR_EVENT_PLACED);
+
         br_sim_trace(device_of(link)->sim, "stale", frame);
-        note(link, frame, BR_EVENT_PLACED);
+        if (out)
+            out->event.stale = true;
         br_sim_frame_answer(frame, BR_SIM_OK);
     } else if (rc) {
         reject(link, frame, rc);
