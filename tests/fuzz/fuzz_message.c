@@ -87,8 +87,8 @@ static void post(struct fuzz *f)
     struct br_transfer *t = &f->transfers[i];
     int rc;
 
-    if (f->posted[i] && t->state != BR_TRANSFER_ENDED)
-        return;
+    if (f->posted[i] && (t->state != BR_TRANSFER_ENDED || !br_list_empty(&t->node)))
+        return; /* not ours again before br_worker_done() has said so */
     if (f->posted[i] && !t->is_send)
         br_transfer_release(f->x.w, t);
     *t = (struct br_transfer){
