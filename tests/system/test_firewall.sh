@@ -90,7 +90,7 @@ finish() {
     done
 }
 
-start veth0,veth1 -b 4M -e 4M -n 400 -c 2
+start veth0,veth1 -b 4M -e 4M -n "$([[ -n ${BRAID_SANITIZE-} ]] && echo 60 || echo 400)" -c 2
 block 1
 finish 60
 if [[ ${codes[0]} -eq 0 && ${codes[1]} -eq 0 ]]; then
