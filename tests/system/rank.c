@@ -21,7 +21,6 @@
 
 struct rank {
     struct braid_comm *comm;
-    uint64_t end;
     size_t count;
     float *memory;
     int rails, peer; /* rails of all peers; whose rails we talk about */
@@ -31,6 +30,7 @@ struct rank {
 };
 
 static struct braid_comm *_Atomic current;
+static _Atomic uint64_t end_at; /* ns */
 
 /* ---- signals ----------------------------------------------------------------------------------------------- */
 
@@ -56,6 +56,8 @@ static void *obey(void *signals)
             cut();
         else if (number == RANK_ABORT)
             braid_comm_abort(current, "the test wants it");
+        else if (number == RANK_END)
+            end_at = 0;
         else
             _exit(0);
     }
@@ -70,6 +72,7 @@ static void listen_to_signals(void)
     sigemptyset(&signals);
     sigaddset(&signals, RANK_CUT);
     sigaddset(&signals, RANK_ABORT);
+    sigaddset(&signals, RANK_END);
     sigaddset(&signals, RANK_LEAVE);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGTERM, SIG_IGN);
@@ -140,7 +143,7 @@ static void look_at_rails(struct rank *rank, uint64_t *tx)
 /* true: go on. All ranks go on until the time of one is over. */
 static bool loop(struct rank *rank, int *rc)
 {
-    int32_t over = br_clock_now() >= rank->end, any = 0;
+    int32_t over = br_clock_now() >= end_at, any = 0;
     uint64_t tx[RAILS_MAX];
 
     *rc = allreduce(rank);
@@ -184,7 +187,7 @@ int rank_main(int argc, char **argv)
         return 2;
     setvbuf(stdout, NULL, _IOLBF, 0);
     listen_to_signals();
-    rank.end = br_clock_now() + strtoull(argv[0], NULL, 10) * BR_MS;
+    end_at = br_clock_now() + strtoull(argv[0], NULL, 10) * BR_MS;
     rank.count = strtoull(argv[1], NULL, 10);
     files = entries("/proc/self/fd");
     threads = entries("/proc/self/task");

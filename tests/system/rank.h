@@ -11,6 +11,7 @@
 /* What a signal makes it do; SIGTERM is ignored, so that it gets to say how it ends. */
 #define RANK_CUT   SIGUSR1 /* shuts one connected socket of the process down */
 #define RANK_ABORT SIGUSR2 /* braid_comm_abort() from another thread */
+#define RANK_END   SIGHUP  /* its time is over */
 #define RANK_LEAVE SIGALRM /* exits without braid_finalize() */
 
 /*

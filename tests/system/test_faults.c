@@ -123,6 +123,23 @@ static void faults__connection_cut(void **state)
     }
 }
 
+/* With a second rail the job goes on, and the lost one comes back. */
+static void faults__one_connection_of_two_cut(void **state)
+{
+    (void)state;
+    job_start(&job, "exec $run -n 3 --backend uring --rails 2 -- $self rank 20000 " COUNT);
+    job_ready(&job, 3);
+    for (int i = 1; i <= 3; i++) {
+        job_signal(&job, i % 3, RANK_CUT);
+        job_says(&job, "its slices move to the other rails", 2 * i, NOTICE_MS); /* both ends say so */
+        usleep(WORK_MS * 1000);
+    }
+    job_signal(&job, 0, RANK_END);
+    if (job_end(&job, NOTICE_MS))
+        fail_msg("the job has failed:\n%s", job.text);
+    job_must_have(&job, "[2] done ");
+}
+
 static void faults__stopped(void **state)
 {
     (void)state;
@@ -162,6 +179,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults__killed),  cmocka_unit_test(faults__leaves_without_a_word),
         cmocka_unit_test(faults__aborted), cmocka_unit_test(faults__connection_cut),
+        cmocka_unit_test(faults__one_connection_of_two_cut),
         cmocka_unit_test(faults__stopped), cmocka_unit_test(faults__stopped_shortly),
     };
 

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Two hosts (network namespaces) with two cables between them: packets of one vanish, a link goes down, and comes back. The
+ * hosts are h0 and h1, the NICs r0 and r1 on both, the addresses 10.77.NIC.(1 + HOST). */
+#include "job.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rank.h"
+
+static struct job job;
+
+static int shell(const char *line)
+{
+    return system(line);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return shell(
+        "for h in 0 1; do ip netns add h$h && ip -n h$h link set lo up; done; "
+        "for r in 0 1; do ip link add r$r netns h0 type veth peer name r$r netns h1; "
+        "for h in 0 1; do ip -n h$h addr add 10.77.$r.$((h + 1))/24 dev r$r && "
+        "ip -n h$h link set r$r address 02:00:00:00:0$r:0$h up && "
+        "tc -n h$h qdisc add dev r$r root tbf rate 200mbit burst 128kb latency 50ms; done; done; "
+        "for i in $(seq 100); do " /* the kernel takes its time to call a link up */
+        "[ \"$(for h in 0 1; do ip -n h$h -o link; done | grep -c ' r[01]@.*state UP')\" = 4 ] && exit 0; "
+        "sleep 0.05; done; ip -n h0 link; exit 1");
+}
+
+/* As a firewall that drops without a word: nobody has the address to which the frames go. */
+static void block(int nic, bool blocked)
+{
+    char line[256];
+
+    snprintf(
+        line, sizeof line,
+        "for h in 0 1; do ip -n h$h neigh replace 10.77.%d.$((2 - h)) lladdr 02:00:00:00:0%d:%s$((1 - h)) "
+        "nud permanent dev r%d; done",
+        nic, nic, blocked ? "9" : "0", nic);
+    assert_int_equal(shell(line), 0);
+}
+
+static void start(const char *devices)
+{
+    job_start(&job,
+              "exec $run -n 2 --backend uring -- sh -c 'MASTER_ADDR=10.77.0.1 BRAID_DEVICES=%s "
+              "BRAID_PEER_TIMEOUT=1 "
+              "exec ip netns exec h$RANK $self rank 60000 250000'",
+              devices);
+    job_ready(&job, 2);
+}
+
+static void end_well(void)
+{
+    job_signal(&job, 0, RANK_END);
+    if (job_end(&job, 5000))
+        fail_msg("the job has failed:\n%s", job.text);
+}
+
+/* Both ranks see the rail go and come; what they send meanwhile is right, and afterwards both rails carry. */
+static void rails__one_of_two_is_silent_or_down(void **state)
+{
+    char line[256];
+    unsigned long long first = 0, second = 0;
+
+    (void)state;
+    start("r0,r1");
+    block(1, true);
+    job_says(&job, "rails 1\n", 2, 1000 + 2500);
+    job_must_have(&job, "on level 1 (device r1) is lost: silent for");
+    job_must_have(&job, "its slices move to the other rails");
+    block(1, false);
+    job_says(&job, "rails 3\n", 4, 10000);
+    assert_int_equal(shell("ip -n h1 link set r0 down"), 0);
+    job_says(&job, "rails 2\n", 2, 1000 + 2500);
+    assert_int_equal(shell("ip -n h1 link set r0 up"), 0);
+    job_says(&job, "rails 3\n", 6, 10000);
+    usleep(300000);
+    end_well();
+    for (int r = 0; r < 2; r++) {
+        job_line(&job, r, "done ", line, sizeof line);
+        assert_int_equal(sscanf(line, "%*d strangers %*d tx %llu %llu", &first, &second), 2);
+        if (first < 100000 || second < 100000)
+            fail_msg("rank %d does not use both rails again: %s", r, line);
+    }
+}
+
+static void rails__the_only_one_is_silent(void **state)
+{
+    char line[512];
+
+    (void)state;
+    start("r1");
+    block(1, true);
+    assert_int_equal(job_end(&job, 1000 + 3500), RANK_FAILED);
+    block(1, false);
+    for (int r = 0; r < 2; r++) {
+        job_line(&job, r, "error ", line, sizeof line);
+        if (!strstr(line, r ? "rank 0 is lost" : "rank 1 is lost") || !strstr(line, "level 0, device r1"))
+            fail_msg("rank %d does not name the link: %s", r, line);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rails__one_of_two_is_silent_or_down),
+        cmocka_unit_test(rails__the_only_one_is_silent),
+    };
+
+    if (argc >= 2 && !strcmp(argv[1], "rank"))
+        return rank_main(argc - 2, argv + 2);
+    job_isolate();
+    if (shell("ip netns list > /dev/null 2>&1 && tc -V > /dev/null 2>&1")) {
+        puts("skipped: there is no ip or tc (package iproute2)");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
