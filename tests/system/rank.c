@@ -75,7 +75,6 @@ static void listen_to_signals(void)
     sigaddset(&signals, RANK_END);
     sigaddset(&signals, RANK_LEAVE);
     sigprocmask(SIG_BLOCK, &signals, NULL);
-    signal(SIGTERM, SIG_IGN);
     if (pthread_create(&thread, NULL, obey, &signals))
         abort();
 }
@@ -193,6 +192,7 @@ int rank_main(int argc, char **argv)
     threads = entries("/proc/self/task");
     rc = braid_init(NULL, &rank.comm);
     if (!rc) {
+        signal(SIGTERM, SIG_IGN);
         current = rank.comm;
         rc = work(&rank);
     }
