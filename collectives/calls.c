@@ -84,7 +84,7 @@ static void apply_options(const struct braid_comm *comm, const struct braid_opti
     op->tag = options->tag;
     if (options->timeout_ms)
         op->timeout = (uint64_t)options->timeout_ms * BR_MS;
-    if (options->algorithm && strcmp(options->algorithm, "auto"))
+    if (options->algorithm && strcmp(options->algorithm, "auto") != 0)
         snprintf(op->algorithm, sizeof op->algorithm, "%s", options->algorithm);
 }
 

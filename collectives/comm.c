@@ -106,7 +106,7 @@ static void destroy_worker(struct braid_comm *comm)
 static bool one_host(const struct braid_comm *comm)
 {
     for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && strcmp(comm->worker->peers[r].rails[0].device->ops->name, "shm"))
+        if (r != comm->rank && strcmp(comm->worker->peers[r].rails[0].device->ops->name, "shm") != 0)
             return false;
     return true;
 }

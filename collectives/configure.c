@@ -103,7 +103,7 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         (rc = read_text(c->devices, "BRAID_DEVICES", "", s->devices, sizeof s->devices)) || (rc = read_times(c, s)) ||
         (rc = read_spin(c, s)) || (rc = read_sizes(c, s)))
         return rc;
-    if (strcmp(s->backend, "auto") && strcmp(s->backend, "shm") && strcmp(s->backend, "uring"))
+    if (strcmp(s->backend, "auto") != 0 && strcmp(s->backend, "shm") != 0 && strcmp(s->backend, "uring") != 0)
         return br_error(EINVAL, "BRAID_BACKEND is \"%s\"; it must be auto, uring or shm (`braid info` shows what each can do)",
                         s->backend);
     return 0;

@@ -22,7 +22,7 @@ static bool all_shm(const struct braid_comm *comm)
     if (comm->size < 2 || (uint32_t)comm->size > BR_BOARD_RANKS)
         return false;
     for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && strcmp(comm->worker->peers[r].rails[0].device->ops->name, "shm"))
+        if (r != comm->rank && strcmp(comm->worker->peers[r].rails[0].device->ops->name, "shm") != 0)
             return false;
     return true;
 }
@@ -110,7 +110,7 @@ bool br_local_takes(const struct br_local *local, const struct br_operation *op)
 {
     size_t bytes;
 
-    if (op->kind != BR_OPERATION_COLLECTIVE || (op->algorithm[0] && strcmp(op->algorithm, "board")))
+    if (op->kind != BR_OPERATION_COLLECTIVE || (op->algorithm[0] && strcmp(op->algorithm, "board") != 0))
         return false;
     bytes = block_bytes(op) * (op->collective == BR_REDUCE_SCATTER ? local->n : 1);
     return bytes <= (op->algorithm[0] ? BR_BOARD_BYTES : local->most);

@@ -75,6 +75,14 @@ static bool post_handshake(struct br_link *link, const void *reply, size_t bytes
     return !bytes || link->device->ops->post(link, &frame, 1) == 1;
 }
 
+static uint8_t type_of(const struct br_event *event)
+{
+    struct br_message m;
+
+    memcpy(&m, event->inline_, sizeof m);
+    return m.type;
+}
+
 /* ---- our own links ----------------------------------------------------------------------------------------- */
 
 static void start(struct br_worker *w, struct br_rail *rail)
@@ -149,8 +157,13 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
 static void rail_handshake(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
 {
     size_t bytes = 0;
-    int rc = br_handshake_receive(&rail->handshake, event->payload, event->length, rail->reply, &bytes);
+    int rc;
 
+    if (type_of(event) != BR_MESSAGE_HANDSHAKE) {
+        attempt_failed(w, rail, -EPROTO, "the peer sent something else than a handshake");
+        return;
+    }
+    rc = br_handshake_receive(&rail->handshake, event->payload, event->length, rail->reply, &bytes);
     if (rc < 0) {
         attempt_failed(w, rail, rc, br_error_words());
         return;
@@ -165,16 +178,16 @@ static void rail_handshake(struct br_worker *w, struct br_rail *rail, const stru
 
 /* ---- strangers --------------------------------------------------------------------------------------------- */
 
-static struct br_stranger *stranger_of(const struct br_worker *w, const struct br_link *link)
+static bool is_strange(const struct br_worker *w, const struct br_link *link)
 {
-    struct br_stranger *s = link->owner;
+    const struct br_stranger *s = link->owner;
 
-    return s >= w->strangers && s < w->strangers + BR_MAX_STRANGERS ? s : NULL;
+    return s >= w->strangers && s < w->strangers + BR_MAX_STRANGERS;
 }
 
 bool br_connect_owns(const struct br_worker *w, const struct br_link *link)
 {
-    return stranger_of(w, link) || ((struct br_rail *)link->owner)->state != BR_RAIL_UP;
+    return is_strange(w, link) || ((const struct br_rail *)link->owner)->state != BR_RAIL_UP;
 }
 
 static void dismiss(struct br_worker *w, struct br_stranger *s)
@@ -242,7 +255,15 @@ static void welcome(struct br_worker *w, struct br_stranger *s, size_t bytes)
 static void stranger_message(struct br_worker *w, struct br_stranger *s, const struct br_event *event)
 {
     size_t bytes = 0;
-    int rc = br_handshake_receive(&s->handshake, event->payload, event->length, s->reply, &bytes);
+    int rc;
+
+    if (s->refused)
+        return; /* not heard any more; its time is running out */
+    if (type_of(event) != BR_MESSAGE_HANDSHAKE) {
+        refuse(w, s, "it sent something else before it had proved who it is");
+        return;
+    }
+    rc = br_handshake_receive(&s->handshake, event->payload, event->length, s->reply, &bytes);
     if (rc == 1) {
         welcome(w, s, bytes);
         return;
@@ -252,33 +273,16 @@ static void stranger_message(struct br_worker *w, struct br_stranger *s, const s
         refuse(w, s, br_error_words());
 }
 
-static void handshake_message(struct br_worker *w, const struct br_event *event)
+static void stranger_closed(struct br_worker *w, struct br_stranger *s)
 {
-    struct br_stranger *s = stranger_of(w, event->link);
-    struct br_link *link = event->link;
-    struct br_message m;
-
-    memcpy(&m, event->inline_, sizeof m);
-    if (s && s->refused) {
-        /* not heard any more; its time is running out */
-    } else if (m.type != BR_MESSAGE_HANDSHAKE) {
-        if (s)
-            refuse(w, s, "it sent something else before it had proved who it is");
-        else
-            attempt_failed(w, link->owner, -EPROTO, "the peer sent something else than a handshake");
-    } else if (s) {
-        stranger_message(w, s, event);
-    } else {
-        rail_handshake(w, link->owner, event);
-    }
-    if (link->owner)
-        link->device->ops->message_release(link, event->buffer);
+    if (!s->refused)
+        w->counters.refused_strangers++;
+    dismiss(w, s);
 }
 
 void br_connect_event(struct br_worker *w, const struct br_event *event)
 {
     struct br_link *link = event->link;
-    struct br_stranger *s;
 
     switch (event->kind) {
     case BR_EVENT_ACCEPTED:
@@ -288,17 +292,18 @@ void br_connect_event(struct br_worker *w, const struct br_event *event)
         connected(w, link->owner);
         break;
     case BR_EVENT_CLOSED:
-        s = stranger_of(w, link);
-        if (s) {
-            if (!s->refused)
-                w->counters.refused_strangers++;
-            dismiss(w, s);
-        } else {
+        if (is_strange(w, link))
+            stranger_closed(w, link->owner);
+        else
             attempt_failed(w, link->owner, event->error, link->words);
-        }
         break;
     case BR_EVENT_MESSAGE:
-        handshake_message(w, event);
+        if (is_strange(w, link))
+            stranger_message(w, link->owner, event);
+        else
+            rail_handshake(w, link->owner, event);
+        if (link->owner) /* else it is to be closed */
+            link->device->ops->message_release(link, event->buffer);
         break;
     case BR_EVENT_SENT:
     case BR_EVENT_PLACED: /* no slot is known to a link that is not UP */

@@ -141,7 +141,7 @@ static void send_again(struct br_worker *w, struct br_peer *peer, struct br_tran
             again |= 1ull << i;
         }
     if (!again && t->wants_done && t->state == BR_TRANSFER_CONFIRMING)
-        again = 1ull << (n_slices - 1);
+        again = 1ull << ((t->length - 1) / t->slice_bytes);
     if (again) {
         t->resend |= again;
         t->resend_at = 0;

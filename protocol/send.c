@@ -369,21 +369,28 @@ static bool pump_message(struct br_worker *w, struct br_peer *peer, struct br_tr
     return rail != NULL;
 }
 
-/* The messages of lost rails; they go before all others of their stream. false: some have to wait. */
+/* One message of a lost rail, on the first rail that takes it. false: it has to wait. */
+static bool pump_orphan(struct br_worker *w, struct br_peer *peer, struct br_orphan *orphan, struct pump *pump)
+{
+    bool p2p = br_stream_of(orphan->message.tag) == 1;
+    struct br_rail *rail;
+
+    while ((rail = credited_rail(w, peer, pump->full, p2p, true))) {
+        if (send_orphan(rail, orphan)) {
+            pump->n++;
+            return true;
+        }
+        pump->full |= 1u << rail->index;
+    }
+    return false;
+}
+
+/* They go before all other messages of their stream. false: some have to wait. */
 static bool pump_orphans(struct br_worker *w, struct br_peer *peer, int stream, struct pump *pump)
 {
-    struct br_list *resend = &peer->streams[stream].resend;
-
-    while (!br_list_empty(resend)) {
-        struct br_rail *rail = credited_rail(w, peer, pump->full, stream == 1, true);
-
-        if (!rail)
+    br_list_for_each_safe(node, &peer->streams[stream].resend)
+        if (!pump_orphan(w, peer, br_container_of(node, struct br_orphan, node), pump))
             return false;
-        if (send_orphan(rail, br_container_of(resend->next, struct br_orphan, node)))
-            pump->n++;
-        else
-            pump->full |= 1u << rail->index;
-    }
     return true;
 }
 

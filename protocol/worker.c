@@ -73,10 +73,8 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
 
 static void destroy_peer(struct br_peer *peer)
 {
-    struct br_list *node;
-
     for (int k = 0; k < BR_STREAMS; k++)
-        while ((node = br_list_pop_front(&peer->streams[k].resend)))
+        br_list_for_each_safe(node, &peer->streams[k].resend)
             free(br_container_of(node, struct br_orphan, node));
     for (int i = 0; i < peer->n_rails; i++)
         free(peer->rails[i].retained[0].memory);

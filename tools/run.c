@@ -121,7 +121,7 @@ static int parse(struct job *job, int argc, char **argv)
         say("%s", br_error_words());
     else if (own + 1 >= argc)
         say("no command to run: %s", usage);
-    else if (job->bind && strcmp(job->bind, "share") && strcmp(job->bind, "none"))
+    else if (job->bind && strcmp(job->bind, "share") != 0 && strcmp(job->bind, "none") != 0)
         say("--bind is '%s': it must be share or none", job->bind);
     else
         job->command = argv + own + 1;
@@ -262,8 +262,8 @@ static bool share_of_cores(const struct job *job, int i, cpu_set_t *share)
     n = CPU_COUNT(&all);
     if (n < job->size)
         return false;
-    low = (int)(n * i / job->size);
-    high = (int)(n * (i + 1) / job->size);
+    low = (int)((long)n * i / job->size);
+    high = (int)((long)n * (i + 1) / job->size);
     CPU_ZERO(share);
     for (int seen = 0; cpu < CPU_SETSIZE && seen < high; cpu++)
         if (CPU_ISSET((size_t)cpu, &all) && seen++ >= low)
