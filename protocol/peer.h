@@ -91,6 +91,7 @@ struct br_rail {
     uint64_t target_delay; /* ns */
     uint64_t rate;        /* bytes/s, largest of the present and the last period; 0 unknown */
     uint64_t rate_now, rate_period_end; /* maximum of the running period; its end */
+    bool limited;         /* the budget was used up in this period */
     uint64_t min_rtt, min_rtt_until;    /* ns */
     struct br_probe probes[BR_PROBES];
     uint32_t probe_head, probe_tail;

@@ -56,6 +56,7 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->ack_due = rail->ping_due = rail->pong_due = false;
     rail->last_rx = rail->last_ping = now;
     rail->rate = rail->rate_now = rail->min_rtt = 0;
+    rail->limited = false;
     rail->rate_period_end = now + RATE_PERIOD;
     set_budget(rail, BUDGET_FIRST);
 }
@@ -139,6 +140,8 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
 {
     rail->tx_bytes += length;
     rail->total_tx += length;
+    if (!br_rail_has_budget(rail))
+        rail->limited = true;
     if (asks)
         rail->asked_bytes = rail->tx_bytes;
     if (asks || (rail->device->caps.sent_means_placed && !rail->device->caps.budget_free))
@@ -160,8 +163,10 @@ static void measured(struct br_rail *rail, const struct br_probe *probe, uint64_
     if (rail->rate_now > rail->rate)
         rail->rate = rail->rate_now;
     if (now > rail->rate_period_end) {
-        rail->rate = rail->rate_now;
+        if (rail->limited)
+            rail->rate = rail->rate_now; /* a rail that was never full says nothing about what it could carry */
         rail->rate_now = 0;
+        rail->limited = false;
         rail->rate_period_end = now + RATE_PERIOD;
     }
     delay = 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;

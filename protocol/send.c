@@ -296,7 +296,15 @@ static uint64_t bytes_left(const struct br_transfer *t)
     return t->length - t->cursor + (uint64_t)__builtin_popcountll(t->resend) * t->slice_bytes;
 }
 
-/* The rail with budget that has the least in flight. */
+/* Of two rails the one with less in flight; with equally little, the one that has carried less. */
+static bool is_freer(const struct br_rail *a, const struct br_rail *b)
+{
+    uint64_t in_a = br_rail_in_flight(a), in_b = br_rail_in_flight(b);
+
+    return in_a != in_b ? in_a < in_b : a->total_tx < b->total_tx;
+}
+
+/* The freest rail with budget. */
 static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const struct br_transfer *t)
 {
     struct br_rail *best = NULL;
@@ -306,10 +314,8 @@ static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const stru
         struct br_rail *rail = &peer->rails[i];
         uint32_t frame = left < rail->frame_bytes ? (uint32_t)left : rail->frame_bytes;
 
-        if (rail->state != BR_RAIL_UP || (full >> i & 1) || !br_rail_has_budget(rail) ||
-            !br_rail_may_take(rail, left, frame))
-            continue;
-        if (!best || br_rail_in_flight(rail) < br_rail_in_flight(best))
+        if (rail->state == BR_RAIL_UP && !(full >> i & 1) && br_rail_has_budget(rail) &&
+            br_rail_may_take(rail, left, frame) && (!best || is_freer(rail, best)))
             best = rail;
     }
     return best;
