@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-#define BUDGET_FIRST  (256u << 10)
+#define BUDGET_FIRST  (64u << 10) /* small, so that the first round trip of a slow link is not that of a long queue */
 #define BUDGET_LEAST  (64u << 10)
 #define BUDGET_MOST   (4u << 20)
 #define FRAME_LEAST   (16u << 10)
@@ -150,10 +150,11 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
 
 static void measured(struct br_rail *rail, const struct br_probe *probe, uint64_t now)
 {
-    uint64_t rtt = now > probe->posted_at ? now - probe->posted_at : 1;
-    uint64_t span = now > probe->acked_at ? now - probe->acked_at : 1;
-    uint64_t delay, rate = (uint64_t)((double)(rail->acked_bytes - probe->acked_bytes) * 1e9 / (double)span);
+    uint64_t rtt = now - probe->posted_at, span = now - probe->acked_at, delay, rate;
 
+    if (now <= probe->posted_at || now <= probe->acked_at)
+        return; /* posted and acknowledged within one turn: the clock is too coarse to say anything */
+    rate = (uint64_t)((double)(rail->acked_bytes - probe->acked_bytes) * 1e9 / (double)span);
     if (!rail->min_rtt || rtt < rail->min_rtt || now > rail->min_rtt_until) {
         rail->min_rtt = rtt;
         rail->min_rtt_until = now + RTT_PERIOD;
