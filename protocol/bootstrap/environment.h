@@ -4,10 +4,11 @@
  * braid overrides.
  *
  *   BRAID_RANK             RANK               this process, 0..size-1
- *   BRAID_WORLD_SIZE       WORLD_SIZE         processes in the job; unset: a job of one process, without a
- * store BRAID_LOCAL_RANK       LOCAL_RANK         this process on its host BRAID_LOCAL_WORLD_SIZE
- * LOCAL_WORLD_SIZE   processes on this host BRAID_MASTER_ADDR      MASTER_ADDR        the host of rank 0, a
- * name, an IPv4 or an IPv6 address BRAID_PORT             MASTER_PORT        the port of rank 0's store
+ *   BRAID_WORLD_SIZE       WORLD_SIZE         processes in the job; unset: a job of one process, without a store
+ *   BRAID_LOCAL_RANK       LOCAL_RANK         this process on its host
+ *   BRAID_LOCAL_WORLD_SIZE LOCAL_WORLD_SIZE   processes on this host
+ *   BRAID_MASTER_ADDR      MASTER_ADDR        the host of rank 0, a name, an IPv4 or an IPv6 address
+ *   BRAID_PORT             MASTER_PORT        the port of rank 0's store
  *   BRAID_INIT_TIMEOUT     -                  seconds to wait for all ranks, default 60
  *
  * Under torchrun (TORCHELASTIC_RUN_ID is set) MASTER_PORT belongs to PyTorch: to torchrun's agent while

@@ -2,9 +2,9 @@
 /*
  * The job's secret, which every rank must know before another rank or the store listens to it.
  *
- *   BRAID_SECRET       the secret itself, any text of at least 16 bytes (`braid run` makes 64 hexadecimal
- * digits) BRAID_SECRET_FILE  a file that holds it and that nobody but its owner may read; one final newline
- * is ignored BRAID_INSECURE=1   no secret: whoever reaches the ports can join the job
+ *   BRAID_SECRET       the secret itself, any text of at least 16 bytes (`braid run` makes 64 hexadecimal digits)
+ *   BRAID_SECRET_FILE  a file that holds it and that nobody but its owner may read; one final newline is ignored
+ *   BRAID_INSECURE=1   no secret: whoever reaches the ports can join the job
  *
  * The key is BLAKE2b-256 of the text, keyed with the 16 bytes "braid job secret".
  *

@@ -542,9 +542,11 @@ void wired_create(struct wired *x, int rank, int rails, const struct br_caps *ca
     wired_open(x, rank, rails, caps);
     for (int r = 0; r < rails; r++)
         check(wired_connect(x, r), "the handshake failed");
-    for (int i = 0; i < rails; i++) { /* as if measured, so that whole slices leave */
-        x->w->peers[1 - rank].rails[i].budget = 256u << 10;
-        x->w->peers[1 - rank].rails[i].frame_bytes = 64u << 10;
+    for (int r = 0; r < rails; r++) { /* as if measured, so that whole slices leave */
+        struct br_rail *rail = &x->w->peers[x->peer].rails[r];
+
+        rail->budget = 256u << 10;
+        rail->frame_bytes = rail->device->caps.max_frame < 64u << 10 ? rail->device->caps.max_frame : 64u << 10;
     }
     check(br_worker_connected(x->w), "it is not connected");
 }
