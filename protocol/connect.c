@@ -28,6 +28,7 @@ struct br_stranger {
     struct br_link *link; /* NULL: the place is free */
     struct br_handshake handshake;
     uint64_t deadline;
+    uint64_t number; /* in the order in which they came */
     bool refused;
     uint8_t reply[BR_HANDSHAKE_BYTES_MAX];
 };
@@ -214,7 +215,7 @@ static void accepted(struct br_worker *w, struct br_link *link)
             s = &w->strangers[i];
             break;
         }
-        if (w->strangers[i].deadline < s->deadline)
+        if (w->strangers[i].number < s->number)
             s = &w->strangers[i];
     }
     if (s->link) {
@@ -225,6 +226,7 @@ static void accepted(struct br_worker *w, struct br_link *link)
     br_handshake_init_acceptor(&s->handshake, &self);
     s->link = link;
     s->refused = false;
+    s->number = w->next_stranger++;
     s->deadline = w->now + w->config.connect_timeout;
     link->owner = s;
 }

@@ -108,7 +108,8 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
                           int *index)
 {
     struct br_device_config *config = &w->device_configs[w->n_devices];
-    uint32_t links = (uint32_t)w->config.size * BR_MAX_RAILS + BR_MAX_STRANGERS;
+    /* Strangers who come at once push out older ones, whose links are closed only after the batch of events. */
+    uint32_t links = (uint32_t)w->config.size * BR_MAX_RAILS + BR_MAX_STRANGERS + EVENTS;
     struct br_link **retired;
     int rc;
 

@@ -79,6 +79,7 @@ struct br_worker {
     struct br_list slotless;  /* large receives that wait for a free slot */
     struct br_list active;    /* peers with something to send */
     struct br_stranger *strangers; /* [BR_MAX_STRANGERS] */
+    uint64_t next_stranger;        /* how many there have been */
     struct br_link **retired;      /* lost links, closed when the present batch of events is through (note 2) */
     uint32_t n_retired, max_retired;
     bool in_batch;

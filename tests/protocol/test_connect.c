@@ -230,17 +230,18 @@ static void stranger__hangs_up(void **state)
 }
 
 /* More than there is room for: the oldest goes, and who belongs to the job still comes in. */
-static void stranger__the_table_is_full(void **state)
+static void table_is_full(bool at_once)
 {
     struct wire_link *links[BR_MAX_STRANGERS + 3];
     struct wired x;
 
-    (void)state;
     wired_open(&x, 0, 1, NULL);
     for (int i = 0; i < BR_MAX_STRANGERS + 3; i++) {
         links[i] = wire_accept(&x.wires[0]);
-        wired_turn(&x, BR_US);
+        if (!at_once)
+            wired_turn(&x, BR_US);
     }
+    wired_turn(&x, 0);
     for (int i = 0; i < BR_MAX_STRANGERS + 3; i++)
         assert_int_equal(links[i]->closed, i < 3);
     assert_int_equal(x.w->counters.refused_strangers, 3);
@@ -248,6 +249,13 @@ static void stranger__the_table_is_full(void **state)
     assert_true(links[3]->closed);
     assert_int_equal(rail_state(&x), BR_RAIL_UP);
     wired_destroy(&x);
+}
+
+static void stranger__the_table_is_full(void **state)
+{
+    (void)state;
+    table_is_full(false);
+    table_is_full(true);
 }
 
 /* The rail has a link already: the second one, although it knows the secret, is told so and is no stranger. */
