@@ -103,6 +103,16 @@ int job_slowness(void)
 
 /* ---- a job ------------------------------------------------------------------------------------------------- */
 
+static void stop(struct job *job)
+{
+    if (!job->launcher)
+        return;
+    kill(job->launcher, SIGKILL); /* the ranks end with it */
+    waitpid(job->launcher, NULL, 0);
+    close(job->from);
+    job->launcher = 0;
+}
+
 void job_start(struct job *job, const char *format, ...)
 {
     char line[4096];
@@ -112,6 +122,7 @@ void job_start(struct job *job, const char *format, ...)
     va_start(args, format);
     assert_in_range(vsnprintf(line, sizeof line, format, args), 1, sizeof line - 1);
     va_end(args);
+    stop(job); /* a test that failed has left it */
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     job->from = ends[0];
     job->bytes = 0;
@@ -128,9 +139,7 @@ void job_start(struct job *job, const char *format, ...)
 
 static void __attribute__((noreturn)) complain(struct job *job, const char *what, const char *words)
 {
-    kill(job->launcher, SIGKILL);
-    waitpid(job->launcher, NULL, 0);
-    close(job->from);
+    stop(job);
     fail_msg("%s%s; the job said:\n%s", what, words, job->text);
     abort();
 }
@@ -291,6 +300,7 @@ int job_end(struct job *job, int ms)
         usleep(1000);
     }
     close(job->from);
+    job->launcher = 0;
     left_until = br_clock_now() + 500 * BR_MS; /* the kernel needs a moment */
     while ((left = what_is_left()) && br_clock_now() < left_until)
         usleep(1000);

@@ -25,6 +25,7 @@ struct rank {
     float *memory;
     int rails, peer; /* rails of all peers; whose rails we talk about */
     unsigned mask;
+    uint64_t failures;      /* of all rails to it */
     uint64_t tx[RAILS_MAX]; /* at the last change of mask */
     int loops;
 };
@@ -123,19 +124,25 @@ static void look_at_rails(struct rank *rank, uint64_t *tx)
     struct braid_rail_stats all[RAILS_MAX];
     int n = braid_rail_stats(rank->comm, all, RAILS_MAX);
     unsigned mask = 0;
+    uint64_t failures = 0;
+    bool changed;
 
     for (int i = 0; i < n && i < RAILS_MAX; i++)
-        if (all[i].peer == rank->peer)
+        if (all[i].peer == rank->peer) {
             mask |= all[i].up ? 1u << all[i].level : 0;
-    if (mask != rank->mask)
+            failures += all[i].failures;
+        }
+    changed = mask != rank->mask || failures != rank->failures;
+    if (changed)
         printf("rails %u\n", mask);
     for (int i = 0; i < n && i < RAILS_MAX; i++) {
         if (all[i].peer != rank->peer)
             continue;
-        if (mask != rank->mask)
+        if (changed)
             rank->tx[all[i].level] = all[i].tx_bytes;
         tx[all[i].level] = all[i].tx_bytes - rank->tx[all[i].level];
     }
+    rank->failures = failures;
     rank->mask = mask;
 }
 

@@ -4,6 +4,8 @@
 #ifndef BR_TESTS_SYSTEM_RANK_H
 #define BR_TESTS_SYSTEM_RANK_H
 
+#include <signal.h>
+
 #define RANK_FAILED 9 /* exit code: an error that braid reported */
 #define RANK_LEAKS  8 /* descriptors or threads are left after braid_finalize() */
 #define RANK_WRONG  7 /* a wrong result */
@@ -18,7 +20,7 @@
  * All-reduces float32 in a loop, small and large ones, and checks every value. Lines on stdout:
  *
  *     ready PID                   the first ones are through
- *     rails MASK                  rails to the next rank that are up, as a bit mask; again whenever that changes
+ *     rails MASK                  rails to the next rank that are up, as a bit mask; again whenever one has come or gone
  *     error ERRNO: WORDS          one of the calls has failed
  *     done N strangers S tx A B   N loops; refused strangers; bytes sent on each rail to the next rank since the last "rails"
  *
