@@ -249,28 +249,6 @@ static int prepare(struct job *job)
 
 /* ---- ranks ---- */
 
-/* The i-th share of the cores that we may use ourselves; false: there are fewer cores than ranks, or it is not wanted. Ranks
- * that the scheduler puts on one core, because a third process happens to be on the other, wait a time slice for each
- * message. */
-static bool share_of_cores(const struct job *job, int i, cpu_set_t *share)
-{
-    int n, cpu = 0, low, high;
-    cpu_set_t all;
-
-    if ((job->bind && !strcmp(job->bind, "none")) || sched_getaffinity(0, sizeof all, &all))
-        return false;
-    n = CPU_COUNT(&all);
-    if (n < job->size)
-        return false;
-    low = (int)((long)n * i / job->size);
-    high = (int)((long)n * (i + 1) / job->size);
-    CPU_ZERO(share);
-    for (int seen = 0; cpu < CPU_SETSIZE && seen < high; cpu++)
-        if (CPU_ISSET((size_t)cpu, &all) && seen++ >= low)
-            CPU_SET((size_t)cpu, share);
-    return true;
-}
-
 static int open_output(struct job *job, int i, struct br_run_start *start)
 {
     struct rank *rank = &job->ranks[i];
@@ -293,7 +271,7 @@ static int start_rank(struct job *job, int i)
         start.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
     set_number("RANK", i);
     set_number("LOCAL_RANK", i);
-    if (share_of_cores(job, i, &share))
+    if (!(job->bind && !strcmp(job->bind, "none")) && br_run_share_of_cores(i, (int)job->size, &share))
         start.cpus = &share;
     rc = open_output(job, i, &start);
     if (rc == 0)

@@ -154,6 +154,22 @@ static int wait_for_exec(int report)
     return n == (ssize_t)sizeof err ? err : 0;
 }
 
+bool br_run_share_of_cores(int i, int n, cpu_set_t *share)
+{
+    int cores, low, high;
+    cpu_set_t all;
+
+    if (sched_getaffinity(0, sizeof all, &all) || (cores = CPU_COUNT(&all)) < n)
+        return false;
+    low = cores * i / n;
+    high = cores * (i + 1) / n;
+    CPU_ZERO(share);
+    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE && seen < high; cpu++)
+        if (CPU_ISSET((size_t)cpu, &all) && seen++ >= low)
+            CPU_SET((size_t)cpu, share);
+    return true;
+}
+
 int br_run_process_start(struct br_run_keeper *keeper, const struct br_run_start *start, pid_t *pid)
 {
     pid_t launcher = getpid();

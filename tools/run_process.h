@@ -13,6 +13,7 @@
 #define BR_TOOLS_RUN_PROCESS_H
 
 #include <sched.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct br_run_keeper {
@@ -32,6 +33,10 @@ struct br_run_start {
     char **argv;
     const cpu_set_t *cpus; /* that the process may use; NULL: as the launcher */
 };
+
+/* The i-th of n shares of the cores that we may use ourselves; false: there are fewer cores than shares. Ranks that the
+ * scheduler puts on one core, because a third process happens to be on the other, wait a time slice for each message. */
+bool br_run_share_of_cores(int i, int n, cpu_set_t *share);
 
 /* Starts the command, with our environment, in a group of its own. -ENOENT, -EACCES and others of execvp() with words. */
 int br_run_process_start(struct br_run_keeper *keeper, const struct br_run_start *start, pid_t *pid);
