@@ -125,10 +125,34 @@ static void complete(struct br_worker *w, struct br_rail *rail, struct br_slot *
     br_transfer_end(w, t, 0);
 }
 
+/* NULL, or what is wrong. Who reads a mapped transfer reads all of it from the start of its mapping, so every byte must have
+ * come with the same one. */
+static const char *take_bytes(struct br_worker *w, struct br_slot *slot, struct br_device *device,
+                              const struct br_event *event)
+{
+    const uint8_t *start = event->mapped ? event->mapped - event->offset : NULL;
+
+    if (!start) {
+        slot->copied = true;
+        w->counters.placed_bytes += event->length;
+        return slot->n_maps ? "the peer maps only a part of a transfer" : NULL;
+    }
+    if (slot->copied || (slot->n_maps && (slot->mapped != start || slot->map_device != device)))
+        return "the peer maps a transfer in parts that do not belong together";
+    if (slot->n_maps == BR_SLOT_SLICES)
+        return "the peer maps more pieces than a transfer has slices";
+    slot->mapped = start;
+    slot->map_device = device;
+    slot->map_handles[slot->n_maps++] = event->map_handle;
+    w->counters.mapped_bytes += event->length;
+    return NULL;
+}
+
 static void placed(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
 {
     struct br_slot *slot = br_slot_find(&w->slots, event->slot);
     struct br_placed flags;
+    const char *wrong;
 
     memcpy(&flags, event->inline_, sizeof flags);
     rail->rx_bytes += event->length;
@@ -144,18 +168,12 @@ static void placed(struct br_worker *w, struct br_rail *rail, const struct br_ev
             confirm(w, rail->peer, event->slot); /* complete long ago, and sent again because its DONE was lost */
         return;
     }
-    if (event->mapped) {
-        if (slot->n_maps == BR_SLOT_SLICES) {
+    wrong = take_bytes(w, slot, rail->device, event);
+    if (wrong) {
+        if (event->mapped)
             rail->device->ops->map_release(rail->device, event->map_handle);
-            br_rail_lost(w, rail, EPROTO, "the peer maps more pieces than a transfer has slices");
-            return;
-        }
-        slot->mapped = event->mapped - event->offset;
-        slot->map_device = rail->device;
-        slot->map_handles[slot->n_maps++] = event->map_handle;
-        w->counters.mapped_bytes += event->length;
-    } else {
-        w->counters.placed_bytes += event->length;
+        br_rail_lost(w, rail, EPROTO, wrong);
+        return;
     }
     if (br_slot_arrive(slot, event->offset, event->length))
         complete(w, rail, slot, flags.flags & BR_PLACED_DONE);

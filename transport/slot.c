@@ -71,6 +71,7 @@ struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t le
     slot->owner = NULL;
     slot->mapped = NULL;
     slot->n_maps = 0;
+    slot->copied = false;
     n_slices = (length + slot->slice_bytes - 1) / slot->slice_bytes;
     slot->missing = n_slices == 64 ? ~0ull : (1ull << n_slices) - 1;
     memset(slot->arrived, 0, n_slices * sizeof slot->arrived[0]);

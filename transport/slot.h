@@ -34,6 +34,7 @@ struct br_slot {
     uint64_t missing;                    /* bit i: slice i is not complete */
     uint64_t arrived[BR_SLOT_SLICES];    /* bit j of [i]: granule j of slice i is there */
     const uint8_t *mapped;               /* start of the transfer in the peer's memory, once mapped; else NULL */
+    bool copied;                          /* bytes have arrived otherwise */
     struct br_device *map_device;         /* where to give the mappings back */
     uint32_t n_maps;                     /* mapped frames to give back; a slice is mapped by one frame */
     uint64_t map_handles[BR_SLOT_SLICES]; /* their handles (struct br_event.map_handle) */

@@ -15,7 +15,8 @@
  *    link is reported. This is what makes a retry on another rail safe.
  * 6. Operations that a back end lacks stay NULL in its table; br_transport_get() hands out a completed copy in
  *    which they return -EOPNOTSUPP with words (after rdma-core's dummy_ops.c).
- * 7. All frames of one transfer that come over one link are mapped, or none is.
+ * 7. All frames of one transfer that come over one link are mapped, in one piece, or none is. A peer whose links map has
+ *    one rail.
  * 8. Back ends know nothing of peers, credits, priorities or authentication. They must survive any bytes: a
  *    malformed frame fails its link with words (-EPROTO), never the process.
  */

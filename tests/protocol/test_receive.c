@@ -295,10 +295,42 @@ static void mapped__too_many_pieces(void **state)
     wired_create(&x, 0, 1, NULL);
     slot = posted(&x, &t);
     for (uint32_t i = 0; i <= BR_SLOT_SLICES; i++)
-        wire_mapped(x.links[0], slot, (i % 32) * 1024, from, 1024, 0);
+        wire_mapped(x.links[0], slot, (i % 32) * 1024, from + (i % 32) * 1024, 1024, 0);
     wired_turn(&x, 0);
     assert_int_equal(x.w->failed, -EPROTO);
+    assert_non_null(strstr(x.w->words, "more pieces"));
     wired_destroy(&x);
+}
+
+/* Who reads a mapped transfer begins at the start of the mapping: a part that was copied, or mapped elsewhere, or on another
+ * device, is not there. */
+static void mapped__in_parts_that_do_not_fit(void **state)
+{
+    struct wired x;
+    uint32_t slot;
+
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        struct br_transfer t = receive_of(1, 2 * SLICE);
+
+        t.may_map = true;
+        wired_create(&x, 0, 2, NULL);
+        slot = posted(&x, &t);
+        if (how == 0)
+            place(&x, 0, slot, 0, SLICE, 0);
+        else
+            wire_mapped(x.links[0], slot, 0, from, SLICE, 0);
+        wired_turn(&x, 0);
+        if (how == 1)
+            place(&x, 1, slot, SLICE, SLICE, 0);
+        else
+            wire_mapped(x.links[how == 3], slot, SLICE, from + SLICE + (how == 2), SLICE, 0);
+        wired_turn(&x, 0);
+        assert_int_equal(t.state, BR_TRANSFER_MATCHING);
+        assert_int_equal(x.w->peers[1].rails[how == 1 || how == 3].state, BR_RAIL_FENCING);
+        br_transfer_withdraw(x.w, &t);
+        wired_destroy(&x);
+    }
 }
 
 /* The same slice mapped twice in one batch: the second finds it complete, and is given back at once. */
@@ -392,6 +424,7 @@ int main(void)
         cmocka_unit_test(withdraw__in_every_state),
         cmocka_unit_test(mapped__until_released),
         cmocka_unit_test(mapped__too_many_pieces),
+        cmocka_unit_test(mapped__in_parts_that_do_not_fit),
         cmocka_unit_test(mapped__stale_is_given_back),
         cmocka_unit_test(mapped__withdrawn_in_the_middle),
         cmocka_unit_test(abort__words_are_tamed),
