@@ -82,3 +82,8 @@ bool br_ring_empty(struct br_ring *ring)
 
     return atomic_load_explicit(&cell->turn, memory_order_acquire) != ring->head + 1;
 }
+
+bool br_ring_idle(struct br_ring *ring)
+{
+    return atomic_load_explicit(&ring->tail, memory_order_acquire) == ring->head;
+}

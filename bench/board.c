@@ -54,7 +54,7 @@ static void sum(float *out, size_t first, size_t last, size_t bytes)
 
 static void direct(const float *in, float *out, size_t count)
 {
-    br_board_publish(&board, ++round_, in, count * sizeof *in);
+    br_board_publish(&board, ++round_, 0, in, count * sizeof *in);
     for (uint32_t rank = 0; rank < board.ranks; rank++)
         await(rank);
     sum(out, 0, count, count * sizeof *in);
@@ -64,11 +64,11 @@ static void split(const float *in, float *out, size_t count)
 {
     size_t part = count / board.ranks, first = part * board.rank;
 
-    br_board_publish(&board, ++round_, in, count * sizeof *in);
+    br_board_publish(&board, ++round_, 0, in, count * sizeof *in);
     for (uint32_t rank = 0; rank < board.ranks; rank++)
         await(rank);
     sum(out, first, first + part, count * sizeof *in);
-    br_board_publish(&board, ++round_, out + first, part * sizeof *in);
+    br_board_publish(&board, ++round_, 0, out + first, part * sizeof *in);
     for (uint32_t rank = 0; rank < board.ranks; rank++) {
         await(rank);
         memcpy(out + part * rank, br_board_data(&board, rank, round_, part * sizeof *in), part * sizeof *in);

@@ -241,10 +241,11 @@ int braid_comm_abort(struct braid_comm *comm, const char *reason)
     if (!comm)
         return br_error(EINVAL, "braid_comm_abort: no communicator");
     snprintf(words, sizeof words, "aborted by rank %d: %s", comm->rank, reason ? reason : "no reason given");
-    pthread_mutex_lock(&comm->lock);
+    br_progress_lock(comm);
     br_worker_fail(comm->worker, ECANCELED, words);
     br_progress_turn(comm, br_clock_now());
-    pthread_mutex_unlock(&comm->lock);
+    br_progress_unlock(comm);
+    br_progress_wake(comm);
     return 0;
 }
 
@@ -289,6 +290,19 @@ static void unuse(struct braid_comm *comm, struct br_region *region)
         br_region_done(comm, region);
 }
 
+void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op)
+{
+    op->send_region = use(comm, op->send, op->send_bytes);
+    op->recv_region = use(comm, op->recv, op->recv_bytes);
+}
+
+void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op)
+{
+    unuse(comm, op->send_region);
+    unuse(comm, op->recv_region);
+    op->send_region = op->recv_region = NULL;
+}
+
 void br_comm_start_operation(struct braid_comm *comm, struct br_operation *op, uint64_t now)
 {
     int rc;
@@ -296,8 +310,7 @@ void br_comm_start_operation(struct braid_comm *comm, struct br_operation *op, u
     op->order = comm->next_order++;
     op->deadline = now + op->timeout;
     op->status = 0;
-    op->send_region = use(comm, op->send, op->send_bytes);
-    op->recv_region = use(comm, op->recv, op->recv_bytes);
+    br_comm_use_memory(comm, op);
     if (op->kind == BR_OPERATION_COLLECTIVE)
         op->sequence = comm->next_sequence++;
     if (comm->local && br_local_takes(comm->local, op)) {
@@ -314,9 +327,7 @@ void br_comm_start_operation(struct braid_comm *comm, struct br_operation *op, u
 
 void br_comm_operation_ended(struct braid_comm *comm, struct br_operation *op)
 {
-    unuse(comm, op->send_region);
-    unuse(comm, op->recv_region);
-    op->send_region = op->recv_region = NULL;
+    br_comm_unuse_memory(comm, op);
     if (op->status)
         comm->stats.failed_operations++;
     else

@@ -7,9 +7,13 @@
  *    thread turns it only when nobody has for a while: it serves peers while the program computes.
  * 2. The own thread stays out of the way: while callers drive, it naps for NAP at a time and looks again. Rejected: waking it
  *    when a caller leaves, which costs a system call and a thread switch after every blocking call.
- * 3. Submission. With the lock free a call goes straight to the engine; else it goes through the submission ring and
- *    whoever drives picks it up.
- * 4. An operation object comes from a pool that was filled at braid_init().
+ * 3. Submission goes through the submission ring, always, so that a thread's operations cannot overtake each other; with the
+ *    lock free the call takes them out itself, else whoever drives does.
+ * 4. Who drives keeps the lock as long as it waits, and a mutex is not fair: those who only need it for a moment (to
+ *    allocate, to abort) say so in `wanted` and are let in between two turns.
+ * 5. Several threads may sleep at once, the own one and callers, all in the same descriptors. While the lock is free and
+ *    somebody sleeps, the devices are armed: who disarmed them to drive arms them again when it leaves.
+ * 6. An operation object comes from a pool that was filled at braid_init().
  */
 #ifndef BR_COLLECTIVES_COMM_H
 #define BR_COLLECTIVES_COMM_H
@@ -86,9 +90,13 @@ struct braid_comm {
     _Atomic bool stop;
     _Atomic uint64_t turns; /* waits that callers drove: how the own thread sees that somebody does */
     _Atomic int callers;  /* threads inside a blocking call */
-    _Atomic bool thread_sleeps;
-    int wake_fd;           /* eventfd: wakes the sleeping thread */
-    pthread_mutex_t end_lock; /* waiters that could not drive */
+    _Atomic int wanted;   /* threads that wait for the lock: who drives lets them in */
+    _Atomic int sleepers; /* threads asleep in the devices' descriptors */
+    int sleeping_callers; /* of these inside a blocking call; under the lock */
+    _Atomic bool may_wake; /* somebody sleeps and wake_fd has not been written since */
+    int wake_fd;           /* eventfd: wakes all sleepers; the last one to wake drains it */
+    _Atomic int waiters;   /* that could not drive and wait for `ended` */
+    pthread_mutex_t end_lock;
     pthread_cond_t ended;
 };
 
@@ -113,6 +121,9 @@ void br_regions_free(struct braid_comm *comm);
 struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; NULL with words: -EAGAIN */
 void br_comm_put_operation(struct braid_comm *comm, struct br_operation *op);
 void br_comm_start_operation(struct braid_comm *comm, struct br_operation *op, uint64_t now); /* under the lock */
+/* Under the lock: the regions that op's memory lies in are in use from here to there. */
+void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op);
+void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op);
 void br_comm_operation_ended(struct braid_comm *comm, struct br_operation *op);               /* under the lock */
 
 /* progress.c */
@@ -126,6 +137,9 @@ int br_progress_submit(struct braid_comm *comm, struct br_operation *op, bool wa
 bool br_progress_wait(struct braid_comm *comm, struct br_operation *op, uint64_t most);
 /* A small collective of one host, while its caller waits (local.h). false: not possible now, go the long way. */
 bool br_progress_local(struct braid_comm *comm, struct br_operation *op);
+void br_progress_lock(struct braid_comm *comm); /* for a moment; whoever drives lets us in */
+void br_progress_unlock(struct braid_comm *comm);
+void br_progress_wake(struct braid_comm *comm); /* all that sleep in a wait, and the own thread */
 void br_progress_try(struct braid_comm *comm); /* one turn, if nobody else is at it */
 void br_progress_drain(struct braid_comm *comm); /* until no operation is outstanding */
 

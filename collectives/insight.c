@@ -36,7 +36,7 @@ int braid_stats(struct braid_comm *comm, struct braid_stats *out)
 
     if (!comm || !out)
         return br_error(EINVAL, "braid_stats: an argument is missing");
-    pthread_mutex_lock(&comm->lock);
+    br_progress_lock(comm);
     w = comm->worker;
     *out = comm->stats;
     out->copied_bytes = w->counters.copied_bytes;
@@ -48,7 +48,7 @@ int braid_stats(struct braid_comm *comm, struct braid_stats *out)
     out->board_operations = comm->local ? comm->local->operations : 0;
     add_devices(w, out);
     add_rails(w, out);
-    pthread_mutex_unlock(&comm->lock);
+    br_progress_unlock(comm);
     return 0;
 }
 
@@ -74,12 +74,12 @@ int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *rails, in
 
     if (!comm || (!rails && max > 0))
         return br_error(EINVAL, "braid_rail_stats: an argument is missing");
-    pthread_mutex_lock(&comm->lock);
+    br_progress_lock(comm);
     for (int r = 0; r < comm->size; r++)
         for (int i = 0; i < comm->worker->peers[r].n_rails; i++, n++)
             if (n < max)
                 describe(&comm->worker->peers[r].rails[i], &rails[n]);
-    pthread_mutex_unlock(&comm->lock);
+    br_progress_unlock(comm);
     return n;
 }
 
@@ -94,11 +94,11 @@ const char *braid_algorithm(struct braid_comm *comm, const char *collective, siz
     }
     if (br_collective_find(collective, &op.collective))
         return NULL;
-    pthread_mutex_lock(&comm->lock);
+    br_progress_lock(comm);
     if (comm->local && br_local_takes(comm->local, &op))
         name = "board";
     else
         name = br_engine_algorithm(comm->engine, &op);
-    pthread_mutex_unlock(&comm->lock);
+    br_progress_unlock(comm);
     return name;
 }

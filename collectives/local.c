@@ -188,27 +188,70 @@ static void combine(const struct br_local *local, const struct br_operation *op)
     }
 }
 
+/* What the ranks must agree on, in 16 bits; root counts where there is one, as elsewhere it is the same (0). */
+static uint16_t digest(const struct br_operation *op)
+{
+    bool reduces = op->collective == BR_ALLREDUCE || op->collective == BR_REDUCE || op->collective == BR_REDUCE_SCATTER;
+    uint64_t x = (uint64_t)op->collective | (uint64_t)op->type << 4 | (uint64_t)(reduces ? op->reduction : 0) << 8 |
+                 (uint64_t)op->root << 12 | op->sequence << 32;
+
+    return (uint16_t)(((x ^ op->count * 0xd1342543de82ef95ull) * 0x9e3779b97f4a7c15ull) >> 48);
+}
+
+/* Nobody's data is used before everybody whose data is needed has shown to make the same call. */
+static int check_agreement(const struct br_local *local, const struct br_operation *op)
+{
+    uint16_t mine = br_board_check(&local->board, local->rank, local->round);
+
+    for (uint32_t r = 0; r < local->n; r++) {
+        uint16_t said = needs(local, op, r) ? br_board_check(&local->board, r, local->round) : mine;
+
+        if (said != mine)
+            return br_error(EPROTO, "rank %u and we (rank %u) disagree about an operation (digest %04x there, %04x here for %s of "
+                            "%zu elements); every rank must make the same calls with the same arguments in the same order",
+                            r, local->rank, said, mine, br_collective_name(op->collective), op->count);
+    }
+    return 0;
+}
+
 static bool publish(struct br_local *local, const struct br_operation *op)
 {
     if (!br_board_may_publish(&local->board, local->round + 1))
         return false;
     local->round++;
-    br_board_publish(&local->board, local->round, op->send, published_bytes(local, op, local->rank));
+    br_board_publish(&local->board, local->round, digest(op), op->send, published_bytes(local, op, local->rank));
     return true;
+}
+
+static int complete(struct br_local *local, const struct br_operation *op)
+{
+    int rc;
+
+    if (br_local_waits_for(local, op) >= 0)
+        return 0;
+    rc = check_agreement(local, op);
+    if (rc)
+        return rc;
+    combine(local, op);
+    local->operations++;
+    return 1;
 }
 
 bool br_local_begin(struct br_local *local, struct br_operation *op)
 {
-    return br_list_empty(&local->queue) && publish(local, op);
+    if (local->busy || !br_list_empty(&local->queue) || !publish(local, op))
+        return false;
+    local->busy = true;
+    return true;
 }
 
-bool br_local_complete(struct br_local *local, struct br_operation *op)
+int br_local_complete(struct br_local *local, struct br_operation *op)
 {
-    if (br_local_waits_for(local, op) >= 0)
-        return false;
-    combine(local, op);
-    local->operations++;
-    return true;
+    int rc = complete(local, op);
+
+    if (rc)
+        local->busy = false;
+    return rc;
 }
 
 /* ---- the queue --------------------------------------------------------------------------------------------- */
@@ -233,16 +276,18 @@ static void end(struct br_local *local, struct br_operation *op, int status, con
     local->published = false;
 }
 
-int br_local_step(struct br_local *local, uint64_t now)
+int br_local_step(struct br_local *local)
 {
     struct br_operation *op;
-    int n = 0;
+    int n = 0, rc;
 
-    (void)now;
-    for (; (op = head(local)); n++) {
+    for (; !local->busy && (op = head(local)); n++) {
         if (!local->published && !(local->published = publish(local, op)))
             break;
-        if (!br_local_complete(local, op))
+        rc = complete(local, op);
+        if (rc < 0)
+            return rc;
+        if (!rc)
             break;
         end(local, op, 0, "");
     }
@@ -264,15 +309,13 @@ struct br_operation *br_local_ended(struct br_local *local)
     return node ? br_container_of(node, struct br_operation, node) : NULL;
 }
 
-uint64_t br_local_next_deadline(const struct br_local *local)
+struct br_operation *br_local_overdue(const struct br_local *local, uint64_t now)
 {
-    uint64_t next = UINT64_MAX;
-
     br_list_for_each(node, &local->queue) {
-        const struct br_operation *op = br_container_of(node, struct br_operation, node);
+        struct br_operation *op = br_container_of(node, struct br_operation, node);
 
-        if (op->deadline < next)
-            next = op->deadline;
+        if (op->deadline <= now)
+            return op;
     }
-    return next;
+    return NULL;
 }

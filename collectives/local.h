@@ -6,7 +6,8 @@
  *    everywhere, in every repetition.
  * 2. Whether an operation goes here follows from its arguments alone, so all ranks agree. Rounds are taken in the order of
  *    submission.
- * 3. A blocking call with nothing before it takes the short way: no operation object, no queue, just the round.
+ * 3. Ranks that disagree notice by a digest that stands beside the data.
+ * 4. A blocking call with nothing before it takes the short way: no operation object, no queue, just the round.
  */
 #ifndef BR_COLLECTIVES_LOCAL_H
 #define BR_COLLECTIVES_LOCAL_H
@@ -23,6 +24,7 @@ struct br_local {
     uint32_t rank, n;
     size_t most; /* bytes that a rank publishes, at most */
     uint64_t round;         /* of the last operation that has published */
+    bool busy;              /* an operation of the short way has the round; the queue waits */
     bool published;         /* the head of `queue` has */
     struct br_list queue;   /* operations, by submission */
     struct br_list ended;
@@ -39,15 +41,16 @@ bool br_local_takes(const struct br_local *local, const struct br_operation *op)
 
 /* All under the lock. */
 void br_local_submit(struct br_local *local, struct br_operation *op);
-int br_local_step(struct br_local *local, uint64_t now); /* -errno never; returns operations ended */
+int br_local_step(struct br_local *local); /* operations ended; -EPROTO with words: the ranks disagree, fail the worker */
 /* status != 0: ends all with it and `words`. */
 void br_local_fail(struct br_local *local, int status, const char *words);
 struct br_operation *br_local_ended(struct br_local *local);
-uint64_t br_local_next_deadline(const struct br_local *local);
+struct br_operation *br_local_overdue(const struct br_local *local, uint64_t now); /* in the queue; NULL: none */
 
-/* The short way: publishes for op if its turn is now (false: it is not), then the caller asks until it is complete. */
+/* The short way: publishes for op if its turn is now (false: it is not), then the caller asks until it is complete: 1; 0: not
+ * yet; -EPROTO with words: the ranks disagree. */
 bool br_local_begin(struct br_local *local, struct br_operation *op);
-bool br_local_complete(struct br_local *local, struct br_operation *op);
+int br_local_complete(struct br_local *local, struct br_operation *op);
 /* The lowest rank that op still waits for; -1: none. */
 int br_local_waits_for(const struct br_local *local, const struct br_operation *op);
 

@@ -128,9 +128,9 @@ static int add(struct braid_comm *comm, void *base, size_t bytes, int segment_fd
     region->region.base = base;
     region->region.bytes = bytes;
     region->region.segment_fd = segment_fd;
-    pthread_mutex_lock(&comm->lock);
+    br_progress_lock(comm);
     rc = insert(comm, region);
-    pthread_mutex_unlock(&comm->lock);
+    br_progress_unlock(comm);
     if (rc) {
         free(region);
         return rc;
@@ -199,7 +199,7 @@ int braid_free(struct braid_comm *comm, void *memory)
         return br_error(EINVAL, "braid_free: no communicator");
     if (!memory)
         return 0;
-    pthread_mutex_lock(&comm->lock);
+    br_progress_lock(comm);
     region = br_region_containing(comm, memory, 0);
     if (!region || !region->allocated || region->region.base != memory)
         rc = br_error(EINVAL, "braid_free: %p is not from braid_alloc() of this communicator", memory);
@@ -207,7 +207,7 @@ int braid_free(struct braid_comm *comm, void *memory)
         rc = br_error(EBUSY, "braid_free: %d operations still use the memory", atomic_load(&region->uses));
     else
         take_out(region);
-    pthread_mutex_unlock(&comm->lock);
+    br_progress_unlock(comm);
     if (!rc)
         free_region(region);
     return rc;
@@ -227,13 +227,13 @@ int braid_deregister(struct braid_region *region)
     if (!region || region->allocated)
         return br_error(EINVAL, "braid_deregister: not a region from braid_register()");
     comm = region->comm;
-    pthread_mutex_lock(&comm->lock);
+    br_progress_lock(comm);
     if (atomic_load(&region->uses)) {
-        pthread_mutex_unlock(&comm->lock);
+        br_progress_unlock(comm);
         return br_error(EBUSY, "braid_deregister: an operation still uses the region");
     }
     take_out(region);
-    pthread_mutex_unlock(&comm->lock);
+    br_progress_unlock(comm);
     free_region(region);
     return 0;
 }
@@ -244,14 +244,14 @@ int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key
 
     if (!comm || !key)
         return br_error(EINVAL, "braid_key: an argument is missing");
-    pthread_mutex_lock(&comm->lock);
+    br_progress_lock(comm);
     region = br_region_containing(comm, memory, 0);
     if (region)
         *key = (struct braid_key){.bytes = region->region.bytes,
                                   .rank = (uint32_t)comm->rank,
                                   .id = region->region.id,
                                   .check = comm->worker->config.check};
-    pthread_mutex_unlock(&comm->lock);
+    br_progress_unlock(comm);
     return region ? 0 : br_error(EINVAL, "braid_key: %p is in no registered region; use braid_alloc() or braid_register()", memory);
 }
 

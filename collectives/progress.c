@@ -22,6 +22,7 @@
 #define SLEEP_MOST (250 * BR_MS) /* timers are looked at this often at least */
 #define YIELD_AFTER (5 * BR_US)  /* of waiting: perhaps the one we wait for needs this core */
 #define LOCAL_NAP  (50 * BR_US)  /* between two looks at the board, when there is nothing else to do */
+#define NAP_AFTER  (10 * BR_MS)  /* of waiting for the board: give the core away */
 #define LOOK       256           /* looks at the board between two turns for everything else */
 
 /* ---- one turn ---------------------------------------------------------------------------------------------- */
@@ -30,8 +31,10 @@ void br_progress_end(struct braid_comm *comm, struct br_operation *op)
 {
     br_comm_operation_ended(comm, op);
     atomic_fetch_sub(&comm->outstanding, 1);
-    atomic_store_explicit(&op->state, BR_OPERATION_ENDED, memory_order_release); /* from here on op is the caller's */
-    if (atomic_load(&comm->callers) > 1) {
+    atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
+    if (comm->sleeping_callers)
+        br_progress_wake(comm);
+    if (atomic_load(&comm->waiters)) {
         pthread_mutex_lock(&comm->end_lock);
         pthread_cond_broadcast(&comm->ended);
         pthread_mutex_unlock(&comm->end_lock);
@@ -48,13 +51,24 @@ static int accept_submissions(struct braid_comm *comm, uint64_t now)
     return n;
 }
 
+static void fail_overdue_local(struct braid_comm *comm, const struct br_operation *op)
+{
+    char words[200];
+
+    snprintf(words, sizeof words, "%s of %zu elements missed its deadline of %llu ms: waits for rank %d (level 0, device shm0)",
+             br_collective_name(op->collective), op->count, (unsigned long long)(op->timeout / BR_MS),
+             br_local_waits_for(comm->local, op));
+    br_worker_fail(comm->worker, ETIMEDOUT, words);
+}
+
 /* Deadlines and failure of small local collectives; those of all others are the engine's. */
 static void watch_local(struct braid_comm *comm, uint64_t now)
 {
+    const struct br_operation *overdue = br_local_overdue(comm->local, now);
     struct br_worker *w = comm->worker;
 
-    if (!w->failed && br_local_next_deadline(comm->local) <= now)
-        br_worker_fail(w, ETIMEDOUT, "a small collective within the host missed its deadline: not every rank has called it");
+    if (overdue && !w->failed)
+        fail_overdue_local(comm, overdue);
     if (w->failed && !w->fail_due)
         br_local_fail(comm->local, w->failed, w->words);
 }
@@ -62,12 +76,14 @@ static void watch_local(struct braid_comm *comm, uint64_t now)
 static int turn_local(struct braid_comm *comm, uint64_t now)
 {
     struct br_operation *op;
-    int n = br_local_step(comm->local, now);
+    int n = br_local_step(comm->local);
 
+    if (n < 0)
+        br_worker_fail(comm->worker, EPROTO, br_error_words());
     watch_local(comm, now);
     while ((op = br_local_ended(comm->local)))
         br_progress_end(comm, op);
-    return n;
+    return n < 0 ? 1 : n;
 }
 
 int br_progress_turn(struct braid_comm *comm, uint64_t now)
@@ -87,7 +103,7 @@ int br_progress_turn(struct braid_comm *comm, uint64_t now)
     return n;
 }
 
-/* ---- sleeping ---------------------------------------------------------------------------------------------- */
+/* ---- armed devices ----------------------------------------------------------------------------------------- */
 
 /* Under the lock. Arms every device; returns the number of descriptors, or -1: do not sleep. */
 static int arm(struct braid_comm *comm, struct pollfd *fds)
@@ -131,20 +147,79 @@ static uint64_t next_timer(struct braid_comm *comm, uint64_t now, uint64_t until
     return until < next ? until : next;
 }
 
-static void take_lock(struct braid_comm *comm)
+/* ---- the lock ---------------------------------------------------------------------------------------------- */
+
+void br_progress_wake(struct braid_comm *comm)
 {
+    uint64_t one = 1;
+
+    if (atomic_exchange(&comm->may_wake, false) && write(comm->wake_fd, &one, sizeof one) < 0)
+        br_log_debug("rank %d: the wake-up counter is full", comm->rank);
+}
+
+/* Whoever sleeps, sleeps in armed devices, whenever the lock is free. */
+static void release(struct braid_comm *comm)
+{
+    struct pollfd fds[BR_MAX_DEVICES + 1];
+
+    if (atomic_load(&comm->sleepers) && !comm->sleep_fds && arm(comm, fds) < 0) {
+        disarm(comm);
+        br_progress_wake(comm);
+    }
+    pthread_mutex_unlock(&comm->lock);
+}
+
+void br_progress_lock(struct braid_comm *comm)
+{
+    atomic_fetch_add(&comm->wanted, 1);
+    pthread_mutex_lock(&comm->lock);
+    atomic_fetch_sub(&comm->wanted, 1);
+    disarm(comm);
+}
+
+void br_progress_unlock(struct braid_comm *comm)
+{
+    release(comm);
+}
+
+/* Under the lock, by whoever drives for long: those who want the lock for a moment get it. nap: and the core as well, in ns. */
+static void let_in(struct braid_comm *comm, uint64_t nap)
+{
+    struct timespec t = {0, (long)nap};
+
+    if (!nap && !atomic_load(&comm->wanted))
+        return;
+    release(comm);
+    if (nap)
+        nanosleep(&t, NULL);
+    while (atomic_load(&comm->wanted))
+        sched_yield();
     pthread_mutex_lock(&comm->lock);
     disarm(comm);
+}
+
+/* ---- sleeping ---------------------------------------------------------------------------------------------- */
+
+static void stop_sleeping(struct braid_comm *comm)
+{
+    uint64_t count;
+
+    if (atomic_fetch_sub(&comm->sleepers, 1) > 1)
+        return; /* the wake-up is for them as well */
+    atomic_store(&comm->may_wake, false);
+    while (read(comm->wake_fd, &count, sizeof count) > 0)
+        ;
 }
 
 /* Called under the lock, which is free while the thread sleeps, so that a caller can take over. */
 static void sleep_until(struct braid_comm *comm, uint64_t until)
 {
     struct pollfd fds[BR_MAX_DEVICES + 1];
-    uint64_t now = br_clock_now(), next = next_timer(comm, now, until), count;
+    uint64_t now = br_clock_now(), next = next_timer(comm, now, until);
     int n;
 
-    atomic_store(&comm->thread_sleeps, true);
+    atomic_fetch_add(&comm->sleepers, 1);
+    atomic_store(&comm->may_wake, true);
     n = arm(comm, fds);
     if (n > 0 && br_ring_empty(&comm->submissions) && next > now) {
         struct timespec left = {(time_t)((next - now) / BR_SEC), (long)((next - now) % BR_SEC)};
@@ -152,24 +227,14 @@ static void sleep_until(struct braid_comm *comm, uint64_t until)
         pthread_mutex_unlock(&comm->lock);
         ppoll(fds, (nfds_t)n, &left, NULL);
         pthread_mutex_lock(&comm->lock);
-        if (fds[0].revents && read(comm->wake_fd, &count, sizeof count) < 0)
-            br_log_debug("rank %d: an empty wake-up", comm->rank);
     }
-    atomic_store(&comm->thread_sleeps, false);
+    stop_sleeping(comm);
     disarm(comm);
 }
 
 static bool has_ended(struct br_operation *op)
 {
     return atomic_load_explicit(&op->state, memory_order_acquire) == BR_OPERATION_ENDED;
-}
-
-static void wake_thread(struct braid_comm *comm)
-{
-    uint64_t one = 1;
-
-    if (atomic_exchange(&comm->thread_sleeps, false) && write(comm->wake_fd, &one, sizeof one) < 0)
-        br_log_debug("rank %d: the wake-up counter is full", comm->rank);
 }
 
 /* ---- the own thread ---------------------------------------------------------------------------------------- */
@@ -195,7 +260,8 @@ static void *run(void *argument)
             nap();
             continue;
         }
-        take_lock(comm);
+        pthread_mutex_lock(&comm->lock);
+        disarm(comm);
         now = br_clock_now();
         if (br_progress_turn(comm, now) > 0)
             idle_since = 0;
@@ -203,7 +269,7 @@ static void *run(void *argument)
             idle_since = now;
         else if (now - idle_since > comm->settings.spin)
             sleep_until(comm, UINT64_MAX);
-        pthread_mutex_unlock(&comm->lock);
+        release(comm);
         if (comm->settings.oversubscribed)
             sched_yield();
     }
@@ -242,27 +308,25 @@ void br_progress_stop(struct braid_comm *comm)
 
 /* ---- callers ----------------------------------------------------------------------------------------------- */
 
-int br_progress_submit(struct braid_comm *comm, struct br_operation *op, bool wake)
+int br_progress_submit(struct braid_comm *comm, struct br_operation *op, bool wake_up)
 {
     atomic_store_explicit(&op->state, BR_OPERATION_SUBMITTED, memory_order_relaxed);
     atomic_fetch_add(&comm->outstanding, 1);
-    if (pthread_mutex_trylock(&comm->lock)) {
-        if (!br_ring_push(&comm->submissions, op)) { /* as large as the pool: cannot be full */
-            atomic_fetch_sub(&comm->outstanding, 1);
-            return br_error(EAGAIN, "rank %d: the submission ring is full", comm->rank);
-        }
-    } else {
+    if (!br_ring_push(&comm->submissions, op)) { /* as large as the pool: cannot be full */
+        atomic_fetch_sub(&comm->outstanding, 1);
+        return br_error(EAGAIN, "rank %d: the submission ring is full", comm->rank);
+    }
+    if (!pthread_mutex_trylock(&comm->lock)) {
         uint64_t now = br_clock_now();
 
         disarm(comm);
-        accept_submissions(comm, now); /* those of other threads were first */
-        br_comm_start_operation(comm, op, now);
-        if (wake)
+        accept_submissions(comm, now);
+        if (wake_up)
             br_progress_turn(comm, now);
-        pthread_mutex_unlock(&comm->lock);
+        release(comm);
     }
-    if (wake)
-        wake_thread(comm);
+    if (wake_up)
+        br_progress_wake(comm);
     return 0;
 }
 
@@ -277,10 +341,12 @@ static void wait_for_driver(struct braid_comm *comm, struct br_operation *op)
         until.tv_nsec -= (long)BR_SEC;
         until.tv_sec++;
     }
+    atomic_fetch_add(&comm->waiters, 1);
     pthread_mutex_lock(&comm->end_lock);
     if (!has_ended(op))
         pthread_cond_timedwait(&comm->ended, &comm->end_lock, &until);
     pthread_mutex_unlock(&comm->end_lock);
+    atomic_fetch_sub(&comm->waiters, 1);
 }
 
 /* Under the lock: turns until op has ended, `until` has come, or it has been idle for longer than a spin; then sleeps. */
@@ -289,17 +355,20 @@ static void drive(struct braid_comm *comm, struct br_operation *op, uint64_t unt
     uint64_t now = br_clock_now(), idle_since = now;
 
     while (!has_ended(op) && now < until) {
-        if (br_progress_turn(comm, now) > 0) {
-            idle_since = now = br_clock_now();
-            continue;
-        }
+        bool worked = br_progress_turn(comm, now) > 0;
+
         now = br_clock_now();
-        if (comm->settings.oversubscribed || now - idle_since > YIELD_AFTER)
-            sched_yield();
-        if (now - idle_since > comm->settings.spin) {
+        if (worked) {
+            idle_since = now;
+        } else if (now - idle_since > comm->settings.spin) {
+            comm->sleeping_callers++;
             sleep_until(comm, until);
+            comm->sleeping_callers--;
             idle_since = now = br_clock_now();
+        } else if (comm->settings.oversubscribed || now - idle_since > YIELD_AFTER) {
+            sched_yield();
         }
+        let_in(comm, 0);
     }
 }
 
@@ -316,7 +385,7 @@ bool br_progress_wait(struct braid_comm *comm, struct br_operation *op, uint64_t
             disarm(comm);
             drive(comm, op, until);
             atomic_fetch_add(&comm->turns, 1);
-            pthread_mutex_unlock(&comm->lock);
+            release(comm);
         } else {
             wait_for_driver(comm, op);
         }
@@ -328,40 +397,50 @@ bool br_progress_wait(struct braid_comm *comm, struct br_operation *op, uint64_t
 }
 
 /* Asks the board until op is complete; now and then everything else gets its turn, and deadlines are looked at. */
-static void drive_local(struct braid_comm *comm, struct br_operation *op)
+static int ask_board(struct braid_comm *comm, struct br_operation *op)
 {
     bool yield = comm->settings.oversubscribed;
     uint64_t started = 0; /* set at the first look: a clock costs as much as the rest of an operation */
     uint32_t looks = 0;
+    int rc;
 
-    while (!br_local_complete(comm->local, op)) {
+    while (!(rc = br_local_complete(comm->local, op)) && !comm->worker->failed) {
         uint64_t now;
-        int rank;
 
         if (yield)
             sched_yield();
         if (++looks % (yield ? LOOK / 16 : LOOK))
             continue;
         now = br_clock_now();
-        if (!started)
+        if (!started) {
             started = now;
+            atomic_fetch_add(&comm->callers, 1);
+            br_comm_use_memory(comm, op);
+        }
         yield = comm->settings.oversubscribed || now - started > YIELD_AFTER;
         br_progress_turn(comm, now);
-        if (comm->worker->failed) {
-            op->status = comm->worker->failed;
-            snprintf(op->words, sizeof op->words, "%s", comm->worker->words);
-            return;
-        }
-        if (now - started < op->timeout)
-            continue;
-        rank = br_local_waits_for(comm->local, op);
-        snprintf(op->words, sizeof op->words, "%s of %zu elements missed its deadline of %llu ms; waits for rank %d (level 0, "
-                 "device shm0)", br_collective_name(op->collective), op->count,
-                 (unsigned long long)(op->timeout / BR_MS), rank);
-        br_worker_fail(comm->worker, ETIMEDOUT, op->words);
-        op->status = -ETIMEDOUT;
-        return;
+        if (now - started >= op->timeout && !comm->worker->failed)
+            fail_overdue_local(comm, op);
+        let_in(comm, now - started > NAP_AFTER ? LOCAL_NAP : 0);
     }
+    if (started) {
+        br_comm_unuse_memory(comm, op);
+        atomic_fetch_sub(&comm->callers, 1);
+    }
+    return rc;
+}
+
+static void drive_local(struct braid_comm *comm, struct br_operation *op)
+{
+    int rc = ask_board(comm, op);
+
+    if (rc > 0)
+        return;
+    if (rc < 0)
+        br_worker_fail(comm->worker, -rc, br_error_words());
+    comm->local->busy = false;
+    op->status = comm->worker->failed;
+    snprintf(op->words, sizeof op->words, "%s", comm->worker->words);
 }
 
 bool br_progress_local(struct braid_comm *comm, struct br_operation *op)
@@ -370,7 +449,8 @@ bool br_progress_local(struct braid_comm *comm, struct br_operation *op)
 
     if (!comm->local || !br_local_takes(comm->local, op) || pthread_mutex_trylock(&comm->lock))
         return false;
-    if (!comm->worker->failed && br_ring_empty(&comm->submissions) && br_local_begin(comm->local, op)) {
+    op->sequence = comm->next_sequence;
+    if (!comm->worker->failed && br_ring_idle(&comm->submissions) && br_local_begin(comm->local, op)) {
         taken = true;
         comm->next_sequence++;
         comm->next_order++;
@@ -382,7 +462,7 @@ bool br_progress_local(struct braid_comm *comm, struct br_operation *op)
         else
             comm->stats.operations++;
     }
-    pthread_mutex_unlock(&comm->lock);
+    release(comm);
     return taken;
 }
 
@@ -393,15 +473,15 @@ void br_progress_try(struct braid_comm *comm)
     disarm(comm);
     br_progress_turn(comm, br_clock_now());
     atomic_fetch_add(&comm->turns, 1);
-    pthread_mutex_unlock(&comm->lock);
+    release(comm);
 }
 
 void br_progress_drain(struct braid_comm *comm)
 {
     while (atomic_load(&comm->outstanding) > 0) {
-        take_lock(comm);
+        br_progress_lock(comm);
         br_progress_turn(comm, br_clock_now());
-        pthread_mutex_unlock(&comm->lock);
+        br_progress_unlock(comm);
         sched_yield();
     }
 }

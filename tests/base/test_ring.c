@@ -24,9 +24,11 @@ static void ring_pop__first_in_first_out(void **state)
         for (int i = 0; i < 3; i++)
             assert_true(br_ring_push(&ring, &items[i]));
         assert_false(br_ring_empty(&ring));
+        assert_false(br_ring_idle(&ring));
         for (int i = 0; i < 3; i++)
             assert_ptr_equal(br_ring_pop(&ring), &items[i]);
         assert_true(br_ring_empty(&ring));
+        assert_true(br_ring_idle(&ring));
         assert_null(br_ring_pop(&ring));
     }
     br_ring_destroy(&ring);

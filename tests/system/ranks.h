@@ -10,7 +10,7 @@
 
 #include <braid/braid.h>
 
-#define RANKS_LIMIT 100
+#define RANKS_LIMIT 60
 #define RANKS_MOST  16
 #define RANKS_KIND(j) (j)->backend, (j)->devices ? (j)->devices : "-"
 

@@ -11,8 +11,10 @@
 #include "base/error.h"
 #include "transport/shm/segment.h"
 
+#define CHECK_BITS 16
+
 struct area {
-    _Alignas(64) _Atomic uint64_t round;
+    _Alignas(64) _Atomic uint64_t round; /* and the check in the lowest CHECK_BITS */
     uint8_t small[BR_BOARD_SMALL];
     uint8_t large[BR_BOARD_BYTES];
 };
@@ -83,7 +85,12 @@ void br_board_close(struct br_board *board)
 
 bool br_board_ready(const struct br_board *board, uint32_t rank, uint64_t round)
 {
-    return atomic_load_explicit(&area_of(board, rank, round)->round, memory_order_acquire) == round;
+    return atomic_load_explicit(&area_of(board, rank, round)->round, memory_order_acquire) >> CHECK_BITS == round;
+}
+
+uint16_t br_board_check(const struct br_board *board, uint32_t rank, uint64_t round)
+{
+    return (uint16_t)atomic_load_explicit(&area_of(board, rank, round)->round, memory_order_relaxed);
 }
 
 bool br_board_may_publish(const struct br_board *board, uint64_t round)
@@ -101,16 +108,16 @@ void *br_board_place(struct br_board *board, uint64_t round, size_t bytes)
     return bytes <= BR_BOARD_SMALL ? area->small : area->large;
 }
 
-void br_board_commit(struct br_board *board, uint64_t round)
+void br_board_commit(struct br_board *board, uint64_t round, uint16_t check)
 {
-    atomic_store_explicit(&area_of(board, board->rank, round)->round, round, memory_order_release);
+    atomic_store_explicit(&area_of(board, board->rank, round)->round, round << CHECK_BITS | check, memory_order_release);
 }
 
-void br_board_publish(struct br_board *board, uint64_t round, const void *data, size_t bytes)
+void br_board_publish(struct br_board *board, uint64_t round, uint16_t check, const void *data, size_t bytes)
 {
     if (bytes)
         memcpy(br_board_place(board, round, bytes), data, bytes);
-    br_board_commit(board, round);
+    br_board_commit(board, round, check);
 }
 
 const void *br_board_data(const struct br_board *board, uint32_t rank, uint64_t round, size_t bytes)

@@ -14,7 +14,8 @@
  *    line, about 0.1 us. Rejected: number and data apart, which costs a second transfer of a line; a counter that all ranks
  *    increment, which makes them wait for each other's line.
  * 5. Rejected: one area a rank, which needs a second round trip ("all have read") before the next round.
- * 6. Lengths are not on the board: every rank knows them from the collective. So nothing there needs to be checked.
+ * 6. Lengths are not on the board: every rank knows them from the collective. With the number stand 16 bits of the caller's, by
+ *    which ranks that make different calls notice; it costs nothing, as they are read in one go with the number.
  */
 #ifndef BR_TRANSPORT_SHM_BOARD_H
 #define BR_TRANSPORT_SHM_BOARD_H
@@ -43,12 +44,13 @@ void br_board_close(struct br_board *board); /* safe on a zeroed one; the others
 
 /* None of these blocks or fails; round >= 1, bytes <= BR_BOARD_BYTES. One thread a rank at a time. */
 bool br_board_may_publish(const struct br_board *board, uint64_t round);
-void br_board_publish(struct br_board *board, uint64_t round, const void *data, size_t bytes);
+void br_board_publish(struct br_board *board, uint64_t round, uint16_t check, const void *data, size_t bytes);
 /* The same without a copy: the caller writes `bytes` at br_board_place() and then commits. */
 void *br_board_place(struct br_board *board, uint64_t round, size_t bytes);
-void br_board_commit(struct br_board *board, uint64_t round);
+void br_board_commit(struct br_board *board, uint64_t round, uint16_t check);
 /* Has `rank` published this round? Then its data, valid until this rank publishes round + 1. */
 bool br_board_ready(const struct br_board *board, uint32_t rank, uint64_t round);
+uint16_t br_board_check(const struct br_board *board, uint32_t rank, uint64_t round); /* what it published with; when ready */
 const void *br_board_data(const struct br_board *board, uint32_t rank, uint64_t round, size_t bytes);
 
 /* A rank that gives up says why (any number but 0), once and for all; the others look where they wait. */

@@ -51,19 +51,21 @@ static void publish__is_read_by_others(void **state)
     close(fd);
     assert_true(br_board_may_publish(&a, 1));
     assert_false(br_board_ready(&b, 0, 1));
-    br_board_publish(&a, 1, "one", 4);
+    br_board_publish(&a, 1, 0xbeef, "one", 4);
     assert_true(br_board_ready(&b, 0, 1));
+    assert_int_equal(br_board_check(&b, 0, 1), 0xbeef);
     assert_false(br_board_ready(&b, 0, 2));
     assert_string_equal(br_board_data(&b, 0, 1, 4), "one");
     assert_false(br_board_may_publish(&a, 2)); /* b may still read an older round */
-    br_board_publish(&b, 1, NULL, 0);
+    br_board_publish(&b, 1, 0, NULL, 0);
     assert_true(br_board_may_publish(&a, 2));
     memcpy(br_board_place(&a, 2, sizeof large), large, sizeof large);
     assert_false(br_board_ready(&b, 0, 2));
-    br_board_commit(&a, 2);
+    br_board_commit(&a, 2, 7);
     assert_memory_equal(br_board_data(&b, 0, 2, sizeof large), large, sizeof large);
     assert_string_equal(br_board_data(&b, 0, 1, 4), "one"); /* until a publishes round 3 */
     br_board_close(&a);
+    assert_int_equal(br_board_check(&b, 0, 2), 7);
     assert_true(br_board_ready(&b, 0, 2)); /* b keeps its own */
     br_board_close(&b);
 }
@@ -111,7 +113,7 @@ static int run_rank(int fd, uint32_t rank)
             words[i] = word(round, rank, i);
         while (!br_board_may_publish(&board, round))
             sched_yield();
-        br_board_publish(&board, round, words, n * 4);
+        br_board_publish(&board, round, 0, words, n * 4);
         while (!br_board_ready(&board, from, round))
             sched_yield();
         data = br_board_data(&board, from, round, n * 4);

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The life of operations between real processes: many at once, threads, ranks that disagree, aborts, ends. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/system/ranks.h"
+
+static void everywhere(int size, ranks_main *body)
+{
+    for (int k = 0; k < RANKS_KINDS; k++) {
+        struct ranks job = ranks_kinds[k];
+
+        job.size = size;
+        job.timeout_ms = 20000;
+        ranks_run(&job, body, NULL);
+    }
+}
+
+/* ---- many at once --------------------------------------------------------------------------- */
+
+#define MANY 24
+
+static size_t count_of(int i)
+{
+    return (size_t)(i % 4 == 0 ? 300000 : i % 4 == 1 ? 5 : i % 4 == 2 ? 4000 : 40000) + (size_t)i;
+}
+
+/* Waited for in another order on every rank; a part by polling. */
+static int many_at_once(struct braid_comm *comm, void *context)
+{
+    int rank = braid_rank(comm), size = braid_size(comm);
+    struct braid_op *ops[MANY];
+    int32_t *data[MANY];
+
+    (void)context;
+    for (int i = 0; i < MANY; i++) {
+        data[i] = malloc(count_of(i) * sizeof **data);
+        for (size_t k = 0; k < count_of(i); k++)
+            data[i][k] = (int32_t)k + rank;
+    }
+    for (int i = 0; i < MANY; i++) {
+        struct braid_options options = {.priority = i % 5 - 2};
+
+        RETURNS(0, braid_allreduce(comm, data[i], data[i], count_of(i), BRAID_INT32, BRAID_SUM, &options, &ops[i]));
+    }
+    for (int i = 0; i < MANY; i++) {
+        int which = (i * 7 + rank * 5) % MANY, done = i % 2;
+
+        if (done)
+            RETURNS(0, braid_wait(ops[which], -1));
+        while (!done)
+            RETURNS(0, braid_test(ops[which], &done));
+    }
+    for (int i = 0; i < MANY; i++) {
+        for (size_t k = 0; k < count_of(i); k++)
+            CHECK(data[i][k] == (int32_t)k * size + size * (size - 1) / 2, "operation %d element %zu", i, k);
+        free(data[i]);
+    }
+    return 0;
+}
+
+static void operations__many_at_once(void **state)
+{
+    (void)state;
+    everywhere(3, many_at_once);
+}
+
+/* The 1,025th operation is refused; the others end well, and there is room again. */
+static int too_many(struct braid_comm *comm, void *context)
+{
+    static struct braid_op *ops[1024], *one_more;
+    static int32_t data[1024];
+
+    (void)context;
+    if (braid_rank(comm)) /* comes late, so that nothing has ended on rank 0 */
+        ranks_sleep_ms(100);
+    for (int i = 0; i < 1024; i++) {
+        data[i] = i;
+        RETURNS(0, braid_allreduce(comm, &data[i], &data[i], 1, BRAID_INT32, BRAID_MAX, NULL, &ops[i]));
+    }
+    SAYS(-EAGAIN, "1024", braid_barrier(comm, NULL, &one_more));
+    for (int i = 1023; i >= 0; i--) {
+        RETURNS(0, braid_wait(ops[i], -1));
+        CHECK(data[i] == i, "operation %d", i);
+    }
+    return braid_barrier(comm, NULL, NULL);
+}
+
+static void operations__too_many(void **state)
+{
+    (void)state;
+    everywhere(2, too_many);
+}
+
+static int persistent(struct braid_comm *comm, void *context)
+{
+    struct braid_op *op, *barrier;
+    size_t count = 100000;
+    float *data = braid_alloc(comm, count * sizeof *data);
+    int done = 0;
+
+    (void)context;
+    RETURNS(0, braid_allreduce_init(comm, data, data, count, BRAID_FLOAT32, BRAID_AVG, NULL, &op));
+    RETURNS(0, braid_barrier_init(comm, NULL, &barrier));
+    SAYS(-EINVAL, "not been started", braid_wait(op, -1));
+    SAYS(-EINVAL, "not been started", braid_test(op, &done));
+    for (int i = 0; i < 20; i++) {
+        for (size_t k = 0; k < count; k++)
+            data[k] = (float)(i + braid_rank(comm));
+        RETURNS(0, braid_start(op));
+        SAYS(-EBUSY, "wait for it first", braid_start(op));
+        SAYS(-EBUSY, "wait for it first", braid_op_free(op));
+        RETURNS(0, braid_wait(op, -1));
+        CHECK(data[count - 1] == (float)i + 0.5f, "%g in repetition %d", (double)data[count - 1], i);
+        RETURNS(0, braid_start(barrier));
+        for (done = 0; !done;)
+            RETURNS(0, braid_test(barrier, &done));
+    }
+    RETURNS(0, braid_op_free(op));
+    RETURNS(0, braid_op_free(barrier));
+    return 0;
+}
+
+static void operations__persistent(void **state)
+{
+    (void)state;
+    everywhere(2, persistent);
+}
+
+/* ---- deadlines and waits -------------------------------------------------------------------- */
+
+static int wait_again(struct braid_comm *comm, void *context)
+{
+    struct braid_op *op;
+    int32_t value = 1;
+
+    (void)context;
+    if (braid_rank(comm))
+        ranks_sleep_ms(300);
+    RETURNS(0, braid_allreduce(comm, &value, &value, 1, BRAID_INT32, BRAID_SUM, NULL, &op));
+    if (!braid_rank(comm)) {
+        double start = ranks_now_ms();
+
+        SAYS(-ETIMEDOUT, "still running", braid_wait(op, 50));
+        CHECK(ranks_now_ms() - start < 250, "50 ms took %.0f", ranks_now_ms() - start);
+        SAYS(-ETIMEDOUT, "still running", braid_wait(op, 0));
+    }
+    RETURNS(0, braid_wait(op, -1));
+    CHECK(value == 2, "%d", (int)value);
+    return 0;
+}
+
+static void operations__wait_again(void **state)
+{
+    (void)state;
+    everywhere(2, wait_again);
+}
+
+/* Rank 1 never calls: rank 0's operation ends at its deadline, blocking or not, small or large. */
+static int deadline(struct braid_comm *comm, void *context)
+{
+    static int32_t data[200000];
+    const int *how = context;
+    struct braid_options options = {.timeout_ms = 300};
+    struct braid_op *op = NULL;
+    double start = ranks_now_ms(), took;
+    int rc;
+
+    if (braid_rank(comm)) {
+        ranks_sleep_ms(600);
+        rc = braid_barrier(comm, NULL, NULL);
+        CHECK(rc < 0, "rank 0 has given up");
+        return 0;
+    }
+    rc = braid_allreduce(comm, data, data, *how & 1 ? 200000 : 1, BRAID_INT32, BRAID_SUM, &options, *how & 2 ? &op : NULL);
+    if (op)
+        rc = braid_wait(op, -1);
+    took = ranks_now_ms() - start;
+    CHECK(rc == -ETIMEDOUT && strstr(braid_last_error(), "rank 1"), "got %d", rc);
+    CHECK(took > 290 && took < 1500, "300 ms took %.0f", took);
+    rc = braid_barrier(comm, NULL, NULL);
+    CHECK(rc < 0, "the communicator should have failed");
+    return 0;
+}
+
+static void operations__deadline(void **state)
+{
+    (void)state;
+    for (int k = 0; k < RANKS_KINDS; k += 2)
+        for (int how = 0; how < 4; how++) {
+            struct ranks job = ranks_kinds[k];
+
+            job.size = 2;
+            ranks_run(&job, deadline, &how);
+        }
+}
+
+/* ---- disagreement --------------------------------------------------------------------------- */
+
+enum { OTHER_COUNT, OTHER_TYPE, OTHER_REDUCTION, OTHER_COLLECTIVE, OTHER_ROOT, DISAGREEMENTS };
+
+struct disagreement {
+    int what;
+    size_t count;
+};
+
+static int disagree(struct braid_comm *comm, void *context)
+{
+    static int32_t data[400000], out[400000];
+    const struct disagreement *d = context;
+    int other = braid_rank(comm) == 2, rc;
+    double start = ranks_now_ms();
+
+    if (d->what == OTHER_ROOT)
+        rc = braid_broadcast(comm, data, out, d->count, BRAID_INT32, other, NULL, NULL);
+    else if (d->what == OTHER_COLLECTIVE && other)
+        rc = braid_broadcast(comm, data, out, d->count, BRAID_INT32, 0, NULL, NULL);
+    else
+        rc = braid_allreduce(comm, data, out, d->count + (other && d->what == OTHER_COUNT ? 1 : 0),
+                             other && d->what == OTHER_TYPE ? BRAID_UINT32 : BRAID_INT32,
+                             other && d->what == OTHER_REDUCTION ? BRAID_MAX : BRAID_SUM, NULL, NULL);
+    if (!rc) /* a root or a leaf may have nothing to notice yet */
+        rc = braid_barrier(comm, NULL, NULL);
+    if (rc == -ETIMEDOUT && d->what == OTHER_ROOT)
+        return 0; /* a rank may wait for one that has nothing to do with it, and nobody sees a contradiction */
+    CHECK(rc == -EPROTO || rc == -ECANCELED, "disagreement %d, %zu elements: got %d", d->what, d->count, rc);
+    CHECK(strstr(braid_last_error(), "disagree") || d->what == OTHER_ROOT, "the words do not say so");
+    CHECK(ranks_now_ms() - start < 10000, "noticed late");
+    return 0;
+}
+
+static void operations__disagreement(void **state)
+{
+    static const size_t counts[] = {3, 3000, 300000};
+
+    (void)state;
+    for (int k = 0; k < RANKS_KINDS; k += 2)
+        for (size_t c = 0; c < 3; c++)
+            for (int what = 0; what < DISAGREEMENTS; what++) {
+                struct ranks job = ranks_kinds[k];
+                struct disagreement d = {what, counts[c]};
+
+                job.size = 3;
+                job.timeout_ms = what == OTHER_ROOT ? 1500 : 15000;
+                ranks_run(&job, disagree, &d);
+            }
+}
+
+/* ---- threads -------------------------------------------------------------------------------- */
+
+struct thread {
+    struct braid_comm *comm;
+    uint32_t tag;
+    int failed;
+};
+
+/* Messages need no order between threads: two pairs of threads exchange with tags of their own. */
+static int exchange(struct braid_comm *comm, uint32_t tag)
+{
+    struct braid_options options = {.tag = tag};
+    int other = 1 - braid_rank(comm);
+    static const size_t sizes[] = {8, 3000, 70000, 0, 1000000};
+    uint8_t *in = malloc(1000000), *out = malloc(1000000);
+
+    for (int i = 0; i < 100; i++) {
+        size_t bytes = sizes[(size_t)i % 5];
+        struct braid_op *op;
+
+        memset(out, i + (int)tag, bytes);
+        RETURNS(0, braid_send(comm, out, bytes, other, &options, &op));
+        RETURNS(0, braid_recv(comm, in, bytes, other, &options, NULL));
+        RETURNS(0, braid_wait(op, -1));
+        CHECK(!memcmp(in, out, bytes), "message %d of tag %u", i, tag);
+    }
+    free(in);
+    free(out);
+    return 0;
+}
+
+static void *exchanging(void *argument)
+{
+    struct thread *t = argument;
+
+    t->failed = exchange(t->comm, t->tag);
+    return NULL;
+}
+
+static int two_threads(struct braid_comm *comm, void *context)
+{
+    struct thread threads[2] = {{comm, 7, 0}, {comm, 1u << 31, 0}};
+    pthread_t ids[2];
+
+    (void)context;
+    for (int i = 0; i < 2; i++)
+        CHECK(!pthread_create(&ids[i], NULL, exchanging, &threads[i]), "no thread");
+    for (int i = 0; i < 2; i++)
+        pthread_join(ids[i], NULL);
+    return threads[0].failed || threads[1].failed;
+}
+
+static void operations__two_threads(void **state)
+{
+    (void)state;
+    everywhere(2, two_threads);
+}
+
+static void *blocking(void *argument)
+{
+    struct thread *t = argument;
+    int32_t value = 1;
+
+    t->failed = braid_allreduce(t->comm, &value, &value, 1, BRAID_INT32, BRAID_SUM, NULL, NULL) || value != 2;
+    return NULL;
+}
+
+/* Another thread submits, allocates and asks while one waits in a blocking call for a rank that comes late; rank 1 makes
+ * the same calls in the same order, one after the other. */
+static int beside_a_blocking_call(struct braid_comm *comm, void *context)
+{
+    struct thread first = {comm, 0, 0};
+    int32_t value = 10;
+    struct braid_stats stats;
+    struct braid_op *op;
+    double start;
+    pthread_t id;
+    void *memory;
+
+    (void)context;
+    if (braid_rank(comm)) {
+        ranks_sleep_ms(500);
+        blocking(&first);
+        RETURNS(0, braid_allreduce(comm, &value, &value, 1, BRAID_INT32, BRAID_MAX, NULL, NULL));
+        CHECK(!first.failed && value == 20, "%d", (int)value);
+        return 0;
+    }
+    value = 20;
+    CHECK(!pthread_create(&id, NULL, blocking, &first), "no thread");
+    ranks_sleep_ms(100);
+    start = ranks_now_ms();
+    memory = braid_alloc(comm, 4096);
+    CHECK(memory, "no memory");
+    RETURNS(0, braid_free(comm, memory));
+    RETURNS(0, braid_stats(comm, &stats));
+    RETURNS(0, braid_allreduce(comm, &value, &value, 1, BRAID_INT32, BRAID_MAX, NULL, &op));
+    CHECK(ranks_now_ms() - start < 200, "calls beside a blocking one took %.0f ms", ranks_now_ms() - start);
+    RETURNS(0, braid_wait(op, -1));
+    pthread_join(id, NULL);
+    CHECK(!first.failed && value == 20, "%d", (int)value);
+    return 0;
+}
+
+static void operations__beside_a_blocking_call(void **state)
+{
+    (void)state;
+    everywhere(2, beside_a_blocking_call);
+}
+
+/* ---- ends ----------------------------------------------------------------------------------- */
+
+static void *aborting(void *argument)
+{
+    struct thread *t = argument;
+
+    ranks_sleep_ms(200);
+    t->failed = braid_comm_abort(t->comm, "enough of it");
+    return NULL;
+}
+
+/* Rank 0 waits in a blocking call, small (tag 1) or large, for a rank that waits for something else: another thread aborts. */
+static int abort_beside(struct braid_comm *comm, void *context)
+{
+    static int32_t data[200000];
+    struct thread t = {comm, 0, 0};
+    const size_t *count = context;
+    double start = ranks_now_ms();
+    pthread_t id;
+
+    if (braid_rank(comm)) {
+        SAYS(-ECANCELED, "enough of it", braid_recv(comm, data, sizeof data, 0, NULL, NULL));
+    } else {
+        CHECK(!pthread_create(&id, NULL, aborting, &t), "no thread");
+        SAYS(-ECANCELED, "enough of it", braid_allreduce(comm, data, data, *count, BRAID_INT32, BRAID_SUM, NULL, NULL));
+        pthread_join(id, NULL);
+    }
+    CHECK(!t.failed && ranks_now_ms() - start < 2000, "took %.0f ms", ranks_now_ms() - start);
+    CHECK(braid_barrier(comm, NULL, NULL) < 0, "the communicator should have failed");
+    return 0;
+}
+
+static void operations__abort_beside_a_blocking_call(void **state)
+{
+    size_t counts[] = {1, 200000};
+
+    (void)state;
+    for (int k = 0; k < RANKS_KINDS; k += 2)
+        for (int c = 0; c < 2; c++) {
+            struct ranks job = ranks_kinds[k];
+
+            job.size = 2;
+            ranks_run(&job, abort_beside, &counts[c]);
+        }
+}
+
+/* Nobody waits for what was submitted: braid_finalize() does. */
+static int finalize_under_way(struct braid_comm *comm, void *context)
+{
+    static int32_t data[500000];
+    struct braid_op *ops[3];
+
+    (void)context;
+    RETURNS(0, braid_allreduce(comm, data, data, 500000, BRAID_INT32, BRAID_SUM, NULL, &ops[0]));
+    RETURNS(0, braid_allreduce(comm, data, data, 1, BRAID_INT32, BRAID_SUM, NULL, &ops[1]));
+    RETURNS(0, braid_barrier(comm, NULL, &ops[2]));
+    return 0;
+}
+
+static void operations__finalize_under_way(void **state)
+{
+    (void)state;
+    everywhere(3, finalize_under_way);
+}
+
+static int free_in_use(struct braid_comm *comm, void *context)
+{
+    uint8_t *memory = braid_alloc(comm, 100000);
+    struct braid_region *region;
+    static uint8_t own[100000];
+    struct braid_op *a, *b;
+
+    (void)context;
+    if (braid_rank(comm))
+        ranks_sleep_ms(200);
+    RETURNS(0, braid_register(comm, own, sizeof own, &region));
+    RETURNS(0, braid_allreduce(comm, memory, own, 100000, BRAID_INT8, BRAID_MAX, NULL, &a));
+    RETURNS(0, braid_allreduce(comm, memory, memory, 3, BRAID_INT8, BRAID_MAX, NULL, &b));
+    if (!braid_rank(comm)) {
+        SAYS(-EBUSY, "use", braid_free(comm, memory));
+        SAYS(-EBUSY, "uses", braid_deregister(region));
+    }
+    RETURNS(0, braid_wait(a, -1));
+    RETURNS(0, braid_wait(b, -1));
+    RETURNS(0, braid_free(comm, memory));
+    RETURNS(0, braid_deregister(region));
+    return 0;
+}
+
+static void operations__free_in_use(void **state)
+{
+    (void)state;
+    everywhere(2, free_in_use);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operations__many_at_once),
+        cmocka_unit_test(operations__too_many),
+        cmocka_unit_test(operations__persistent),
+        cmocka_unit_test(operations__wait_again),
+        cmocka_unit_test(operations__deadline),
+        cmocka_unit_test(operations__disagreement),
+        cmocka_unit_test(operations__two_threads),
+        cmocka_unit_test(operations__beside_a_blocking_call),
+        cmocka_unit_test(operations__abort_beside_a_blocking_call),
+        cmocka_unit_test(operations__finalize_under_way),
+        cmocka_unit_test(operations__free_in_use),
+    };
+
+    if (argc == 2)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
