@@ -126,6 +126,7 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
         .slots = &w->slots,
         .message_bytes = w->config.eager_bytes < BR_MAX_WORDS ? BR_MAX_WORDS : w->config.eager_bytes,
         .message_buffers = BR_MESSAGE_BUFFERS,
+        .patience = 2 * w->config.peer_timeout,
         .max_links = links,
         .simulation = simulation,
     };

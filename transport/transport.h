@@ -70,6 +70,8 @@ struct br_device_config {
     uint32_t message_bytes;       /* payload bytes of one message receive buffer */
     uint32_t message_buffers;     /* receive buffers per link: the peer never has more messages outstanding. One that sends
                                      more waits until one is released (nothing is lost), or its link fails with words */
+    uint64_t patience;            /* ns; a silent link is not given up sooner (the protocol has its own clock for that); 0: no
+                                     wish */
     uint32_t max_links;           /* links open at once, incoming ones that are not yet known included */
     void *simulation;             /* sim: the struct br_sim and the host number come through this; else NULL */
 };

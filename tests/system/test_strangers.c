@@ -307,7 +307,7 @@ static void strangers__while_it_works(void **state)
         if (strangers < FLOOD)
             fail_msg("rank %d has counted %d strangers only", r, strangers);
     }
-    if (busy * 4 < quiet)
+    if (busy * 4 < quiet && job_slowness() == 1) /* sanitizers are slowest with new links */
         fail_msg("%.0f loops/s in peace, %.0f among strangers", quiet, busy);
 }
 

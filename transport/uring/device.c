@@ -39,7 +39,7 @@ static void describe(const struct br_uring_interface *interface, bool ring, stru
     out->loopback = interface->loopback;
     if (interface->address.any.sa_family != AF_UNSPEC)
         br_uring_address_words(&interface->address, false, address, sizeof address);
-    if (br_uring_options_read(interface, &options)) {
+    if (br_uring_options_read(interface, 0, &options)) {
         snprintf(out->why_not, sizeof out->why_not, "%.127s", br_error_words());
         *options.congestion = '\0';
     }
@@ -94,7 +94,7 @@ static int allocate(struct br_uring_device *device, const struct br_device_confi
 static int start(struct br_uring_device *device, const struct br_uring_interface *interface)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
-    int rc = br_uring_options_read(interface, &device->options);
+    int rc = br_uring_options_read(interface, device->base.config->patience, &device->options);
 
     if (rc)
         return rc;

@@ -8,11 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #define NOTSENT_BYTES (128 << 10)
-#define USER_TIMEOUT_MS                                                                                      \
-    10000 /* unacknowledged for so long: the peer is gone (the protocol usually knows earlier) */
+/* Unacknowledged, or not taken by a peer that is stopped, for so long: the kernel gives the connection up. */
+#define USER_TIMEOUT_LEAST (10 * BR_SEC)
+#define USER_TIMEOUT_MOST  (86400 * BR_SEC)
 
 /* Does the kernel know (and let us use) this congestion control? */
 static bool congestion_known(const char *name)
@@ -62,10 +64,13 @@ static int read_ports(struct br_uring_options *out)
     return 0;
 }
 
-int br_uring_options_read(const struct br_uring_interface *interface, struct br_uring_options *out)
+int br_uring_options_read(const struct br_uring_interface *interface, uint64_t patience, struct br_uring_options *out)
 {
     int rc = read_congestion(interface, out->congestion);
 
+    if (patience < USER_TIMEOUT_LEAST)
+        patience = USER_TIMEOUT_LEAST;
+    out->user_timeout_ms = (int)((patience < USER_TIMEOUT_MOST ? patience : USER_TIMEOUT_MOST) / BR_MS);
     return rc ? rc : read_ports(out);
 }
 
@@ -84,7 +89,7 @@ static int open_socket(int family, const struct br_uring_options *options)
                         errno == EMFILE ? "; raise `ulimit -n`" : "");
     if (set(fd, SOL_SOCKET, SO_REUSEADDR, 1) || set(fd, IPPROTO_TCP, TCP_NODELAY, 1) ||
         set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_BYTES) ||
-        set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS) ||
+        set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, options->user_timeout_ms) ||
         (*options->congestion && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, options->congestion,
                                             (socklen_t)strlen(options->congestion)))) {
         int err = errno;

@@ -18,10 +18,11 @@
 struct br_uring_options {
     char congestion[BR_URING_CONGESTION]; /* "": the system's */
     uint16_t first_port, last_port;       /* to listen on; 0: any */
+    int user_timeout_ms;                  /* TCP_USER_TIMEOUT */
 };
 
-/* From the environment. -EINVAL or -ENOENT with words. */
-int br_uring_options_read(const struct br_uring_interface *interface, struct br_uring_options *out);
+/* From the environment; `patience` is br_device_config's. -EINVAL or -ENOENT with words. */
+int br_uring_options_read(const struct br_uring_interface *interface, uint64_t patience, struct br_uring_options *out);
 
 /* A non-blocking socket, bound to the interface's address, that listens; *address gets its port. The sockets
  * that it accepts inherit its options. Returns it, or -errno with words. */

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "transport/uring/uring.h"
 
@@ -506,6 +507,29 @@ static void device_open__congestion_control(void **state)
     assert_non_null(strstr(br_error_words(), "BRAID_TCP_CONGESTION=nonsense"));
 }
 
+/* A peer that is stopped for less than the protocol's patience is not lost, whatever the kernel would do by itself. */
+static void device_open__patience(void **state)
+{
+    static const struct {
+        uint64_t patience;
+        int ms;
+    } cases[] = {{0, 10000}, {BR_SEC, 10000}, {120 * BR_SEC, 120000}, {UINT64_MAX, 86400000}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int ms = 0;
+        socklen_t bytes = sizeof ms;
+
+        close_end(&a);
+        a.config.patience = cases[i].patience;
+        assert_int_equal(br_slot_table_init(&a.slots, 64), 0);
+        assert_int_equal(ops->device_open(&a.config, &a.device), 0);
+        assert_int_equal(getsockopt(((struct br_uring_device *)a.device)->listen_fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, &bytes),
+                         0);
+        assert_int_equal(ms, cases[i].ms);
+    }
+}
+
 static void device_open__port_range(void **state)
 {
     static const char *const bad[] = {"5", "7-3", "0-9", "1-70000", "1-2x", "a-b"};
@@ -565,6 +589,7 @@ int main(void)
         TEST(device_open__names),
         TEST(device_open__ipv6),
         TEST(device_open__congestion_control),
+        TEST(device_open__patience),
         TEST(device_open__port_range),
         TEST(probe__finds_loopback),
     };
