@@ -142,6 +142,16 @@ run 124 -n 2 --timeout 1 -- sleep "$mark"
 has err 'not done after 1 s, ending all ranks'
 nobody_left "--timeout"
 
+# -- cores: with one for each rank nobody shares, unless it is not wanted
+if [[ $(nproc) -ge 2 ]]; then
+    run 0 -n 2 --no-prefix -- sh -c 'taskset -cp $$'
+    [[ $(sed 's/.*: //' "$work/out" | sort -u | wc -l) -eq 2 ]] || fail "two ranks share their cores"
+    run 0 -n 2 --bind none --no-prefix -- sh -c 'taskset -cp $$'
+    [[ $(sed 's/.*: //' "$work/out" | sort -u | wc -l) -eq 1 ]] || fail "--bind none: the ranks are bound"
+fi
+run 2 -n 1 --bind here -- true
+has err "share or none"
+
 # -- wrong usage
 run 2 -n 2
 has err "no command|'--'"
