@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-struct job { /* zeros, then job_start() */
+struct job {        /* zeros, then job_start() */
     pid_t launcher; /* 0: has ended */
-    int from; /* its output and that of the ranks */
+    int from;       /* its output and that of the ranks */
     char text[1 << 16];
     size_t bytes;
 };

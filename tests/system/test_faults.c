@@ -177,10 +177,13 @@ static void faults__stopped_shortly(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(faults__killed),  cmocka_unit_test(faults__leaves_without_a_word),
-        cmocka_unit_test(faults__aborted), cmocka_unit_test(faults__connection_cut),
+        cmocka_unit_test(faults__killed),
+        cmocka_unit_test(faults__leaves_without_a_word),
+        cmocka_unit_test(faults__aborted),
+        cmocka_unit_test(faults__connection_cut),
         cmocka_unit_test(faults__one_connection_of_two_cut),
-        cmocka_unit_test(faults__stopped), cmocka_unit_test(faults__stopped_shortly),
+        cmocka_unit_test(faults__stopped),
+        cmocka_unit_test(faults__stopped_shortly),
     };
 
     if (argc >= 2 && !strcmp(argv[1], "rank"))
