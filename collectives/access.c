@@ -64,11 +64,11 @@ static void post(struct br_engine *engine, struct br_operation *op)
 
     fill(engine, op, offset, left < BR_MAX_TRANSFER ? (uint32_t)left : BR_MAX_TRANSFER);
     rc = br_transfer_receive(engine->worker, &t[STATUS]);
+    if (!rc) /* before a get's READY, so that no READY waits at the target for a request that has no credit */
+        rc = br_transfer_send(engine->worker, &t[REQUEST]);
     if (!rc)
         rc = is_put(op) ? br_transfer_send(engine->worker, &t[DATA])
                         : br_transfer_receive(engine->worker, &t[DATA]);
-    if (!rc)
-        rc = br_transfer_send(engine->worker, &t[REQUEST]);
     if (rc)
         br_p2p_failed(engine, rc, is_put(op) ? "put" : "get", (int)op->key.rank);
 }

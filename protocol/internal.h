@@ -15,7 +15,14 @@ bool br_rail_asks(const struct br_rail *rail, uint32_t length); /* should this f
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now);
 void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now);
 void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now);
-bool br_rail_has_credit(const struct br_rail *rail, bool p2p, bool oldest);
+/* Who may use a credit (peer.h, note 4). */
+enum br_credit {
+    BR_CREDIT_ORDINARY, /* collectives */
+    BR_CREDIT_OLDEST,   /* the oldest of them, and messages of a lost rail */
+    BR_CREDIT_ONESIDED, /* put and get: what they send finds its match at once */
+    BR_CREDIT_P2P,
+};
+bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind);
 void br_rail_message_released(struct br_rail *rail, bool p2p, uint64_t now);
 
 /* connect.c: links, handshakes, strangers */

@@ -27,7 +27,8 @@
 #define BR_MAX_RANKS       65536u
 #define BR_MAX_RAILS       8u            /* to one peer */
 #define BR_CREDITS         64u           /* credited messages of a link that may be unreleased */
-#define BR_CREDITS_P2P     32u           /* of these, point-to-point ones */
+#define BR_CREDITS_P2P     32u           /* of these, point-to-point ones, at most */
+#define BR_CREDITS_P2P_OWN 4u            /* of these, for point-to-point ones alone */
 #define BR_MESSAGE_BUFFERS (BR_CREDITS + 8u) /* receive buffers of a link; the rest for messages without credit */
 #define BR_MAX_TRANSFER    (16u << 20)   /* bytes; longer sends and receives are cut by the layers above */
 #define BR_MAX_EAGER       (64u << 10)   /* upper bound of the eager limit */

@@ -12,9 +12,11 @@
  *    on a byte stream ACK messages tell, which the sender asks for by a flag every quarter of a budget.
  * 3. Striping needs no plan: rails pull frames from the peer's queue when they have budget, so they carry in proportion to
  *    their rates. Near the end of a transfer a slow rail leaves the rest to the fast ones (br_rail_may_take).
- * 4. Credits bound the messages that may be unreleased at the peer. The last credit of a rail is for the oldest
- *    operation of this process, which thereby can always progress: the globally oldest unfinished operation is the oldest one on
- *    every rank that still works on it, and its messages find a receiver that has it or is about to.
+ * 4. Credits bound the messages that may be unreleased at the peer. Some are kept, because a message may wait there until
+ *    the peer's program comes to it, which may first wait for something else of ours: a few for point-to-point messages;
+ *    one for puts and gets, which never wait for a program; and one for the oldest operation of this process, which
+ *    thereby can always progress: the globally oldest unfinished operation is the oldest one on every rank that still
+ *    works on it, and its messages find a receiver that has it or is about to.
  */
 #ifndef BR_PROTOCOL_PEER_H
 #define BR_PROTOCOL_PEER_H

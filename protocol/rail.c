@@ -206,15 +206,17 @@ void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint
         br_rail_acknowledged(rail, ack->bytes, now);
 }
 
-bool br_rail_has_credit(const struct br_rail *rail, bool p2p, bool oldest)
+bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind)
 {
-    uint32_t held = rail->sent - rail->peer_released;
+    uint32_t held = rail->sent - rail->peer_released, held_p2p = rail->sent_p2p - rail->peer_released_p2p;
+    uint32_t p2p = held_p2p > BR_CREDITS_P2P_OWN ? held_p2p : BR_CREDITS_P2P_OWN; /* theirs, used or not */
+    uint32_t kept = kind == BR_CREDIT_ONESIDED ? 0 : kind == BR_CREDIT_OLDEST ? 1 : 2;
 
     if (rail->sent - rail->peer_arrived >= BR_CREDITS)
         return false; /* the copy that would be overwritten may still be needed */
-    if (p2p && rail->sent_p2p - rail->peer_released_p2p >= BR_CREDITS_P2P)
-        return false;
-    return held + (oldest ? 0 : 1) < BR_CREDITS;
+    if (kind == BR_CREDIT_P2P)
+        return held_p2p < BR_CREDITS_P2P && (held_p2p < BR_CREDITS_P2P_OWN || held + kept < BR_CREDITS);
+    return held - held_p2p + p2p + kept < BR_CREDITS;
 }
 
 void br_rail_message_released(struct br_rail *rail, bool p2p, uint64_t now)

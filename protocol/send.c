@@ -116,14 +116,14 @@ void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot)
 /* ---- messages ------------------------------------------------------------------------------------------ */
 
 /* The rail with a credit that has the least in flight. */
-static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, bool p2p, bool oldest)
+static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, enum br_credit credit)
 {
     struct br_rail *best = NULL;
 
     for (int i = 0; i < peer->n_rails; i++) {
         struct br_rail *rail = &peer->rails[i];
 
-        if (rail->state == BR_RAIL_UP && !(full >> i & 1) && br_rail_has_credit(rail, p2p, oldest) &&
+        if (rail->state == BR_RAIL_UP && !(full >> i & 1) && br_rail_has_credit(rail, credit) &&
             (!best || br_rail_in_flight(rail) < br_rail_in_flight(best)))
             best = rail;
     }
@@ -351,23 +351,54 @@ static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_trans
 }
 
 /* A rail for a message, or NULL: it has to wait for a credit. */
-static struct br_rail *credited_rail(struct br_worker *w, struct br_peer *peer, uint32_t full, bool p2p,
-                                     bool oldest)
+static struct br_rail *credited_rail(struct br_worker *w, struct br_peer *peer, uint32_t full,
+                                     enum br_credit credit)
 {
-    struct br_rail *rail = message_rail(peer, full, p2p, oldest);
+    struct br_rail *rail = message_rail(peer, full, credit);
 
     if (!rail)
         w->counters.credit_stalls++;
     return rail;
 }
 
+static enum br_credit credit_of(const struct br_worker *w, const struct br_transfer *t)
+{
+    switch (br_tag_family(t->tag)) {
+    case BR_TAG_P2P:
+        return BR_CREDIT_P2P;
+    case BR_TAG_ONESIDED:
+        return BR_CREDIT_ONESIDED;
+    default:
+        return br_transfer_is_oldest(w, t->order) ? BR_CREDIT_OLDEST : BR_CREDIT_ORDINARY;
+    }
+}
+
+/* The head has no credit; the first behind it that may use one kept for `least` or for what is still freer. */
+static struct br_transfer *entitled(const struct br_worker *w, const struct br_queue *queue, enum br_credit least)
+{
+    br_list_for_each (node, &queue->place) {
+        struct br_transfer *t = br_container_of(node, struct br_transfer, queued.place);
+
+        if (credit_of(w, t) >= least)
+            return t;
+    }
+    return NULL;
+}
+
 /* One message of a queue. false: it has to wait. */
 static bool pump_message(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, struct pump *pump)
 {
-    bool p2p = br_tag_family(t->tag) == BR_TAG_P2P;
-    bool oldest = !p2p && br_transfer_is_oldest(w, t->order); /* p2p: need not be matched here and now */
-    struct br_rail *rail = credited_rail(w, peer, pump->full, p2p, oldest);
+    struct br_rail *rail = credited_rail(w, peer, pump->full, credit_of(w, t));
 
+    for (enum br_credit kept = BR_CREDIT_OLDEST; !rail && kept <= BR_CREDIT_ONESIDED; kept++) {
+        struct br_rail *freer = message_rail(peer, pump->full, kept);
+        struct br_transfer *other = freer ? entitled(w, &peer->queues[BR_QUEUE_MESSAGES], kept) : NULL;
+
+        if (other && credit_of(w, t) != BR_CREDIT_P2P) {
+            t = other;
+            rail = freer;
+        }
+    }
     if (rail && send_message(w, peer, rail, t))
         pump->n++;
     else if (rail)
@@ -378,10 +409,10 @@ static bool pump_message(struct br_worker *w, struct br_peer *peer, struct br_tr
 /* One message of a lost rail, on the first rail that takes it. false: it has to wait. */
 static bool pump_orphan(struct br_worker *w, struct br_peer *peer, struct br_orphan *orphan, struct pump *pump)
 {
-    bool p2p = br_stream_of(orphan->message.tag) == 1;
+    enum br_credit credit = br_stream_of(orphan->message.tag) == 1 ? BR_CREDIT_P2P : BR_CREDIT_OLDEST;
     struct br_rail *rail;
 
-    while ((rail = credited_rail(w, peer, pump->full, p2p, true))) {
+    while ((rail = credited_rail(w, peer, pump->full, credit))) {
         if (send_orphan(rail, orphan)) {
             pump->n++;
             return true;

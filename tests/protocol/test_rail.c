@@ -355,14 +355,14 @@ static void may_take__never_all_refuse(void **state)
 /* ---- credits -------------------------------------------------------------------------------------------------- */
 
 /* Sends messages until the credits say no; returns how many. */
-static int spend(struct br_rail *rail, bool p2p, bool oldest)
+static int spend(struct br_rail *rail, enum br_credit kind)
 {
     int n = 0;
 
-    for (; br_rail_has_credit(rail, p2p, oldest); n++) {
+    for (; br_rail_has_credit(rail, kind); n++) {
         assert_true(n < 1000);
         rail->sent++;
-        rail->sent_p2p += p2p;
+        rail->sent_p2p += kind == BR_CREDIT_P2P;
     }
     return n;
 }
@@ -374,14 +374,17 @@ static void hear(struct br_rail *rail, uint32_t arrived, uint32_t released, uint
     br_rail_heard_ack(rail, &ack, 1);
 }
 
-static void credit__the_last_one_is_the_oldest_operations(void **state)
+/* Those that are kept: four for point to point, one for puts and gets, one for the oldest operation. */
+static void credit__some_are_kept(void **state)
 {
     struct bench b;
 
     (void)state;
     set_up(&b, 1);
-    assert_int_equal(spend(&b.rails[0], false, false), BR_CREDITS - 1);
-    assert_int_equal(spend(&b.rails[0], false, true), 1);
+    assert_int_equal(spend(&b.rails[0], BR_CREDIT_ORDINARY), BR_CREDITS - BR_CREDITS_P2P_OWN - 2);
+    assert_int_equal(spend(&b.rails[0], BR_CREDIT_OLDEST), 1);
+    assert_int_equal(spend(&b.rails[0], BR_CREDIT_ONESIDED), 1);
+    assert_int_equal(spend(&b.rails[0], BR_CREDIT_P2P), BR_CREDITS_P2P_OWN);
 }
 
 /* Messages of point to point may find no receive for ever: they take half of the credits, never the last one. */
@@ -391,12 +394,12 @@ static void credit__point_to_point_has_a_share(void **state)
 
     (void)state;
     set_up(&b, 1);
-    assert_int_equal(spend(&b.rails[0], true, false), BR_CREDITS_P2P);
-    assert_int_equal(spend(&b.rails[0], false, false), BR_CREDITS - BR_CREDITS_P2P - 1);
+    assert_int_equal(spend(&b.rails[0], BR_CREDIT_P2P), BR_CREDITS_P2P);
+    assert_int_equal(spend(&b.rails[0], BR_CREDIT_ORDINARY), BR_CREDITS - BR_CREDITS_P2P - 2);
     hear(&b.rails[0], 1, 1, 0); /* a collective's: gives nothing to point to point */
-    assert_false(br_rail_has_credit(&b.rails[0], true, false));
+    assert_false(br_rail_has_credit(&b.rails[0], BR_CREDIT_P2P));
     hear(&b.rails[0], 2, 2, 1);
-    assert_int_equal(spend(&b.rails[0], true, false), 1);
+    assert_int_equal(spend(&b.rails[0], BR_CREDIT_P2P), 1);
 }
 
 /* A copy is kept until the message is known to have arrived, so a place is not taken twice, whatever is released. */
@@ -406,11 +409,12 @@ static void credit__waits_for_arrival_too(void **state)
 
     (void)state;
     set_up(&b, 1);
-    spend(&b.rails[0], false, true);
-    hear(&b.rails[0], 0, BR_CREDITS, 0); /* overtaken counters: released, but not arrived */
-    assert_false(br_rail_has_credit(&b.rails[0], false, true));
-    hear(&b.rails[0], 10, BR_CREDITS, 0);
-    assert_int_equal(spend(&b.rails[0], false, true), 10);
+    assert_int_equal(spend(&b.rails[0], BR_CREDIT_P2P), BR_CREDITS_P2P);
+    assert_int_equal(spend(&b.rails[0], BR_CREDIT_ONESIDED), BR_CREDITS - BR_CREDITS_P2P);
+    hear(&b.rails[0], 0, BR_CREDITS, BR_CREDITS_P2P); /* overtaken counters: released, but not arrived */
+    assert_false(br_rail_has_credit(&b.rails[0], BR_CREDIT_ONESIDED));
+    hear(&b.rails[0], 10, BR_CREDITS, BR_CREDITS_P2P);
+    assert_int_equal(spend(&b.rails[0], BR_CREDIT_ONESIDED), 10);
 }
 
 static void ack__overtaken_and_impossible_counters(void **state)
@@ -443,11 +447,11 @@ static void ack__counters_wrap(void **state)
     (void)state;
     set_up(&b, 1);
     rail->sent = rail->peer_arrived = rail->peer_released = UINT32_MAX - 5;
-    assert_int_equal(spend(rail, false, true), BR_CREDITS);
+    assert_int_equal(spend(rail, BR_CREDIT_ONESIDED), BR_CREDITS - BR_CREDITS_P2P_OWN);
     hear(rail, 3, 2, 0);
     assert_int_equal(rail->peer_arrived, 3);
     assert_int_equal(rail->peer_released, 2);
-    assert_int_equal(spend(rail, false, true), 8);
+    assert_int_equal(spend(rail, BR_CREDIT_ONESIDED), 8);
 }
 
 /* The receiver's side: credits go back in batches, or after a while. */
@@ -488,7 +492,7 @@ int main(void)
         cmocka_unit_test(may_take__a_slow_rail_leaves_the_end),
         cmocka_unit_test(may_take__compares_only_with_what_is_known),
         cmocka_unit_test(may_take__never_all_refuse),
-        cmocka_unit_test(credit__the_last_one_is_the_oldest_operations),
+        cmocka_unit_test(credit__some_are_kept),
         cmocka_unit_test(credit__point_to_point_has_a_share),
         cmocka_unit_test(credit__waits_for_arrival_too),
         cmocka_unit_test(ack__overtaken_and_impossible_counters),

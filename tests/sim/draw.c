@@ -90,7 +90,11 @@ static void draw_settings(struct br_random *r, struct storm_plan *plan)
         .chunk_bytes = (uint32_t)spread(r, 512, 512 << 10),
         .quantum_bytes = (uint32_t)spread(r, 4096, 256 << 10),
     };
-    plan->window = chance(r, 20) ? 1 : 1 + (int)below(r, STORM_CALLS);
+    for (int i = 0; i < plan->n; i++)
+        plan->window[i] = chance(r, 30) ? 1 : 1 + (int)below(r, STORM_CALLS);
+    if (chance(r, 50)) /* all the same */
+        for (int i = 1; i < plan->n; i++)
+            plan->window[i] = plan->window[0];
     plan->pause = chance(r, 30) ? 0 : spread(r, BR_US, 20 * BR_MS);
 }
 
@@ -321,9 +325,9 @@ void storm_show(const struct storm_plan *plan)
             (unsigned long long)(net->retransmit_ns / BR_US));
     fprintf(stderr,
             "# eager %u, slice %u, chunk %u, quantum %u, %u runs, window %u; peer timeout %llu ms; %d calls, "
-            "%d at once, pauses to %llu us\n",
+            "%d, %d, ... at once, pauses to %llu us\n",
             w->eager_bytes, w->slice_bytes, plan->engine.chunk_bytes, plan->engine.quantum_bytes,
             plan->engine.max_runs, plan->engine.window, (unsigned long long)(w->peer_timeout / BR_MS),
-            plan->n_calls, plan->window, (unsigned long long)(plan->pause / BR_US));
+            plan->n_calls, plan->window[0], plan->window[1], (unsigned long long)(plan->pause / BR_US));
     show_faults(plan);
 }

@@ -146,7 +146,7 @@ static bool may_submit(struct storm *s, int rank)
 
     while (r->next_call < s->plan->n_calls && !storm_takes_part(&s->plan->calls[r->next_call], rank))
         r->next_call++;
-    if (r->next_call == s->plan->n_calls || r->refused || r->outstanding >= s->plan->window ||
+    if (r->next_call == s->plan->n_calls || r->refused || r->outstanding >= s->plan->window[rank] ||
         br_sim_now(s->sim) < r->may_submit)
         return false;
     part = storm_memory_of(s, r->next_call, rank);

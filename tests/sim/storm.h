@@ -5,7 +5,7 @@
  * 1. A plan (draw.c) is a network, the settings of workers and engines, a program of calls that is the same on all ranks,
  *    and what goes wrong when. It is calm when nothing in it can end the job: then every call must succeed.
  * 2. A run (run.c) steps the ranks, each of which submits its calls in the order of the program, with pauses and at most
- *    `window` at once, and looks at every call when it has ended (calls.c): right result, or a typed error with
+ *    so many at once, and looks at every call when it has ended (calls.c): right result, or a typed error with
  *    words, in time. Afterwards everything must have been given back (settle.c).
  * 3. When a call has ended, its memory is the user's: it is overwritten at once. A frame that still reads it shows as a
  *    wrong result elsewhere, one that still writes it shows at the end of the run.
@@ -55,7 +55,7 @@ struct storm_plan {
     struct br_worker_config worker;
     struct br_engine_config engine;
     struct storm_call calls[STORM_CALLS];
-    int n_calls, window;
+    int n_calls, window[STORM_RANKS]; /* calls under way, of each rank */
     uint64_t pause; /* between two calls of a rank, at most */
     size_t region_bytes;
     struct br_sim_fault faults[STORM_FAULTS]; /* times count from when all are connected, or from the start */
