@@ -32,7 +32,7 @@
 #define BR_MESSAGE_BUFFERS (BR_CREDITS + 8u) /* receive buffers of a link; the rest for messages without credit */
 #define BR_MAX_TRANSFER    (16u << 20)   /* bytes; longer sends and receives are cut by the layers above */
 #define BR_MAX_EAGER       (64u << 10)   /* upper bound of the eager limit */
-#define BR_MAX_WORDS       160u          /* text of ABORT */
+#define BR_MAX_WORDS       240u          /* text of ABORT */
 
 enum br_message_type {
     BR_MESSAGE_HANDSHAKE = 1, /* payload: protocol/message_handshake.h; the only type before a link is ready */

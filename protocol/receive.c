@@ -193,16 +193,26 @@ static int error_of(uint32_t reason)
     }
 }
 
+/* Somebody's words that are passed on: "rank 3: ..." */
+static bool is_passed_on(const char *words)
+{
+    size_t digits = strncmp(words, "rank ", 5) == 0 ? strspn(words + 5, "0123456789") : 0;
+
+    return digits && words[5 + digits] == ':';
+}
+
 static void aborted(struct br_worker *w, struct br_rail *rail, const struct br_event *event, uint32_t reason)
 {
     char words[BR_MAX_WORDS + 40];
     int n = event->length < BR_MAX_WORDS ? (int)event->length : (int)BR_MAX_WORDS;
+    int prefix = snprintf(words, sizeof words, "rank %d: ", rail->peer->rank);
 
-    snprintf(words, sizeof words, "rank %d: %.*s", rail->peer->rank, n, event->payload ? (const char *)event->payload : "");
+    snprintf(words + prefix, sizeof words - (size_t)prefix, "%.*s", n,
+             event->payload ? (const char *)event->payload : "");
     for (char *c = words; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = '?'; /* bytes from the network go to a terminal */
-    br_worker_fail(w, error_of(reason), words);
+    br_worker_fail(w, error_of(reason), is_passed_on(words + prefix) ? words + prefix : words);
 }
 
 /* Messages without credit: dealt with at once. */

@@ -391,6 +391,27 @@ static void abort__words_are_tamed(void **state)
     wired_destroy(&x);
 }
 
+/* What a third rank has said keeps that rank's name alone, however many pass it on. */
+static void abort__passed_on_keeps_its_first_name(void **state)
+{
+    static const char *const said[][2] = {{"rank 17: no more", "rank 17: no more"},
+                                          {"rank 17 is lost", "rank 1: rank 17 is lost"},
+                                          {"rank : x", "rank 1: rank : x"},
+                                          {"", "rank 1: "}};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct br_message m = {.type = BR_MESSAGE_ABORT};
+        struct wired x;
+
+        wired_create(&x, 0, 1, NULL);
+        wire_message(x.links[0], &m, said[i][0], (uint32_t)strlen(said[i][0]));
+        wired_turn(&x, 0);
+        assert_string_equal(x.w->words, said[i][1]);
+        wired_destroy(&x);
+    }
+}
+
 static void message__of_an_unknown_type(void **state)
 {
     static const uint8_t types[] = {0, BR_MESSAGE_HANDSHAKE, BR_MESSAGE_BYE + 1, 255};
@@ -428,6 +449,7 @@ int main(void)
         cmocka_unit_test(mapped__stale_is_given_back),
         cmocka_unit_test(mapped__withdrawn_in_the_middle),
         cmocka_unit_test(abort__words_are_tamed),
+        cmocka_unit_test(abort__passed_on_keeps_its_first_name),
         cmocka_unit_test(message__of_an_unknown_type),
     };
 
