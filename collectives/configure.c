@@ -13,6 +13,8 @@
 #include "base/error.h"
 #include "collectives/local.h"
 
+#define CPUS 4096
+
 /* The number in `given` (0: not given) or in the variable, times `unit` ns. */
 static int duration(int given_ms, const char *name, int64_t least, int64_t most, int64_t fallback, uint64_t unit, uint64_t *out)
 {
@@ -28,6 +30,31 @@ static int duration(int given_ms, const char *name, int64_t least, int64_t most,
     rc = br_env_number(name, least, most, fallback, &value);
     if (!rc)
         *out = (uint64_t)value * unit;
+    return rc;
+}
+
+/* The number in `given` (0: not given), in the variable, or the default. */
+static int number(int64_t given, const char *name, int64_t least, int64_t most, int64_t fallback, int64_t *out)
+{
+    if (!given)
+        return br_env_number(name, least, most, fallback, out);
+    if (given < least || given > most)
+        return br_error(EINVAL, "braid_config: the field behind %s is %lld; possible are %lld to %lld", name, (long long)given,
+                        (long long)least, (long long)most);
+    *out = given;
+    return 0;
+}
+
+/* The same for sizes, where letters may follow in the variable. */
+static int size(uint32_t given, const char *name, uint64_t least, uint64_t most, uint64_t fallback, uint64_t *out)
+{
+    int64_t value = 0;
+    int rc;
+
+    if (!given)
+        return br_env_bytes(name, least, most, fallback, out);
+    rc = number(given, name, (int64_t)least, (int64_t)most, 0, &value);
+    *out = (uint64_t)value;
     return rc;
 }
 
@@ -50,33 +77,27 @@ static int read_spin(const struct braid_config *c, struct br_settings *s)
 
     /* Of the whole machine: a launcher may have bound each rank to its own share. */
     s->oversubscribed = (long)s->environment.local_size > sysconf(_SC_NPROCESSORS_ONLN);
-    rc = br_env_number("BRAID_SPIN_US", 0, 10000000, c->spin_us ? c->spin_us : s->oversubscribed ? 200 : 1000, &us);
+    rc = number(c->spin_us, "BRAID_SPIN_US", 0, 10000000, s->oversubscribed ? 200 : 1000, &us);
     s->spin = (uint64_t)us * BR_US;
     return rc;
 }
 
 static int read_sizes(const struct braid_config *c, struct br_settings *s)
 {
-    int64_t rails, cpu;
+    int64_t rails, cpu = 0;
     int rc;
 
-    if ((rc = br_env_bytes("BRAID_SLICE_BYTES", 4096, BR_MAX_TRANSFER, c->slice_bytes ? c->slice_bytes : 256u << 10,
-                           &s->slice_bytes)) ||
-        (rc = br_env_bytes("BRAID_EAGER_BYTES", 64, BR_MAX_EAGER, c->eager_bytes ? c->eager_bytes : 16u << 10,
-                           &s->eager_bytes)) ||
+    if ((rc = size(c->slice_bytes, "BRAID_SLICE_BYTES", 4096, BR_MAX_TRANSFER, 256u << 10, &s->slice_bytes)) ||
+        (rc = size(c->eager_bytes, "BRAID_EAGER_BYTES", 64, BR_MAX_EAGER, 16u << 10, &s->eager_bytes)) ||
         (rc = br_env_bytes("BRAID_CHUNK_BYTES", 4096, BR_MAX_TRANSFER, BR_CHUNK_BYTES, &s->chunk_bytes)) ||
         (rc = br_env_bytes("BRAID_BOARD_BYTES", 0, BR_BOARD_BYTES, BR_LOCAL_BYTES, &s->board_bytes)) ||
-        (rc = br_env_number("BRAID_RAILS", 0, BR_MAX_RAILS, c->rails, &rails)) ||
-        (rc = br_env_number("BRAID_PIN_CPU", -1, 4095, c->pin_cpu - 1, &cpu)))
+        (rc = number(c->rails, "BRAID_RAILS", 0, BR_MAX_RAILS, 0, &rails)))
         return rc;
-    if (s->slice_bytes < 4096 || s->slice_bytes > BR_MAX_TRANSFER || s->eager_bytes < 64 || s->eager_bytes > BR_MAX_EAGER)
-        return br_error(EINVAL, "braid_config: slice_bytes must be 4096 to %u, eager_bytes 64 to %u", BR_MAX_TRANSFER,
-                        BR_MAX_EAGER);
-    if (rails < 0 || rails > (int)BR_MAX_RAILS)
-        return br_error(EINVAL, "braid_config: %d rails; 1 to %u are possible, 0 is one a device", (int)rails, BR_MAX_RAILS);
+    rc = c->pin_cpu ? number(c->pin_cpu, "BRAID_PIN_CPU", 1, CPUS, 0, &cpu)
+                    : br_env_number("BRAID_PIN_CPU", -1, CPUS - 1, -1, &cpu);
     s->rails = (int)rails;
-    s->pin_cpu = (int)cpu;
-    return 0;
+    s->pin_cpu = (int)cpu - (c->pin_cpu ? 1 : 0);
+    return rc;
 }
 
 static int read_text(const char *given, const char *name, const char *fallback, char *out, size_t bytes)

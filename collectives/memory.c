@@ -217,6 +217,8 @@ int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct b
 {
     if (!comm || !memory || !bytes || !region)
         return br_error(EINVAL, "braid_register: %s", !comm ? "no communicator" : !region ? "nowhere to store the region" : "an empty span");
+    if (bytes > UINTPTR_MAX - (uintptr_t)memory)
+        return br_error(EINVAL, "braid_register: %zu bytes from %p on are more than there is memory", bytes, memory);
     return add(comm, memory, bytes, -1, false, region);
 }
 

@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/numa.h"
 #include "collectives/local.h"
 
 #define NAP        (2 * BR_MS)   /* of the own thread while callers drive */
@@ -276,6 +275,21 @@ static void *run(void *argument)
     return NULL;
 }
 
+static int pin(struct braid_comm *comm)
+{
+    int cpu = comm->settings.pin_cpu, rc;
+    cpu_set_t set;
+
+    if (cpu < 0)
+        return 0;
+    CPU_ZERO(&set);
+    if (cpu < CPU_SETSIZE)
+        CPU_SET((size_t)cpu, &set);
+    rc = pthread_setaffinity_np(comm->thread, sizeof set, &set);
+    return rc ? br_error(rc, "rank %d: the worker thread cannot run on CPU %d (BRAID_PIN_CPU): %s", comm->rank, cpu, strerror(rc))
+              : 0;
+}
+
 int br_progress_start(struct braid_comm *comm)
 {
     int rc;
@@ -284,10 +298,15 @@ int br_progress_start(struct braid_comm *comm)
     if (comm->wake_fd < 0)
         return br_error(errno, "rank %d: eventfd: %s", comm->rank, strerror(errno));
     rc = pthread_create(&comm->thread, NULL, run, comm);
-    if (rc)
+    if (rc) {
+        br_progress_stop(comm);
         return br_error(rc, "rank %d: cannot start the worker thread: %s", comm->rank, strerror(rc));
+    }
     comm->has_thread = true;
-    return 0;
+    rc = pin(comm);
+    if (rc)
+        br_progress_stop(comm);
+    return rc;
 }
 
 void br_progress_stop(struct braid_comm *comm)

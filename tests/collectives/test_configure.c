@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/comm.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+static const char *const variables[] = {
+    "BRAID_BACKEND",      "BRAID_DEVICES",      "BRAID_RAILS",         "BRAID_SLICE_BYTES", "BRAID_EAGER_BYTES",
+    "BRAID_INIT_TIMEOUT", "BRAID_TIMEOUT",      "BRAID_PEER_TIMEOUT",  "BRAID_SPIN_US",     "BRAID_STARVATION_MS",
+    "BRAID_PIN_CPU",      "BRAID_CHUNK_BYTES",  "BRAID_BOARD_BYTES",   "BRAID_SECRET",      "BRAID_SECRET_FILE",
+    "WORLD_SIZE",         "RANK",               "LOCAL_WORLD_SIZE",    "LOCAL_RANK",        "MASTER_ADDR",
+    "MASTER_PORT",
+};
+
+static int forget_environment(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        unsetenv(variables[i]);
+    return 0;
+}
+
+static struct br_settings settings;
+
+static void reads(const struct braid_config *config)
+{
+    if (br_settings_read(config, &settings))
+        fail_msg("%s", br_error_words());
+}
+
+static void refuses(const struct braid_config *config, const char *words)
+{
+    assert_int_equal(br_settings_read(config, &settings), -EINVAL);
+    if (!strstr(br_error_words(), words))
+        fail_msg("\"%s\" is not in: %s", words, br_error_words());
+}
+
+static void settings_read__defaults(void **state)
+{
+    (void)state;
+    reads(NULL);
+    assert_int_equal(settings.environment.size, 1);
+    assert_string_equal(settings.backend, "auto");
+    assert_string_equal(settings.devices, "");
+    assert_int_equal(settings.rails, 0);
+    assert_int_equal(settings.slice_bytes, 256 << 10);
+    assert_int_equal(settings.eager_bytes, 16 << 10);
+    assert_int_equal(settings.timeout, 300 * BR_SEC);
+    assert_int_equal(settings.peer_timeout, 10 * BR_SEC);
+    assert_int_equal(settings.starvation, 100 * BR_MS);
+    assert_int_equal(settings.pin_cpu, -1);
+}
+
+static void settings_read__environment(void **state)
+{
+    (void)state;
+    setenv("BRAID_BACKEND", "uring", 1);
+    setenv("BRAID_DEVICES", "lo,127.0.0.2", 1);
+    setenv("BRAID_RAILS", "3", 1);
+    setenv("BRAID_SLICE_BYTES", "1M", 1);
+    setenv("BRAID_EAGER_BYTES", "4K", 1);
+    setenv("BRAID_TIMEOUT", "7", 1);
+    setenv("BRAID_PEER_TIMEOUT", "8", 1);
+    setenv("BRAID_STARVATION_MS", "9", 1);
+    setenv("BRAID_SPIN_US", "0", 1);
+    setenv("BRAID_PIN_CPU", "0", 1);
+    reads(NULL);
+    assert_string_equal(settings.backend, "uring");
+    assert_string_equal(settings.devices, "lo,127.0.0.2");
+    assert_int_equal(settings.rails, 3);
+    assert_int_equal(settings.slice_bytes, 1 << 20);
+    assert_int_equal(settings.eager_bytes, 4096);
+    assert_int_equal(settings.timeout, 7 * BR_SEC);
+    assert_int_equal(settings.peer_timeout, 8 * BR_SEC);
+    assert_int_equal(settings.starvation, 9 * BR_MS);
+    assert_int_equal(settings.spin, 0);
+    assert_int_equal(settings.pin_cpu, 0);
+}
+
+static void settings_read__configuration_goes_before_environment(void **state)
+{
+    struct braid_config config = {
+        .backend = "shm",
+        .devices = "eth7",
+        .rails = 2,
+        .slice_bytes = 8192,
+        .eager_bytes = 128,
+        .timeout_ms = 1500,
+        .peer_timeout_ms = 1600,
+        .starvation_ms = 17,
+        .spin_us = 18,
+        .pin_cpu = 1,
+    };
+
+    settings_read__environment(state);
+    reads(&config);
+    assert_string_equal(settings.backend, "shm");
+    assert_string_equal(settings.devices, "eth7");
+    assert_int_equal(settings.rails, 2);
+    assert_int_equal(settings.slice_bytes, 8192);
+    assert_int_equal(settings.eager_bytes, 128);
+    assert_int_equal(settings.timeout, 1500 * BR_MS);
+    assert_int_equal(settings.peer_timeout, 1600 * BR_MS);
+    assert_int_equal(settings.starvation, 17 * BR_MS);
+    assert_int_equal(settings.spin, 18 * BR_US);
+    assert_int_equal(settings.pin_cpu, 0);
+}
+
+static void settings_read__bad_configuration(void **state)
+{
+    char devices[600];
+
+    (void)state;
+    memset(devices, 'x', sizeof devices);
+    devices[sizeof devices - 1] = 0;
+    refuses(&(struct braid_config){.backend = "quic"}, "quic");
+    refuses(&(struct braid_config){.backend = "a name much longer than any back end"}, "BRAID_BACKEND");
+    refuses(&(struct braid_config){.devices = devices}, "BRAID_DEVICES");
+    refuses(&(struct braid_config){.rails = -1}, "BRAID_RAILS");
+    refuses(&(struct braid_config){.rails = 1000}, "BRAID_RAILS");
+    refuses(&(struct braid_config){.slice_bytes = 4095}, "BRAID_SLICE_BYTES");
+    refuses(&(struct braid_config){.slice_bytes = UINT32_MAX}, "BRAID_SLICE_BYTES");
+    refuses(&(struct braid_config){.eager_bytes = 63}, "BRAID_EAGER_BYTES");
+    refuses(&(struct braid_config){.eager_bytes = 1u << 30}, "BRAID_EAGER_BYTES");
+    refuses(&(struct braid_config){.timeout_ms = -1}, "BRAID_TIMEOUT");
+    refuses(&(struct braid_config){.peer_timeout_ms = -1}, "BRAID_PEER_TIMEOUT");
+    refuses(&(struct braid_config){.starvation_ms = -1}, "BRAID_STARVATION_MS");
+    refuses(&(struct braid_config){.init_timeout_ms = -1}, "init_timeout_ms");
+    refuses(&(struct braid_config){.spin_us = -1}, "BRAID_SPIN_US");
+    refuses(&(struct braid_config){.pin_cpu = -1}, "BRAID_PIN_CPU");
+    refuses(&(struct braid_config){.pin_cpu = 5000}, "BRAID_PIN_CPU");
+    refuses(&(struct braid_config){.size = -1}, "size");
+    refuses(&(struct braid_config){.size = 2, .rank = 2}, "rank");
+}
+
+static void settings_read__bad_environment(void **state)
+{
+    static const char *const bad[][2] = {
+        {"BRAID_BACKEND", "tcp"},        {"BRAID_RAILS", "two"},        {"BRAID_RAILS", "-1"},
+        {"BRAID_SLICE_BYTES", "1"},      {"BRAID_SLICE_BYTES", "1X"},   {"BRAID_EAGER_BYTES", "9G"},
+        {"BRAID_TIMEOUT", "0"},          {"BRAID_TIMEOUT", "1.5"},      {"BRAID_PEER_TIMEOUT", ""},
+        {"BRAID_SPIN_US", "99999999999"}, {"BRAID_STARVATION_MS", "0"}, {"BRAID_PIN_CPU", "-2"},
+        {"BRAID_CHUNK_BYTES", "12"},     {"BRAID_BOARD_BYTES", "1G"},   {"BRAID_INIT_TIMEOUT", "soon"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        setenv(bad[i][0], bad[i][1], 1);
+        if (*bad[i][1])
+            refuses(NULL, bad[i][0]);
+        else
+            reads(NULL); /* empty is as good as unset */
+        unsetenv(bad[i][0]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(settings_read__defaults, forget_environment),
+        cmocka_unit_test_setup(settings_read__environment, forget_environment),
+        cmocka_unit_test_setup(settings_read__configuration_goes_before_environment, forget_environment),
+        cmocka_unit_test_setup(settings_read__bad_configuration, forget_environment),
+        cmocka_unit_test_setup(settings_read__bad_environment, forget_environment),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

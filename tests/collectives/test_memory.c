@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "collectives/comm.h"
+
+static struct braid_comm *comm;
+
+static int join(void **state)
+{
+    (void)state;
+    return braid_init(&(struct braid_config){.size = 1}, &comm);
+}
+
+static int leave(void **state)
+{
+    (void)state;
+    return braid_finalize(comm);
+}
+
+static void alloc__pages_of_zeros(void **state)
+{
+    uint8_t *memory = braid_alloc(comm, 10001);
+
+    (void)state;
+    assert_non_null(memory);
+    assert_int_equal((uintptr_t)memory % 4096, 0);
+    for (int i = 0; i < 10001; i++)
+        assert_int_equal(memory[i], 0);
+    memset(memory, 1, 10001);
+    assert_int_equal(braid_free(comm, memory), 0);
+    assert_int_equal(comm->n_regions, 0);
+}
+
+static void alloc__arguments(void **state)
+{
+    uint8_t *memory = braid_alloc(comm, 1);
+    int on_stack;
+
+    (void)state;
+    assert_null(braid_alloc(NULL, 1));
+    assert_null(braid_alloc(comm, 0));
+    assert_null(braid_alloc(comm, SIZE_MAX));
+    assert_null(braid_alloc(comm, SIZE_MAX / 2));
+    assert_true(braid_last_error()[0]);
+    assert_int_equal(braid_free(NULL, memory), -EINVAL);
+    assert_int_equal(braid_free(comm, &on_stack), -EINVAL);
+    assert_int_equal(braid_free(comm, memory + 1), -EINVAL);
+    assert_int_equal(braid_free(comm, NULL), 0);
+    assert_int_equal(braid_free(comm, memory), 0);
+    assert_int_equal(braid_free(comm, memory), -EINVAL);
+}
+
+static void register__arguments(void **state)
+{
+    uint8_t *memory = braid_alloc(comm, 4096);
+    struct braid_region *region;
+    char span[10];
+
+    (void)state;
+    assert_int_equal(braid_register(NULL, span, 10, &region), -EINVAL);
+    assert_int_equal(braid_register(comm, NULL, 10, &region), -EINVAL);
+    assert_int_equal(braid_register(comm, span, 0, &region), -EINVAL);
+    assert_int_equal(braid_register(comm, span, 10, NULL), -EINVAL);
+    assert_int_equal(braid_register(comm, span, SIZE_MAX, &region), -EINVAL);
+    assert_int_equal(braid_register(comm, memory + 10, 10, &region), -EEXIST);
+    assert_int_equal(braid_deregister(NULL), -EINVAL);
+}
+
+static void register__overlaps(void **state)
+{
+    static char space[100];
+    struct braid_region *a, *b, *c;
+
+    (void)state;
+    assert_int_equal(braid_register(comm, space + 40, 20, &a), 0);
+    assert_int_equal(braid_register(comm, space + 40, 20, &b), -EEXIST);
+    assert_int_equal(braid_register(comm, space + 39, 2, &b), -EEXIST);
+    assert_int_equal(braid_register(comm, space + 59, 2, &b), -EEXIST);
+    assert_int_equal(braid_register(comm, space, 100, &b), -EEXIST);
+    assert_int_equal(braid_register(comm, space + 45, 1, &b), -EEXIST);
+    assert_int_equal(braid_register(comm, space + 60, 40, &b), 0);
+    assert_int_equal(braid_register(comm, space, 40, &c), 0);
+    assert_int_equal(braid_deregister(a), 0);
+    assert_int_equal(braid_register(comm, space + 40, 20, &a), 0);
+    assert_ptr_equal(br_region_containing(comm, space + 40, 20), a);
+    assert_ptr_equal(br_region_containing(comm, space + 39, 1), c);
+    assert_null(br_region_containing(comm, space + 39, 2));
+    assert_ptr_equal(br_region_containing(comm, space + 99, 1), b);
+    assert_null(br_region_containing(comm, space + 99, 2));
+    assert_int_equal(braid_deregister(b), 0);
+    assert_int_equal(braid_deregister(c), 0);
+    assert_int_equal(braid_deregister(a), 0);
+}
+
+/* Against a list that is searched from one end to the other. */
+static void region_containing__any_order(void **state)
+{
+    static char space[64 * 100];
+    struct braid_region *regions[64] = {0};
+    struct br_random random;
+
+    (void)state;
+    br_random_seed(&random, 11);
+    for (int step = 0; step < 3000; step++) {
+        size_t k = br_random_below(&random, 64), at = br_random_below(&random, sizeof space);
+        struct braid_region *found;
+
+        if (regions[k]) {
+            assert_int_equal(braid_deregister(regions[k]), 0);
+            regions[k] = NULL;
+        } else {
+            assert_int_equal(braid_register(comm, space + k * 100 + 10, 80, &regions[k]), 0);
+        }
+        found = br_region_containing(comm, space + at, 1);
+        assert_ptr_equal(found, at % 100 >= 10 && at % 100 < 90 ? regions[at / 100] : NULL);
+    }
+    for (int k = 0; k < 64; k++)
+        if (regions[k])
+            assert_int_equal(braid_deregister(regions[k]), 0);
+}
+
+static void region_find__counts_uses(void **state)
+{
+    uint8_t *memory = braid_alloc(comm, 1000);
+    struct br_region *region;
+    struct braid_key key;
+    void *at;
+
+    (void)state;
+    assert_int_equal(braid_key(comm, memory + 999, &key), 0);
+    assert_int_equal(key.bytes, 1000);
+    assert_int_equal(br_region_find(comm, key.id, 990, 11, &at, &region), -EACCES);
+    assert_int_equal(br_region_find(comm, key.id, UINT64_MAX, 2, &at, &region), -EACCES);
+    assert_int_equal(br_region_find(comm, key.id + 1, 0, 1, &at, &region), -EACCES);
+    assert_int_equal(br_region_find(comm, key.id, 990, 10, &at, &region), 0);
+    assert_ptr_equal(at, memory + 990);
+    assert_int_equal(braid_free(comm, memory), -EBUSY);
+    br_region_done(comm, region);
+    assert_int_equal(braid_free(comm, memory), 0);
+    assert_int_equal(br_region_find(comm, key.id, 0, 1, &at, &region), -EACCES);
+    assert_int_equal(braid_key(comm, memory, &key), -EINVAL);
+    assert_int_equal(braid_key(comm, memory, NULL), -EINVAL);
+}
+
+static void regions__as_many_as_there_are(void **state)
+{
+    static char space[BR_MAX_REGIONS + 1];
+    static struct braid_region *regions[BR_MAX_REGIONS + 1];
+
+    (void)state;
+    for (int i = 0; i < BR_MAX_REGIONS; i++)
+        assert_int_equal(braid_register(comm, &space[i], 1, &regions[i]), 0);
+    assert_int_equal(braid_register(comm, &space[BR_MAX_REGIONS], 1, &regions[BR_MAX_REGIONS]), -ENOSPC);
+    assert_null(braid_alloc(comm, 1));
+    for (int i = 0; i < BR_MAX_REGIONS; i += 2)
+        assert_int_equal(braid_deregister(regions[i]), 0); /* the others go with the communicator */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(alloc__pages_of_zeros, join, leave),
+        cmocka_unit_test_setup_teardown(alloc__arguments, join, leave),
+        cmocka_unit_test_setup_teardown(register__arguments, join, leave),
+        cmocka_unit_test_setup_teardown(register__overlaps, join, leave),
+        cmocka_unit_test_setup_teardown(region_containing__any_order, join, leave),
+        cmocka_unit_test_setup_teardown(region_find__counts_uses, join, leave),
+        cmocka_unit_test_setup_teardown(regions__as_many_as_there_are, join, leave),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
