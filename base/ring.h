@@ -28,6 +28,7 @@ void br_ring_destroy(struct br_ring *ring);          /* safe on a zeroed ring; i
 bool br_ring_push(struct br_ring *ring, void *item); /* any thread; false: full */
 void *br_ring_pop(struct br_ring *ring);             /* the consumer; NULL: empty */
 bool br_ring_empty(struct br_ring *ring);            /* the consumer */
-bool br_ring_idle(struct br_ring *ring); /* the consumer: empty, and no producer is about to publish an item (note 3) */
+bool br_ring_idle(
+    struct br_ring *ring); /* the consumer: empty, and no producer is about to publish an item (note 3) */
 
 #endif

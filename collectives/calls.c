@@ -29,7 +29,8 @@ static int check_options(const char *name, const struct braid_options *options)
     if (!options)
         return 0;
     if (options->timeout_ms < 0)
-        return br_error(EINVAL, "%s: timeout_ms is %d; it must not be negative (0: the communicator's)", name, options->timeout_ms);
+        return br_error(EINVAL, "%s: timeout_ms is %d; it must not be negative (0: the communicator's)", name,
+                        options->timeout_ms);
     for (size_t i = 0; i < sizeof options->reserved / sizeof options->reserved[0]; i++)
         if (options->reserved[i])
             return br_error(EINVAL, "%s: reserved fields of braid_options must be zero", name);
@@ -65,7 +66,8 @@ static int check_call(struct braid_comm *comm, const char *name, const struct ca
     if (c->root < 0 || c->root >= comm->size)
         return br_error(EINVAL, "%s: root is %d, ranks are 0 to %d", name, c->root, comm->size - 1);
     if (c->count > SIZE_MAX / 8 / (size_t)comm->size)
-        return br_error(EINVAL, "%s: %zu elements from each of %d ranks are more than memory can hold", name, c->count, comm->size);
+        return br_error(EINVAL, "%s: %zu elements from each of %d ranks are more than memory can hold", name,
+                        c->count, comm->size);
     if (c->count && reads(comm, c) && !c->send)
         return br_error(EINVAL, "%s: send is NULL", name);
     if (c->count && writes(comm, c) && !c->recv)
@@ -75,7 +77,8 @@ static int check_call(struct braid_comm *comm, const char *name, const struct ca
 
 /* ---- from call to result ----------------------------------------------------------------------------------- */
 
-static void apply_options(const struct braid_comm *comm, const struct braid_options *options, struct br_operation *op)
+static void apply_options(const struct braid_comm *comm, const struct braid_options *options,
+                          struct br_operation *op)
 {
     op->timeout = comm->settings.timeout;
     if (!options)
@@ -138,7 +141,8 @@ static void fill(const struct braid_comm *comm, const struct call *c, const stru
 }
 
 /* The short way for small collectives of one host; the operation lives on the stack. */
-static bool call_local(struct braid_comm *comm, const struct call *c, const struct braid_options *options, int *rc)
+static bool call_local(struct braid_comm *comm, const struct call *c, const struct braid_options *options,
+                       int *rc)
 {
     struct br_operation op;
 
@@ -150,8 +154,8 @@ static bool call_local(struct braid_comm *comm, const struct call *c, const stru
     return true;
 }
 
-static int call(struct braid_comm *comm, const char *name, const struct call *c, const struct braid_options *options,
-                bool persistent, struct braid_op **out)
+static int call(struct braid_comm *comm, const char *name, const struct call *c,
+                const struct braid_options *options, bool persistent, struct braid_op **out)
 {
     struct br_operation *op;
     int rc = check_call(comm, name, c);
@@ -180,69 +184,77 @@ static int call(struct braid_comm *comm, const char *name, const struct call *c,
 int braid_allreduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
                     enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_allreduce", &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0}, options, false, op);
+    return call(comm, "braid_allreduce", &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0},
+                options, false, op);
 }
 
-int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                         enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op)
+int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, enum braid_reduction reduction,
+                         const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_allreduce_init", &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0}, options, true,
-                op);
+    return call(comm, "braid_allreduce_init",
+                &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0}, options, true, op);
 }
 
-int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                         enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op)
+int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, enum braid_reduction reduction,
+                         const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_reduce_scatter", &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0}, options,
-                false, op);
+    return call(comm, "braid_reduce_scatter",
+                &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0}, options, false, op);
 }
 
 int braid_reduce_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
                               enum braid_type type, enum braid_reduction reduction,
                               const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_reduce_scatter_init", &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0},
-                options, true, op);
+    return call(comm, "braid_reduce_scatter_init",
+                &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0}, options, true, op);
 }
 
 int braid_allgather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
                     const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_allgather", &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0}, options, false, op);
+    return call(comm, "braid_allgather", &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0},
+                options, false, op);
 }
 
-int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                         const struct braid_options *options, struct braid_op **op)
+int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_allgather_init", &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0}, options, true,
-                op);
+    return call(comm, "braid_allgather_init",
+                &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0}, options, true, op);
 }
 
-int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type, int root,
-                    const struct braid_options *options, struct braid_op **op)
+int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                    int root, const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_broadcast", &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root}, options, false,
-                op);
+    return call(comm, "braid_broadcast",
+                &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root}, options, false, op);
 }
 
-int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                         int root, const struct braid_options *options, struct braid_op **op)
+int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, int root, const struct braid_options *options,
+                         struct braid_op **op)
 {
-    return call(comm, "braid_broadcast_init", &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root}, options,
-                true, op);
+    return call(comm, "braid_broadcast_init",
+                &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root}, options, true, op);
 }
 
 int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                 enum braid_reduction reduction, int root, const struct braid_options *options, struct braid_op **op)
+                 enum braid_reduction reduction, int root, const struct braid_options *options,
+                 struct braid_op **op)
 {
-    return call(comm, "braid_reduce", &(struct call){BR_REDUCE, send, recv, count, type, reduction, root}, options, false, op);
+    return call(comm, "braid_reduce", &(struct call){BR_REDUCE, send, recv, count, type, reduction, root},
+                options, false, op);
 }
 
-int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                      enum braid_reduction reduction, int root, const struct braid_options *options,
-                      struct braid_op **op)
+int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                      enum braid_type type, enum braid_reduction reduction, int root,
+                      const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_reduce_init", &(struct call){BR_REDUCE, send, recv, count, type, reduction, root}, options, true, op);
+    return call(comm, "braid_reduce_init",
+                &(struct call){BR_REDUCE, send, recv, count, type, reduction, root}, options, true, op);
 }
 
 int braid_barrier(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op)
@@ -257,8 +269,8 @@ int braid_barrier_init(struct braid_comm *comm, const struct braid_options *opti
 
 /* ---- point to point ---------------------------------------------------------------------------------------- */
 
-static int point(struct braid_comm *comm, const char *name, enum br_operation_kind kind, const void *send, void *recv,
-                 size_t bytes, int peer, const struct braid_key *key, uint64_t offset,
+static int point(struct braid_comm *comm, const char *name, enum br_operation_kind kind, const void *send,
+                 void *recv, size_t bytes, int peer, const struct braid_key *key, uint64_t offset,
                  const struct braid_options *options, struct braid_op **out)
 {
     struct br_operation *op;
@@ -271,8 +283,8 @@ static int point(struct braid_comm *comm, const char *name, enum br_operation_ki
     if (bytes && !send && !recv)
         return br_error(EINVAL, "%s: memory is NULL", name);
     if (key && (offset > key->bytes || bytes > key->bytes - offset))
-        return br_error(EACCES, "%s: [%llu, +%zu) is not in a region of %llu bytes", name, (unsigned long long)offset, bytes,
-                        (unsigned long long)key->bytes);
+        return br_error(EACCES, "%s: [%llu, +%zu) is not in a region of %llu bytes", name,
+                        (unsigned long long)offset, bytes, (unsigned long long)key->bytes);
     rc = check_options(name, options);
     if (rc)
         return rc;
@@ -294,32 +306,34 @@ static int point(struct braid_comm *comm, const char *name, enum br_operation_ki
     return go(op, out);
 }
 
-int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer, const struct braid_options *options,
-               struct braid_op **op)
+int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
+               const struct braid_options *options, struct braid_op **op)
 {
     return point(comm, "braid_send", BR_OPERATION_SEND, memory, NULL, bytes, peer, NULL, 0, options, op);
 }
 
-int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer, const struct braid_options *options,
-               struct braid_op **op)
+int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
+               const struct braid_options *options, struct braid_op **op)
 {
     return point(comm, "braid_recv", BR_OPERATION_RECV, NULL, memory, bytes, peer, NULL, 0, options, op);
 }
 
-int braid_put(struct braid_comm *comm, const void *memory, size_t bytes, const struct braid_key *key, uint64_t offset,
-              const struct braid_options *options, struct braid_op **op)
+int braid_put(struct braid_comm *comm, const void *memory, size_t bytes, const struct braid_key *key,
+              uint64_t offset, const struct braid_options *options, struct braid_op **op)
 {
     if (!key)
         return br_error(EINVAL, "braid_put: no key");
-    return point(comm, "braid_put", BR_OPERATION_PUT, memory, NULL, bytes, (int)key->rank, key, offset, options, op);
+    return point(comm, "braid_put", BR_OPERATION_PUT, memory, NULL, bytes, (int)key->rank, key, offset,
+                 options, op);
 }
 
-int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct braid_key *key, uint64_t offset,
-              const struct braid_options *options, struct braid_op **op)
+int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct braid_key *key,
+              uint64_t offset, const struct braid_options *options, struct braid_op **op)
 {
     if (!key)
         return br_error(EINVAL, "braid_get: no key");
-    return point(comm, "braid_get", BR_OPERATION_GET, NULL, memory, bytes, (int)key->rank, key, offset, options, op);
+    return point(comm, "braid_get", BR_OPERATION_GET, NULL, memory, bytes, (int)key->rank, key, offset,
+                 options, op);
 }
 
 /* ---- handles ----------------------------------------------------------------------------------------------- */
@@ -368,7 +382,8 @@ int braid_op_free(struct braid_op *handle)
     if (!op)
         return 0;
     if (!op->persistent)
-        return br_error(EINVAL, "braid_op_free: only persistent operations are freed by hand; wait for the others");
+        return br_error(EINVAL,
+                        "braid_op_free: only persistent operations are freed by hand; wait for the others");
     if (atomic_load(&op->state) != BR_OPERATION_IDLE)
         return br_error(EBUSY, "braid_op_free: the operation runs; wait for it first");
     br_comm_put_operation(op->comm, op);

@@ -259,7 +259,8 @@ struct br_operation *br_comm_get_operation(struct braid_comm *comm)
     op = br_pool_get(&comm->operations);
     pthread_mutex_unlock(&comm->pool_lock);
     if (!op) {
-        br_error(EAGAIN, "rank %d: %d operations are outstanding; wait for some of them", comm->rank, BR_MAX_OPERATIONS);
+        br_error(EAGAIN, "rank %d: %d operations are outstanding; wait for some of them", comm->rank,
+                 BR_MAX_OPERATIONS);
         return NULL;
     }
     memset(op, 0, sizeof *op);

@@ -43,7 +43,7 @@ struct br_store;
 struct braid_region {
     struct br_region region;
     struct braid_comm *comm;
-    bool allocated;  /* by braid_alloc(): the memory goes with it */
+    bool allocated;   /* by braid_alloc(): the memory goes with it */
     _Atomic int uses; /* operations under way */
 };
 
@@ -56,10 +56,11 @@ struct br_settings {
     int rails; /* 0: one a device */
     uint64_t slice_bytes, eager_bytes;
     uint64_t chunk_bytes; /* of a fragment, about (engine.h) */
-    uint64_t board_bytes; /* up to this size a collective within the host takes the board (local.h); 0: never */
+    uint64_t
+        board_bytes; /* up to this size a collective within the host takes the board (local.h); 0: never */
     uint64_t timeout, peer_timeout, starvation, spin; /* ns */
     bool oversubscribed; /* more ranks than cores on this host: yield instead of spinning */
-    int pin_cpu; /* -1: not pinned */
+    int pin_cpu;         /* -1: not pinned */
 };
 
 struct braid_comm {
@@ -67,14 +68,14 @@ struct braid_comm {
     struct br_settings settings;
     struct br_worker *worker;
     struct br_engine *engine;
-    struct br_store *store;        /* NULL but during braid_init() */
+    struct br_store *store; /* NULL but during braid_init() */
     struct br_local *local; /* NULL: not all ranks share this host */
 
-    pthread_mutex_t lock; /* worker, engine, board and all below up to the next comment */
+    pthread_mutex_t lock;   /* worker, engine, board and all below up to the next comment */
     uint64_t next_order;    /* of operations of all kinds */
     uint64_t next_sequence; /* of collectives; the same on all ranks */
-    uint64_t now; /* of the last turn */
-    int sleep_fds;  /* devices are armed for sleeping (progress.c) */
+    uint64_t now;           /* of the last turn */
+    int sleep_fds;          /* devices are armed for sleeping (progress.c) */
     struct braid_region *regions[BR_MAX_REGIONS]; /* by address */
     int n_regions;
     uint32_t next_region;
@@ -89,13 +90,13 @@ struct braid_comm {
     bool has_thread;
     _Atomic bool stop;
     _Atomic uint64_t turns; /* waits that callers drove: how the own thread sees that somebody does */
-    _Atomic int callers;  /* threads inside a blocking call */
-    _Atomic int wanted;   /* threads that wait for the lock: who drives lets them in */
-    _Atomic int sleepers; /* threads asleep in the devices' descriptors */
-    int sleeping_callers; /* of these inside a blocking call; under the lock */
-    _Atomic bool may_wake; /* somebody sleeps and wake_fd has not been written since */
-    int wake_fd;           /* eventfd: wakes all sleepers; the last one to wake drains it */
-    _Atomic int waiters;   /* that could not drive and wait for `ended` */
+    _Atomic int callers;    /* threads inside a blocking call */
+    _Atomic int wanted;     /* threads that wait for the lock: who drives lets them in */
+    _Atomic int sleepers;   /* threads asleep in the devices' descriptors */
+    int sleeping_callers;   /* of these inside a blocking call; under the lock */
+    _Atomic bool may_wake;  /* somebody sleeps and wake_fd has not been written since */
+    int wake_fd;            /* eventfd: wakes all sleepers; the last one to wake drains it */
+    _Atomic int waiters;    /* that could not drive and wait for `ended` */
     pthread_mutex_t end_lock;
     pthread_cond_t ended;
 };
@@ -110,7 +111,8 @@ void br_rendezvous_end(struct braid_comm *comm);
 
 /* memory.c. Under the lock. */
 struct braid_region *br_region_containing(struct braid_comm *comm, const void *memory, size_t bytes);
-int br_region_find(void *comm, uint32_t id, uint64_t offset, uint64_t bytes, void **memory, struct br_region **region);
+int br_region_find(void *comm, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
+                   struct br_region **region);
 void br_region_done(void *comm, struct br_region *region); /* undoes the count that br_region_find() made */
 /* Scratch of the engine: peers of the host read it in place. */
 int br_scratch_alloc(void *comm, size_t bytes, void **memory, struct br_region **region);
@@ -120,17 +122,19 @@ void br_regions_free(struct braid_comm *comm);
 /* comm.c */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; NULL with words: -EAGAIN */
 void br_comm_put_operation(struct braid_comm *comm, struct br_operation *op);
-void br_comm_start_operation(struct braid_comm *comm, struct br_operation *op, uint64_t now); /* under the lock */
+void br_comm_start_operation(struct braid_comm *comm, struct br_operation *op,
+                             uint64_t now); /* under the lock */
 /* Under the lock: the regions that op's memory lies in are in use from here to there. */
 void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op);
 void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op);
-void br_comm_operation_ended(struct braid_comm *comm, struct br_operation *op);               /* under the lock */
+void br_comm_operation_ended(struct braid_comm *comm, struct br_operation *op); /* under the lock */
 
 /* progress.c */
 int br_progress_start(struct braid_comm *comm); /* thread and wake-up descriptor */
 void br_progress_stop(struct braid_comm *comm);
 int br_progress_turn(struct braid_comm *comm, uint64_t now); /* under the lock; returns how much was done */
-void br_progress_end(struct braid_comm *comm, struct br_operation *op); /* under the lock: the operation has ended */
+void br_progress_end(struct braid_comm *comm,
+                     struct br_operation *op); /* under the lock: the operation has ended */
 /* Submits; when the lock is free the first frames leave at once. `wake`: nobody is going to wait for it right away. */
 int br_progress_submit(struct braid_comm *comm, struct br_operation *op, bool wake);
 /* Drives until the operation has ended or `most` ns have passed (UINT64_MAX: no limit); true: it has ended. */
@@ -139,8 +143,8 @@ bool br_progress_wait(struct braid_comm *comm, struct br_operation *op, uint64_t
 bool br_progress_local(struct braid_comm *comm, struct br_operation *op);
 void br_progress_lock(struct braid_comm *comm); /* for a moment; whoever drives lets us in */
 void br_progress_unlock(struct braid_comm *comm);
-void br_progress_wake(struct braid_comm *comm); /* all that sleep in a wait, and the own thread */
-void br_progress_try(struct braid_comm *comm); /* one turn, if nobody else is at it */
+void br_progress_wake(struct braid_comm *comm);  /* all that sleep in a wait, and the own thread */
+void br_progress_try(struct braid_comm *comm);   /* one turn, if nobody else is at it */
 void br_progress_drain(struct braid_comm *comm); /* until no operation is outstanding */
 
 #endif

@@ -16,13 +16,15 @@
 #define CPUS 4096
 
 /* The number in `given` (0: not given) or in the variable, times `unit` ns. */
-static int duration(int given_ms, const char *name, int64_t least, int64_t most, int64_t fallback, uint64_t unit, uint64_t *out)
+static int duration(int given_ms, const char *name, int64_t least, int64_t most, int64_t fallback,
+                    uint64_t unit, uint64_t *out)
 {
     int64_t value;
     int rc;
 
     if (given_ms < 0)
-        return br_error(EINVAL, "braid_config: the field behind %s is %d ms; it must not be negative", name, given_ms);
+        return br_error(EINVAL, "braid_config: the field behind %s is %d ms; it must not be negative", name,
+                        given_ms);
     if (given_ms > 0) {
         *out = (uint64_t)given_ms * BR_MS;
         return 0;
@@ -34,19 +36,21 @@ static int duration(int given_ms, const char *name, int64_t least, int64_t most,
 }
 
 /* The number in `given` (0: not given), in the variable, or the default. */
-static int number(int64_t given, const char *name, int64_t least, int64_t most, int64_t fallback, int64_t *out)
+static int number(int64_t given, const char *name, int64_t least, int64_t most, int64_t fallback,
+                  int64_t *out)
 {
     if (!given)
         return br_env_number(name, least, most, fallback, out);
     if (given < least || given > most)
-        return br_error(EINVAL, "braid_config: the field behind %s is %lld; possible are %lld to %lld", name, (long long)given,
-                        (long long)least, (long long)most);
+        return br_error(EINVAL, "braid_config: the field behind %s is %lld; possible are %lld to %lld", name,
+                        (long long)given, (long long)least, (long long)most);
     *out = given;
     return 0;
 }
 
 /* The same for sizes, where letters may follow in the variable. */
-static int size(uint32_t given, const char *name, uint64_t least, uint64_t most, uint64_t fallback, uint64_t *out)
+static int size(uint32_t given, const char *name, uint64_t least, uint64_t most, uint64_t fallback,
+                uint64_t *out)
 {
     int64_t value = 0;
     int rc;
@@ -87,7 +91,8 @@ static int read_sizes(const struct braid_config *c, struct br_settings *s)
     int64_t rails, cpu = 0;
     int rc;
 
-    if ((rc = size(c->slice_bytes, "BRAID_SLICE_BYTES", 4096, BR_MAX_TRANSFER, 256u << 10, &s->slice_bytes)) ||
+    if ((rc =
+             size(c->slice_bytes, "BRAID_SLICE_BYTES", 4096, BR_MAX_TRANSFER, 256u << 10, &s->slice_bytes)) ||
         (rc = size(c->eager_bytes, "BRAID_EAGER_BYTES", 64, BR_MAX_EAGER, 16u << 10, &s->eager_bytes)) ||
         (rc = br_env_bytes("BRAID_CHUNK_BYTES", 4096, BR_MAX_TRANSFER, BR_CHUNK_BYTES, &s->chunk_bytes)) ||
         (rc = br_env_bytes("BRAID_BOARD_BYTES", 0, BR_BOARD_BYTES, BR_LOCAL_BYTES, &s->board_bytes)) ||
@@ -121,11 +126,13 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
     if ((rc = br_environment_read(c, &s->environment)) ||
         (rc = br_secret_read(&s->environment, c->secret, &s->secret)) ||
         (rc = read_text(c->backend, "BRAID_BACKEND", "auto", s->backend, sizeof s->backend)) ||
-        (rc = read_text(c->devices, "BRAID_DEVICES", "", s->devices, sizeof s->devices)) || (rc = read_times(c, s)) ||
-        (rc = read_spin(c, s)) || (rc = read_sizes(c, s)))
+        (rc = read_text(c->devices, "BRAID_DEVICES", "", s->devices, sizeof s->devices)) ||
+        (rc = read_times(c, s)) || (rc = read_spin(c, s)) || (rc = read_sizes(c, s)))
         return rc;
     if (strcmp(s->backend, "auto") != 0 && strcmp(s->backend, "shm") != 0 && strcmp(s->backend, "uring") != 0)
-        return br_error(EINVAL, "BRAID_BACKEND is \"%s\"; it must be auto, uring or shm (`braid info` shows what each can do)",
-                        s->backend);
+        return br_error(
+            EINVAL,
+            "BRAID_BACKEND is \"%s\"; it must be auto, uring or shm (`braid info` shows what each can do)",
+            s->backend);
     return 0;
 }

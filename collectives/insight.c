@@ -83,7 +83,8 @@ int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *rails, in
     return n;
 }
 
-const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count, enum braid_type type)
+const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count,
+                            enum braid_type type)
 {
     struct br_operation op = {.kind = BR_OPERATION_COLLECTIVE, .count = count, .type = type};
     const char *name;

@@ -191,9 +191,10 @@ static void combine(const struct br_local *local, const struct br_operation *op)
 /* What the ranks must agree on, in 16 bits; root counts where there is one, as elsewhere it is the same (0). */
 static uint16_t digest(const struct br_operation *op)
 {
-    bool reduces = op->collective == BR_ALLREDUCE || op->collective == BR_REDUCE || op->collective == BR_REDUCE_SCATTER;
-    uint64_t x = (uint64_t)op->collective | (uint64_t)op->type << 4 | (uint64_t)(reduces ? op->reduction : 0) << 8 |
-                 (uint64_t)op->root << 12 | op->sequence << 32;
+    bool reduces =
+        op->collective == BR_ALLREDUCE || op->collective == BR_REDUCE || op->collective == BR_REDUCE_SCATTER;
+    uint64_t x = (uint64_t)op->collective | (uint64_t)op->type << 4 |
+                 (uint64_t)(reduces ? op->reduction : 0) << 8 | (uint64_t)op->root << 12 | op->sequence << 32;
 
     return (uint16_t)(((x ^ op->count * 0xd1342543de82ef95ull) * 0x9e3779b97f4a7c15ull) >> 48);
 }
@@ -207,8 +208,11 @@ static int check_agreement(const struct br_local *local, const struct br_operati
         uint16_t said = needs(local, op, r) ? br_board_check(&local->board, r, local->round) : mine;
 
         if (said != mine)
-            return br_error(EPROTO, "rank %u and we (rank %u) disagree about an operation (digest %04x there, %04x here for %s of "
-                            "%zu elements); every rank must make the same calls with the same arguments in the same order",
+            return br_error(EPROTO,
+                            "rank %u and we (rank %u) disagree about an operation (digest %04x there, %04x "
+                            "here for %s of "
+                            "%zu elements); every rank must make the same calls with the same arguments in "
+                            "the same order",
                             r, local->rank, said, mine, br_collective_name(op->collective), op->count);
     }
     return 0;
@@ -219,7 +223,8 @@ static bool publish(struct br_local *local, const struct br_operation *op)
     if (!br_board_may_publish(&local->board, local->round + 1))
         return false;
     local->round++;
-    br_board_publish(&local->board, local->round, digest(op), op->send, published_bytes(local, op, local->rank));
+    br_board_publish(&local->board, local->round, digest(op), op->send,
+                     published_bytes(local, op, local->rank));
     return true;
 }
 
@@ -264,7 +269,8 @@ void br_local_submit(struct br_local *local, struct br_operation *op)
 
 static struct br_operation *head(const struct br_local *local)
 {
-    return br_list_empty(&local->queue) ? NULL : br_container_of(local->queue.next, struct br_operation, node);
+    return br_list_empty(&local->queue) ? NULL
+                                        : br_container_of(local->queue.next, struct br_operation, node);
 }
 
 static void end(struct br_local *local, struct br_operation *op, int status, const char *words)
@@ -311,7 +317,7 @@ struct br_operation *br_local_ended(struct br_local *local)
 
 struct br_operation *br_local_overdue(const struct br_local *local, uint64_t now)
 {
-    br_list_for_each(node, &local->queue) {
+    br_list_for_each (node, &local->queue) {
         struct br_operation *op = br_container_of(node, struct br_operation, node);
 
         if (op->deadline <= now)

@@ -15,18 +15,19 @@
 #include "collectives/operation.h"
 #include "transport/shm/board.h"
 
-#define BR_LOCAL_BYTES (4u << 10) /* of a block, by default; measured: beyond, reading the peers' memory in place wins */
+#define BR_LOCAL_BYTES                                                                                       \
+    (4u << 10) /* of a block, by default; measured: beyond, reading the peers' memory in place wins */
 
 struct braid_comm;
 
 struct br_local {
     struct br_board board;
     uint32_t rank, n;
-    size_t most; /* bytes that a rank publishes, at most */
-    uint64_t round;         /* of the last operation that has published */
-    bool busy;              /* an operation of the short way has the round; the queue waits */
-    bool published;         /* the head of `queue` has */
-    struct br_list queue;   /* operations, by submission */
+    size_t most;          /* bytes that a rank publishes, at most */
+    uint64_t round;       /* of the last operation that has published */
+    bool busy;            /* an operation of the short way has the round; the queue waits */
+    bool published;       /* the head of `queue` has */
+    struct br_list queue; /* operations, by submission */
     struct br_list ended;
     uint64_t operations;
 };
@@ -41,11 +42,13 @@ bool br_local_takes(const struct br_local *local, const struct br_operation *op)
 
 /* All under the lock. */
 void br_local_submit(struct br_local *local, struct br_operation *op);
-int br_local_step(struct br_local *local); /* operations ended; -EPROTO with words: the ranks disagree, fail the worker */
+int br_local_step(
+    struct br_local *local); /* operations ended; -EPROTO with words: the ranks disagree, fail the worker */
 /* status != 0: ends all with it and `words`. */
 void br_local_fail(struct br_local *local, int status, const char *words);
 struct br_operation *br_local_ended(struct br_local *local);
-struct br_operation *br_local_overdue(const struct br_local *local, uint64_t now); /* in the queue; NULL: none */
+struct br_operation *br_local_overdue(const struct br_local *local,
+                                      uint64_t now); /* in the queue; NULL: none */
 
 /* The short way: publishes for op if its turn is now (false: it is not), then the caller asks until it is complete: 1; 0: not
  * yet; -EPROTO with words: the ranks disagree. */

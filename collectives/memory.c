@@ -38,7 +38,8 @@ struct braid_region *br_region_containing(struct braid_comm *comm, const void *m
     return offset <= r->bytes && bytes <= r->bytes - offset ? comm->regions[i - 1] : NULL;
 }
 
-int br_region_find(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **memory, struct br_region **region)
+int br_region_find(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
+                   struct br_region **region)
 {
     struct braid_comm *comm = context;
 
@@ -76,12 +77,14 @@ static int insert(struct braid_comm *comm, struct braid_region *region)
     int at = upper(comm, (char *)r->base + r->bytes - 1), rc;
 
     if (comm->n_regions == BR_MAX_REGIONS)
-        return br_error(ENOSPC, "rank %d: %d regions are registered, there is no room for more", comm->rank, BR_MAX_REGIONS);
+        return br_error(ENOSPC, "rank %d: %d regions are registered, there is no room for more", comm->rank,
+                        BR_MAX_REGIONS);
     if (at > 0) {
         const struct br_region *before = &comm->regions[at - 1]->region;
 
         if ((const char *)before->base + before->bytes > (const char *)r->base)
-            return br_error(EEXIST, "rank %d: the span overlaps a region that is registered already", comm->rank);
+            return br_error(EEXIST, "rank %d: the span overlaps a region that is registered already",
+                            comm->rank);
     }
     r->id = ++comm->next_region;
     for (int d = 0; d < comm->worker->n_devices; d++) {
@@ -91,7 +94,8 @@ static int insert(struct braid_comm *comm, struct braid_region *region)
             return br_error_prefix(rc, "rank %d, device %s: ", comm->rank, comm->worker->devices[d]->name);
         }
     }
-    memmove(&comm->regions[at + 1], &comm->regions[at], (size_t)(comm->n_regions - at) * sizeof comm->regions[0]);
+    memmove(&comm->regions[at + 1], &comm->regions[at],
+            (size_t)(comm->n_regions - at) * sizeof comm->regions[0]);
     comm->regions[at] = region;
     comm->n_regions++;
     return 0;
@@ -104,7 +108,8 @@ static void take_out(struct braid_region *region)
     int at = upper(comm, region->region.base) - 1;
 
     comm->n_regions--;
-    memmove(&comm->regions[at], &comm->regions[at + 1], (size_t)(comm->n_regions - at) * sizeof comm->regions[0]);
+    memmove(&comm->regions[at], &comm->regions[at + 1],
+            (size_t)(comm->n_regions - at) * sizeof comm->regions[0]);
     release_devices(comm, &region->region, comm->worker->n_devices);
 }
 
@@ -216,9 +221,13 @@ int braid_free(struct braid_comm *comm, void *memory)
 int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region)
 {
     if (!comm || !memory || !bytes || !region)
-        return br_error(EINVAL, "braid_register: %s", !comm ? "no communicator" : !region ? "nowhere to store the region" : "an empty span");
+        return br_error(EINVAL, "braid_register: %s",
+                        !comm     ? "no communicator"
+                        : !region ? "nowhere to store the region"
+                                  : "an empty span");
     if (bytes > UINTPTR_MAX - (uintptr_t)memory)
-        return br_error(EINVAL, "braid_register: %zu bytes from %p on are more than there is memory", bytes, memory);
+        return br_error(EINVAL, "braid_register: %zu bytes from %p on are more than there is memory", bytes,
+                        memory);
     return add(comm, memory, bytes, -1, false, region);
 }
 
@@ -254,7 +263,11 @@ int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key
                                   .id = region->region.id,
                                   .check = comm->worker->config.check};
     br_progress_unlock(comm);
-    return region ? 0 : br_error(EINVAL, "braid_key: %p is in no registered region; use braid_alloc() or braid_register()", memory);
+    return region
+               ? 0
+               : br_error(EINVAL,
+                          "braid_key: %p is in no registered region; use braid_alloc() or braid_register()",
+                          memory);
 }
 
 void br_regions_free(struct braid_comm *comm)

@@ -17,12 +17,12 @@
 #include "base/log.h"
 #include "collectives/local.h"
 
-#define NAP        (2 * BR_MS)   /* of the own thread while callers drive */
-#define SLEEP_MOST (250 * BR_MS) /* timers are looked at this often at least */
-#define YIELD_AFTER (5 * BR_US)  /* of waiting: perhaps the one we wait for needs this core */
-#define LOCAL_NAP  (50 * BR_US)  /* between two looks at the board, when there is nothing else to do */
-#define NAP_AFTER  (10 * BR_MS)  /* of waiting for the board: give the core away */
-#define LOOK       256           /* looks at the board between two turns for everything else */
+#define NAP         (2 * BR_MS)   /* of the own thread while callers drive */
+#define SLEEP_MOST  (250 * BR_MS) /* timers are looked at this often at least */
+#define YIELD_AFTER (5 * BR_US)   /* of waiting: perhaps the one we wait for needs this core */
+#define LOCAL_NAP   (50 * BR_US)  /* between two looks at the board, when there is nothing else to do */
+#define NAP_AFTER   (10 * BR_MS)  /* of waiting for the board: give the core away */
+#define LOOK        256           /* looks at the board between two turns for everything else */
 
 /* ---- one turn ---------------------------------------------------------------------------------------------- */
 
@@ -54,7 +54,8 @@ static void fail_overdue_local(struct braid_comm *comm, const struct br_operatio
 {
     char words[200];
 
-    snprintf(words, sizeof words, "%s of %zu elements missed its deadline of %llu ms: waits for rank %d (level 0, device shm0)",
+    snprintf(words, sizeof words,
+             "%s of %zu elements missed its deadline of %llu ms: waits for rank %d (level 0, device shm0)",
              br_collective_name(op->collective), op->count, (unsigned long long)(op->timeout / BR_MS),
              br_local_waits_for(comm->local, op));
     br_worker_fail(comm->worker, ETIMEDOUT, words);
@@ -286,7 +287,8 @@ static int pin(struct braid_comm *comm)
     if (cpu < CPU_SETSIZE)
         CPU_SET((size_t)cpu, &set);
     rc = pthread_setaffinity_np(comm->thread, sizeof set, &set);
-    return rc ? br_error(rc, "rank %d: the worker thread cannot run on CPU %d (BRAID_PIN_CPU): %s", comm->rank, cpu, strerror(rc))
+    return rc ? br_error(rc, "rank %d: the worker thread cannot run on CPU %d (BRAID_PIN_CPU): %s",
+                         comm->rank, cpu, strerror(rc))
               : 0;
 }
 
@@ -475,7 +477,8 @@ bool br_progress_local(struct braid_comm *comm, struct br_operation *op)
         comm->next_order++;
         drive_local(comm, op);
         /* Under the lock nobody else writes it; the own thread sees that somebody drives. */
-        atomic_store_explicit(&comm->turns, atomic_load_explicit(&comm->turns, memory_order_relaxed) + 1, memory_order_relaxed);
+        atomic_store_explicit(&comm->turns, atomic_load_explicit(&comm->turns, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
         if (op->status)
             comm->stats.failed_operations++;
         else

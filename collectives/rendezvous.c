@@ -31,7 +31,7 @@ struct record {
 };
 
 static const char *const size_names[4] = {"BRAID_SLICE_BYTES", "BRAID_EAGER_BYTES", "BRAID_CHUNK_BYTES",
-                                            "BRAID_BOARD_BYTES"};
+                                          "BRAID_BOARD_BYTES"};
 
 struct local {
     int shm;                 /* device index, -1: none */
@@ -40,8 +40,8 @@ struct local {
     struct record record;
 };
 
-static int open_device(struct braid_comm *comm, const char *backend, const char *name, struct br_address *address,
-                       int *index)
+static int open_device(struct braid_comm *comm, const char *backend, const char *name,
+                       struct br_address *address, int *index)
 {
     const struct br_transport_ops *ops = br_transport_get(backend);
     int rc;
@@ -59,8 +59,8 @@ static int open_net(struct braid_comm *comm, struct local *local, const char *na
     int i = local->n_net, rc;
 
     if (i == BR_MAX_DEVICES - 1)
-        return br_error(E2BIG, "rank %d: more than %d devices; name the ones to use in BRAID_DEVICES", comm->rank,
-                        BR_MAX_DEVICES - 1);
+        return br_error(E2BIG, "rank %d: more than %d devices; name the ones to use in BRAID_DEVICES",
+                        comm->rank, BR_MAX_DEVICES - 1);
     rc = open_device(comm, "uring", name, &local->record.net[i], &local->net[i]);
     if (!rc)
         local->n_net++;
@@ -81,8 +81,9 @@ static int open_default_net(struct braid_comm *comm, struct local *local)
         if (!infos[i].why_not[0] && infos[i].loopback == one_host && local->n_net < BR_MAX_DEVICES - 1)
             rc = open_net(comm, local, infos[i].name);
     if (!rc && !local->n_net)
-        rc = br_error(ENODEV, "rank %d: no network device is up%s; see `braid info`, or name one in BRAID_DEVICES", comm->rank,
-                      one_host ? "" : " besides loopback");
+        rc = br_error(ENODEV,
+                      "rank %d: no network device is up%s; see `braid info`, or name one in BRAID_DEVICES",
+                      comm->rank, one_host ? "" : " besides loopback");
     return rc;
 }
 
@@ -126,20 +127,23 @@ static int set_peer(struct braid_comm *comm, const struct local *local, int rank
 
     for (int i = 0; i < 4; i++)
         if (peer->sizes[i] != local->record.sizes[i])
-            return br_error(EPROTO, "%s is %u on rank %d and %u on rank %d; it must be the same on all ranks", size_names[i],
-                            peer->sizes[i], rank, local->record.sizes[i], comm->rank);
+            return br_error(EPROTO, "%s is %u on rank %d and %u on rank %d; it must be the same on all ranks",
+                            size_names[i], peer->sizes[i], rank, local->record.sizes[i], comm->rank);
     if (use_shm(local, peer)) {
         rails[0] = (struct br_rail_config){local->shm, peer->shm};
         return br_worker_set_peer(comm->worker, rank, rails, 1);
     }
     if (!peer->n_net || !local->n_net)
-        return br_error(EHOSTUNREACH, "rank %d is on another host than rank %d and one of them has shared memory only; use "
-                        "BRAID_BACKEND=auto", rank, comm->rank);
+        return br_error(EHOSTUNREACH,
+                        "rank %d is on another host than rank %d and one of them has shared memory only; use "
+                        "BRAID_BACKEND=auto",
+                        rank, comm->rank);
     if (peer->n_net > BR_MAX_DEVICES || peer->rails > BR_MAX_RAILS)
         return br_error(EPROTO, "the record of rank %d makes no sense", rank);
     n = peer->rails < local->record.rails ? peer->rails : local->record.rails;
     for (uint32_t i = 0; i < n; i++)
-        rails[i] = (struct br_rail_config){local->net[i % (uint32_t)local->n_net], peer->net[i % peer->n_net]};
+        rails[i] =
+            (struct br_rail_config){local->net[i % (uint32_t)local->n_net], peer->net[i % peer->n_net]};
     return br_worker_set_peer(comm->worker, rank, rails, (int)n);
 }
 

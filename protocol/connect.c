@@ -70,8 +70,10 @@ static void fill_self(struct br_worker *w, struct br_handshake_self *self, uint3
 static bool post_handshake(struct br_link *link, const void *reply, size_t bytes)
 {
     struct br_message m = {.type = BR_MESSAGE_HANDSHAKE};
-    struct br_frame frame = {
-        .kind = BR_FRAME_MESSAGE, .payload = reply, .length = (uint32_t)bytes, .inline_ = (const uint8_t *)&m};
+    struct br_frame frame = {.kind = BR_FRAME_MESSAGE,
+                             .payload = reply,
+                             .length = (uint32_t)bytes,
+                             .inline_ = (const uint8_t *)&m};
 
     return !bytes || link->device->ops->post(link, &frame, 1) == 1;
 }
@@ -114,8 +116,8 @@ static void attempt_failed(struct br_worker *w, struct br_rail *rail, int error,
     if (error == -EPERM || error == -EPROTONOSUPPORT || error == -EEXIST) {
         char text[320];
 
-        snprintf(text, sizeof text, "cannot connect to rank %d on level %d (device %s): %s", rail->peer->rank, rail->index,
-                 rail->device->name, rail->words);
+        snprintf(text, sizeof text, "cannot connect to rank %d on level %d (device %s): %s", rail->peer->rank,
+                 rail->index, rail->device->name, rail->words);
         br_worker_fail(w, -error, text);
     }
 }
@@ -126,8 +128,8 @@ static void connected(struct br_worker *w, struct br_rail *rail)
     size_t bytes;
 
     fill_self(w, &self, (uint32_t)rail->peer->n_rails);
-    br_handshake_init_connector(&rail->handshake, &self, (uint32_t)rail->peer->rank, rail->index, ++rail->incarnation,
-                                rail->reply, &bytes);
+    br_handshake_init_connector(&rail->handshake, &self, (uint32_t)rail->peer->rank, rail->index,
+                                ++rail->incarnation, rail->reply, &bytes);
     rail->state = BR_RAIL_HANDSHAKE;
     if (!post_handshake(rail->link, rail->reply, bytes))
         attempt_failed(w, rail, -ECONNRESET, rail->link->words);
@@ -143,8 +145,8 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
     rail->state = BR_RAIL_UP;
     rail->link->trusted = true;
     br_rail_reset(rail, w->now);
-    br_log_debug("rank %d: rail to rank %d on level %d is up (%s, %s)", w->config.rank, peer->rank, rail->index,
-                 rail->device->name, rail->link->peer_name);
+    br_log_debug("rank %d: rail to rank %d on level %d is up (%s, %s)", w->config.rank, peer->rank,
+                 rail->index, rail->device->name, rail->link->peer_name);
     rail->was_up = true;
     for (int i = 0; i < peer->n_rails; i++)
         all = all && peer->rails[i].was_up;
@@ -235,7 +237,8 @@ static void accepted(struct br_worker *w, struct br_link *link)
 static void welcome(struct br_worker *w, struct br_stranger *s, size_t bytes)
 {
     struct br_peer *peer = &w->peers[s->handshake.peer];
-    struct br_rail *rail = s->handshake.rail < (uint32_t)peer->n_rails ? &peer->rails[s->handshake.rail] : NULL;
+    struct br_rail *rail =
+        s->handshake.rail < (uint32_t)peer->n_rails ? &peer->rails[s->handshake.rail] : NULL;
 
     if (!rail || rail->connector || rail->state != BR_RAIL_IDLE || rail->device != s->link->device) {
         br_handshake_refuse_stale(&s->handshake, rail ? rail->incarnation : 0, s->reply, &bytes);
@@ -319,9 +322,11 @@ static void rail_timer(struct br_worker *w, struct br_rail *rail)
 {
     if (rail->state == BR_RAIL_IDLE && rail->connector && w->now >= rail->retry_at)
         start(w, rail);
-    else if ((rail->state == BR_RAIL_CONNECTING || rail->state == BR_RAIL_HANDSHAKE) && w->now >= rail->deadline)
+    else if ((rail->state == BR_RAIL_CONNECTING || rail->state == BR_RAIL_HANDSHAKE) &&
+             w->now >= rail->deadline)
         attempt_failed(w, rail, -ETIMEDOUT,
-                       rail->state == BR_RAIL_CONNECTING ? "no answer to the connection" : "the handshake took too long");
+                       rail->state == BR_RAIL_CONNECTING ? "no answer to the connection"
+                                                         : "the handshake took too long");
 }
 
 void br_connect_timers(struct br_worker *w)
@@ -337,7 +342,8 @@ void br_connect_timers(struct br_worker *w)
             continue;
         if (!s->refused) {
             w->counters.refused_strangers++;
-            br_log_warn("rank %d: dropped a link from %s: no proof in time", w->config.rank, s->link->peer_name);
+            br_log_warn("rank %d: dropped a link from %s: no proof in time", w->config.rank,
+                        s->link->peer_name);
         }
         dismiss(w, s);
     }

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-int br_control_post(struct br_rail *rail, const struct br_message *message, const void *payload, uint32_t length)
+int br_control_post(struct br_rail *rail, const struct br_message *message, const void *payload,
+                    uint32_t length)
 {
     struct br_frame frame = {
         .kind = BR_FRAME_MESSAGE,

@@ -119,7 +119,8 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
         return;
     }
     if (peer->state != BR_PEER_LEFT && !w->leaving) /* else it goes in good order, one rail after the other */
-        br_log_warn("rank %d: rail to rank %d on level %d (device %s) is lost: %s; its slices move to the other rails",
+        br_log_warn("rank %d: rail to rank %d on level %d (device %s) is lost: %s; its slices move to the "
+                    "other rails",
                     w->config.rank, peer->rank, rail->index, rail->device->name, rail->words);
     peer->bye_sent = false; /* what was said through the lost rail may be lost as well */
     for (int i = 0; i < peer->n_rails; i++)
@@ -174,7 +175,7 @@ void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t i
     struct br_rail *rail = index < (uint32_t)peer->n_rails ? &peer->rails[index] : NULL;
 
     if (!rail || (int32_t)(rail->incarnation - incarnation) < 0)
-        return; /* of a connection to come */
+        return;                           /* of a connection to come */
     if (rail->incarnation == incarnation) /* else its WELCOME was lost with it, and we try again already */
         br_rail_lost(w, rail, ECONNRESET, "the other end lost it");
     rail->fenced = incarnation;

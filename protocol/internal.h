@@ -30,7 +30,8 @@ int br_connect_init(struct br_worker *w);
 void br_connect_destroy(struct br_worker *w);
 void br_connect_timers(struct br_worker *w);
 uint64_t br_connect_next_timer(const struct br_worker *w);
-bool br_connect_owns(const struct br_worker *w, const struct br_link *link); /* a stranger's, or of a rail not yet UP */
+bool br_connect_owns(const struct br_worker *w,
+                     const struct br_link *link); /* a stranger's, or of a rail not yet UP */
 /* Any event of a link that is not (yet) the link of a rail in state UP. */
 void br_connect_event(struct br_worker *w, const struct br_event *event);
 
@@ -47,7 +48,8 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer);
 /* control.c: everything without a credit */
 bool br_control_pump(struct br_peer *peer, struct br_rail *rail); /* false: the link is full */
 bool br_peer_has_work(const struct br_peer *peer);
-int br_control_post(struct br_rail *rail, const struct br_message *message, const void *payload, uint32_t length);
+int br_control_post(struct br_rail *rail, const struct br_message *message, const void *payload,
+                    uint32_t length);
 
 /* match.c */
 size_t br_match_unexpected_bytes(void);
@@ -59,7 +61,8 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
 void br_match_forget_link(struct br_worker *w, struct br_rail *rail);
 
 /* receive.c */
-void br_receive_event(struct br_worker *w, struct br_rail *rail, const struct br_event *event); /* MESSAGE, PLACED; rail is UP */
+void br_receive_event(struct br_worker *w, struct br_rail *rail,
+                      const struct br_event *event); /* MESSAGE, PLACED; rail is UP */
 void br_receive_slotless(struct br_worker *w);
 void br_peer_check_left(struct br_peer *peer); /* after its BYE, or a message that came later */
 void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status);

@@ -20,13 +20,13 @@
 
 /* A credited message that came before its transfer was posted. */
 struct br_unexpected {
-    struct br_list node;      /* the rail's `unexpected` */
+    struct br_list node; /* the rail's `unexpected` */
     struct br_message message;
-    const uint8_t *payload;   /* in `buffer`, or in `copy` */
-    struct br_rail *rail;     /* NULL: the rail is lost, the credit with it */
+    const uint8_t *payload; /* in `buffer`, or in `copy` */
+    struct br_rail *rail;   /* NULL: the rail is lost, the credit with it */
     struct br_link *link;
-    void *buffer;             /* for message_release() */
-    uint8_t *copy;            /* owned; only after the rail was lost */
+    void *buffer;  /* for message_release() */
+    uint8_t *copy; /* owned; only after the rail was lost */
 };
 
 static void *tagged(struct br_unexpected *u)
@@ -45,7 +45,8 @@ size_t br_match_unexpected_bytes(void)
 }
 
 /* Gives back buffer and credit of a message that has been dealt with. */
-static void release(struct br_worker *w, struct br_rail *rail, struct br_link *link, void *buffer, uint64_t tag)
+static void release(struct br_worker *w, struct br_rail *rail, struct br_link *link, void *buffer,
+                    uint64_t tag)
 {
     link->device->ops->message_release(link, buffer);
     br_rail_message_released(rail, br_tag_family(tag) == BR_TAG_P2P, w->now);
@@ -70,14 +71,16 @@ static bool agree(struct br_worker *w, const struct br_transfer *t, const struct
     if (t->length == m->bytes && t->check == m->check)
         return true;
     snprintf(words, sizeof words,
-             "rank %d and we (rank %d) disagree about an operation: %u bytes (digest %04x) there, %u (digest %04x) here; "
+             "rank %d and we (rank %d) disagree about an operation: %u bytes (digest %04x) there, %u (digest "
+             "%04x) here; "
              "every rank must make the same calls with the same arguments in the same order",
              t->peer, w->config.rank, m->bytes, m->check, t->length, t->check);
     br_worker_fail(w, EPROTO, words);
     return false;
 }
 
-static void deliver(struct br_worker *w, struct br_transfer *t, const struct br_message *m, const uint8_t *payload)
+static void deliver(struct br_worker *w, struct br_transfer *t, const struct br_message *m,
+                    const uint8_t *payload)
 {
     if (t->length)
         memcpy(t->memory, t->length <= BR_EAGER_INLINE ? m->data : payload, t->length);
@@ -86,7 +89,8 @@ static void deliver(struct br_worker *w, struct br_transfer *t, const struct br_
 }
 
 /* Posts t in a table; *early is the message that was there first, else NULL. */
-static int expect(struct br_worker *w, struct br_table *table, struct br_transfer *t, struct br_unexpected **early)
+static int expect(struct br_worker *w, struct br_table *table, struct br_transfer *t,
+                  struct br_unexpected **early)
 {
     void *value = br_table_find(table, t->tag, (uint32_t)t->peer);
     int rc;
@@ -98,10 +102,11 @@ static int expect(struct br_worker *w, struct br_table *table, struct br_transfe
     }
     rc = br_table_insert(table, t->tag, (uint32_t)t->peer, t);
     if (rc == -EEXIST)
-        return br_error(EINVAL, "rank %d: two transfers to rank %d with one tag (%llx)", w->config.rank, t->peer,
-                        (unsigned long long)t->tag);
+        return br_error(EINVAL, "rank %d: two transfers to rank %d with one tag (%llx)", w->config.rank,
+                        t->peer, (unsigned long long)t->tag);
     if (rc)
-        return br_error(EAGAIN, "rank %d: more than %u transfers are outstanding", w->config.rank, w->config.max_transfers);
+        return br_error(EAGAIN, "rank %d: more than %u transfers are outstanding", w->config.rank,
+                        w->config.max_transfers);
     return 0;
 }
 
@@ -138,8 +143,8 @@ bool br_match_is_here(const struct br_worker *w, const struct br_transfer *t)
     return untagged(br_table_find(&w->receives, t->tag, (uint32_t)t->peer)) != NULL;
 }
 
-static void keep(struct br_worker *w, struct br_rail *rail, struct br_table *table, const struct br_event *event,
-                 const struct br_message *m)
+static void keep(struct br_worker *w, struct br_rail *rail, struct br_table *table,
+                 const struct br_event *event, const struct br_message *m)
 {
     struct br_unexpected *u = br_pool_get(&w->unexpected);
 
@@ -175,7 +180,8 @@ static int first_time(struct br_stream *stream, uint32_t sequence)
     return 1;
 }
 
-static void match(struct br_worker *w, struct br_rail *rail, const struct br_event *event, const struct br_message *m)
+static void match(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
+                  const struct br_message *m)
 {
     bool ready = m->type == BR_MESSAGE_READY;
     struct br_table *table = ready ? &w->sends : &w->receives;
@@ -235,7 +241,8 @@ void br_match_forget_link(struct br_worker *w, struct br_rail *rail)
 
     while ((node = br_list_pop_front(&rail->unexpected))) {
         struct br_unexpected *u = br_container_of(node, struct br_unexpected, node);
-        uint32_t length = u->message.type == BR_MESSAGE_EAGER && u->message.bytes > BR_EAGER_INLINE ? u->message.bytes : 0;
+        uint32_t length =
+            u->message.type == BR_MESSAGE_EAGER && u->message.bytes > BR_EAGER_INLINE ? u->message.bytes : 0;
 
         u->rail = NULL;
         if (!length)
@@ -252,6 +259,7 @@ void br_match_forget_link(struct br_worker *w, struct br_rail *rail)
 
 void br_match_destroy(struct br_worker *w)
 {
-    for (uint32_t i = 0; i < w->unexpected.count; i++) /* free places are zeroed or have been: copy is NULL there */
+    for (uint32_t i = 0; i < w->unexpected.count;
+         i++) /* free places are zeroed or have been: copy is NULL there */
         free(((struct br_unexpected *)br_pool_at(&w->unexpected, i))->copy);
 }

@@ -9,8 +9,9 @@
  * 2. Credited messages (EAGER, READY, PUT, GET) may have to wait at the receiver until its side of the
  *    operation exists, so each holds one receive buffer and one credit of its link. All others are dealt with at once.
  * 3. `sequence` numbers the credited messages of one sender to one peer over all rails, point-to-point ones (by their
- *    tag) apart from all others: after a rail was lost, messages are sent again on another, and the receiver knows what it already has. Messages of one link arrive in
- *    order, so both ends also count them: ACK says how many have arrived, and the sender forgets its copies.
+ *    tag) apart from all others: after a rail was lost, messages are sent again on another, and the receiver knows what it
+ *    already has. Messages of one link arrive in order, so both ends also count them: ACK says how many have arrived, and
+ *    the sender forgets its copies.
  * 4. `tag` names one transfer: struct br_tag below. Both ends derive it, nobody asks.
  */
 #ifndef BR_PROTOCOL_MESSAGE_H
@@ -25,24 +26,26 @@
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS       65536u
-#define BR_MAX_RAILS       8u            /* to one peer */
-#define BR_CREDITS         64u           /* credited messages of a link that may be unreleased */
-#define BR_CREDITS_P2P     32u           /* of these, point-to-point ones, at most */
-#define BR_CREDITS_P2P_OWN 4u            /* of these, for point-to-point ones alone */
-#define BR_MESSAGE_BUFFERS (BR_CREDITS + 8u) /* receive buffers of a link; the rest for messages without credit */
-#define BR_MAX_TRANSFER    (16u << 20)   /* bytes; longer sends and receives are cut by the layers above */
-#define BR_MAX_EAGER       (64u << 10)   /* upper bound of the eager limit */
-#define BR_MAX_WORDS       240u          /* text of ABORT */
+#define BR_MAX_RAILS       8u  /* to one peer */
+#define BR_CREDITS         64u /* credited messages of a link that may be unreleased */
+#define BR_CREDITS_P2P     32u /* of these, point-to-point ones, at most */
+#define BR_CREDITS_P2P_OWN 4u  /* of these, for point-to-point ones alone */
+#define BR_MESSAGE_BUFFERS                                                                                   \
+    (BR_CREDITS + 8u)               /* receive buffers of a link; the rest for messages without credit */
+#define BR_MAX_TRANSFER (16u << 20) /* bytes; longer sends and receives are cut by the layers above */
+#define BR_MAX_EAGER    (64u << 10) /* upper bound of the eager limit */
+#define BR_MAX_WORDS    240u        /* text of ABORT */
 
 enum br_message_type {
-    BR_MESSAGE_HANDSHAKE = 1, /* payload: protocol/message_handshake.h; the only type before a link is ready */
-    BR_MESSAGE_EAGER = 2,     /* credited: a whole small transfer */
-    BR_MESSAGE_READY = 3,     /* credited: the place of a large transfer is free: its slot */
-    BR_MESSAGE_PUT = 4,       /* credited: asks for a READY for `bytes` at `offset` of a region */
-    BR_MESSAGE_GET = 5,       /* credited: asks to send them */
-    BR_MESSAGE_DONE = 6,      /* transfers (their slots) that have arrived completely */
-    BR_MESSAGE_ACK = 7,       /* bytes and messages that have arrived on this link, messages released */
-    BR_MESSAGE_PING = 8,      /* answered by PONG; shows that the peer lives */
+    BR_MESSAGE_HANDSHAKE =
+        1,                /* payload: protocol/message_handshake.h; the only type before a link is ready */
+    BR_MESSAGE_EAGER = 2, /* credited: a whole small transfer */
+    BR_MESSAGE_READY = 3, /* credited: the place of a large transfer is free: its slot */
+    BR_MESSAGE_PUT = 4,   /* credited: asks for a READY for `bytes` at `offset` of a region */
+    BR_MESSAGE_GET = 5,   /* credited: asks to send them */
+    BR_MESSAGE_DONE = 6,  /* transfers (their slots) that have arrived completely */
+    BR_MESSAGE_ACK = 7,   /* bytes and messages that have arrived on this link, messages released */
+    BR_MESSAGE_PING = 8,  /* answered by PONG; shows that the peer lives */
     BR_MESSAGE_PONG = 9,
     BR_MESSAGE_RAIL_DOWN = 10,   /* another rail is lost: fence it, then answer RAIL_FENCED */
     BR_MESSAGE_RAIL_FENCED = 11, /* nothing more will be written through that rail */
@@ -57,9 +60,9 @@ struct br_body_ready {
 };
 
 struct br_body_onesided {
-    uint64_t offset; /* of the first byte in the region */
-    uint64_t check;  /* braid_key.check */
-    uint32_t region; /* braid_key.id */
+    uint64_t offset;   /* of the first byte in the region */
+    uint64_t check;    /* braid_key.check */
+    uint32_t region;   /* braid_key.id */
     uint32_t reserved; /* zero */
 };
 
@@ -68,9 +71,9 @@ struct br_body_done {
 };
 
 struct br_body_ack {
-    uint64_t bytes;    /* payload bytes of PLACED frames arrived on this link, in all */
-    uint32_t arrived;  /* credited messages arrived on this link, in all (mod 2^32) */
-    uint32_t released; /* credited messages given back, in all (mod 2^32) */
+    uint64_t bytes;        /* payload bytes of PLACED frames arrived on this link, in all */
+    uint32_t arrived;      /* credited messages arrived on this link, in all (mod 2^32) */
+    uint32_t released;     /* credited messages given back, in all (mod 2^32) */
     uint32_t released_p2p; /* of these, point-to-point ones */
     uint32_t reserved;
 };
@@ -82,7 +85,8 @@ struct br_body_rail {
 };
 
 struct br_body_bye {
-    uint32_t messages;    /* credited messages sent to this peer, in all (mod 2^32): some may still be on their way */
+    uint32_t
+        messages; /* credited messages sent to this peer, in all (mod 2^32): some may still be on their way */
     uint32_t reserved[5];
 };
 
@@ -100,13 +104,13 @@ struct br_body_abort {
 };
 
 struct br_message {
-    uint8_t type;  /* enum br_message_type */
-    uint8_t flags; /* zero */
+    uint8_t type;   /* enum br_message_type */
+    uint8_t flags;  /* zero */
     uint16_t check; /* EAGER, READY: digest of the operation's arguments; differs where the ranks disagree */
-    uint32_t sequence;      /* credited: number to this peer over all rails, from 0; point to point has its own */
-    uint64_t tag;           /* EAGER, READY, PUT, GET: the transfer */
-    uint32_t reserved;      /* zero */
-    uint32_t bytes;         /* EAGER, READY, PUT, GET: length of the transfer */
+    uint32_t sequence; /* credited: number to this peer over all rails, from 0; point to point has its own */
+    uint64_t tag;      /* EAGER, READY, PUT, GET: the transfer */
+    uint32_t reserved; /* zero */
+    uint32_t bytes;    /* EAGER, READY, PUT, GET: length of the transfer */
     union {
         uint8_t data[24]; /* EAGER of at most 24 bytes: the data; longer ones are the frame's payload */
         struct br_body_ready ready;
@@ -124,12 +128,13 @@ static_assert(sizeof(struct br_message) == BR_FRAME_INLINE, "a message fills the
 
 /* In the inline area of a PLACED frame. */
 enum br_placed_flag {
-    BR_PLACED_ACK = 1,  /* send an ACK on this link now: the sender's budget depends on it */
-    BR_PLACED_DONE = 2, /* send DONE when the transfer is complete: the sender keeps its memory for a retry till then */
+    BR_PLACED_ACK = 1, /* send an ACK on this link now: the sender's budget depends on it */
+    BR_PLACED_DONE =
+        2, /* send DONE when the transfer is complete: the sender keeps its memory for a retry till then */
 };
 
 struct br_placed {
-    uint8_t flags; /* enum br_placed_flag */
+    uint8_t flags;        /* enum br_placed_flag */
     uint8_t reserved[47]; /* zero; the route of a relayed frame will live here (design, section 7) */
 };
 static_assert(sizeof(struct br_placed) == BR_FRAME_INLINE, "fills the inline area");
@@ -138,7 +143,8 @@ static_assert(sizeof(struct br_placed) == BR_FRAME_INLINE, "fills the inline are
 enum br_tag_family {
     BR_TAG_COLLECTIVE = 0, /* operation (30 bits), fragment (16), k-th message between the two ranks (16) */
     BR_TAG_P2P = 2,        /* number within (peer, user tag) (30 bits), user tag (32) */
-    BR_TAG_ONESIDED = 3,   /* the requester's counter (59 bits), whether it is the larger rank (1), what (2): enum
+    BR_TAG_ONESIDED =
+        3, /* the requester's counter (59 bits), whether it is the larger rank (1), what (2): enum
                             * br_onesided_part */
 };
 

@@ -13,7 +13,7 @@
 
 struct br_service {
     struct br_transfer data, status;
-    int32_t result;      /* what the status transfer carries */
+    int32_t result; /* what the status transfer carries */
 };
 
 size_t br_onesided_service_bytes(void)
@@ -54,10 +54,12 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
     s->data.order = UINT64_MAX;
     s->data.rendezvous = true;
     s->data.owner = &w->services;
-    if (m->onesided.check == w->config.check && m->bytes && m->bytes <= BR_MAX_TRANSFER && w->config.region_find)
+    if (m->onesided.check == w->config.check && m->bytes && m->bytes <= BR_MAX_TRANSFER &&
+        w->config.region_find)
         rc = w->config.region_find(w->config.region_context, m->onesided.region, m->onesided.offset, m->bytes,
                                    &s->data.memory, &s->data.region);
-    if (rc && !put) /* the requester's READY is on its way: take it in, that it does not hold a credit for ever */
+    if (rc &&
+        !put) /* the requester's READY is on its way: take it in, that it does not hold a credit for ever */
         s->data.refuse = rc;
     if (!rc || s->data.refuse)
         rc = put ? br_transfer_receive(w, &s->data) : br_transfer_send(w, &s->data);

@@ -33,14 +33,14 @@ enum br_rail_state {
     BR_RAIL_CONNECTING, /* link_connect() is under way */
     BR_RAIL_HANDSHAKE,  /* proofs are exchanged */
     BR_RAIL_UP,
-    BR_RAIL_FENCING,    /* lost: the peer has not yet confirmed that it writes nothing more through it */
+    BR_RAIL_FENCING, /* lost: the peer has not yet confirmed that it writes nothing more through it */
 };
 
 /* A credited message that may have to be sent again. */
 struct br_retained {
     struct br_message message;
-    uint32_t length;   /* payload bytes in `memory` */
-    uint8_t *memory;   /* eager_bytes; owned by the rail */
+    uint32_t length; /* payload bytes in `memory` */
+    uint8_t *memory; /* eager_bytes; owned by the rail */
 };
 
 /* A message of a lost rail that waits to be sent on another one. Made and freed outside the data path. */
@@ -53,7 +53,7 @@ struct br_orphan {
 
 /* A PLACED frame that waits for SENT. */
 struct br_flight {
-    struct br_list node; /* the rail's flights */
+    struct br_list node;          /* the rail's flights */
     struct br_transfer *transfer; /* NULL: a message, nothing to do */
     struct br_rail *rail;
     uint32_t length;
@@ -61,8 +61,8 @@ struct br_flight {
 
 /* One pending measurement: a frame whose acknowledgement we asked for. */
 struct br_probe {
-    uint64_t tx_bytes;  /* rail.tx_bytes right after it */
-    uint64_t posted_at; /* ns */
+    uint64_t tx_bytes;              /* rail.tx_bytes right after it */
+    uint64_t posted_at;             /* ns */
     uint64_t acked_bytes, acked_at; /* rail's when it was posted */
 };
 #define BR_PROBES 16u
@@ -77,12 +77,12 @@ struct br_rail {
     struct br_link *link; /* NULL in IDLE and FENCING */
     struct br_handshake handshake;
     uint8_t reply[BR_HANDSHAKE_BYTES_MAX]; /* handshake message on its way out */
-    uint32_t incarnation;        /* of the present or last connection */
-    uint32_t fenced;             /* the connection that the peer's last RAIL_DOWN named */
-    uint64_t retry_at, deadline; /* next connect; end of CONNECTING and HANDSHAKE */
-    uint64_t backoff;            /* ns */
-    bool was_up;                 /* at least once */
-    char words[120];             /* why it is not up */
+    uint32_t incarnation;                  /* of the present or last connection */
+    uint32_t fenced;                       /* the connection that the peer's last RAIL_DOWN named */
+    uint64_t retry_at, deadline;           /* next connect; end of CONNECTING and HANDSHAKE */
+    uint64_t backoff;                      /* ns */
+    bool was_up;                           /* at least once */
+    char words[120];                       /* why it is not up */
 
     /* sending */
     uint64_t tx_bytes;    /* PLACED payload posted on this link */
@@ -90,14 +90,14 @@ struct br_rail {
     uint64_t acked_at;    /* ns */
     uint64_t asked_bytes; /* tx_bytes at the last frame that asked for an ACK */
     uint32_t budget, frame_bytes;
-    uint64_t target_delay; /* ns */
-    uint64_t rate;        /* bytes/s, largest of the present and the last period; 0 unknown */
+    uint64_t target_delay;              /* ns */
+    uint64_t rate;                      /* bytes/s, largest of the present and the last period; 0 unknown */
     uint64_t rate_now, rate_period_end; /* maximum of the running period; its end */
-    bool limited;         /* the budget was used up in this period */
+    bool limited;                       /* the budget was used up in this period */
     uint64_t min_rtt, min_rtt_until;    /* ns */
     struct br_probe probes[BR_PROBES];
     uint32_t probe_head, probe_tail;
-    uint32_t sent;        /* credited messages posted on this link */
+    uint32_t sent;                                           /* credited messages posted on this link */
     uint32_t peer_arrived, peer_released, peer_released_p2p; /* from ACK */
     uint32_t sent_p2p;
     struct br_retained retained[BR_CREDITS]; /* the last ones sent, by number mod BR_CREDITS */
@@ -105,10 +105,10 @@ struct br_rail {
 
     /* receiving */
     uint64_t rx_bytes;
-    uint32_t arrived; /* credited messages */
+    uint32_t arrived;          /* credited messages */
     struct br_list unexpected; /* messages of this link that wait for their transfer (match.c) */
     uint32_t released, released_p2p, announced; /* announced: `released` in the last ACK */
-    uint64_t unannounced_since; /* ns; 0: nothing to announce */
+    uint64_t unannounced_since;                 /* ns; 0: nothing to announce */
     bool ack_due, ping_due, pong_due;
     uint64_t last_rx, last_ping; /* ns */
 
@@ -132,14 +132,16 @@ enum br_queue_kind {
     BR_QUEUES,
 };
 
-#define BR_SEEN 1024u /* window for duplicates; at least 2 * BR_CREDITS * BR_MAX_RAILS: on links, and of lost ones */
+#define BR_SEEN                                                                                              \
+    1024u /* window for duplicates; at least 2 * BR_CREDITS * BR_MAX_RAILS: on links, and of lost ones */
 
 /* The credited messages of one kind, in both directions. Point to point is numbered apart: its messages may have to wait for
  * a receive that never comes, and what is sent meanwhile must not leave them behind the window. */
 struct br_stream {
-    uint32_t sequence;     /* of the next message that we send */
-    struct br_list resend; /* struct br_orphan: messages of a lost rail; they leave before all others of the stream */
-    uint32_t seen_top;     /* one more than the largest sequence seen */
+    uint32_t sequence; /* of the next message that we send */
+    struct br_list
+        resend; /* struct br_orphan: messages of a lost rail; they leave before all others of the stream */
+    uint32_t seen_top; /* one more than the largest sequence seen */
     uint64_t seen[BR_SEEN / 64];
 };
 #define BR_STREAMS 2
@@ -150,18 +152,19 @@ struct br_peer {
     int rank;
     enum br_peer_state state;
     int n_rails;
-    uint32_t eager_bytes;  /* up to this size in one message; where mapping is cheap, that pays only for very small ones */
-    struct br_rail *rails; /* [n_rails] */
-    struct br_queue queues[BR_QUEUES]; /* what wants to leave, by br_queue_kind */
-    struct br_list moving;    /* sends in MOVING or CONFIRMING */
+    uint32_t
+        eager_bytes; /* up to this size in one message; where mapping is cheap, that pays only for very small ones */
+    struct br_rail *rails;                /* [n_rails] */
+    struct br_queue queues[BR_QUEUES];    /* what wants to leave, by br_queue_kind */
+    struct br_list moving;                /* sends in MOVING or CONFIRMING */
     struct br_stream streams[BR_STREAMS]; /* by br_stream_of() */
-    uint32_t dones[BR_DONES]; /* slots to report, ring */
+    uint32_t dones[BR_DONES];             /* slots to report, ring */
     uint32_t done_head, done_tail;
     uint8_t down_due, fenced_due; /* rails to report in RAIL_DOWN, RAIL_FENCED, a bit each */
     bool bye_due, bye_sent, bye_heard;
     uint32_t messages, bye_messages; /* credited ones that have arrived, and as many as its BYE says */
     bool abort_said;
-    struct br_list active;    /* in the worker's list of peers with something to send */
+    struct br_list active; /* in the worker's list of peers with something to send */
 };
 
 /* 1: point to point, 0: all others. */

@@ -20,7 +20,8 @@ void br_queue_insert(struct br_queue *queue, struct br_queued *item, uint64_t no
 {
     struct br_list *behind = queue->place.prev;
 
-    while (behind != &queue->place && br_queued_before(item, br_container_of(behind, struct br_queued, place)))
+    while (behind != &queue->place &&
+           br_queued_before(item, br_container_of(behind, struct br_queued, place)))
         behind = behind->prev;
     br_list_insert_before(behind->next, &item->place);
     br_list_push_back(&queue->age, &item->age);

@@ -6,13 +6,14 @@
 
 #include "base/clock.h"
 
-#define BUDGET_FIRST  (64u << 10) /* small, so that the first round trip of a slow link is not that of a long queue */
-#define BUDGET_LEAST  (64u << 10)
-#define BUDGET_MOST   (4u << 20)
-#define FRAME_LEAST   (16u << 10)
-#define FRAME_MOST    (256u << 10)
-#define RATE_PERIOD   (100 * BR_MS) /* the rate is the maximum over one to two of these */
-#define RTT_PERIOD    (10 * BR_SEC) /* after this the least round trip is measured anew */
+#define BUDGET_FIRST                                                                                         \
+    (64u << 10) /* small, so that the first round trip of a slow link is not that of a long queue */
+#define BUDGET_LEAST (64u << 10)
+#define BUDGET_MOST  (4u << 20)
+#define FRAME_LEAST  (16u << 10)
+#define FRAME_MOST   (256u << 10)
+#define RATE_PERIOD  (100 * BR_MS) /* the rate is the maximum over one to two of these */
+#define RTT_PERIOD   (10 * BR_SEC) /* after this the least round trip is measured anew */
 
 void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index)
 {
@@ -165,7 +166,8 @@ static void measured(struct br_rail *rail, const struct br_probe *probe, uint64_
         rail->rate = rail->rate_now;
     if (now > rail->rate_period_end) {
         if (rail->limited)
-            rail->rate = rail->rate_now; /* a rail that was never full says nothing about what it could carry */
+            rail->rate =
+                rail->rate_now; /* a rail that was never full says nothing about what it could carry */
         rail->rate_now = 0;
         rail->limited = false;
         rail->rate_period_end = now + RATE_PERIOD;

@@ -53,7 +53,8 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
 
     if (w->failed)
         return br_error(-w->failed, "%s", w->words);
-    if (peer->state == BR_PEER_LEFT && !(eager && br_match_is_here(w, t))) /* what it sent before it left counts */
+    if (peer->state == BR_PEER_LEFT &&
+        !(eager && br_match_is_here(w, t))) /* what it sent before it left counts */
         return br_error(ECONNRESET, "rank %d has left the job", t->peer);
     t->is_send = false;
     t->status = 0;
@@ -88,7 +89,8 @@ void br_transfer_release(struct br_worker *w, struct br_transfer *t)
     put_slot(w, t);
     if (!rc)
         return;
-    snprintf(words, sizeof words, "rank %d closed its link (level 0, device shm0) while its memory was being read", t->peer);
+    snprintf(words, sizeof words,
+             "rank %d closed its link (level 0, device shm0) while its memory was being read", t->peer);
     br_worker_fail(w, ECONNRESET, words); /* what was read may be wrong */
 }
 
@@ -165,7 +167,8 @@ static void placed(struct br_worker *w, struct br_rail *rail, const struct br_ev
         if (event->mapped)
             rail->device->ops->map_release(rail->device, event->map_handle);
         if ((flags.flags & BR_PLACED_DONE) && !(slot && slot->missing))
-            confirm(w, rail->peer, event->slot); /* complete long ago, and sent again because its DONE was lost */
+            confirm(w, rail->peer,
+                    event->slot); /* complete long ago, and sent again because its DONE was lost */
         return;
     }
     wrong = take_bytes(w, slot, rail->device, event);
@@ -216,7 +219,8 @@ static void aborted(struct br_worker *w, struct br_rail *rail, const struct br_e
 }
 
 /* Messages without credit: dealt with at once. */
-static void control(struct br_worker *w, struct br_rail *rail, const struct br_event *event, const struct br_message *m)
+static void control(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
+                    const struct br_message *m)
 {
     struct br_peer *peer = rail->peer;
 

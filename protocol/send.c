@@ -148,7 +148,8 @@ static bool post_retained(struct br_rail *rail, const struct br_message *m, cons
     return true;
 }
 
-static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_rail *rail, struct br_transfer *t)
+static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_rail *rail,
+                         struct br_transfer *t)
 {
     struct br_stream *stream = &peer->streams[br_stream_of(t->tag)];
     struct br_message m = {0};
@@ -374,7 +375,8 @@ static enum br_credit credit_of(const struct br_worker *w, const struct br_trans
 }
 
 /* The head has no credit; the first behind it that may use one kept for `least` or for what is still freer. */
-static struct br_transfer *entitled(const struct br_worker *w, const struct br_queue *queue, enum br_credit least)
+static struct br_transfer *entitled(const struct br_worker *w, const struct br_queue *queue,
+                                    enum br_credit least)
 {
     br_list_for_each (node, &queue->place) {
         struct br_transfer *t = br_container_of(node, struct br_transfer, queued.place);
@@ -407,7 +409,8 @@ static bool pump_message(struct br_worker *w, struct br_peer *peer, struct br_tr
 }
 
 /* One message of a lost rail, on the first rail that takes it. false: it has to wait. */
-static bool pump_orphan(struct br_worker *w, struct br_peer *peer, struct br_orphan *orphan, struct pump *pump)
+static bool pump_orphan(struct br_worker *w, struct br_peer *peer, struct br_orphan *orphan,
+                        struct pump *pump)
 {
     enum br_credit credit = br_stream_of(orphan->message.tag) == 1 ? BR_CREDIT_P2P : BR_CREDIT_OLDEST;
     struct br_rail *rail;
@@ -425,7 +428,7 @@ static bool pump_orphan(struct br_worker *w, struct br_peer *peer, struct br_orp
 /* They go before all other messages of their stream. false: some have to wait. */
 static bool pump_orphans(struct br_worker *w, struct br_peer *peer, int stream, struct pump *pump)
 {
-    br_list_for_each_safe(node, &peer->streams[stream].resend)
+    br_list_for_each_safe (node, &peer->streams[stream].resend)
         if (!pump_orphan(w, peer, br_container_of(node, struct br_orphan, node), pump))
             return false;
     return true;

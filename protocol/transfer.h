@@ -21,12 +21,12 @@ struct br_worker;
 struct br_peer;
 
 enum br_transfer_state {
-    BR_TRANSFER_IDLE,    /* the caller's */
-    BR_TRANSFER_QUEUED,  /* send: waits to leave as a message; receive: its READY waits to leave */
-    BR_TRANSFER_MATCHING, /* waits for READY (send) or for the bytes (receive) */
-    BR_TRANSFER_MOVING,  /* send: frames leave */
+    BR_TRANSFER_IDLE,       /* the caller's */
+    BR_TRANSFER_QUEUED,     /* send: waits to leave as a message; receive: its READY waits to leave */
+    BR_TRANSFER_MATCHING,   /* waits for READY (send) or for the bytes (receive) */
+    BR_TRANSFER_MOVING,     /* send: frames leave */
     BR_TRANSFER_CONFIRMING, /* send: every byte has left; waits for SENT and, where a retry is possible, DONE */
-    BR_TRANSFER_ENDED,   /* in the worker's done list, or already the caller's again */
+    BR_TRANSFER_ENDED,      /* in the worker's done list, or already the caller's again */
 };
 
 struct br_transfer {
@@ -37,32 +37,33 @@ struct br_transfer {
     void *memory;             /* send: read only. Belongs to the worker until the transfer has ended */
     struct br_region *region; /* that memory lies in, or NULL */
     int32_t priority;
-    uint64_t order;  /* submission order of its operation */
-    uint16_t check;  /* digest of what both sides must agree on */
-    bool may_map;    /* receive: `mapped` instead of the bytes in memory is welcome */
-    bool rendezvous; /* READY even for a small one (put, get) */
+    uint64_t order;                   /* submission order of its operation */
+    uint16_t check;                   /* digest of what both sides must agree on */
+    bool may_map;                     /* receive: `mapped` instead of the bytes in memory is welcome */
+    bool rendezvous;                  /* READY even for a small one (put, get) */
     const struct br_message *request; /* send: not data but this PUT or GET; length 0. NULL: data */
-    int refuse;      /* send: 0, or the status with which it ends instead of moving when its READY has come */
-    void *owner;     /* the caller's */
+    int refuse;  /* send: 0, or the status with which it ends instead of moving when its READY has come */
+    void *owner; /* the caller's */
 
     /* result */
-    int status;            /* 0 or negative errno */
-    const uint8_t *mapped; /* receive: read the bytes here, then br_transfer_release(); NULL: they are in memory */
+    int status; /* 0 or negative errno */
+    const uint8_t
+        *mapped; /* receive: read the bytes here, then br_transfer_release(); NULL: they are in memory */
 
     /* the worker's */
     enum br_transfer_state state;
     bool is_send;
-    bool wants_done;       /* send: a frame left on a rail on which SENT does not prove arrival */
+    bool wants_done; /* send: a frame left on a rail on which SENT does not prove arrival */
     struct br_queued queued;
-    struct br_list node;   /* in one of: the peer's `moving`, the worker's `slotless`, its `done` */
-    struct br_slot *slot;  /* receive */
-    uint32_t remote_slot;  /* send */
-    uint32_t slice_bytes;  /* send: grid of the receiver's slot */
-    uint32_t cursor;       /* send: first byte that has not left yet */
-    uint32_t flights;      /* send: frames that wait for SENT */
-    uint64_t resend;       /* send: slices to send again, after a lost rail */
-    uint32_t resend_at;    /* send: offset within the first slice of `resend` */
-    uint8_t lost_rails;    /* send: rails that took frames with them and are not fenced yet, a bit each */
+    struct br_list node;  /* in one of: the peer's `moving`, the worker's `slotless`, its `done` */
+    struct br_slot *slot; /* receive */
+    uint32_t remote_slot; /* send */
+    uint32_t slice_bytes; /* send: grid of the receiver's slot */
+    uint32_t cursor;      /* send: first byte that has not left yet */
+    uint32_t flights;     /* send: frames that wait for SENT */
+    uint64_t resend;      /* send: slices to send again, after a lost rail */
+    uint32_t resend_at;   /* send: offset within the first slice of `resend` */
+    uint8_t lost_rails;   /* send: rails that took frames with them and are not fenced yet, a bit each */
     uint8_t slice_rails[BR_SLOT_SLICES]; /* send: rails that carried bytes of slice i, a bit each */
 };
 

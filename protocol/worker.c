@@ -10,20 +10,21 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#define EVENTS         32
-#define TIMER_PERIOD   (1 * BR_MS)
-#define ACK_DELAY      (200 * BR_US) /* credits are given back after this at the latest */
-#define EAGER_WITH_MAPS (2u << 10) /* bytes; measured with shm: reading in place costs less from here on */
-#define TARGET_DELAY   (1 * BR_MS)
+#define EVENTS          32
+#define TIMER_PERIOD    (1 * BR_MS)
+#define ACK_DELAY       (200 * BR_US) /* credits are given back after this at the latest */
+#define EAGER_WITH_MAPS (2u << 10)    /* bytes; measured with shm: reading in place costs less from here on */
+#define TARGET_DELAY    (1 * BR_MS)
 #define CONNECT_BACKOFF (5 * BR_MS)
-#define MAX_SERVICES   2048u /* one-sided requests in service; every request holds a credit while it waits */
+#define MAX_SERVICES    2048u /* one-sided requests in service; every request holds a credit while it waits */
 
 static int create_pools(struct br_worker *w)
 {
     uint32_t n = w->config.max_transfers;
     int rc;
 
-    if ((rc = br_table_init(&w->receives, n)) || (rc = br_table_init(&w->sends, n)) || (rc = br_table_init(&w->confirms, n)) ||
+    if ((rc = br_table_init(&w->receives, n)) || (rc = br_table_init(&w->sends, n)) ||
+        (rc = br_table_init(&w->confirms, n)) ||
         (rc = br_pool_init(&w->unexpected, br_match_unexpected_bytes(), n)) ||
         (rc = br_pool_init(&w->flights, sizeof(struct br_flight), n)) ||
         (rc = br_pool_init(&w->services, br_onesided_service_bytes(), MAX_SERVICES)) ||
@@ -74,7 +75,7 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
 static void destroy_peer(struct br_peer *peer)
 {
     for (int k = 0; k < BR_STREAMS; k++)
-        br_list_for_each_safe(node, &peer->streams[k].resend)
+        br_list_for_each_safe (node, &peer->streams[k].resend)
             free(br_container_of(node, struct br_orphan, node));
     for (int i = 0; i < peer->n_rails; i++)
         free(peer->rails[i].retained[0].memory);
@@ -104,8 +105,8 @@ void br_worker_destroy(struct br_worker *w)
     free(w);
 }
 
-int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *ops, const char *name, void *simulation,
-                          int *index)
+int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *ops, const char *name,
+                          void *simulation, int *index)
 {
     struct br_device_config *config = &w->device_configs[w->n_devices];
     /* Strangers who come at once push out older ones, whose links are closed only after the batch of events. */
@@ -143,8 +144,8 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
     struct br_peer *peer = &w->peers[rank];
 
     if (n_rails < 1 || n_rails > (int)BR_MAX_RAILS)
-        return br_error(EINVAL, "rank %d: %d rails to rank %d, 1 to %u are possible", w->config.rank, n_rails, rank,
-                        BR_MAX_RAILS);
+        return br_error(EINVAL, "rank %d: %d rails to rank %d, 1 to %u are possible", w->config.rank, n_rails,
+                        rank, BR_MAX_RAILS);
     peer->rails = calloc((size_t)n_rails, sizeof *peer->rails);
     if (!peer->rails)
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank, rank);
@@ -166,7 +167,8 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
         rail->connector = w->config.rank > rank;
         rail->backoff = CONNECT_BACKOFF;
         rail->target_delay = w->config.target_delay ? w->config.target_delay : TARGET_DELAY;
-        snprintf(rail->words, sizeof rail->words, "%s", rail->connector ? "not tried yet" : "it has not connected to us");
+        snprintf(rail->words, sizeof rail->words, "%s",
+                 rail->connector ? "not tried yet" : "it has not connected to us");
     }
     w->n_waited++;
     return 0;
@@ -188,8 +190,8 @@ void br_worker_missing(const struct br_worker *w, char *words, size_t bytes)
 
             if (rail->was_up || used >= bytes)
                 continue;
-            used += (size_t)snprintf(words + used, bytes - used, "%srank %d level %d (device %s): %s", used ? "; " : "", r, i,
-                                     rail->device->name, rail->words);
+            used += (size_t)snprintf(words + used, bytes - used, "%srank %d level %d (device %s): %s",
+                                     used ? "; " : "", r, i, rail->device->name, rail->words);
         }
 }
 
@@ -307,7 +309,7 @@ int br_worker_pump(struct br_worker *w, uint64_t now)
     if (w->failed)
         return 0;
     w->in_batch = true;
-    br_list_for_each_safe(node, &w->active)
+    br_list_for_each_safe (node, &w->active)
         n += br_pump_peer(w, br_container_of(node, struct br_peer, active));
     w->in_batch = false;
     br_links_close_retired(w);

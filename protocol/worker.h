@@ -69,25 +69,25 @@ struct br_worker {
     struct br_device_config device_configs[BR_MAX_DEVICES];
     int n_devices;
     struct br_slot_table slots;
-    struct br_peer *peers; /* [size]; our own stays empty */
-    int n_waited;          /* peers not yet UP for the first time */
+    struct br_peer *peers;    /* [size]; our own stays empty */
+    int n_waited;             /* peers not yet UP for the first time */
     struct br_table receives; /* (tag, peer) -> posted receive, or unexpected message (match.c) */
     struct br_table sends;    /* (tag, peer) -> send that waits for READY, or unexpected READY */
     struct br_table confirms; /* (slot number, peer) -> send that waits for DONE */
     struct br_pool unexpected, flights, services;
-    struct br_list done;      /* ended transfers, for the engine */
-    struct br_list slotless;  /* large receives that wait for a free slot */
-    struct br_list active;    /* peers with something to send */
+    struct br_list done;           /* ended transfers, for the engine */
+    struct br_list slotless;       /* large receives that wait for a free slot */
+    struct br_list active;         /* peers with something to send */
     struct br_stranger *strangers; /* [BR_MAX_STRANGERS] */
     uint64_t next_stranger;        /* how many there have been */
-    struct br_link **retired;      /* lost links, closed when the present batch of events is through (note 2) */
+    struct br_link **retired; /* lost links, closed when the present batch of events is through (note 2) */
     uint32_t n_retired, max_retired;
     bool in_batch;
-    struct br_random random;  /* only with config.seed */
-    uint64_t oldest;          /* order of the oldest unfinished operation here; set by the engine */
-    uint64_t now;             /* of this turn */
+    struct br_random random; /* only with config.seed */
+    uint64_t oldest;         /* order of the oldest unfinished operation here; set by the engine */
+    uint64_t now;            /* of this turn */
     uint64_t last_timers;
-    int failed;               /* 0, or the negative errno of what ended it */
+    int failed; /* 0, or the negative errno of what ended it */
     char words[320];
     bool fail_due;    /* failed, but links are still open: peers are being told; nothing may end yet */
     uint64_t fail_at; /* then: they are closed at this time at the latest, ns; 0: not yet begun */
@@ -103,8 +103,8 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **w
 void br_worker_destroy(struct br_worker *worker);
 
 /* Before connecting. Opens a device (name as in br_device_config); *index is what br_rail_config.device takes. */
-int br_worker_open_device(struct br_worker *worker, const struct br_transport_ops *ops, const char *name, void *simulation,
-                          int *index);
+int br_worker_open_device(struct br_worker *worker, const struct br_transport_ops *ops, const char *name,
+                          void *simulation, int *index);
 /* Rails of one peer; the side with the larger rank connects. */
 int br_worker_set_peer(struct br_worker *worker, int rank, const struct br_rail_config *rails, int n_rails);
 

@@ -131,7 +131,8 @@ static void __attribute__((noreturn)) become(const struct br_run_start *start, p
     place(start->out, 1);
     place(start->err, 2);
     if (start->cpus)
-        sched_setaffinity(0, sizeof *start->cpus, start->cpus); /* a wish: without it the rank is only slower */
+        sched_setaffinity(0, sizeof *start->cpus,
+                          start->cpus); /* a wish: without it the rank is only slower */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);

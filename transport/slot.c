@@ -125,13 +125,14 @@ int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset
     if (!length || offset >= slot->length || length > slot->length - offset ||
         offset / slot->slice_bytes != (offset + length - 1) / slot->slice_bytes) {
         table->bad_frames++;
-        return br_error(EPROTO, "frame [%u, +%u) does not lie in one slice of a transfer of %u bytes", offset, length,
-                        slot->length);
+        return br_error(EPROTO, "frame [%u, +%u) does not lie in one slice of a transfer of %u bytes", offset,
+                        length, slot->length);
     }
     end = offset + length;
     if (offset % slot->granule_bytes || (end % slot->granule_bytes && end != slot->length)) {
         table->bad_frames++;
-        return br_error(EPROTO, "frame [%u, +%u) is not on the grid of %u bytes", offset, length, slot->granule_bytes);
+        return br_error(EPROTO, "frame [%u, +%u) is not on the grid of %u bytes", offset, length,
+                        slot->granule_bytes);
     }
     if (!(slot->missing >> (offset / slot->slice_bytes) & 1)) {
         table->stale_frames++;

@@ -25,18 +25,18 @@ struct br_device;
 struct br_slot {
     uint16_t generation; /* of the present or next use */
     bool used;
-    bool may_map;         /* the owner also takes a mapping instead of the bytes in `base` (see br_event.mapped) */
-    uint32_t length;      /* bytes of the transfer */
+    bool may_map;    /* the owner also takes a mapping instead of the bytes in `base` (see br_event.mapped) */
+    uint32_t length; /* bytes of the transfer */
     uint32_t slice_bytes; /* multiple of granule_bytes; the last slice may be shorter */
     uint32_t granule_bytes;
-    uint8_t *base;   /* the place; NULL is allowed only with may_map (the bytes must come as a mapping) */
-    void *owner;     /* the transfer, for the protocol */
-    uint64_t missing;                    /* bit i: slice i is not complete */
-    uint64_t arrived[BR_SLOT_SLICES];    /* bit j of [i]: granule j of slice i is there */
-    const uint8_t *mapped;               /* start of the transfer in the peer's memory, once mapped; else NULL */
-    bool copied;                          /* bytes have arrived otherwise */
-    struct br_device *map_device;         /* where to give the mappings back */
-    uint32_t n_maps;                     /* mapped frames to give back; a slice is mapped by one frame */
+    uint8_t *base;    /* the place; NULL is allowed only with may_map (the bytes must come as a mapping) */
+    void *owner;      /* the transfer, for the protocol */
+    uint64_t missing; /* bit i: slice i is not complete */
+    uint64_t arrived[BR_SLOT_SLICES]; /* bit j of [i]: granule j of slice i is there */
+    const uint8_t *mapped;            /* start of the transfer in the peer's memory, once mapped; else NULL */
+    bool copied;                      /* bytes have arrived otherwise */
+    struct br_device *map_device;     /* where to give the mappings back */
+    uint32_t n_maps;                  /* mapped frames to give back; a slice is mapped by one frame */
     uint64_t map_handles[BR_SLOT_SLICES]; /* their handles (struct br_event.map_handle) */
 };
 
@@ -54,9 +54,11 @@ void br_slot_table_destroy(struct br_slot_table *table);
 /* A free slot prepared for `length` > 0 bytes, or NULL when all are in use. slice_bytes is raised where length
  * would need more than 64 slices. */
 struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t length, uint32_t slice_bytes);
-void br_slot_put(struct br_slot_table *table, struct br_slot *slot); /* the number dies, the next use has another */
+void br_slot_put(struct br_slot_table *table,
+                 struct br_slot *slot); /* the number dies, the next use has another */
 uint32_t br_slot_number(const struct br_slot_table *table, const struct br_slot *slot);
-struct br_slot *br_slot_find(const struct br_slot_table *table, uint32_t number); /* NULL: stale or out of range */
+struct br_slot *br_slot_find(const struct br_slot_table *table,
+                             uint32_t number); /* NULL: stale or out of range */
 
 /* slice_bytes that br_slot_get would choose; the sender cuts on the same grid. */
 uint32_t br_slot_slice_bytes(uint32_t length, uint32_t slice_bytes);

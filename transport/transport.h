@@ -40,14 +40,14 @@ struct br_address {
 };
 
 struct br_caps {
-    uint32_t max_frame;      /* payload bytes of a PLACED frame, at most */
-    uint32_t max_message;    /* payload bytes of a MESSAGE beyond the inline part, at most */
-    bool ordered;            /* frames of a link arrive in the order posted */
-    bool sent_means_placed;  /* SENT comes only after the bytes stand in the receiver's place */
-    bool zero_copy_send;     /* no copy of payload in user space on the way out */
-    bool zero_copy_receive;  /* no copy in user space besides the one that places the payload */
-    bool maps;               /* may report mapped arrivals for slots with may_map */
-    bool budget_free;        /* posting moves no bytes (descriptors): rails need no in-flight budget */
+    uint32_t max_frame;     /* payload bytes of a PLACED frame, at most */
+    uint32_t max_message;   /* payload bytes of a MESSAGE beyond the inline part, at most */
+    bool ordered;           /* frames of a link arrive in the order posted */
+    bool sent_means_placed; /* SENT comes only after the bytes stand in the receiver's place */
+    bool zero_copy_send;    /* no copy of payload in user space on the way out */
+    bool zero_copy_receive; /* no copy in user space besides the one that places the payload */
+    bool maps;              /* may report mapped arrivals for slots with may_map */
+    bool budget_free;       /* posting moves no bytes (descriptors): rails need no in-flight budget */
 };
 
 /* What probe() found: one NIC (or the one pseudo device of shm). */
@@ -64,16 +64,18 @@ struct br_region;
 
 /* Ownership: the caller keeps the struct alive while the device is open. */
 struct br_device_config {
-    const char *name;             /* a br_device_info.name, an IP address where that makes sense, NULL: any */
-    int level;                    /* rail index, for words and logs */
-    struct br_slot_table *slots;  /* the worker's; read in poll() */
-    uint32_t message_bytes;       /* payload bytes of one message receive buffer */
-    uint32_t message_buffers;     /* receive buffers per link: the peer never has more messages outstanding. One that sends
+    const char *name;            /* a br_device_info.name, an IP address where that makes sense, NULL: any */
+    int level;                   /* rail index, for words and logs */
+    struct br_slot_table *slots; /* the worker's; read in poll() */
+    uint32_t message_bytes;      /* payload bytes of one message receive buffer */
+    uint32_t
+        message_buffers; /* receive buffers per link: the peer never has more messages outstanding. One that sends
                                      more waits until one is released (nothing is lost), or its link fails with words */
-    uint64_t patience;            /* ns; a silent link is not given up sooner (the protocol has its own clock for that); 0: no
+    uint64_t
+        patience; /* ns; a silent link is not given up sooner (the protocol has its own clock for that); 0: no
                                      wish */
-    uint32_t max_links;           /* links open at once, incoming ones that are not yet known included */
-    void *simulation;             /* sim: the struct br_sim and the host number come through this; else NULL */
+    uint32_t max_links; /* links open at once, incoming ones that are not yet known included */
+    void *simulation;   /* sim: the struct br_sim and the host number come through this; else NULL */
 };
 
 struct br_device;
@@ -83,7 +85,7 @@ struct br_link;
  * is copied by post(). */
 struct br_frame {
     enum br_frame_kind kind;
-    const void *payload;      /* may be NULL when length is 0 */
+    const void *payload; /* may be NULL when length is 0 */
     uint32_t length;
     uint32_t slot;            /* PLACED: the receiver's slot number */
     uint32_t offset;          /* PLACED: from the start of the transfer; on the granule grid */
@@ -95,37 +97,40 @@ struct br_frame {
 enum br_event_kind {
     BR_EVENT_ACCEPTED,  /* `link` is new, made by a remote connect; usable now */
     BR_EVENT_CONNECTED, /* link_connect() has come through; usable now */
-    BR_EVENT_CLOSED,    /* `link` has failed or the peer closed it: `error`, words by br_link_words(). The caller still
+    BR_EVENT_CLOSED, /* `link` has failed or the peer closed it: `error`, words by br_link_words(). The caller still
                            owns the link and must link_close() it; no further event of it follows */
-    BR_EVENT_SENT,      /* the frame posted with `cookie` needs its memory no more */
-    BR_EVENT_MESSAGE,   /* inline_, payload, length; valid until message_release(link, buffer) */
-    BR_EVENT_PLACED,    /* length bytes at offset of slot have arrived (or are readable through `mapped`). Also reported for a
+    BR_EVENT_SENT,    /* the frame posted with `cookie` needs its memory no more */
+    BR_EVENT_MESSAGE, /* inline_, payload, length; valid until message_release(link, buffer) */
+    BR_EVENT_PLACED, /* length bytes at offset of slot have arrived (or are readable through `mapped`). Also reported for a
                            stale frame (br_slot_expect: -ESTALE), whose bytes were dropped: the protocol accounts for it */
 };
 
 struct br_event {
     enum br_event_kind kind;
-    int error;               /* CLOSED: negative errno */
+    int error; /* CLOSED: negative errno */
     struct br_link *link;
-    uint64_t cookie;         /* SENT */
-    uint32_t slot, offset;   /* PLACED */
-    bool stale;              /* PLACED: nobody expected the frame when it came, its bytes were dropped and its numbers are not
+    uint64_t cookie;       /* SENT */
+    uint32_t slot, offset; /* PLACED */
+    bool
+        stale; /* PLACED: nobody expected the frame when it came, its bytes were dropped and its numbers are not
                                 checked; slot may have come to life since */
-    uint32_t length;         /* MESSAGE: payload bytes beyond inline_; PLACED */
-    const uint8_t *inline_;  /* MESSAGE and PLACED: BR_FRAME_INLINE bytes; valid as the buffer / until the next poll() */
-    const uint8_t *payload;  /* MESSAGE */
-    void *buffer;            /* MESSAGE: handle for message_release(); every MESSAGE event has one */
-    const uint8_t *mapped;   /* PLACED: not NULL: the bytes were not copied; read them here until map_release() */
-    uint64_t map_handle;     /* for map_release() */
+    uint32_t length; /* MESSAGE: payload bytes beyond inline_; PLACED */
+    const uint8_t
+        *inline_; /* MESSAGE and PLACED: BR_FRAME_INLINE bytes; valid as the buffer / until the next poll() */
+    const uint8_t *payload; /* MESSAGE */
+    void *buffer;           /* MESSAGE: handle for message_release(); every MESSAGE event has one */
+    const uint8_t
+        *mapped;         /* PLACED: not NULL: the bytes were not copied; read them here until map_release() */
+    uint64_t map_handle; /* for map_release() */
 };
 
 /* Registered memory, one per span and process; each back end keeps its key in keys[]. */
 struct br_region {
     void *base;
     size_t bytes;
-    int segment_fd;  /* memfd behind memory from braid_alloc(), whose offset 0 is base; -1 for other memory */
-    uint32_t id;     /* unique in this process, never reused */
-    void *keys[8];   /* by br_device slot index: see br_device.index */
+    int segment_fd; /* memfd behind memory from braid_alloc(), whose offset 0 is base; -1 for other memory */
+    uint32_t id;    /* unique in this process, never reused */
+    void *keys[8];  /* by br_device slot index: see br_device.index */
 };
 
 /* First member of every back end's device. */
@@ -134,26 +139,27 @@ struct br_device {
     const struct br_device_config *config;
     struct br_caps caps;
     char name[BR_DEVICE_NAME];
-    int index;    /* place in the worker's device array, set by the caller after open */
+    int index; /* place in the worker's device array, set by the caller after open */
     struct br_device_counters {
         uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes; /* bytes: payload */
-        uint64_t tx_copied_bytes, rx_copied_bytes;         /* payload copied in user space besides placing it */
-        uint64_t rx_mapped_bytes;                          /* handed over without any copy */
+        uint64_t tx_copied_bytes, rx_copied_bytes; /* payload copied in user space besides placing it */
+        uint64_t rx_mapped_bytes;                  /* handed over without any copy */
         uint64_t system_calls;
-        uint64_t bad_frames;                               /* malformed, each failed its link */
-        uint64_t refused_links;                            /* incoming links dropped for max_links */
+        uint64_t bad_frames;    /* malformed, each failed its link */
+        uint64_t refused_links; /* incoming links dropped for max_links */
     } counters;
 };
 
 /* First member of every back end's link. */
 struct br_link {
     struct br_device *device;
-    void *owner;           /* for the protocol; the back end never touches it */
-    bool trusted;          /* set by the protocol when the peer has proved itself. Before, a back end that strangers can reach
+    void *owner; /* for the protocol; the back end never touches it */
+    bool
+        trusted; /* set by the protocol when the peer has proved itself. Before, a back end that strangers can reach
                               fails the link on a PLACED frame (-EPROTO: slot numbers can be guessed), and reports one frame
                               of the link a poll, so that what follows the last proof finds this set */
-    char words[160];       /* why it failed, set before CLOSED is reported */
-    char peer_name[64];    /* remote address in words, for logs */
+    char words[160];    /* why it failed, set before CLOSED is reported */
+    char peer_name[64]; /* remote address in words, for logs */
 };
 
 struct br_transport_ops {

@@ -59,21 +59,26 @@ struct braid_config {
     int rank;                /* this process, 0..size-1 (RANK); read only when size > 0 */
     const char *master_addr; /* host of rank 0 (MASTER_ADDR) */
     int master_port;         /* TCP port of the store on it (MASTER_PORT) */
-    const char *secret;      /* what all ranks share, 16 bytes or more (BRAID_SECRET, or a file: BRAID_SECRET_FILE) */
-    const char *backend;     /* auto | uring | shm (BRAID_BACKEND). auto: shm within a host, uring between hosts */
-    const char *devices;     /* comma list of NIC names or addresses, one a level (BRAID_DEVICES); default: all that are
+    const char
+        *secret; /* what all ranks share, 16 bytes or more (BRAID_SECRET, or a file: BRAID_SECRET_FILE) */
+    const char
+        *backend; /* auto | uring | shm (BRAID_BACKEND). auto: shm within a host, uring between hosts */
+    const char
+        *devices; /* comma list of NIC names or addresses, one a level (BRAID_DEVICES); default: all that are
                                 up; loopback when there is only one host */
-    int rails;               /* connections to each peer, dealt round over the devices (BRAID_RAILS); default: one
+    int rails;    /* connections to each peer, dealt round over the devices (BRAID_RAILS); default: one
                                 a device */
-    uint32_t slice_bytes;    /* unit of scheduling (BRAID_SLICE_BYTES); default 256 KiB, after P3's 50,000 parameters */
-    uint32_t eager_bytes;    /* up to this size a message travels without asking (BRAID_EAGER_BYTES); default 16 KiB */
-    int init_timeout_ms;     /* for all ranks to come and connect (BRAID_INIT_TIMEOUT, seconds); default 60,000 */
-    int timeout_ms;          /* deadline of an operation that names none (BRAID_TIMEOUT, seconds); default 300,000 */
-    int peer_timeout_ms;     /* silence after which a peer counts as dead (BRAID_PEER_TIMEOUT, seconds); default 10,000 */
-    int spin_us;             /* how long a waiter spins before it yields or sleeps (BRAID_SPIN_US); default: 1,000 when there is
+    uint32_t
+        slice_bytes; /* unit of scheduling (BRAID_SLICE_BYTES); default 256 KiB, after P3's 50,000 parameters */
+    uint32_t
+        eager_bytes; /* up to this size a message travels without asking (BRAID_EAGER_BYTES); default 16 KiB */
+    int init_timeout_ms; /* for all ranks to come and connect (BRAID_INIT_TIMEOUT, seconds); default 60,000 */
+    int timeout_ms; /* deadline of an operation that names none (BRAID_TIMEOUT, seconds); default 300,000 */
+    int peer_timeout_ms; /* silence after which a peer counts as dead (BRAID_PEER_TIMEOUT, seconds); default 10,000 */
+    int spin_us; /* how long a waiter spins before it yields or sleeps (BRAID_SPIN_US); default: 1,000 when there is
                                 a core for each rank of the host, else 200 */
-    int starvation_ms;       /* low priority waits no longer than this for a turn (BRAID_STARVATION_MS); default 100 */
-    int pin_cpu;             /* CPU number + 1 for the worker thread (BRAID_PIN_CPU, a CPU number); 0: not pinned */
+    int starvation_ms; /* low priority waits no longer than this for a turn (BRAID_STARVATION_MS); default 100 */
+    int pin_cpu;       /* CPU number + 1 for the worker thread (BRAID_PIN_CPU, a CPU number); 0: not pinned */
 };
 
 /* Joins the job: finds the other ranks, connects to them and starts the worker thread. Collective. Blocks up to
@@ -110,14 +115,16 @@ int braid_deregister(struct braid_region *region); /* -EBUSY: an operation uses 
 
 /* Options of one operation; NULL or zeros: the defaults. */
 struct braid_options {
-    int32_t priority;      /* larger is more urgent; default 0. Frames of a more urgent operation overtake at the next
+    int32_t
+        priority; /* larger is more urgent; default 0. Frames of a more urgent operation overtake at the next
                               frame boundary (P3) */
-    const char *algorithm; /* auto | ring | direct | halving | flat | ... (`braid info` lists them); NULL: auto. The same on
+    const char *
+        algorithm; /* auto | ring | direct | halving | flat | ... (`braid info` lists them); NULL: auto. The same on
                               every rank */
-    int timeout_ms;        /* deadline from submission; 0: the communicator's. An operation that misses it ends within
+    int timeout_ms; /* deadline from submission; 0: the communicator's. An operation that misses it ends within
                               100 ms more, in which the other ranks are told */
-    uint32_t tag;          /* point to point: messages match by (peer, tag), in order within a tag */
-    uint32_t reserved[4];  /* zero */
+    uint32_t tag;   /* point to point: messages match by (peer, tag), in order within a tag */
+    uint32_t reserved[4]; /* zero */
 };
 
 /* Waits for the end of *op and frees it. timeout_ms < 0: until the operation's own deadline. Returns the operation's result;
@@ -145,53 +152,58 @@ int braid_op_free(struct braid_op *op);
 
 /* recv[i] = reduction over ranks of send[i], i in [0, count), on every rank. */
 int braid_allreduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                    enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op);
+                    enum braid_reduction reduction, const struct braid_options *options,
+                    struct braid_op **op);
 
 /* send: size * count elements; recv: count elements, block `rank` of the reduction. In place: recv == send + rank * count. */
-int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                         enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op);
+int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, enum braid_reduction reduction,
+                         const struct braid_options *options, struct braid_op **op);
 
 /* send: count elements; recv: size * count, block r from rank r. In place: send == recv + rank * count. */
 int braid_allgather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
                     const struct braid_options *options, struct braid_op **op);
 
 /* recv on every rank = send of root. send is read on root only; recv may equal send. */
-int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type, int root,
-                    const struct braid_options *options, struct braid_op **op);
+int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                    int root, const struct braid_options *options, struct braid_op **op);
 
 /* recv on root = reduction of all sends. recv is written on root only and may be NULL elsewhere. */
 int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                 enum braid_reduction reduction, int root, const struct braid_options *options, struct braid_op **op);
+                 enum braid_reduction reduction, int root, const struct braid_options *options,
+                 struct braid_op **op);
 
 /* Ends on no rank before every rank has called it. */
 int braid_barrier(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op);
 
 /* Persistent forms: prepare once (schedule, scratch, keys), then braid_start() as often as wanted. Collective, in the same
  * order on every rank; braid_start() too. The buffers must stay valid until braid_op_free(). */
-int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                         enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op);
+int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, enum braid_reduction reduction,
+                         const struct braid_options *options, struct braid_op **op);
 int braid_reduce_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
                               enum braid_type type, enum braid_reduction reduction,
                               const struct braid_options *options, struct braid_op **op);
-int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                         const struct braid_options *options, struct braid_op **op);
-int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                         int root, const struct braid_options *options, struct braid_op **op);
-int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                      enum braid_reduction reduction, int root, const struct braid_options *options,
-                      struct braid_op **op);
+int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, const struct braid_options *options, struct braid_op **op);
+int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, int root, const struct braid_options *options,
+                         struct braid_op **op);
+int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                      enum braid_type type, enum braid_reduction reduction, int root,
+                      const struct braid_options *options, struct braid_op **op);
 int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op);
 
 /* ---- point to point --------------------------------------------------------------------------------------- */
 
 /* Sends bytes to `peer`; matches its braid_recv() with the same tag (options->tag). Ends when the memory may be used
  * again. Up to 32 messages a peer may wait unmatched; further ones wait for their turn. */
-int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer, const struct braid_options *options,
-               struct braid_op **op);
+int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
+               const struct braid_options *options, struct braid_op **op);
 
 /* Receives exactly `bytes` from `peer`; -EPROTO when the sender sends another size. */
-int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer, const struct braid_options *options,
-               struct braid_op **op);
+int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
+               const struct braid_options *options, struct braid_op **op);
 
 /* What another rank needs to reach a registered region; send it there by any means. Plain data, 32 bytes. */
 struct braid_key {
@@ -207,12 +219,12 @@ int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key
 
 /* Writes `bytes` of memory to offset `offset` of the remote region; ends when they stand there. The remote side's worker
  * serves it; its program does nothing. -EACCES: the region is gone or too short. */
-int braid_put(struct braid_comm *comm, const void *memory, size_t bytes, const struct braid_key *key, uint64_t offset,
-              const struct braid_options *options, struct braid_op **op);
+int braid_put(struct braid_comm *comm, const void *memory, size_t bytes, const struct braid_key *key,
+              uint64_t offset, const struct braid_options *options, struct braid_op **op);
 
 /* Reads `bytes` at offset `offset` of the remote region into memory. */
-int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct braid_key *key, uint64_t offset,
-              const struct braid_options *options, struct braid_op **op);
+int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct braid_key *key,
+              uint64_t offset, const struct braid_options *options, struct braid_op **op);
 
 /* ---- insight ---------------------------------------------------------------------------------------------- */
 
@@ -234,14 +246,15 @@ struct braid_stats {
     uint64_t operations;         /* ended well */
     uint64_t failed_operations;  /* ended with an error */
     uint64_t tx_bytes, rx_bytes; /* payload over all rails */
-    uint64_t copied_bytes;       /* payload copied in user space besides the one copy that places it: eager and staging */
-    uint64_t placed_bytes;       /* payload that arrived straight in its place */
-    uint64_t mapped_bytes;       /* payload read in the peer's memory, not copied at all */
-    uint64_t board_operations;   /* small operations through the host's shared board */
-    uint64_t refused_strangers;  /* links refused: no proof of the secret, malformed or timed-out handshake */
-    uint64_t dropped_frames;     /* malformed or stale */
-    uint64_t system_calls;       /* of the back ends */
-    uint64_t late_allocations;   /* pools that had to grow after braid_init() */
+    uint64_t
+        copied_bytes; /* payload copied in user space besides the one copy that places it: eager and staging */
+    uint64_t placed_bytes;      /* payload that arrived straight in its place */
+    uint64_t mapped_bytes;      /* payload read in the peer's memory, not copied at all */
+    uint64_t board_operations;  /* small operations through the host's shared board */
+    uint64_t refused_strangers; /* links refused: no proof of the secret, malformed or timed-out handshake */
+    uint64_t dropped_frames;    /* malformed or stale */
+    uint64_t system_calls;      /* of the back ends */
+    uint64_t late_allocations;  /* pools that had to grow after braid_init() */
 };
 
 int braid_stats(struct braid_comm *comm, struct braid_stats *stats);
@@ -249,7 +262,8 @@ int braid_stats(struct braid_comm *comm, struct braid_stats *stats);
 int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *rails, int max);
 /* The algorithm that an operation of this kind and size would use or used last: "ring", "board". Static string, or
  * NULL with words. collective: "allreduce", ... */
-const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count, enum braid_type type);
+const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count,
+                            enum braid_type type);
 
 #ifdef __cplusplus
 }

@@ -39,19 +39,22 @@ static void says(int got, int rc, const char *words, int line)
 
 static void collective__arguments(void **state)
 {
-    enum braid_type no_type = (enum braid_type)10, negative = (enum braid_type)-1;
+    enum braid_type no_type = (enum braid_type)10, negative = (enum braid_type) - 1;
     enum braid_reduction none = (enum braid_reduction)5;
 
     (void)state;
-    SAYS(-EINVAL, "braid_allreduce: no communicator", braid_allreduce(NULL, in, out, 8, I32, SUM, NULL, NULL));
+    SAYS(-EINVAL, "braid_allreduce: no communicator",
+         braid_allreduce(NULL, in, out, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "send is NULL", braid_allreduce(comm, NULL, out, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "recv is NULL", braid_allreduce(comm, in, NULL, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "data type 10", braid_allreduce(comm, in, out, 8, no_type, SUM, NULL, NULL));
     SAYS(-EINVAL, "data type -1", braid_allreduce(comm, in, out, 8, negative, SUM, NULL, NULL));
     SAYS(-EINVAL, "reduction 5", braid_allreduce(comm, in, out, 8, I32, none, NULL, NULL));
     SAYS(-EINVAL, "more than memory", braid_allreduce(comm, in, out, SIZE_MAX, I32, SUM, NULL, NULL));
-    SAYS(-EINVAL, "braid_reduce_scatter: send", braid_reduce_scatter(comm, NULL, out, 8, I32, SUM, NULL, NULL));
-    SAYS(-EINVAL, "braid_reduce_scatter: recv", braid_reduce_scatter(comm, in, NULL, 8, I32, SUM, NULL, NULL));
+    SAYS(-EINVAL, "braid_reduce_scatter: send",
+         braid_reduce_scatter(comm, NULL, out, 8, I32, SUM, NULL, NULL));
+    SAYS(-EINVAL, "braid_reduce_scatter: recv",
+         braid_reduce_scatter(comm, in, NULL, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "reduction 5", braid_reduce_scatter(comm, in, out, 8, I32, none, NULL, NULL));
     SAYS(-EINVAL, "braid_allgather: send", braid_allgather(comm, NULL, out, 8, I32, NULL, NULL));
     SAYS(-EINVAL, "braid_allgather: recv", braid_allgather(comm, in, NULL, 8, I32, NULL, NULL));
@@ -67,15 +70,18 @@ static void collective__arguments(void **state)
 
 static void collective__options(void **state)
 {
-    struct braid_options timeout = {.timeout_ms = -1}, reserved = {.reserved = {0, 0, 0, 1}}, name = {.algorithm = "quantum"};
-    struct braid_options too_long = {.algorithm = "dissemination of all that is known"}, other = {.algorithm = "tree"};
+    struct braid_options timeout = {.timeout_ms = -1}, reserved = {.reserved = {0, 0, 0, 1}},
+                         name = {.algorithm = "quantum"};
+    struct braid_options too_long = {.algorithm = "dissemination of all that is known"},
+                         other = {.algorithm = "tree"};
     struct braid_op *op;
 
     (void)state;
     SAYS(-EINVAL, "timeout_ms is -1", braid_barrier(comm, &timeout, NULL));
     SAYS(-EINVAL, "reserved", braid_barrier(comm, &reserved, NULL));
     SAYS(-EINVAL, "timeout_ms is -1", braid_send(comm, in, 4, 0, &timeout, NULL));
-    SAYS(-EINVAL, "no algorithm is called 'quantum'", braid_allreduce(comm, in, out, 8, I32, SUM, &name, NULL));
+    SAYS(-EINVAL, "no algorithm is called 'quantum'",
+         braid_allreduce(comm, in, out, 8, I32, SUM, &name, NULL));
     SAYS(-EINVAL, "no algorithm is called", braid_barrier(comm, &too_long, NULL));
     SAYS(-EINVAL, "tree does not do allreduce", braid_allreduce(comm, in, out, 8, I32, SUM, &other, NULL));
     assert_int_equal(braid_allreduce(comm, in, out, 8, I32, SUM, &name, &op), 0);
@@ -181,7 +187,8 @@ static void init__cpu_that_is_not_there(void **state)
     struct braid_comm *none = NULL;
 
     (void)state;
-    SAYS(-EINVAL, "cannot run on CPU 4095", braid_init(&(struct braid_config){.size = 1, .pin_cpu = 4096}, &none));
+    SAYS(-EINVAL, "cannot run on CPU 4095",
+         braid_init(&(struct braid_config){.size = 1, .pin_cpu = 4096}, &none));
     assert_null(none);
 }
 

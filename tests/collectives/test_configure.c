@@ -14,10 +14,26 @@
 #include "base/error.h"
 
 static const char *const variables[] = {
-    "BRAID_BACKEND",      "BRAID_DEVICES",      "BRAID_RAILS",         "BRAID_SLICE_BYTES", "BRAID_EAGER_BYTES",
-    "BRAID_INIT_TIMEOUT", "BRAID_TIMEOUT",      "BRAID_PEER_TIMEOUT",  "BRAID_SPIN_US",     "BRAID_STARVATION_MS",
-    "BRAID_PIN_CPU",      "BRAID_CHUNK_BYTES",  "BRAID_BOARD_BYTES",   "BRAID_SECRET",      "BRAID_SECRET_FILE",
-    "WORLD_SIZE",         "RANK",               "LOCAL_WORLD_SIZE",    "LOCAL_RANK",        "MASTER_ADDR",
+    "BRAID_BACKEND",
+    "BRAID_DEVICES",
+    "BRAID_RAILS",
+    "BRAID_SLICE_BYTES",
+    "BRAID_EAGER_BYTES",
+    "BRAID_INIT_TIMEOUT",
+    "BRAID_TIMEOUT",
+    "BRAID_PEER_TIMEOUT",
+    "BRAID_SPIN_US",
+    "BRAID_STARVATION_MS",
+    "BRAID_PIN_CPU",
+    "BRAID_CHUNK_BYTES",
+    "BRAID_BOARD_BYTES",
+    "BRAID_SECRET",
+    "BRAID_SECRET_FILE",
+    "WORLD_SIZE",
+    "RANK",
+    "LOCAL_WORLD_SIZE",
+    "LOCAL_RANK",
+    "MASTER_ADDR",
     "MASTER_PORT",
 };
 
@@ -145,11 +161,11 @@ static void settings_read__bad_configuration(void **state)
 static void settings_read__bad_environment(void **state)
 {
     static const char *const bad[][2] = {
-        {"BRAID_BACKEND", "tcp"},        {"BRAID_RAILS", "two"},        {"BRAID_RAILS", "-1"},
-        {"BRAID_SLICE_BYTES", "1"},      {"BRAID_SLICE_BYTES", "1X"},   {"BRAID_EAGER_BYTES", "9G"},
-        {"BRAID_TIMEOUT", "0"},          {"BRAID_TIMEOUT", "1.5"},      {"BRAID_PEER_TIMEOUT", ""},
+        {"BRAID_BACKEND", "tcp"},         {"BRAID_RAILS", "two"},       {"BRAID_RAILS", "-1"},
+        {"BRAID_SLICE_BYTES", "1"},       {"BRAID_SLICE_BYTES", "1X"},  {"BRAID_EAGER_BYTES", "9G"},
+        {"BRAID_TIMEOUT", "0"},           {"BRAID_TIMEOUT", "1.5"},     {"BRAID_PEER_TIMEOUT", ""},
         {"BRAID_SPIN_US", "99999999999"}, {"BRAID_STARVATION_MS", "0"}, {"BRAID_PIN_CPU", "-2"},
-        {"BRAID_CHUNK_BYTES", "12"},     {"BRAID_BOARD_BYTES", "1G"},   {"BRAID_INIT_TIMEOUT", "soon"},
+        {"BRAID_CHUNK_BYTES", "12"},      {"BRAID_BOARD_BYTES", "1G"},  {"BRAID_INIT_TIMEOUT", "soon"},
     };
 
     (void)state;

@@ -51,7 +51,8 @@ static uint32_t number(struct input *in, int bytes)
     return n;
 }
 
-static int find(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **at, struct br_region **found)
+static int find(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **at,
+                struct br_region **found)
 {
     struct fuzz *f = context;
 
@@ -110,7 +111,8 @@ static void withdraw(struct fuzz *f)
     int i = byte(&f->in) % TRANSFERS;
     struct br_transfer *t = &f->transfers[i];
 
-    if (f->x.w->failed || !f->posted[i] || (t->state != BR_TRANSFER_QUEUED && t->state != BR_TRANSFER_MATCHING))
+    if (f->x.w->failed || !f->posted[i] ||
+        (t->state != BR_TRANSFER_QUEUED && t->state != BR_TRANSFER_MATCHING))
         return;
     br_transfer_withdraw(f->x.w, t);
     f->posted[i] = false;

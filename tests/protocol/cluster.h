@@ -10,7 +10,7 @@ struct cluster {
     struct br_sim *sim;
     struct br_worker **workers; /* [n] */
     int n, rails;
-    int done;                   /* transfers ended so far, all ranks */
+    int done; /* transfers ended so far, all ranks */
 };
 
 /* Everything connected, or the test fails. config: of the network; worker: NULL for the defaults, rank and size are filled in. */

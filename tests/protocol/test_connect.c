@@ -83,7 +83,7 @@ static void connector__tries_again(void **state)
     wired_open(&x, 1, 1, NULL);
     for (int ms = 0; ms < 10000; ms += 10)
         wired_turn(&x, 10 * BR_MS);
-    br_list_for_each(node, &x.wires[0].links)
+    br_list_for_each (node, &x.wires[0].links)
         links++;
     assert_in_range(links, 5, 10);
     assert_int_equal(x.w->failed, 0);

@@ -145,7 +145,8 @@ static void bye__both_sides(void **state)
     br_worker_leave(x.w);
     wired_turn(&x, 0);
     assert_false(br_worker_left(x.w));
-    assert_int_equal((wire_take(x.links[0], BR_MESSAGE_BYE) != NULL) + (wire_take(x.links[1], BR_MESSAGE_BYE) != NULL), 1);
+    assert_int_equal(
+        (wire_take(x.links[0], BR_MESSAGE_BYE) != NULL) + (wire_take(x.links[1], BR_MESSAGE_BYE) != NULL), 1);
     wire_message(x.links[0], &bye, NULL, 0);
     wired_turn(&x, 0);
     assert_true(br_worker_left(x.w));

@@ -66,7 +66,8 @@ static void messages__go_again_once(void **state)
     while ((frame = wire_take(x.links[1], BR_MESSAGE_EAGER))) {
         assert_int_equal(again >> frame->message.sequence & 1, 0);
         again |= 1u << frame->message.sequence;
-        kept += frame->frame.length ? frame->payload[frame->frame.length - 1] == 9 : frame->message.data[0] == 9;
+        kept +=
+            frame->frame.length ? frame->payload[frame->frame.length - 1] == 9 : frame->message.data[0] == 9;
     }
     assert_int_equal(again, 63);
     assert_int_equal(kept, 6);
@@ -134,7 +135,8 @@ static void messages__point_to_point_waits_alone(void **state)
     p2p[0].tag = br_tag_p2p(99, 1);
     assert_int_equal(br_transfer_send(x.w, &p2p[0]), 0);
     wire_message(x.links[1],
-                 &(struct br_message){.type = BR_MESSAGE_ACK, .ack = {.arrived = 33, .released = 2, .released_p2p = 2}},
+                 &(struct br_message){.type = BR_MESSAGE_ACK,
+                                      .ack = {.arrived = 33, .released = 2, .released_p2p = 2}},
                  NULL, 0);
     wired_turn(&x, 0);
     assert_int_equal(wire_take(x.links[1], BR_MESSAGE_EAGER)->message.tag, br_tag_p2p(BR_CREDITS_P2P, 1));
@@ -392,7 +394,7 @@ static void fail__tells_and_closes(void **state)
     assert_non_null(frame);
     assert_memory_equal(frame->payload, "operation 5 missed", 18);
     assert_null(wire_take(x.links[1], BR_MESSAGE_ABORT)); /* once a peer */
-    wired_turn(&x, BR_LAST_WORDS); /* without an answer; with one: test_farewell.c */
+    wired_turn(&x, BR_LAST_WORDS);                        /* without an answer; with one: test_farewell.c */
     assert_true(x.links[0]->closed && x.links[1]->closed);
     assert_int_equal(x.w->failed, -ETIMEDOUT);
     assert_int_equal(br_transfer_send(x.w, &t), -ETIMEDOUT);

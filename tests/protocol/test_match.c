@@ -48,7 +48,8 @@ static void eager__posted_or_not(void **state)
                 assert_int_equal(br_transfer_receive(x.w, &t), 0);
             eager(&x, 0, sequence, sequence, sizes[i]);
             wired_turn(&x, 0);
-            assert_int_equal(x.wires[0].buffers, posted_first ? 0 : 1); /* it waits in the back end's buffer */
+            assert_int_equal(x.wires[0].buffers,
+                             posted_first ? 0 : 1); /* it waits in the back end's buffer */
             if (!posted_first)
                 assert_int_equal(br_transfer_receive(x.w, &t), 0);
             wired_turn(&x, 0);

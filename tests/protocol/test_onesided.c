@@ -18,7 +18,8 @@ static uint8_t memory[BYTES];
 static struct br_region region;
 static int held;
 
-static int find(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **at, struct br_region **found)
+static int find(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **at,
+                struct br_region **found)
 {
     (void)context;
     if (id != REGION || offset > BYTES || bytes > BYTES - offset)
@@ -165,7 +166,8 @@ static void refused__in_words_of_the_protocol(void **state)
     static const struct {
         uint64_t offset;
         uint32_t bytes;
-    } bad[] = {{BYTES, 1}, {1, BYTES}, {UINT64_MAX, 16}, {0, 0}, {BYTES, 0}, {0, BR_MAX_TRANSFER + 1}, {0, UINT32_MAX}};
+    } bad[] = {{BYTES, 1},     {1, BYTES}, {UINT64_MAX, 16}, {0, 0}, {BYTES, 0}, {0, BR_MAX_TRANSFER + 1},
+               {0, UINT32_MAX}};
     struct wired x;
 
     (void)state;
@@ -258,14 +260,10 @@ static void request__more_than_there_can_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(put__into_the_region),
-        cmocka_unit_test(get__out_of_the_region),
-        cmocka_unit_test(get__ready_comes_first),
-        cmocka_unit_test(refused__in_words_of_the_protocol),
-        cmocka_unit_test(refused__key_of_another_job),
-        cmocka_unit_test(refused__without_regions),
-        cmocka_unit_test(refused__tag_in_use),
-        cmocka_unit_test(request__more_than_there_can_be),
+        cmocka_unit_test(put__into_the_region),        cmocka_unit_test(get__out_of_the_region),
+        cmocka_unit_test(get__ready_comes_first),      cmocka_unit_test(refused__in_words_of_the_protocol),
+        cmocka_unit_test(refused__key_of_another_job), cmocka_unit_test(refused__without_regions),
+        cmocka_unit_test(refused__tag_in_use),         cmocka_unit_test(request__more_than_there_can_be),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

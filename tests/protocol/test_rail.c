@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "protocol/internal.h"
 
-#define FIRST (64u << 10)  /* budget before anything is measured */
+#define FIRST (64u << 10) /* budget before anything is measured */
 #define LEAST (64u << 10)
 #define MOST  (4u << 20)
 

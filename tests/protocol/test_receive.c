@@ -234,7 +234,7 @@ static void withdraw__in_every_state(void **state)
 
     (void)state;
     wired_create(&x, 0, 1, NULL);
-    x.wires[0].room = 0; /* READYs stay queued */
+    x.wires[0].room = 0;                /* READYs stay queued */
     for (uint32_t i = 0; i < 18; i++) { /* the last two find no slot */
         t[i] = receive_of(i, 2000);
         assert_int_equal(br_transfer_receive(x.w, &t[i]), 0);

@@ -172,7 +172,7 @@ static void cover(struct wired *x, uint32_t length, uint32_t slot)
 
 static void frames__cover_the_transfer_on_the_grid(void **state)
 {
-    static const uint32_t lengths[] = {1025,          SLICE - 1,     SLICE,   SLICE + 1,
+    static const uint32_t lengths[] = {1025,          SLICE - 1,      SLICE,   SLICE + 1,
                                        5 * SLICE + 7, 64 * SLICE + 1, 16 << 20};
     static const uint32_t max_frames[] = {256 << 10, 5000, 4096}; /* a granule of 16 MiB has 4096 bytes */
 
@@ -228,7 +228,8 @@ static void frames__the_urgent_overtakes(void **state)
     assert_int_equal(br_transfer_send(x.w, &urgent), 0);
     ready(&x, 1, 2, SLICE, 0x10002);
     while ((frame = wire_take_placed(x.links[0])))
-        assert_int_equal(frame->frame.slot, 0x10001); /* the budget was spent before the urgent one was there */
+        assert_int_equal(frame->frame.slot,
+                         0x10001); /* the budget was spent before the urgent one was there */
     acknowledge(&x, 0);
     frame = wire_take_placed(x.links[0]);
     assert_int_equal(frame->frame.slot, 0x10002);

@@ -64,7 +64,8 @@ static void one(struct cluster *c, uint32_t length, bool receive_first, uint64_t
 
 static void all_sizes(const struct br_sim_config *config, int rails)
 {
-    static const uint32_t sizes[] = {0, 1, 8, 24, 25, 4095, 4096, 4097, 65535, 65536, 65537, 1000003, 16 << 20};
+    static const uint32_t sizes[] = {0,    1,     8,     24,    25,      4095,    4096,
+                                     4097, 65535, 65536, 65537, 1000003, 16 << 20};
     struct cluster c;
     uint64_t tag = 1;
 
@@ -114,15 +115,15 @@ static void transfer__more_messages_than_credits(void **state)
     cluster_create(&c, 2, 2, &plain, NULL);
     for (uint32_t i = 0; i < MANY; i++) {
         from[i] = i * 7 + 1;
-        sends[i] = (struct br_transfer){
-            .tag = i + 1, .peer = 1, .length = 4, .memory = &from[i], .order = i};
+        sends[i] = (struct br_transfer){.tag = i + 1, .peer = 1, .length = 4, .memory = &from[i], .order = i};
         assert_int_equal(br_transfer_send(c.workers[0], &sends[i]), 0);
     }
     cluster_run(&c, 2 * MANY, br_sim_now(c.sim) + 10 * BR_MS);
     assert_true(c.done < MANY); /* credits bound what an absent receiver has to hold */
     assert_true(c.workers[0]->counters.credit_stalls > 0);
     for (uint32_t i = 0; i < MANY; i++) {
-        receives[i] = (struct br_transfer){.tag = i + 1, .peer = 0, .length = 4, .memory = &to[i], .order = i};
+        receives[i] =
+            (struct br_transfer){.tag = i + 1, .peer = 0, .length = 4, .memory = &to[i], .order = i};
         assert_int_equal(br_transfer_receive(c.workers[1], &receives[i]), 0);
     }
     cluster_run(&c, 2 * MANY, br_sim_now(c.sim) + BR_SEC);
@@ -242,11 +243,13 @@ static void leave__what_was_sent_before_arrives(void **state)
 static void queue__urgent_overtakes_bulk(void **state)
 {
     uint32_t bulk = 16 << 20, urgent = 64 << 10;
-    uint8_t *from = calloc(1, bulk), *to = calloc(1, bulk), *from2 = calloc(1, urgent), *to2 = calloc(1, urgent);
+    uint8_t *from = calloc(1, bulk), *to = calloc(1, bulk), *from2 = calloc(1, urgent),
+            *to2 = calloc(1, urgent);
     struct br_sim_config config = {.seed = 1, .bits_per_second = 1000000000};
     struct br_transfer s1 = {.tag = 1, .peer = 1, .length = bulk, .memory = from, .order = 1};
     struct br_transfer r1 = {.tag = 1, .peer = 0, .length = bulk, .memory = to, .order = 1};
-    struct br_transfer s2 = {.tag = 2, .peer = 1, .length = urgent, .memory = from2, .order = 2, .priority = 5};
+    struct br_transfer s2 = {
+        .tag = 2, .peer = 1, .length = urgent, .memory = from2, .order = 2, .priority = 5};
     struct br_transfer r2 = {.tag = 2, .peer = 0, .length = urgent, .memory = to2, .order = 2, .priority = 5};
     uint64_t start;
     struct cluster c;
@@ -264,8 +267,7 @@ static void queue__urgent_overtakes_bulk(void **state)
         assert_true(cluster_step(&c));
     assert_true(r1.state != BR_TRANSFER_ENDED);
     /* 64 KiB take 0.53 ms alone; in front of them at most one budget and one READY */
-    assert_true(br_sim_now(c.sim) - start <
-                BR_MS + c.workers[0]->peers[1].rails[0].budget * 8ull);
+    assert_true(br_sim_now(c.sim) - start < BR_MS + c.workers[0]->peers[1].rails[0].budget * 8ull);
     cluster_run(&c, 4, br_sim_now(c.sim) + BR_SEC);
     assert_int_equal(c.done, 4);
     cluster_destroy(&c);

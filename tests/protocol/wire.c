@@ -50,7 +50,8 @@ static struct wire *wire_of(struct wire_link *link)
     return (struct wire *)link->link.device;
 }
 
-static struct event *add_event(struct wire_link *link, enum br_event_kind kind, const void *bytes, uint32_t length)
+static struct event *add_event(struct wire_link *link, enum br_event_kind kind, const void *bytes,
+                               uint32_t length)
 {
     struct event *event = allocate(sizeof *event + length);
 
@@ -84,8 +85,7 @@ static int device_open(const struct br_device_config *config, struct br_device *
 
 static void drop_events(struct wire_link *link)
 {
-    br_list_for_each_safe(node, &wire_of(link)->events)
-    {
+    br_list_for_each_safe (node, &wire_of(link)->events) {
         struct event *event = br_container_of(node, struct event, node);
 
         if (event->link == link) {
@@ -163,9 +163,11 @@ static int post_one(struct wire *wire, struct wire_link *link, const struct br_f
     if (wire->room > 0)
         wire->room--;
     check(frame->kind == BR_FRAME_MESSAGE || frame->kind == BR_FRAME_PLACED, "a frame of no kind");
-    check(frame->length <= (frame->kind == BR_FRAME_MESSAGE ? wire->device.caps.max_message : wire->device.caps.max_frame),
+    check(frame->length <=
+              (frame->kind == BR_FRAME_MESSAGE ? wire->device.caps.max_message : wire->device.caps.max_frame),
           "a frame is too long");
-    check(frame->kind == BR_FRAME_MESSAGE || (frame->length && link->link.trusted), "a placed frame without bytes or trust");
+    check(frame->kind == BR_FRAME_MESSAGE || (frame->length && link->link.trusted),
+          "a placed frame without bytes or trust");
     *mine = (struct wire_frame){.link = link, .frame = *frame, .payload = allocate(frame->length + 1)};
     if (frame->inline_)
         memcpy(&mine->message, frame->inline_, sizeof mine->message);
@@ -224,8 +226,11 @@ static bool fill_placed(struct event *from, struct br_event *to)
 
 static void report(struct event *from, struct br_event *to, struct br_message *inline_)
 {
-    *to = (struct br_event){
-        .kind = from->kind, .error = from->error, .link = &from->link->link, .cookie = from->cookie, .length = from->length};
+    *to = (struct br_event){.kind = from->kind,
+                            .error = from->error,
+                            .link = &from->link->link,
+                            .cookie = from->cookie,
+                            .length = from->length};
     *inline_ = from->message;
     if (from->kind == BR_EVENT_MESSAGE)
         fill_message(from, to);
@@ -236,7 +241,8 @@ static void report(struct event *from, struct br_event *to, struct br_message *i
     if (to->kind == BR_EVENT_PLACED)
         to->inline_ = (const uint8_t *)inline_;
     if (to->kind == BR_EVENT_CLOSED) {
-        snprintf(to->link->words, sizeof to->link->words, "%s", from->words[0] ? from->words : "a frame off the grid");
+        snprintf(to->link->words, sizeof to->link->words, "%s",
+                 from->words[0] ? from->words : "a frame off the grid");
         drop_events(from->link);
     }
 }
@@ -264,7 +270,7 @@ static void message_release(struct br_link *base, void *handle)
     struct wire_link *link = (struct wire_link *)base;
     struct buffer *buffer = NULL;
 
-    br_list_for_each(node, &link->buffers)
+    br_list_for_each (node, &link->buffers)
         if (handle == br_container_of(node, struct buffer, node))
             buffer = handle;
     check(buffer != NULL, "a buffer was given back that nobody holds");
@@ -308,7 +314,8 @@ struct wire_link *wire_accept(struct wire *wire)
     return link;
 }
 
-void wire_message(struct wire_link *link, const struct br_message *message, const void *payload, uint32_t length)
+void wire_message(struct wire_link *link, const struct br_message *message, const void *payload,
+                  uint32_t length)
 {
     struct event *event = add_event(link, BR_EVENT_MESSAGE, payload, length);
 
@@ -335,12 +342,14 @@ static void place(struct wire_link *link, uint32_t slot, uint32_t offset, struct
     memcpy(&event->message, &placed, sizeof placed);
 }
 
-void wire_placed(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length, uint8_t flags)
+void wire_placed(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length,
+                 uint8_t flags)
 {
     place(link, slot, offset, add_event(link, BR_EVENT_PLACED, bytes, length), flags);
 }
 
-void wire_mapped(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length, uint8_t flags)
+void wire_mapped(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length,
+                 uint8_t flags)
 {
     struct event *event = add_event(link, BR_EVENT_PLACED, NULL, length);
 
@@ -413,7 +422,8 @@ void wire_forget(struct wire *wire)
 
 struct br_caps wire_caps(bool sent_means_placed)
 {
-    return (struct br_caps){.max_frame = 256 << 10, .max_message = 4096, .sent_means_placed = sent_means_placed};
+    return (struct br_caps){
+        .max_frame = 256 << 10, .max_message = 4096, .sent_means_placed = sent_means_placed};
 }
 
 struct br_handshake_self wired_self(const struct wired *x)
@@ -454,7 +464,8 @@ void wired_open(struct wired *x, int rank, int rails, const struct br_caps *caps
     for (int r = 0; r < rails; r++) {
         x->wires[r].device.ops = &ops;
         x->wires[r].device.caps = caps ? *caps : wire_caps(false);
-        check(!br_worker_open_device(x->w, &ops, names[r], &x->wires[r], &rail_configs[r].device), "no device");
+        check(!br_worker_open_device(x->w, &ops, names[r], &x->wires[r], &rail_configs[r].device),
+              "no device");
     }
     check(!br_worker_set_peer(x->w, x->peer, rail_configs, rails), "no peer");
 }
@@ -518,8 +529,8 @@ bool wired_connect(struct wired *x, int rail)
 
     if (x->rank == 0) {
         link = wire_accept(&x->wires[rail]);
-        br_handshake_init_connector(&link->handshake, &self, 0, (uint32_t)rail, x->w->peers[1].rails[rail].incarnation + 1,
-                                    hello, &bytes);
+        br_handshake_init_connector(&link->handshake, &self, 0, (uint32_t)rail,
+                                    x->w->peers[1].rails[rail].incarnation + 1, hello, &bytes);
         wire_handshake(link, hello, bytes);
         wired_turn(x, 0);
     } else {
@@ -546,7 +557,8 @@ void wired_create(struct wired *x, int rank, int rails, const struct br_caps *ca
         struct br_rail *rail = &x->w->peers[x->peer].rails[r];
 
         rail->budget = 256u << 10;
-        rail->frame_bytes = rail->device->caps.max_frame < 64u << 10 ? rail->device->caps.max_frame : 64u << 10;
+        rail->frame_bytes =
+            rail->device->caps.max_frame < 64u << 10 ? rail->device->caps.max_frame : 64u << 10;
     }
     check(br_worker_connected(x->w), "it is not connected");
 }

@@ -17,10 +17,10 @@
 #define WIRE_BATCH  8 /* events of one poll */
 
 struct wire_link {
-    struct br_link link; /* first */
-    struct br_list node; /* the wire's links */
-    struct br_list buffers; /* held by the worker */
-    bool closed;         /* by the worker; the struct stays until the device is closed */
+    struct br_link link;           /* first */
+    struct br_list node;           /* the wire's links */
+    struct br_list buffers;        /* held by the worker */
+    bool closed;                   /* by the worker; the struct stays until the device is closed */
     struct br_handshake handshake; /* the test's side of it */
 };
 
@@ -39,9 +39,9 @@ struct wire {
     struct wire_frame frames[WIRE_FRAMES];
     int n_frames;
     struct br_message inline_[WIRE_BATCH]; /* of the PLACED events of the last poll */
-    int room;    /* frames that post() still takes; negative: any number */
-    int buffers; /* message buffers that the worker holds */
-    int maps;    /* mappings that it has not given back */
+    int room;                              /* frames that post() still takes; negative: any number */
+    int buffers;                           /* message buffers that the worker holds */
+    int maps;                              /* mappings that it has not given back */
 };
 
 /* A worker of `size` ranks of which the test is one: its peer. */
@@ -70,7 +70,8 @@ struct br_handshake_self wired_self(const struct wired *x);
 
 /* What happens at the other end; the worker sees it in its next poll. */
 struct wire_link *wire_accept(struct wire *wire);
-void wire_message(struct wire_link *link, const struct br_message *message, const void *payload, uint32_t length);
+void wire_message(struct wire_link *link, const struct br_message *message, const void *payload,
+                  uint32_t length);
 void wire_handshake(struct wire_link *link, const void *bytes, size_t length);
 void wire_placed(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length,
                  uint8_t flags);

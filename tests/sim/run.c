@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define LIMIT (200 * BR_SEC) /* of virtual time */
+#define LIMIT (200 * BR_SEC)                /* of virtual time */
 #define SLACK (BR_LAST_WORDS + 100 * BR_US) /* from a deadline to the end */
-#define TURNS 20000          /* of one rank at one moment */
+#define TURNS 20000                         /* of one rank at one moment */
 
 bool storm_wrong(struct storm *s, const char *format, ...)
 {

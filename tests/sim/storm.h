@@ -56,7 +56,7 @@ struct storm_plan {
     struct br_engine_config engine;
     struct storm_call calls[STORM_CALLS];
     int n_calls, window[STORM_RANKS]; /* calls under way, of each rank */
-    uint64_t pause; /* between two calls of a rank, at most */
+    uint64_t pause;                   /* between two calls of a rank, at most */
     size_t region_bytes;
     struct br_sim_fault faults[STORM_FAULTS]; /* times count from when all are connected, or from the start */
     int n_faults;

@@ -69,7 +69,8 @@ static int join(const struct ranks *job, int rank, int port, struct braid_comm *
     };
     char text[16];
 
-    snprintf(text, sizeof text, "%d", job->size); /* so that ranks yield when there are more of them than cores */
+    snprintf(text, sizeof text, "%d",
+             job->size); /* so that ranks yield when there are more of them than cores */
     setenv("LOCAL_WORLD_SIZE", text, 1);
     snprintf(text, sizeof text, "%d", rank);
     setenv("LOCAL_RANK", text, 1);
@@ -79,7 +80,8 @@ static int join(const struct ranks *job, int rank, int port, struct braid_comm *
     return braid_init(&config, comm);
 }
 
-static int be_rank(const struct ranks *job, int rank, int port, ranks_main *body, ranks_after *after, void *context)
+static int be_rank(const struct ranks *job, int rank, int port, ranks_main *body, ranks_after *after,
+                   void *context)
 {
     struct braid_comm *comm;
     int rc = join(job, rank, port, &comm), status;
@@ -98,7 +100,8 @@ static int be_rank(const struct ranks *job, int rank, int port, ranks_main *body
     return status || rc;
 }
 
-static pid_t start(const struct ranks *job, int rank, int port, ranks_main *body, ranks_after *after, void *context)
+static pid_t start(const struct ranks *job, int rank, int port, ranks_main *body, ranks_after *after,
+                   void *context)
 {
     pid_t parent = getpid(), pid;
 

@@ -10,8 +10,8 @@
 
 #include <braid/braid.h>
 
-#define RANKS_LIMIT 60
-#define RANKS_MOST  16
+#define RANKS_LIMIT   60
+#define RANKS_MOST    16
 #define RANKS_KIND(j) (j)->backend, (j)->devices ? (j)->devices : "-"
 
 /* A job; zeros are defaults. */

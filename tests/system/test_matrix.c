@@ -69,8 +69,9 @@ static long setting(const char *name, long fallback)
 /* Around the limits of board, eager messages, slices, chunks and fragments; small ones are the most frequent. */
 static size_t draw_count(struct br_random *random, size_t most)
 {
-    static const size_t counts[] = {0,    1,    2,     3,     7,     8,     9,     31,     64,     255,    1000,   1023,
-                                    2047, 4096, 4097,  8191,  8193,  16384, 16385, 32767,  32769,  65535,  65537,  100003,
+    static const size_t counts[] = {0,      1,      2,      3,      7,      8,      9,     31,
+                                    64,     255,    1000,   1023,   2047,   4096,   4097,  8191,
+                                    8193,   16384,  16385,  32767,  32769,  65535,  65537, 100003,
                                     131072, 131073, 262145, 300007, 524289, 1000003};
     size_t n = sizeof counts / sizeof *counts, count;
 
@@ -130,13 +131,14 @@ static struct combination draw(const struct rank *r)
 static int wrong(const struct rank *r, const struct combination *c, const char *what, size_t n)
 {
     fprintf(stderr,
-            "BRAID_MATRIX_SEED=%llu case %d, rank %d of %d: %s %s %s, %zu elements, root %d, %s, %s, offsets %u and %u, "
+            "BRAID_MATRIX_SEED=%llu case %d, rank %d of %d: %s %s %s, %zu elements, root %d, %s, %s, offsets "
+            "%u and %u, "
             "algorithm %s, priority %d, %s: %zu %s (%s)\n",
             (unsigned long long)r->seed, r->number, r->rank, r->size, br_collective_name(c->collective),
             br_type_name(c->data.type), br_reduction_name(c->data.reduction), c->count, c->root,
-            c->in_place ? "in place" : "apart", c->allocated ? "braid_alloc" : "malloc", c->send_offset, c->recv_offset,
-            c->options.algorithm ? c->options.algorithm : "auto", c->options.priority, way_names[c->way], n, what,
-            braid_last_error());
+            c->in_place ? "in place" : "apart", c->allocated ? "braid_alloc" : "malloc", c->send_offset,
+            c->recv_offset, c->options.algorithm ? c->options.algorithm : "auto", c->options.priority,
+            way_names[c->way], n, what, braid_last_error());
     return 1;
 }
 
@@ -194,7 +196,8 @@ static void guard(uint8_t *start, size_t bytes)
 
 /* ---- one case ------------------------------------------------------------------------------- */
 
-static int submit(const struct rank *r, const struct combination *c, const void *send, void *recv, struct braid_op **op)
+static int submit(const struct rank *r, const struct combination *c, const void *send, void *recv,
+                  struct braid_op **op)
 {
     const struct braid_options *o = &c->options;
     enum braid_reduction by = c->data.reduction;
@@ -203,15 +206,19 @@ static int submit(const struct rank *r, const struct combination *c, const void 
 
     switch (c->collective) {
     case BR_ALLREDUCE:
-        return (keep ? braid_allreduce_init : braid_allreduce)(r->comm, send, recv, c->count, type, by, o, op);
+        return (keep ? braid_allreduce_init : braid_allreduce)(r->comm, send, recv, c->count, type, by, o,
+                                                               op);
     case BR_REDUCE_SCATTER:
-        return (keep ? braid_reduce_scatter_init : braid_reduce_scatter)(r->comm, send, recv, c->count, type, by, o, op);
+        return (keep ? braid_reduce_scatter_init : braid_reduce_scatter)(r->comm, send, recv, c->count, type,
+                                                                         by, o, op);
     case BR_ALLGATHER:
         return (keep ? braid_allgather_init : braid_allgather)(r->comm, send, recv, c->count, type, o, op);
     case BR_BROADCAST:
-        return (keep ? braid_broadcast_init : braid_broadcast)(r->comm, send, recv, c->count, type, c->root, o, op);
+        return (keep ? braid_broadcast_init : braid_broadcast)(r->comm, send, recv, c->count, type, c->root,
+                                                               o, op);
     case BR_REDUCE:
-        return (keep ? braid_reduce_init : braid_reduce)(r->comm, send, recv, c->count, type, by, c->root, o, op);
+        return (keep ? braid_reduce_init : braid_reduce)(r->comm, send, recv, c->count, type, by, c->root, o,
+                                                         op);
     default:
         return (keep ? braid_barrier_init : braid_barrier)(r->comm, o, op);
     }
@@ -230,7 +237,8 @@ static int run(const struct rank *r, const struct combination *c, const void *se
             rc = braid_test(op, &done);
         return rc;
     case WAY_SHORT_WAITS:
-        for (int ms = 0; (rc = braid_wait(op, ms)) == -ETIMEDOUT && strstr(braid_last_error(), "still running");)
+        for (int ms = 0;
+             (rc = braid_wait(op, ms)) == -ETIMEDOUT && strstr(braid_last_error(), "still running");)
             ms = ms < 8 ? ms + 1 : ms;
         return rc;
     case WAY_PERSISTENT:
@@ -283,7 +291,8 @@ static int once(const struct rank *r, const struct combination *c, bool again)
     n = writes(r, c) ? count_wrong(r, c, recv) : 0;
     if (n)
         return wrong(r, c, "elements are wrong", n);
-    if (!c->in_place && (n = br_data_wrong_copy(&c->data, r->rank, 0, send, n_send / br_type_size(c->data.type))))
+    if (!c->in_place &&
+        (n = br_data_wrong_copy(&c->data, r->rank, 0, send, n_send / br_type_size(c->data.type))))
         return wrong(r, c, "elements of the input have changed", n);
     if ((!c->in_place || c->collective != BR_ALLGATHER) && !guards_hold(send, n_send))
         return wrong(r, c, "something was written around the input", 1);

@@ -48,7 +48,8 @@ static int many_at_once(struct braid_comm *comm, void *context)
     for (int i = 0; i < MANY; i++) {
         struct braid_options options = {.priority = i % 5 - 2};
 
-        RETURNS(0, braid_allreduce(comm, data[i], data[i], count_of(i), BRAID_INT32, BRAID_SUM, &options, &ops[i]));
+        RETURNS(0, braid_allreduce(comm, data[i], data[i], count_of(i), BRAID_INT32, BRAID_SUM, &options,
+                                   &ops[i]));
     }
     for (int i = 0; i < MANY; i++) {
         int which = (i * 7 + rank * 5) % MANY, done = i % 2;
@@ -179,7 +180,8 @@ static int deadline(struct braid_comm *comm, void *context)
         CHECK(rc < 0, "rank 0 has given up");
         return 0;
     }
-    rc = braid_allreduce(comm, data, data, *how & 1 ? 200000 : 1, BRAID_INT32, BRAID_SUM, &options, *how & 2 ? &op : NULL);
+    rc = braid_allreduce(comm, data, data, *how & 1 ? 200000 : 1, BRAID_INT32, BRAID_SUM, &options,
+                         *how & 2 ? &op : NULL);
     if (op)
         rc = braid_wait(op, -1);
     took = ranks_now_ms() - start;
@@ -386,7 +388,8 @@ static int abort_beside(struct braid_comm *comm, void *context)
         SAYS(-ECANCELED, "enough of it", braid_recv(comm, data, sizeof data, 0, NULL, NULL));
     } else {
         CHECK(!pthread_create(&id, NULL, aborting, &t), "no thread");
-        SAYS(-ECANCELED, "enough of it", braid_allreduce(comm, data, data, *count, BRAID_INT32, BRAID_SUM, NULL, NULL));
+        SAYS(-ECANCELED, "enough of it",
+             braid_allreduce(comm, data, data, *count, BRAID_INT32, BRAID_SUM, NULL, NULL));
         pthread_join(id, NULL);
     }
     CHECK(!t.failed && ranks_now_ms() - start < 2000, "took %.0f ms", ranks_now_ms() - start);

@@ -85,7 +85,8 @@ void br_board_close(struct br_board *board)
 
 bool br_board_ready(const struct br_board *board, uint32_t rank, uint64_t round)
 {
-    return atomic_load_explicit(&area_of(board, rank, round)->round, memory_order_acquire) >> CHECK_BITS == round;
+    return atomic_load_explicit(&area_of(board, rank, round)->round, memory_order_acquire) >> CHECK_BITS ==
+           round;
 }
 
 uint16_t br_board_check(const struct br_board *board, uint32_t rank, uint64_t round)
@@ -110,7 +111,8 @@ void *br_board_place(struct br_board *board, uint64_t round, size_t bytes)
 
 void br_board_commit(struct br_board *board, uint64_t round, uint16_t check)
 {
-    atomic_store_explicit(&area_of(board, board->rank, round)->round, round << CHECK_BITS | check, memory_order_release);
+    atomic_store_explicit(&area_of(board, board->rank, round)->round, round << CHECK_BITS | check,
+                          memory_order_release);
 }
 
 void br_board_publish(struct br_board *board, uint64_t round, uint16_t check, const void *data, size_t bytes)

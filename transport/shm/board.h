@@ -50,7 +50,8 @@ void *br_board_place(struct br_board *board, uint64_t round, size_t bytes);
 void br_board_commit(struct br_board *board, uint64_t round, uint16_t check);
 /* Has `rank` published this round? Then its data, valid until this rank publishes round + 1. */
 bool br_board_ready(const struct br_board *board, uint32_t rank, uint64_t round);
-uint16_t br_board_check(const struct br_board *board, uint32_t rank, uint64_t round); /* what it published with; when ready */
+uint16_t br_board_check(const struct br_board *board, uint32_t rank,
+                        uint64_t round); /* what it published with; when ready */
 const void *br_board_data(const struct br_board *board, uint32_t rank, uint64_t round, size_t bytes);
 
 /* A rank that gives up says why (any number but 0), once and for all; the others look where they wait. */

@@ -51,9 +51,9 @@ void br_sim_destroy(struct br_sim *sim)
     while (br_sim_heap_pop(&sim->heap, &step))
         if (step.kind != BR_SIM_FAULT)
             br_sim_frame_drop(step.frame);
-    br_list_for_each_safe(node, &sim->free_frames)
+    br_list_for_each_safe (node, &sim->free_frames)
         free(br_container_of(node, struct br_sim_frame, node));
-    br_list_for_each_safe(node, &sim->free_notes)
+    br_list_for_each_safe (node, &sim->free_notes)
         free(br_container_of(node, struct br_sim_note, node));
     for (uint32_t i = 0; i < sim->n_hosts; i++) {
         free(sim->hosts[i]->ports);

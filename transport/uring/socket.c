@@ -64,7 +64,8 @@ static int read_ports(struct br_uring_options *out)
     return 0;
 }
 
-int br_uring_options_read(const struct br_uring_interface *interface, uint64_t patience, struct br_uring_options *out)
+int br_uring_options_read(const struct br_uring_interface *interface, uint64_t patience,
+                          struct br_uring_options *out)
 {
     int rc = read_congestion(interface, out->congestion);
 

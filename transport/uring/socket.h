@@ -22,7 +22,8 @@ struct br_uring_options {
 };
 
 /* From the environment; `patience` is br_device_config's. -EINVAL or -ENOENT with words. */
-int br_uring_options_read(const struct br_uring_interface *interface, uint64_t patience, struct br_uring_options *out);
+int br_uring_options_read(const struct br_uring_interface *interface, uint64_t patience,
+                          struct br_uring_options *out);
 
 /* A non-blocking socket, bound to the interface's address, that listens; *address gets its port. The sockets
  * that it accepts inherit its options. Returns it, or -errno with words. */

@@ -108,7 +108,8 @@ static void listen__sender_is_killed_while_we_copy(void **state)
         here = 0;
         kill_at = br_clock_now() + 10 * BR_MS + round * 777 * BR_US;
         while (event.kind != BR_EVENT_CLOSED) {
-            if (kill_at && here >= 2 && br_clock_now() > kill_at) { /* in the middle of a copy, also on a loaded machine */
+            if (kill_at && here >= 2 &&
+                br_clock_now() > kill_at) { /* in the middle of a copy, also on a loaded machine */
                 kill(pid, SIGKILL);
                 kill_at = 0;
             }

@@ -524,7 +524,8 @@ static void device_open__patience(void **state)
         a.config.patience = cases[i].patience;
         assert_int_equal(br_slot_table_init(&a.slots, 64), 0);
         assert_int_equal(ops->device_open(&a.config, &a.device), 0);
-        assert_int_equal(getsockopt(((struct br_uring_device *)a.device)->listen_fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, &bytes),
+        assert_int_equal(getsockopt(((struct br_uring_device *)a.device)->listen_fd, IPPROTO_TCP,
+                                    TCP_USER_TIMEOUT, &ms, &bytes),
                          0);
         assert_int_equal(ms, cases[i].ms);
     }
