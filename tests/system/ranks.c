@@ -74,34 +74,27 @@ static int join(const struct ranks *job, int rank, int port, struct braid_comm *
     setenv("LOCAL_WORLD_SIZE", text, 1);
     snprintf(text, sizeof text, "%d", rank);
     setenv("LOCAL_RANK", text, 1);
-    if (job->adapt)
-        job->adapt(rank, &config);
     *comm = NULL;
     return braid_init(&config, comm);
 }
 
-static int be_rank(const struct ranks *job, int rank, int port, ranks_main *body, ranks_after *after,
-                   void *context)
+static int be_rank(const struct ranks *job, int rank, int port, ranks_main *body, void *context)
 {
     struct braid_comm *comm;
     int rc = join(job, rank, port, &comm), status;
 
-    if (after) {
-        status = after(rank, rc, comm);
-    } else if (rc) {
+    if (rc) {
         fprintf(stderr, "rank %d: braid_init: %d: %s\n", rank, rc, braid_last_error());
         return 1;
-    } else {
-        status = body(comm, context);
     }
+    status = body(comm, context);
     rc = braid_finalize(comm);
     if (rc)
         fprintf(stderr, "rank %d: braid_finalize: %d: %s\n", rank, rc, braid_last_error());
     return status || rc;
 }
 
-static pid_t start(const struct ranks *job, int rank, int port, ranks_main *body, ranks_after *after,
-                   void *context)
+static pid_t start(const struct ranks *job, int rank, int port, ranks_main *body, void *context)
 {
     pid_t parent = getpid(), pid;
 
@@ -113,17 +106,17 @@ static pid_t start(const struct ranks *job, int rank, int port, ranks_main *body
     if (getppid() != parent)
         _exit(1);
     alarm(RANKS_LIMIT);
-    exit(be_rank(job, rank, port, body, after, context)); /* not _exit(): leaks are looked for at exit */
+    exit(be_rank(job, rank, port, body, context)); /* not _exit(): leaks are looked for at exit */
 }
 
-static void run(const struct ranks *job, ranks_main *body, ranks_after *after, void *context)
+void ranks_run(const struct ranks *job, ranks_main *body, void *context)
 {
     int port = free_port(), failed = 0;
     pid_t pids[RANKS_MOST];
 
     assert_in_range(job->size, 1, RANKS_MOST);
     for (int r = 0; r < job->size; r++)
-        pids[r] = start(job, r, port, body, after, context);
+        pids[r] = start(job, r, port, body, context);
     for (int r = 0; r < job->size; r++) {
         int status = -1;
 
@@ -136,14 +129,4 @@ static void run(const struct ranks *job, ranks_main *body, ranks_after *after, v
     }
     if (failed)
         fail_msg("%d of %d ranks failed (back end %s, devices %s)", failed, job->size, RANKS_KIND(job));
-}
-
-void ranks_run(const struct ranks *job, ranks_main *body, void *context)
-{
-    run(job, body, NULL, context);
-}
-
-void ranks_join(const struct ranks *job, ranks_after *after)
-{
-    run(job, NULL, after, NULL);
 }

@@ -21,8 +21,6 @@ struct ranks {
     const char *devices;
     uint32_t slice_bytes, eager_bytes;
     int timeout_ms, init_timeout_ms, peer_timeout_ms;
-    /* Says how a rank differs from the others; may be NULL. Called in the child. */
-    void (*adapt)(int rank, struct braid_config *config);
 };
 
 /* What a rank does between braid_init() and braid_finalize(); 0: all is well. What it prints to stderr explains the rest. */
@@ -30,10 +28,6 @@ typedef int ranks_main(struct braid_comm *comm, void *context);
 
 /* Runs `body` on every rank; the cmocka test fails unless all of them return 0. */
 void ranks_run(const struct ranks *job, ranks_main *body, void *context);
-
-/* The same for a job that does not come together: `after` sees the result of braid_init() and the words. comm is NULL then. */
-typedef int ranks_after(int rank, int rc, struct braid_comm *comm);
-void ranks_join(const struct ranks *job, ranks_after *after);
 
 /* Four ways to connect ranks of this host. */
 extern const struct ranks ranks_kinds[];

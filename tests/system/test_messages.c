@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages and one-sided access between real processes. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/system/ranks.h"
+
+#define LARGEST (40u << 20)
+
+static void everywhere(int size, ranks_main *body)
+{
+    for (int k = 0; k < RANKS_KINDS; k++) {
+        struct ranks job = ranks_kinds[k];
+
+        job.size = size;
+        job.timeout_ms = 20000;
+        ranks_run(&job, body, NULL);
+    }
+}
+
+static void fill(uint8_t *memory, size_t bytes, uint64_t seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        memory[i] = (uint8_t)((i * 0x9e3779b97f4a7c15ull + seed * 0xd1342543de82ef95ull) >> 56);
+}
+
+static bool is_filled(const uint8_t *memory, size_t bytes, uint64_t seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (memory[i] != (uint8_t)((i * 0x9e3779b97f4a7c15ull + seed * 0xd1342543de82ef95ull) >> 56))
+            return false;
+    return true;
+}
+
+/* Both directions at once, from and to every kind of memory and alignment. */
+static int all_sizes(struct braid_comm *comm, void *context)
+{
+    static const size_t sizes[] = {0,     1,     23,     24,     25,      1000,    16383,    16384,
+                                   16385, 65537, 262143, 262145, 1000003, 4194305, 16777217, LARGEST};
+    uint8_t *plain = malloc(LARGEST + 100), *allocated = braid_alloc(comm, LARGEST + 100);
+    int rank = braid_rank(comm);
+
+    (void)context;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        uint8_t *out = (i % 2 ? plain : allocated) + i, *in = (i % 2 ? allocated : plain) + i;
+        struct braid_op *op;
+
+        fill(out, sizes[i], i + (uint64_t)rank);
+        in[sizes[i]] = 0xa5;
+        RETURNS(0, braid_send(comm, out, sizes[i], 1 - rank, NULL, &op));
+        RETURNS(0, braid_recv(comm, in, sizes[i], 1 - rank, NULL, NULL));
+        RETURNS(0, braid_wait(op, -1));
+        CHECK(is_filled(in, sizes[i], i + 1 - (uint64_t)rank), "%zu bytes", sizes[i]);
+        CHECK(in[sizes[i]] == 0xa5, "%zu bytes and one more", sizes[i]);
+    }
+    free(plain);
+    return 0;
+}
+
+static void messages__all_sizes(void **state)
+{
+    (void)state;
+    everywhere(2, all_sizes);
+}
+
+/* Within a tag in order; between tags in the order of the receives. More are under way than may wait unmatched. */
+static int tags_and_order(struct braid_comm *comm, void *context)
+{
+    enum { TAGS = 3, EACH = 50 };
+    static int32_t values[TAGS][EACH];
+    static struct braid_op *ops[TAGS][EACH];
+    int rank = braid_rank(comm);
+
+    (void)context;
+    for (int i = 0; i < EACH; i++)
+        for (uint32_t tag = 0; tag < TAGS; tag++) {
+            struct braid_options options = {.tag = tag * 1000000007u, .priority = (int32_t)tag - 1};
+
+            values[tag][i] = rank ? -1 : i * 10 + (int32_t)tag;
+            if (!rank)
+                RETURNS(0, braid_send(comm, &values[tag][i], 4, 1, &options, &ops[tag][i]));
+        }
+    for (uint32_t tag = TAGS; rank && tag-- > 0;)
+        for (int i = 0; i < EACH; i++) {
+            struct braid_options options = {.tag = tag * 1000000007u};
+
+            RETURNS(0, braid_recv(comm, &values[tag][i], 4, 0, &options, &ops[tag][i]));
+        }
+    for (int i = EACH; i-- > 0;)
+        for (int tag = 0; tag < TAGS; tag++) {
+            RETURNS(0, braid_wait(ops[tag][i], -1));
+            CHECK(values[tag][i] == i * 10 + tag, "message %d of tag %d is %d", i, tag, (int)values[tag][i]);
+        }
+    return 0;
+}
+
+static void messages__tags_and_order(void **state)
+{
+    (void)state;
+    everywhere(2, tags_and_order);
+}
+
+static int other_size(struct braid_comm *comm, void *context)
+{
+    static uint8_t data[100000];
+    const size_t *sizes = context;
+    int rank = braid_rank(comm), rc;
+
+    rc = rank ? braid_recv(comm, data, sizes[1], 0, NULL, NULL)
+              : braid_send(comm, data, sizes[0], 1, NULL, NULL);
+    if (!rc) /* a short send may be over before anybody notices */
+        rc = braid_barrier(comm, NULL, NULL);
+    CHECK(rc == -EPROTO || rc == -ECANCELED, "got %d", rc);
+    CHECK(strstr(braid_last_error(), "disagree"), "the words do not say so");
+    return 0;
+}
+
+static void messages__other_size(void **state)
+{
+    size_t sizes[][2] = {{8, 9}, {9, 8}, {100000, 99999}};
+
+    (void)state;
+    for (int k = 0; k < RANKS_KINDS; k += 2)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            struct ranks job = ranks_kinds[k];
+
+            job.size = 2;
+            job.timeout_ms = 5000;
+            ranks_run(&job, other_size, sizes[i]);
+        }
+}
+
+/* ---- put and get ---------------------------------------------------------------------------- */
+
+static int share_key(struct braid_comm *comm, struct braid_key *key)
+{
+    struct braid_key keys[RANKS_MOST];
+
+    RETURNS(0, braid_allgather(comm, key, keys, sizeof *key, BRAID_UINT8, NULL, NULL));
+    *key = keys[(braid_rank(comm) + 1) % braid_size(comm)];
+    return 0;
+}
+
+/* Each rank writes into its neighbour's memory, reads it back, and finds its own part untouched. */
+static int put_and_get(struct braid_comm *comm, void *context)
+{
+    static const size_t sizes[] = {1, 7, 24, 4097, 65537, 1000003, 20000001};
+    size_t bytes = 21000000;
+    uint8_t *window = braid_alloc(comm, bytes), *mine = malloc(bytes), *back = malloc(bytes);
+    struct braid_key key;
+
+    (void)context;
+    RETURNS(0, braid_key(comm, window, &key));
+    if (share_key(comm, &key))
+        return 1;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        fill(mine, sizes[i], i + (uint64_t)braid_rank(comm) * 100);
+        memset(back, 0, sizes[i]);
+        RETURNS(0, braid_put(comm, mine, sizes[i], &key, 1001, NULL, NULL));
+        RETURNS(0, braid_get(comm, back, sizes[i], &key, 1001, NULL, NULL));
+        CHECK(is_filled(back, sizes[i], i + (uint64_t)braid_rank(comm) * 100), "%zu bytes", sizes[i]);
+    }
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    CHECK(!window[1000] && !window[1001 + 20000001], "written around");
+    free(mine);
+    free(back);
+    return 0;
+}
+
+static void onesided__put_and_get(void **state)
+{
+    (void)state;
+    everywhere(3, put_and_get);
+}
+
+static int refused(struct braid_comm *comm, void *context)
+{
+    uint8_t *window = braid_alloc(comm, 1000);
+    static uint8_t data[2000];
+    struct braid_key key, bad;
+
+    (void)context;
+    RETURNS(0, braid_key(comm, window, &key));
+    if (share_key(comm, &key))
+        return 1;
+    bad = key;
+    bad.check ^= 1;
+    SAYS(-EACCES, "another job", braid_put(comm, data, 10, &bad, 0, NULL, NULL));
+    bad = key;
+    bad.bytes = 2000;
+    SAYS(-EACCES, "too short", braid_get(comm, data, 2000, &bad, 0, NULL, NULL));
+    SAYS(-EACCES, "1000 bytes", braid_get(comm, data, 2000, &key, 0, NULL, NULL));
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    RETURNS(0, braid_free(comm, window));
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    SAYS(-EACCES, "stale", braid_get(comm, data, 10, &key, 0, NULL, NULL));
+    return braid_barrier(comm, NULL, NULL); /* nobody has failed by that */
+}
+
+static void onesided__refused(void **state)
+{
+    (void)state;
+    everywhere(2, refused);
+}
+
+/* Rank 1 computes without calling braid: its own thread serves it, soon after it was idle, busy, or in a call. */
+static int served_meanwhile(struct braid_comm *comm, void *context)
+{
+    uint8_t *window = braid_alloc(comm, 1000);
+    struct braid_key key;
+    uint8_t value = 1;
+    double worst = 0;
+
+    (void)context;
+    RETURNS(0, braid_key(comm, window, &key));
+    if (share_key(comm, &key))
+        return 1;
+    for (int i = 0; i < 8; i++) {
+        ranks_sleep_ms(40); /* the own threads fall asleep */
+        RETURNS(0, braid_allreduce(comm, &value, &value, 1, BRAID_UINT8, BRAID_MAX, NULL, NULL));
+        if (braid_rank(comm)) {
+            ranks_sleep_ms(60);
+        } else {
+            double start = ranks_now_ms(), took;
+
+            RETURNS(0, braid_put(comm, &value, 1, &key, 0, NULL, NULL));
+            took = ranks_now_ms() - start;
+            worst = took > worst ? took : worst;
+        }
+    }
+    CHECK(worst < 100, "a put took %.0f ms", worst);
+    return braid_barrier(comm, NULL, NULL);
+}
+
+static void onesided__served_meanwhile(void **state)
+{
+    (void)state;
+    everywhere(2, served_meanwhile);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages__all_sizes),  cmocka_unit_test(messages__tags_and_order),
+        cmocka_unit_test(messages__other_size), cmocka_unit_test(onesided__put_and_get),
+        cmocka_unit_test(onesided__refused),    cmocka_unit_test(onesided__served_meanwhile),
+    };
+
+    if (argc == 2)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
