@@ -104,7 +104,9 @@ each_rank() {
     while [[ $1 != -- ]]; do environment+=("$1"); shift; done
     shift
     for ((r = 0; r < n; r++)); do
-        ip netns exec "$(side_of $r "$n")" env RANK=$r WORLD_SIZE="$n" LOCAL_RANK=$((r % (n / 2))) \
+        # MPI's launchers bind ranks to cores; so do we where there is one for each
+        ((n <= cpus)) && bind=(taskset -c "$r") || bind=()
+        "${bind[@]}" ip netns exec "$(side_of $r "$n")" env RANK=$r WORLD_SIZE="$n" LOCAL_RANK=$((r % (n / 2))) \
             LOCAL_WORLD_SIZE=$local_size "${environment[@]}" "$@" &
         pids+=($!)
     done
