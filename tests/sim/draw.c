@@ -226,7 +226,7 @@ static void draw_slow_ports(struct br_random *r, struct storm_plan *plan, uint64
 
 static void draw_stalls(struct br_random *r, struct storm_plan *plan, uint64_t duration)
 {
-    plan->n_stalls = chance(r, 20) ? 1 + (int)below(r, STORM_STALLS) : 0;
+    plan->n_stalls = chance(r, plan->n_faults ? 50 : 20) ? 1 + (int)below(r, STORM_STALLS) : 0;
     for (int i = 0; i < plan->n_stalls; i++) {
         uint64_t most = plan->calm ? plan->worker.peer_timeout / 8 : 2 * plan->worker.peer_timeout;
 
