@@ -326,7 +326,8 @@ uint64_t br_engine_next_deadline(const struct br_engine *engine)
     bool idle = br_list_empty(&engine->collectives) && br_list_empty(&engine->messages) &&
                 br_list_empty(&engine->to_self);
 
-    return idle ? UINT64_MAX : engine->next_deadline;
+    /* of a worker that has failed they all end when its links are closed, and br_worker_next_timer() says when */
+    return idle || engine->worker->failed ? UINT64_MAX : engine->next_deadline;
 }
 
 uint64_t br_engine_late_allocations(const struct br_engine *engine)

@@ -7,9 +7,10 @@
  * 2. The unit that a rail takes is a frame off the transfer's cursor; any rail takes the next one. Per slice only a mask
  *    of the rails that carried it is kept: when a rail is lost, slices with its bit that are not confirmed go again.
  *    Rejected: slices bound to rails, which needs a cursor a rail and balances worse.
- * 3. A send ends when its memory may be used again and no retry can need it: all frames SENT and, if one went where SENT
- *    does not prove arrival while another rail could take over, DONE from the receiver. With a single rail there
- *    is nobody to take over, so nothing to wait for.
+ * 3. A send ends when its memory may be used again and no retry can need it: all frames SENT and, where another rail could
+ *    take over, DONE from the receiver. With a single rail there is nobody to take over, so nothing to wait for.
+ *    Rejected: no DONE where SENT proves that the bytes stand in their place. The receiver may hear of the lost rail
+ *    before it has looked at that link's arrivals, and closing the link drops them.
  */
 #include "protocol/internal.h"
 
@@ -245,7 +246,7 @@ static void all_left(struct br_worker *w, struct br_transfer *t)
 
 static bool want_done(struct br_worker *w, struct br_transfer *t, const struct br_rail *rail)
 {
-    if (rail->device->caps.sent_means_placed || rail->peer->n_rails == 1)
+    if (rail->peer->n_rails == 1)
         return true;
     if (!t->wants_done && br_table_insert(&w->confirms, t->remote_slot, (uint32_t)t->peer, t))
         return false; /* the table is as large as transfers can be outstanding: full only for a moment */

@@ -53,7 +53,7 @@ struct br_transfer {
     /* the worker's */
     enum br_transfer_state state;
     bool is_send;
-    bool wants_done; /* send: a frame left on a rail on which SENT does not prove arrival */
+    bool wants_done; /* send: a frame left, and another rail could have to send it again */
     struct br_queued queued;
     struct br_list node;  /* in one of: the peer's `moving`, the worker's `slotless`, its `done` */
     struct br_slot *slot; /* receive */

@@ -176,6 +176,60 @@ static void failover__rail_lost_in_a_transfer(void **state)
     rail_down(&wild, 300 * BR_US, false);
 }
 
+/* A turn of rank 0 alone. */
+static void turn_of_first(struct cluster *c)
+{
+    struct br_worker *w = c->workers[0];
+    uint64_t next;
+
+    br_worker_poll(w, br_sim_host_now(c->sim, 0));
+    while (br_worker_done(w))
+        c->done++;
+    br_worker_pump(w, br_sim_host_now(c->sim, 0));
+    next = br_sim_time_of(c->sim, 0, br_worker_next_timer(w));
+    if (br_sim_next(c->sim) < next)
+        next = br_sim_next(c->sim);
+    br_sim_advance_to(c->sim, next > br_sim_now(c->sim) ? next : br_sim_now(c->sim) + 1);
+}
+
+/* The bytes stand in their place and the sender has got SENT, but the receiver has not looked yet when the rail is lost:
+ * it then hears of the loss before it hears of the arrivals. */
+static void failover__arrivals_nobody_has_seen(void **state)
+{
+    uint32_t length = 1 << 20;
+    uint8_t *from = malloc(length), *to = calloc(1, length);
+    struct br_transfer send = {.tag = 1, .peer = 1, .length = length, .memory = from};
+    struct br_transfer receive = {.tag = 1, .peer = 0, .length = length, .memory = to};
+    struct br_sim_config network = {.seed = 1, .retransmit_ns = 100 * BR_US};
+    struct cluster c;
+
+    (void)state;
+    cluster_create(&c, 2, 2, &network, NULL);
+    fill(from, length, 9);
+    assert_int_equal(br_transfer_send(c.workers[0], &send), 0);
+    assert_int_equal(br_transfer_receive(c.workers[1], &receive), 0);
+    while (send.state == BR_TRANSFER_MATCHING)
+        assert_true(cluster_step(&c));
+    while (c.workers[0]->peers[1].rails[1].flights.next != &c.workers[0]->peers[1].rails[1].flights ||
+           send.cursor < length)
+        turn_of_first(&c);
+    assert_int_equal(br_sim_add_fault(c.sim, &(struct br_sim_fault){.kind = BR_SIM_PORT_DOWN,
+                                                                    .at = br_sim_now(c.sim),
+                                                                    .host = 0,
+                                                                    .port = 1}),
+                     0);
+    while (c.workers[0]->peers[1].rails[1].state == BR_RAIL_UP)
+        turn_of_first(&c);
+    for (int i = 0; i < 20; i++) /* RAIL_DOWN leaves */
+        turn_of_first(&c);
+    cluster_run(&c, 2, br_sim_now(c.sim) + 10 * BR_SEC);
+    assert_int_equal(c.done, 2);
+    assert_memory_equal(from, to, length);
+    cluster_destroy(&c);
+    free(from);
+    free(to);
+}
+
 static void failover__rail_comes_back(void **state)
 {
     (void)state;
@@ -286,6 +340,7 @@ int main(void)
         cmocka_unit_test(transfer__sizes_on_a_bad_network),
         cmocka_unit_test(transfer__more_messages_than_credits),
         cmocka_unit_test(failover__rail_lost_in_a_transfer),
+        cmocka_unit_test(failover__arrivals_nobody_has_seen),
         cmocka_unit_test(failover__rail_comes_back),
         cmocka_unit_test(failover__last_rail_is_the_peer),
         cmocka_unit_test(leave__what_was_sent_before_arrives),
