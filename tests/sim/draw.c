@@ -91,11 +91,13 @@ static void draw_settings(struct br_random *r, struct storm_plan *plan)
         .quantum_bytes = (uint32_t)spread(r, 4096, 256 << 10),
     };
     for (int i = 0; i < plan->n; i++)
-        plan->window[i] = chance(r, 30) ? 1 : 1 + (int)below(r, STORM_CALLS);
-    if (chance(r, 50)) /* all the same */
+        plan->window[i] = chance(r, plan->crowded ? 70 : 30) ? 1 : 1 + (int)below(r, STORM_CALLS);
+    if (!plan->crowded && chance(r, 50)) /* all the same */
         for (int i = 1; i < plan->n; i++)
             plan->window[i] = plan->window[0];
-    plan->pause = chance(r, 30) ? 0 : spread(r, BR_US, 20 * BR_MS);
+    if (plan->crowded)
+        plan->engine.chunk_bytes = 512 + (uint32_t)below(r, 512);
+    plan->pause = plan->crowded || chance(r, 30) ? 0 : spread(r, BR_US, 20 * BR_MS);
 }
 
 /* ---- the program ---------------------------------------------------------------------------- */
@@ -120,7 +122,7 @@ static void draw_collective(struct br_random *r, const struct storm_plan *plan, 
 {
     size_t size;
 
-    call->collective = (enum br_collective)below(r, BR_COLLECTIVES);
+    call->collective = plan->crowded ? BR_BROADCAST : (enum br_collective)below(r, BR_COLLECTIVES);
     call->type = (enum braid_type)below(r, BRAID_TYPES);
     call->reduction = (enum braid_reduction)below(r, BRAID_REDUCTIONS);
     call->in_place = chance(r, 40);
@@ -137,6 +139,9 @@ static void draw_call(struct br_random *r, struct storm_plan *plan, struct storm
 {
     size_t bytes = chance(r, 15) ? below(r, 8) : spread(r, 1, most);
     unsigned kind = (unsigned)below(r, 100);
+
+    if (plan->crowded && kind < 85)
+        kind = kind % 2 ? 0 : 85 + kind % 15;
 
     *call = (struct storm_call){
         .again = -1,
@@ -163,7 +168,8 @@ static void draw_call(struct br_random *r, struct storm_plan *plan, struct storm
 
 static void draw_program(struct br_random *r, struct storm_plan *plan)
 {
-    size_t most = ONE_OF(r, 2 << 10, 2 << 10, 32 << 10, 128 << 10, 128 << 10, 512 << 10);
+    size_t most =
+        plan->crowded ? 128 << 10 : ONE_OF(r, 2 << 10, 2 << 10, 32 << 10, 128 << 10, 128 << 10, 512 << 10);
 
     plan->n_calls = 1 + (int)below(r, STORM_CALLS - 1);
     if (plan->n > 9 && most > 32 << 10)
@@ -266,6 +272,7 @@ void storm_draw(uint64_t seed, struct storm_plan *plan)
     br_random_seed(r, seed);
     plan->seed = seed;
     plan->calm = chance(r, 50);
+    plan->crowded = chance(r, 12);
     plan->n = 1 + (int)below(r, chance(r, 4) ? STORM_RANKS : 9);
     plan->rails = 1 + (int)below(r, 3);
     plan->aborter = -1;

@@ -78,6 +78,20 @@ static bool stalled_since(const struct storm *s, int rank, uint64_t when)
     return false;
 }
 
+/* A peer that is dead is noticed by its silence, not only by a deadline. */
+static void look_at_silence(struct storm *s, int rank, const char *name, int status)
+{
+    uint64_t patience = 2 * s->plan->worker.peer_timeout + BR_SEC;
+
+    for (int i = 0; i < s->plan->n_faults && status && !s->plan->n_stalls && s->zero; i++) {
+        const struct br_sim_fault *f = &s->plan->faults[i];
+
+        if (f->kind == BR_SIM_HOST_DEAD && br_sim_now(s->sim) > s->zero + f->at + patience)
+            storm_wrong(s, "rank %d, %s: ended long after rank %d died, which nobody has noticed", rank, name,
+                        f->host);
+    }
+}
+
 static void call_ended(struct storm *s, int call, int rank)
 {
     struct storm_part *part = storm_memory_of(s, call, rank);
@@ -91,6 +105,7 @@ static void call_ended(struct storm *s, int call, int rank)
     s->ranks[rank].outstanding--;
     if (part->op.status)
         look_at_error(s, call, rank, name);
+    look_at_silence(s, rank, name, part->op.status);
     if (now > part->op.deadline + SLACK &&
         !stalled_since(s, rank, br_sim_time_of(s->sim, rank, part->op.deadline)))
         storm_wrong(s, "rank %d, %s: ended %.3f ms after its deadline: %s", rank, name,

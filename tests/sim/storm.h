@@ -51,6 +51,7 @@ struct storm_plan {
     uint64_t seed;
     int n, rails;
     bool calm;
+    bool crowded; /* many small messages ahead of ranks that wait for something else */
     struct br_sim_config network;
     struct br_worker_config worker;
     struct br_engine_config engine;
