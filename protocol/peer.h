@@ -93,8 +93,10 @@ struct br_rail {
     uint64_t target_delay;              /* ns */
     uint64_t rate;                      /* bytes/s, largest of the present and the last period; 0 unknown */
     uint64_t rate_now, rate_period_end; /* maximum of the running period; its end */
-    bool limited;                       /* the budget was used up in this period */
-    uint64_t min_rtt, min_rtt_until;    /* ns */
+    uint64_t
+        used; /* the peer's `uses` at the last frame: of equally free rails the one that waited longest goes */
+    bool limited;                    /* the budget was used up in this period */
+    uint64_t min_rtt, min_rtt_until; /* ns */
     struct br_probe probes[BR_PROBES];
     uint32_t probe_head, probe_tail;
     uint32_t sent;                                           /* credited messages posted on this link */
@@ -155,6 +157,7 @@ struct br_peer {
     uint32_t
         eager_bytes; /* up to this size in one message; where mapping is cheap, that pays only for very small ones */
     struct br_rail *rails;                /* [n_rails] */
+    uint64_t uses;                        /* frames posted */
     struct br_queue queues[BR_QUEUES];    /* what wants to leave, by br_queue_kind */
     struct br_list moving;                /* sends in MOVING or CONFIRMING */
     struct br_stream streams[BR_STREAMS]; /* by br_stream_of() */

@@ -129,6 +129,14 @@ static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
     probe->acked_at = first ? now : rail->acked_at;
 }
 
+/* A rate that nothing has confirmed for a while is forgotten, else a rail that once looked slow would never be tried
+ * again. */
+void br_rail_forget_rate(struct br_rail *rail, uint64_t now)
+{
+    if (now > rail->rate_period_end + RATE_PERIOD)
+        rail->rate = rail->rate_now = 0;
+}
+
 bool br_rail_asks(const struct br_rail *rail, uint32_t length)
 {
     const struct br_caps *caps = &rail->device->caps;
@@ -141,6 +149,7 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
 {
     rail->tx_bytes += length;
     rail->total_tx += length;
+    rail->used = ++rail->peer->uses;
     if (!br_rail_has_budget(rail))
         rail->limited = true;
     if (asks)

@@ -90,7 +90,8 @@ void br_transfer_release(struct br_worker *w, struct br_transfer *t)
     if (!rc)
         return;
     snprintf(words, sizeof words,
-             "rank %d closed its link (level 0, device shm0) while its memory was being read", t->peer);
+             "rank %d is lost: it closed its link (level 0, device shm0) while its memory was being read",
+             t->peer);
     br_worker_fail(w, ECONNRESET, words); /* what was read may be wrong */
 }
 

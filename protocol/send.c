@@ -298,12 +298,12 @@ static uint64_t bytes_left(const struct br_transfer *t)
     return t->length - t->cursor + (uint64_t)__builtin_popcountll(t->resend) * t->slice_bytes;
 }
 
-/* Of two rails the one with less in flight; with equally little, the one that has carried less. */
+/* Of two rails the one with less in flight; with equally little, the one that has waited longer. */
 static bool is_freer(const struct br_rail *a, const struct br_rail *b)
 {
     uint64_t in_a = br_rail_in_flight(a), in_b = br_rail_in_flight(b);
 
-    return in_a != in_b ? in_a < in_b : a->total_tx < b->total_tx;
+    return in_a != in_b ? in_a < in_b : a->used < b->used;
 }
 
 /* The freest rail with budget. */

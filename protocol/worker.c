@@ -257,6 +257,7 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, bool stopped)
         rail->ack_due = true;
         br_peer_activate(w, rail->peer);
     }
+    br_rail_forget_rate(rail, w->now);
     keepalive(w, rail);
 }
 
