@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # libbraid.so and libbraid.a from the objects of all folders. What is public is decided by braid.map alone.
 set(objects "")
-set(externals PkgConfig::URING PkgConfig::SODIUM PkgConfig::NUMA Threads::Threads ${CMAKE_DL_LIBS} m)
+set(externals PkgConfig::URING PkgConfig::SODIUM PkgConfig::NUMA PkgConfig::YAML PkgConfig::CJSON Threads::Threads ${CMAKE_DL_LIBS} m)
 foreach(folder IN LISTS BR_FOLDERS)
     list(APPEND objects $<TARGET_OBJECTS:${folder}>)
 endforeach()

@@ -8,7 +8,7 @@ set(BR_ALL ${BR_FOLDERS})
 list(REVERSE BR_ALL) # users first, as the linker wants it
 if(tool_sources)
     add_library(br_tools STATIC ${tool_sources})
-    target_link_libraries(br_tools PUBLIC ${BR_ALL} PkgConfig::CJSON m)
+    target_link_libraries(br_tools PUBLIC ${BR_ALL} PkgConfig::CJSON PkgConfig::NETLINK m)
     list(PREPEND BR_ALL br_tools)
 endif()
 if(EXISTS ${tool_main})
