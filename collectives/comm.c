@@ -102,11 +102,12 @@ static void destroy_worker(struct braid_comm *comm)
     br_worker_destroy(comm->worker);
 }
 
-/* Do all ranks share this host's memory? Each finds the same. */
-static bool one_host(const struct braid_comm *comm)
+bool br_comm_one_host(const struct braid_comm *comm)
 {
+    const struct br_peer *peers = comm->worker->peers;
+
     for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && strcmp(comm->worker->peers[r].rails[0].device->ops->name, "shm") != 0)
+        if (r != comm->rank && (!peers[r].n_rails || strcmp(peers[r].rails[0].device->ops->name, "shm") != 0))
             return false;
     return true;
 }
@@ -133,7 +134,8 @@ static int init_engine(struct braid_comm *comm)
         .scratch_context = comm,
     };
 
-    br_cost_model_default(&config.model, one_host(comm) ? BR_COST_HOST : BR_COST_NETWORK, most_rails(comm));
+    br_cost_model_default(&config.model, br_comm_one_host(comm) ? BR_COST_HOST : BR_COST_NETWORK,
+                          most_rails(comm));
     return br_engine_create(comm->worker, &config, &comm->engine);
 }
 

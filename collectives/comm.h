@@ -120,6 +120,8 @@ void br_scratch_free(void *comm, void *memory, struct br_region *region);
 void br_regions_free(struct braid_comm *comm);
 
 /* comm.c */
+bool br_comm_one_host(
+    const struct braid_comm *comm); /* all ranks share this host's memory; each finds the same */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; NULL with words: -EAGAIN */
 void br_comm_put_operation(struct braid_comm *comm, struct br_operation *op);
 void br_comm_start_operation(struct braid_comm *comm, struct br_operation *op,

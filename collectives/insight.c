@@ -56,7 +56,7 @@ static void describe(const struct br_rail *rail, struct braid_rail_stats *out)
 {
     *out = (struct braid_rail_stats){
         .peer = rail->peer->rank,
-        .level = rail->index,
+        .level = rail->level,
         .up = rail->state == BR_RAIL_UP,
         .tx_bytes = rail->total_tx,
         .rx_bytes = rail->total_rx,

@@ -19,12 +19,7 @@
 
 static bool all_shm(const struct braid_comm *comm)
 {
-    if (comm->size < 2 || (uint32_t)comm->size > BR_BOARD_RANKS)
-        return false;
-    for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && strcmp(comm->worker->peers[r].rails[0].device->ops->name, "shm") != 0)
-            return false;
-    return true;
+    return comm->size >= 2 && (uint32_t)comm->size <= BR_BOARD_RANKS && br_comm_one_host(comm);
 }
 
 static int give(struct braid_comm *comm, struct br_local *local)

@@ -50,6 +50,7 @@ struct naming {
 static void name(struct naming *naming, const struct br_transfer *t, uint8_t level)
 {
     const struct br_peer *peer = &naming->worker->peers[t->peer];
+    const struct br_rail *rail;
 
     if (t->state == BR_TRANSFER_IDLE || t->state == BR_TRANSFER_ENDED || naming->n == MOST_NAMED ||
         !peer->n_rails)
@@ -57,10 +58,12 @@ static void name(struct naming *naming, const struct br_transfer *t, uint8_t lev
     for (int i = 0; i < naming->n; i++)
         if (naming->peers[i] == t->peer)
             return;
-    if (level >= peer->n_rails)
-        level = 0;
+    rail = &peer->rails[0];
+    for (int i = 1; i < peer->n_rails; i++)
+        if (peer->rails[i].level == level)
+            rail = &peer->rails[i];
     SAY(naming->words, naming->bytes, naming->used, "%s rank %d (level %d, device %s)",
-        naming->n ? "," : ": waits for", t->peer, level, peer->rails[level].device->name);
+        naming->n ? "," : ": waits for", t->peer, rail->level, rail->device->name);
     naming->peers[naming->n++] = t->peer;
 }
 

@@ -130,7 +130,7 @@ static int set_peer(struct braid_comm *comm, const struct local *local, int rank
             return br_error(EPROTO, "%s is %u on rank %d and %u on rank %d; it must be the same on all ranks",
                             size_names[i], peer->sizes[i], rank, local->record.sizes[i], comm->rank);
     if (use_shm(local, peer)) {
-        rails[0] = (struct br_rail_config){local->shm, peer->shm};
+        rails[0] = (struct br_rail_config){.device = local->shm, .address = peer->shm};
         return br_worker_set_peer(comm->worker, rank, rails, 1);
     }
     if (!peer->n_net || !local->n_net)
@@ -142,8 +142,9 @@ static int set_peer(struct braid_comm *comm, const struct local *local, int rank
         return br_error(EPROTO, "the record of rank %d makes no sense", rank);
     n = peer->rails < local->record.rails ? peer->rails : local->record.rails;
     for (uint32_t i = 0; i < n; i++)
-        rails[i] =
-            (struct br_rail_config){local->net[i % (uint32_t)local->n_net], peer->net[i % peer->n_net]};
+        rails[i] = (struct br_rail_config){.device = local->net[i % (uint32_t)local->n_net],
+                                           .address = peer->net[i % peer->n_net],
+                                           .level = (int)i};
     return br_worker_set_peer(comm->worker, rank, rails, (int)n);
 }
 

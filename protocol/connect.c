@@ -117,7 +117,7 @@ static void attempt_failed(struct br_worker *w, struct br_rail *rail, int error,
         char text[320];
 
         snprintf(text, sizeof text, "cannot connect to rank %d on level %d (device %s): %s", rail->peer->rank,
-                 rail->index, rail->device->name, rail->words);
+                 rail->level, rail->device->name, rail->words);
         br_worker_fail(w, -error, text);
     }
 }
@@ -146,7 +146,7 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
     rail->link->trusted = true;
     br_rail_reset(rail, w->now);
     br_log_debug("rank %d: rail to rank %d on level %d is up (%s, %s)", w->config.rank, peer->rank,
-                 rail->index, rail->device->name, rail->link->peer_name);
+                 rail->level, rail->device->name, rail->link->peer_name);
     rail->was_up = true;
     for (int i = 0; i < peer->n_rails; i++)
         all = all && peer->rails[i].was_up;

@@ -93,7 +93,7 @@ static void peer_lost(struct br_worker *w, struct br_rail *rail, int error, cons
     }
     rail->peer->state = BR_PEER_DEAD;
     snprintf(text, sizeof text, "rank %d is lost: its last rail (level %d, device %s) failed: %s",
-             rail->peer->rank, rail->index, rail->device->name, words);
+             rail->peer->rank, rail->level, rail->device->name, words);
     br_worker_fail(w, error == EPROTO ? EPROTO : ECONNRESET, text);
 }
 
@@ -121,7 +121,7 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     if (peer->state != BR_PEER_LEFT && !w->leaving) /* else it goes in good order, one rail after the other */
         br_log_warn("rank %d: rail to rank %d on level %d (device %s) is lost: %s; its slices move to the "
                     "other rails",
-                    w->config.rank, peer->rank, rail->index, rail->device->name, rail->words);
+                    w->config.rank, peer->rank, rail->level, rail->device->name, rail->words);
     peer->bye_sent = false; /* what was said through the lost rail may be lost as well */
     for (int i = 0; i < peer->n_rails; i++)
         if (peer->rails[i].state == BR_RAIL_FENCING)

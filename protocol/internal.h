@@ -37,6 +37,8 @@ bool br_connect_owns(const struct br_worker *w,
 void br_connect_event(struct br_worker *w, const struct br_event *event);
 
 /* send.c */
+int br_peer_unreachable(const struct br_worker *w,
+                        int rank); /* there is no rail to it: -EHOSTUNREACH with words */
 void br_peer_activate(struct br_worker *w, struct br_peer *peer);
 void br_send_message_due(struct br_worker *w, struct br_peer *peer,
                          struct br_transfer *t); /* its eager message or READY */

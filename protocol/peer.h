@@ -69,7 +69,9 @@ struct br_probe {
 
 struct br_rail {
     struct br_peer *peer;
-    uint8_t index; /* 0..n_rails-1: the level */
+    uint8_t index; /* 0..n_rails-1, the same on both sides: what messages call the rail */
+    uint8_t
+        level; /* of the network that it runs on, for words; in a BCube the one on which the peer is a neighbour */
     struct br_device *device;
     struct br_address address; /* of the peer's device; used by the connecting side */
     bool connector;            /* we connect (our rank is the larger one) */

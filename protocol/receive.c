@@ -56,6 +56,8 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     if (peer->state == BR_PEER_LEFT &&
         !(eager && br_match_is_here(w, t))) /* what it sent before it left counts */
         return br_error(ECONNRESET, "rank %d has left the job", t->peer);
+    if (!peer->n_rails)
+        return br_peer_unreachable(w, t->peer);
     t->is_send = false;
     t->status = 0;
     t->mapped = NULL;

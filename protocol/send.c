@@ -34,6 +34,14 @@ void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_tr
     br_peer_activate(w, peer);
 }
 
+int br_peer_unreachable(const struct br_worker *w, int rank)
+{
+    return br_error(
+        EHOSTUNREACH,
+        "rank %d cannot reach rank %d: they are not neighbours, and there is no rail between them",
+        w->config.rank, rank);
+}
+
 int br_transfer_send(struct br_worker *w, struct br_transfer *t)
 {
     struct br_peer *peer = &w->peers[t->peer];
@@ -42,6 +50,8 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
         return br_error(-w->failed, "%s", w->words);
     if (peer->state == BR_PEER_LEFT)
         return br_error(ECONNRESET, "rank %d has left the job", t->peer);
+    if (!peer->n_rails)
+        return br_peer_unreachable(w, t->peer);
     t->is_send = true;
     t->status = 0;
     t->wants_done = false;

@@ -110,7 +110,8 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
 {
     struct br_device_config *config = &w->device_configs[w->n_devices];
     /* Strangers who come at once push out older ones, whose links are closed only after the batch of events. */
-    uint32_t links = (uint32_t)w->config.size * BR_MAX_RAILS + BR_MAX_STRANGERS + EVENTS;
+    int peers = w->config.neighbours ? w->config.neighbours : w->config.size;
+    uint32_t links = (uint32_t)peers * BR_MAX_RAILS + BR_MAX_STRANGERS + EVENTS;
     struct br_link **retired;
     int rc;
 
@@ -162,6 +163,7 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
         for (uint32_t k = 0; k < BR_CREDITS; k++)
             rail->retained[k].memory = memory + (size_t)k * w->config.eager_bytes;
         br_rail_init(rail, peer, i);
+        rail->level = (uint8_t)rails[i].level;
         rail->device = w->devices[rails[i].device];
         rail->address = rails[i].address;
         rail->connector = w->config.rank > rank;
@@ -191,7 +193,7 @@ void br_worker_missing(const struct br_worker *w, char *words, size_t bytes)
             if (rail->was_up || used >= bytes)
                 continue;
             used += (size_t)snprintf(words + used, bytes - used, "%srank %d level %d (device %s): %s",
-                                     used ? "; " : "", r, i, rail->device->name, rail->words);
+                                     used ? "; " : "", r, rail->level, rail->device->name, rail->words);
         }
 }
 

@@ -42,8 +42,9 @@ struct br_worker_config {
     uint64_t target_delay;    /* ns; see peer.h note 1; 0: 1 ms */
     uint64_t connect_timeout; /* ns for one attempt: connect and handshake */
     uint32_t max_slots;       /* large receives that may be outstanding */
-    uint32_t max_transfers;   /* posted transfers and unexpected messages that may be outstanding */
-    uint64_t seed;            /* of the simulator; 0: real time */
+    int neighbours; /* peers that get rails, at most; 0: all others. Links are allocated for so many */
+    uint32_t max_transfers; /* posted transfers and unexpected messages that may be outstanding */
+    uint64_t seed;          /* of the simulator; 0: real time */
     /* One-sided access: the span of a registered region, which must stay until region_done(). 0, or -EACCES. */
     int (*region_find)(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
                        struct br_region **region);
@@ -55,6 +56,7 @@ struct br_worker_config {
 struct br_rail_config {
     int device;                /* index of our device */
     struct br_address address; /* of the peer's device */
+    int level;                 /* for words: of the network that both devices are on */
 };
 
 #define BR_MAX_STRANGERS 32
@@ -105,7 +107,8 @@ void br_worker_destroy(struct br_worker *worker);
 /* Before connecting. Opens a device (name as in br_device_config); *index is what br_rail_config.device takes. */
 int br_worker_open_device(struct br_worker *worker, const struct br_transport_ops *ops, const char *name,
                           void *simulation, int *index);
-/* Rails of one peer; the side with the larger rank connects. */
+/* Rails of one peer; the side with the larger rank connects. A peer without any cannot be reached: transfers to it end at
+ * once (-EHOSTUNREACH). */
 int br_worker_set_peer(struct br_worker *worker, int rank, const struct br_rail_config *rails, int n_rails);
 
 /* true when every rail of every peer has been up. */

@@ -53,7 +53,7 @@ static void set_peers(struct cluster *c, int rank)
         for (int r = 0; r < c->rails; r++) {
             struct br_device *device = c->workers[peer]->devices[r];
 
-            rails[r].device = r;
+            rails[r].device = rails[r].level = r;
             assert_int_equal(device->ops->device_address(device, &rails[r].address), 0);
         }
         assert_int_equal(br_worker_set_peer(c->workers[rank], peer, rails, c->rails), 0);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/random.h"
 #include "cluster.h"
 
@@ -331,6 +332,33 @@ static void queue__urgent_overtakes_bulk(void **state)
     free(to2);
 }
 
+/* A peer that is no neighbour has no rail: the transfer stays the caller's. */
+static void transfer__to_a_peer_without_rails(void **state)
+{
+    struct br_worker_config config = {.rank = 3,
+                                      .size = 9,
+                                      .neighbours = 4,
+                                      .eager_bytes = 4096,
+                                      .slice_bytes = 65536,
+                                      .max_slots = 4,
+                                      .max_transfers = 16};
+    uint8_t memory[8] = {0};
+    struct br_transfer t = {.tag = 1, .peer = 7, .length = sizeof memory, .memory = memory};
+    struct br_worker *w;
+
+    (void)state;
+    assert_int_equal(br_worker_create(&config, &w), 0);
+    assert_true(br_worker_connected(w));
+    assert_int_equal(br_transfer_send(w, &t), -EHOSTUNREACH);
+    assert_string_equal(
+        br_error_words(),
+        "rank 3 cannot reach rank 7: they are not neighbours, and there is no rail between them");
+    assert_int_equal(br_transfer_receive(w, &t), -EHOSTUNREACH);
+    br_worker_leave(w);
+    assert_true(br_worker_left(w));
+    br_worker_destroy(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +367,7 @@ int main(void)
         cmocka_unit_test(transfer__sizes_where_sent_proves_nothing),
         cmocka_unit_test(transfer__sizes_on_a_bad_network),
         cmocka_unit_test(transfer__more_messages_than_credits),
+        cmocka_unit_test(transfer__to_a_peer_without_rails),
         cmocka_unit_test(failover__rail_lost_in_a_transfer),
         cmocka_unit_test(failover__arrivals_nobody_has_seen),
         cmocka_unit_test(failover__rail_comes_back),

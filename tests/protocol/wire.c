@@ -466,6 +466,7 @@ void wired_open(struct wired *x, int rank, int rails, const struct br_caps *caps
         x->wires[r].device.caps = caps ? *caps : wire_caps(false);
         check(!br_worker_open_device(x->w, &ops, names[r], &x->wires[r], &rail_configs[r].device),
               "no device");
+        rail_configs[r].level = r;
     }
     check(!br_worker_set_peer(x->w, x->peer, rail_configs, rails), "no peer");
 }

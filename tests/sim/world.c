@@ -64,7 +64,7 @@ static bool set_peers(struct storm *s, int rank)
         for (int i = 0; i < s->plan->rails; i++) {
             struct br_device *device = s->ranks[peer].worker->devices[i];
 
-            rails[i].device = i;
+            rails[i].device = rails[i].level = i;
             device->ops->device_address(device, &rails[i].address);
         }
         if (br_worker_set_peer(s->ranks[rank].worker, peer, rails, s->plan->rails))
