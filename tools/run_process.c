@@ -44,7 +44,7 @@ static void __attribute__((noreturn)) keep(int from)
 
 static void tell(const struct br_run_keeper *keeper, pid_t group)
 {
-    while (write(keeper->pipe, &group, sizeof group) < 0 && errno == EINTR)
+    while (keeper && write(keeper->pipe, &group, sizeof group) < 0 && errno == EINTR)
         ;
 }
 
@@ -109,7 +109,13 @@ void br_run_keeper_stop(struct br_run_keeper *keeper)
         ;
 }
 
-/* ---- ranks ---- */
+/* ---- processes ---- */
+
+/* Why a process could not become its command; crosses a pipe. */
+struct refusal {
+    int rc; /* negative errno */
+    char words[BR_ERROR_WORDS];
+};
 
 static void place(int fd, int number)
 {
@@ -117,11 +123,11 @@ static void place(int fd, int number)
         dup2(fd, number); /* the copy is not closed by exec */
 }
 
-/* In the child. Does not return; on failure *report says why. */
+/* In the child. Does not return; on failure `report` says why. */
 static void __attribute__((noreturn)) become(const struct br_run_start *start, pid_t launcher, int report)
 {
+    struct refusal refusal = {0};
     sigset_t none;
-    int err;
 
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -136,23 +142,27 @@ static void __attribute__((noreturn)) become(const struct br_run_start *start, p
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
-    execvp(start->argv[0], start->argv);
-    err = errno;
-    while (write(report, &err, sizeof err) < 0 && errno == EINTR)
+    refusal.rc = start->enter ? start->enter(start->where) : 0;
+    if (refusal.rc == 0) {
+        execvp(start->argv[0], start->argv);
+        refusal.rc = br_error(errno, "cannot run '%s': %s", start->argv[0], strerror(errno));
+    }
+    snprintf(refusal.words, sizeof refusal.words, "%s", br_error_words());
+    while (write(report, &refusal, sizeof refusal) < 0 && errno == EINTR)
         ;
     _exit(127);
 }
 
-/* Waits for exec, which closes the pipe, or for its errno. */
+/* Waits for exec, which closes the pipe, or for why there was none. */
 static int wait_for_exec(int report)
 {
-    int err = 0;
+    struct refusal refusal;
     ssize_t n;
 
     do
-        n = read(report, &err, sizeof err);
+        n = read(report, &refusal, sizeof refusal);
     while (n < 0 && errno == EINTR);
-    return n == (ssize_t)sizeof err ? err : 0;
+    return n == (ssize_t)sizeof refusal ? br_error(-refusal.rc, "%s", refusal.words) : 0;
 }
 
 bool br_run_share_of_cores(int i, int n, cpu_set_t *share)
@@ -174,7 +184,7 @@ bool br_run_share_of_cores(int i, int n, cpu_set_t *share)
 int br_run_process_start(struct br_run_keeper *keeper, const struct br_run_start *start, pid_t *pid)
 {
     pid_t launcher = getpid();
-    int report[2], err;
+    int report[2], err, rc;
 
     if (pipe2(report, O_CLOEXEC) < 0)
         return br_error(errno, "no pipe: %s", strerror(errno));
@@ -189,13 +199,13 @@ int br_run_process_start(struct br_run_keeper *keeper, const struct br_run_start
     }
     setpgid(*pid, *pid); /* whoever is first */
     tell(keeper, *pid);
-    err = wait_for_exec(report[0]);
+    rc = wait_for_exec(report[0]);
     close(report[0]);
-    if (!err)
-        return 0;
-    tell(keeper, -*pid);
-    waitpid(*pid, NULL, 0);
-    return br_error(err, "cannot run '%s': %s", start->argv[0], strerror(err));
+    if (rc < 0) {
+        tell(keeper, -*pid);
+        waitpid(*pid, NULL, 0);
+    }
+    return rc;
 }
 
 pid_t br_run_process_reap(struct br_run_keeper *keeper, int *status)

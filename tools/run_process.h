@@ -27,18 +27,22 @@ int br_run_keeper_start(struct br_run_keeper *keeper);
 /* Good end: kills what is left of our children and ends the keeper. */
 void br_run_keeper_stop(struct br_run_keeper *keeper);
 
-/* What a rank gets; -1 for a descriptor: ours. */
+/* What a process gets; -1 for a descriptor: ours. */
 struct br_run_start {
     int in, out, err;
-    char **argv;
+    char *const *argv;
     const cpu_set_t *cpus; /* that the process may use; NULL: as the launcher */
+    int (*enter)(
+        const void *where); /* NULL, or called in the process before exec; negative errno with words */
+    const void *where;
 };
 
 /* The i-th of n shares of the cores that we may use ourselves; false: there are fewer cores than shares. Ranks that the
  * scheduler puts on one core, because a third process happens to be on the other, wait a time slice for each message. */
 bool br_run_share_of_cores(int i, int n, cpu_set_t *share);
 
-/* Starts the command, with our environment, in a group of its own. -ENOENT, -EACCES and others of execvp() with words. */
+/* Starts the command, with our environment, in a group of its own. keeper NULL: nobody kills its group when we die, only
+ * itself. -ENOENT, -EACCES and others of execvp(), or those of `enter`, with words. */
 int br_run_process_start(struct br_run_keeper *keeper, const struct br_run_start *start, pid_t *pid);
 
 /* The next of our children that has ended: its pid and status, its group is killed; 0: none. The keeper is not
