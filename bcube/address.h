@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * BCube(n,k): n^k hosts of k NICs each, on k levels of n^(k-1) switches of n ports each. A host is a number and the k
+ * digits of it in base n, [v(k-1),..,v0], digit i = (host / n^i) % n. Hosts that differ in digit i only are neighbours
+ * of level i: their NICs i are on the same switch <i, index>, where index is the host's number with digit i taken
+ * out, each on the port of its digit i.
+ *
+ * Pure arithmetic: nothing blocks or allocates, every function may be called by any thread. No function
+ * but the ones that say so checks its arguments: host < cube->hosts, level < cube->k, digit < cube->n.
+ */
+#ifndef BR_BCUBE_ADDRESS_H
+#define BR_BCUBE_ADDRESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define BR_BCUBE_HOSTS_MAX  65536u
+#define BR_BCUBE_LEVELS_MAX 16 /* BCube(2,16) has 65,536 hosts */
+#define BR_BCUBE_TEXT       40 /* bytes of the longest address in text, the final zero included */
+
+struct br_bcube {
+    uint32_t n;     /* ports of a switch, hosts of BCube(n,1); at least 2 */
+    uint32_t k;     /* levels; NICs of a host */
+    uint32_t hosts; /* n^k */
+};
+
+/* The link between two neighbours. */
+struct br_bcube_link {
+    uint32_t level;
+    uint32_t index;          /* the switch is <level, index> */
+    uint32_t port_a, port_b; /* digits of the two hosts */
+};
+
+/* Checks n >= 2, k >= 1 and n^k <= BR_BCUBE_HOSTS_MAX: 0, or -EINVAL with words, *cube untouched. */
+int br_bcube_init(struct br_bcube *cube, int64_t n, int64_t k);
+
+/* The same from text: "3,2" is n = 3, k = 2. NULL is an error as well. */
+int br_bcube_parse(struct br_bcube *cube, const char *text);
+
+/* n^level, what digit `level` counts; level <= k. br_bcube_power(cube, k - 1) is the number of switches of a level. */
+uint32_t br_bcube_power(const struct br_bcube *cube, uint32_t level);
+
+uint32_t br_bcube_digit(const struct br_bcube *cube, uint32_t host, uint32_t level);
+uint32_t br_bcube_with_digit(const struct br_bcube *cube, uint32_t host, uint32_t level, uint32_t digit);
+
+/* All k digits, digits[i] is digit i; and back. */
+void br_bcube_digits(const struct br_bcube *cube, uint32_t host, uint32_t digits[BR_BCUBE_LEVELS_MAX]);
+uint32_t br_bcube_host(const struct br_bcube *cube, const uint32_t digits[]);
+
+/* "[v(k-1),..,v0]" into out, which holds BR_BCUBE_TEXT bytes. Returns out. */
+char *br_bcube_text(const struct br_bcube *cube, uint32_t host, char *out);
+
+/* The host of "[1,0]", or of a plain number. 0, or -EINVAL with words. */
+int br_bcube_parse_host(const struct br_bcube *cube, const char *text, uint32_t *host);
+
+/* In how many digits two hosts differ: hops of the shortest route. */
+uint32_t br_bcube_distance(const struct br_bcube *cube, uint32_t a, uint32_t b);
+
+/* The level on which a and b are neighbours; -1: they are not (also when a == b). */
+int br_bcube_level(const struct br_bcube *cube, uint32_t a, uint32_t b);
+
+/* Neighbour i in 0..n-2 of a level, in the order of their digits. */
+uint32_t br_bcube_neighbour(const struct br_bcube *cube, uint32_t host, uint32_t level, uint32_t i);
+
+/* Index of the host's switch of a level, its port there, and the host on a port. */
+uint32_t br_bcube_switch(const struct br_bcube *cube, uint32_t host, uint32_t level);
+uint32_t br_bcube_port(const struct br_bcube *cube, uint32_t host, uint32_t level);
+uint32_t br_bcube_switch_host(const struct br_bcube *cube, uint32_t level, uint32_t index, uint32_t port);
+
+/* The link between two hosts. 0; -EINVAL with words when they are no neighbours or do not exist. */
+int br_bcube_link(const struct br_bcube *cube, uint32_t a, uint32_t b, struct br_bcube_link *link);
+
+#endif
