@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Routes through a BCube: lists of hosts, each a neighbour of the one before (BCube source routing). What does not
+ * work is a set of failures; a partial cube is a cube whose missing hosts and switches are failures.
+ *
+ * Pure: nothing blocks; only br_failures_add and the last resort of br_route_around allocate. A set that nobody changes
+ * may be read by any number of threads. Hosts and levels that do not exist are -EINVAL with words everywhere.
+ */
+#ifndef BR_BCUBE_ROUTE_H
+#define BR_BCUBE_ROUTE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bcube/address.h"
+
+/* The longest of k disjoint routes: in BCube(2,16), between two hosts that differ in 15 digits. */
+#define BR_ROUTE_HOPS 17
+
+struct br_route {
+    uint8_t hops;                  /* entries of hosts[]; 0: no route */
+    uint16_t hosts[BR_ROUTE_HOPS]; /* those after the source; the last one is the destination */
+};
+
+/* A sorted array: asked in log time, changed in linear time. All zero is the empty set. */
+struct br_failures {
+    uint32_t *keys;
+    uint32_t count, capacity;
+    uint32_t missing_from; /* hosts from this number on do not exist; 0: all do. The caller may set it */
+};
+
+enum br_failure {
+    BR_FAILURE_NIC,    /* (host, level) */
+    BR_FAILURE_HOST,   /* (host, 0) */
+    BR_FAILURE_SWITCH, /* (index, level) */
+};
+
+void br_failures_destroy(struct br_failures *failures); /* empty again; missing_from is kept */
+
+/* Adding what is there already, and removing what is not, is 0. -ENOMEM; -EINVAL: a number that no cube has. */
+int br_failures_add(struct br_failures *failures, enum br_failure kind, uint32_t number, uint32_t level);
+int br_failures_remove(struct br_failures *failures, enum br_failure kind, uint32_t number, uint32_t level);
+bool br_failures_has(const struct br_failures *failures, enum br_failure kind, uint32_t number,
+                     uint32_t level);
+
+/* Can a and b, neighbours of that level, talk to each other: both hosts, both NICs and the switch work. NULL: nothing
+ * has failed. */
+bool br_link_works(const struct br_bcube *cube, const struct br_failures *failures, uint32_t a, uint32_t b,
+                   uint32_t level);
+
+/* Is every link of the route one between neighbours that works, and does it visit no host twice? */
+bool br_route_works(const struct br_bcube *cube, const struct br_failures *failures, uint32_t a,
+                    const struct br_route *route);
+
+/*
+ * A shortest route: corrects the digits that differ in the order of levels[0..k-1], a permutation of 0..k-1; NULL: k-1
+ * down to 0. Failures are not looked at. O(k).
+ */
+int br_route_shortest(const struct br_bcube *cube, uint32_t a, uint32_t b, const uint32_t *levels,
+                      struct br_route *route);
+
+/*
+ * k routes that share no host but a and b, and no switch (BuildPathSet of the BCube paper): routes[i] leaves a on level i.
+ * Where digit i of a and b differs it has as many hops as digits differ, else two more. a != b. O(k^2).
+ */
+int br_route_disjoint(const struct br_bcube *cube, uint32_t a, uint32_t b, struct br_route routes[]);
+
+/*
+ * A route from a to b that avoids the failures.
+ *
+ * Tried in this order: the shortest routes of the k rotations of the levels; for each of the k(n-1) first hops the one that
+ * ends on the level it began with, shortest first. So far the cost is O(k^2 n log failures), whatever N is, and the route is
+ * at most two hops longer than without failures. The last resort is a search (A*, so what it finds is as short
+ * as possible) that gives up after BR_ROUTE_SEARCH_HOSTS hosts or BR_ROUTE_SEARCH_LINKS links: cubes within both are
+ * searched whole.
+ *
+ * 0; -EHOSTUNREACH with words: there is no route, or the search gave up (the words say which), or every route has more than
+ * BR_ROUTE_HOPS hops; -ENOMEM. a == b is a route of no hops.
+ */
+#define BR_ROUTE_SEARCH_HOSTS 16384u
+#define BR_ROUTE_SEARCH_LINKS 1048576u
+int br_route_around(const struct br_bcube *cube, uint32_t a, uint32_t b, const struct br_failures *failures,
+                    struct br_route *route);
+
+/* "[0,0] -1-> [1,0] -0-> [1,2]" into out; returns out. Cut where it does not fit. */
+char *br_route_text(const struct br_bcube *cube, uint32_t a, const struct br_route *route, char *out,
+                    size_t bytes);
+
+#endif
