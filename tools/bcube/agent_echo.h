@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the two sides of a measured TCP stream say: hello, bytes of any value, and then the result back. Both are agents
+ * of one version; in host order, since BCube's hosts are alike. */
+#ifndef BR_TOOLS_BCUBE_AGENT_ECHO_H
+#define BR_TOOLS_BCUBE_AGENT_ECHO_H
+
+#include <stdint.h>
+
+#define BR_ECHO_MAGIC 0x62726d31u
+
+struct br_echo_hello {
+    uint32_t magic, warm_ms, measure_ms; /* each at most a minute */
+};
+
+struct br_echo_result {
+    uint64_t bytes, ns; /* that arrived, in this time */
+};
+
+#endif
