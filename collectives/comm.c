@@ -84,6 +84,9 @@ static int init_worker(struct braid_comm *comm)
         .starvation = s->starvation,
         .target_delay = s->oversubscribed ? 5 * BR_MS : 0, /* the time to get a core is no queue of ours */
         .connect_timeout = 5 * BR_SEC,
+        .neighbours = (int)(s->cube.k * (s->cube.n - 1)), /* mesh: 0, which means all */
+        /* Not where ranks of one host talk to each other over its own addresses: such frames never see the NIC. */
+        .own_nic_only = s->cube.n && s->environment.local_size == 1,
         .max_slots = 4096,
         .max_transfers = 16384,
         .region_find = br_region_find,

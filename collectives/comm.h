@@ -26,6 +26,7 @@
 
 #include "base/pool.h"
 #include "base/ring.h"
+#include "bcube/address.h"
 #include "collectives/engine.h"
 #include "collectives/operation.h"
 #include "protocol/bootstrap/environment.h"
@@ -53,6 +54,8 @@ struct br_settings {
     struct br_secret secret;
     char backend[16];
     char devices[512];
+    struct br_bcube
+        cube;  /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
     int rails; /* 0: one a device */
     uint64_t slice_bytes, eager_bytes;
     uint64_t chunk_bytes; /* of a fragment, about (engine.h) */

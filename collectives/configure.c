@@ -116,6 +116,51 @@ static int read_text(const char *given, const char *name, const char *fallback, 
     return 0;
 }
 
+/* The shape, in which every rank has its place: rank r is host r, and the hosts that a partial cube lacks are the last ones. */
+static int read_topology(const struct braid_config *c, struct br_settings *s)
+{
+    static const char bcube[] = "bcube:";
+    uint32_t size = s->environment.size;
+    char text[32];
+    int rc = read_text(c->topology, "BRAID_TOPOLOGY", "mesh", text, sizeof text);
+
+    if (rc || !strcmp(text, "mesh"))
+        return rc;
+    if (strncmp(text, bcube, sizeof bcube - 1) != 0)
+        return br_error(EINVAL, "BRAID_TOPOLOGY is \"%s\"; it must be mesh, or bcube:N,K as in bcube:3,2",
+                        text);
+    rc = br_bcube_parse(&s->cube, text + sizeof bcube - 1);
+    if (rc)
+        return br_error_prefix(rc, "BRAID_TOPOLOGY=%s: ", text);
+    if (size > s->cube.hosts)
+        return br_error(
+            EINVAL,
+            "BRAID_TOPOLOGY=%s: BCube(%u,%u) has %u hosts, one a rank, and the job has %u ranks; start "
+            "%u or fewer, or name a larger shape",
+            text, s->cube.n, s->cube.k, s->cube.hosts, size, s->cube.hosts);
+    return 0;
+}
+
+/* What goes with a BCube: every link of it is one rail over one device. */
+static int check_topology(const struct br_settings *s)
+{
+    if (!s->cube.n)
+        return 0;
+    if (s->cube.k >= BR_MAX_DEVICES)
+        return br_error(EINVAL,
+                        "BRAID_TOPOLOGY: BCube(%u,%u) has %u levels; a rank can use %d devices at most",
+                        s->cube.n, s->cube.k, s->cube.k, BR_MAX_DEVICES - 1);
+    if (!strcmp(s->backend, "shm"))
+        return br_error(
+            EINVAL,
+            "BRAID_BACKEND=shm does not go with a BCube, whose links are those of its NICs; leave it out");
+    if (s->rails > 1)
+        return br_error(
+            EINVAL, "BRAID_RAILS=%d does not go with a BCube, where neighbours have one link; leave it out",
+            s->rails);
+    return 0;
+}
+
 int br_settings_read(const struct braid_config *config, struct br_settings *s)
 {
     static const struct braid_config none;
@@ -127,12 +172,13 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         (rc = br_secret_read(&s->environment, c->secret, &s->secret)) ||
         (rc = read_text(c->backend, "BRAID_BACKEND", "auto", s->backend, sizeof s->backend)) ||
         (rc = read_text(c->devices, "BRAID_DEVICES", "", s->devices, sizeof s->devices)) ||
-        (rc = read_times(c, s)) || (rc = read_spin(c, s)) || (rc = read_sizes(c, s)))
+        (rc = read_topology(c, s)) || (rc = read_times(c, s)) || (rc = read_spin(c, s)) ||
+        (rc = read_sizes(c, s)))
         return rc;
     if (strcmp(s->backend, "auto") != 0 && strcmp(s->backend, "shm") != 0 && strcmp(s->backend, "uring") != 0)
         return br_error(
             EINVAL,
             "BRAID_BACKEND is \"%s\"; it must be auto, uring or shm (`braid info` shows what each can do)",
             s->backend);
-    return 0;
+    return check_topology(s);
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From alone to connected: open devices, tell the others where they listen, learn where they do, connect.
+ * From alone to connected: find the others, agree, open devices, tell where they listen, learn where the others do, connect.
  *
- * 1. Every rank publishes one record of fixed size: which host it is on and an address a device.
- * 2. Ranks of one host use shm, others TCP, a rail a device; BRAID_BACKEND forces one. Rail i of a pair runs between their
- *    i-th devices (modulo their number): in a BCube that is level i on both sides.
+ * 1. Every rank publishes two records of fixed size: what must be the same everywhere, and an address a device. Between
+ *    the two the ranks know of each other but have not opened anything.
+ * 2. Mesh: ranks of one host use shm, others TCP, a rail a device; BRAID_BACKEND forces one. Rail i of a pair runs between
+ *    their i-th devices (modulo their number).
+ * 3. BCube: device i is on level i. A rank has one rail to each of its neighbours, between both devices of the level on
+ *    which they are neighbours, and none to anybody else. Never over shm: whoever asks for the cube wants its links.
  */
 #include "collectives/comm.h"
 
@@ -21,17 +24,22 @@
 #include "protocol/bootstrap/store.h"
 #include "transport/shm/address.h"
 
-/* One rank, as the others see it. */
-struct record {
-    struct br_address shm; /* bytes 0: none */
-    uint32_t n_net;
-    uint32_t rails;
-    uint32_t sizes[4]; /* slice, eager, chunk, board: the same on all ranks */
-    struct br_address net[BR_MAX_DEVICES];
+/* What must be the same on all ranks. */
+struct agreement {
+    uint32_t sizes[4]; /* slice, eager, chunk, board */
+    uint32_t n, k;     /* of the BCube; 0: a mesh */
 };
 
 static const char *const size_names[4] = {"BRAID_SLICE_BYTES", "BRAID_EAGER_BYTES", "BRAID_CHUNK_BYTES",
                                           "BRAID_BOARD_BYTES"};
+
+/* Where one rank listens. */
+struct record {
+    struct br_address shm; /* bytes 0: none */
+    uint32_t n_net;
+    uint32_t rails;
+    struct br_address net[BR_MAX_DEVICES];
+};
 
 struct local {
     int shm;                 /* device index, -1: none */
@@ -39,6 +47,53 @@ struct local {
     int n_net;
     struct record record;
 };
+
+static void topology_text(const struct agreement *a, char *out, size_t bytes)
+{
+    if (a->n)
+        snprintf(out, bytes, "bcube:%u,%u", a->n, a->k);
+    else
+        snprintf(out, bytes, "mesh");
+}
+
+/* Every rank compares all with rank 0, so that all find the same words. */
+static int compare(const struct agreement *first, const struct agreement *other, int rank)
+{
+    char topology[32], first_topology[32];
+
+    for (int i = 0; i < 4; i++)
+        if (other->sizes[i] != first->sizes[i])
+            return br_error(EPROTO, "%s is %u on rank %d and %u on rank 0; it must be the same on all ranks",
+                            size_names[i], other->sizes[i], rank, first->sizes[i]);
+    if (other->n == first->n && other->k == first->k)
+        return 0;
+    topology_text(other, topology, sizeof topology);
+    topology_text(first, first_topology, sizeof first_topology);
+    return br_error(EPROTO,
+                    "BRAID_TOPOLOGY is %s on rank %d and %s on rank 0; it must be the same on all ranks",
+                    topology, rank, first_topology);
+}
+
+static int agree(struct braid_comm *comm, uint64_t until)
+{
+    const struct br_settings *s = &comm->settings;
+    struct agreement mine = {
+        .sizes = {(uint32_t)s->slice_bytes, (uint32_t)s->eager_bytes, (uint32_t)s->chunk_bytes,
+                  (uint32_t)s->board_bytes},
+        .n = s->cube.n,
+        .k = s->cube.k,
+    };
+    struct agreement *all = calloc((size_t)comm->size, sizeof *all);
+    int rc;
+
+    if (!all)
+        return br_error(ENOMEM, "rank %d: no memory for %d ranks", comm->rank, comm->size);
+    rc = br_store_gather(comm->store, "settings", &mine, sizeof mine, all, until);
+    for (int r = 1; r < comm->size && !rc; r++)
+        rc = compare(&all[0], &all[r], r);
+    free(all);
+    return rc;
+}
 
 static int open_device(struct braid_comm *comm, const char *backend, const char *name,
                        struct br_address *address, int *index)
@@ -87,28 +142,68 @@ static int open_default_net(struct braid_comm *comm, struct local *local)
     return rc;
 }
 
+static int open_named_net(struct braid_comm *comm, struct local *local)
+{
+    char *save = NULL;
+    int rc = 0;
+
+    for (char *name = strtok_r(comm->settings.devices, ", ", &save); name && !rc;
+         name = strtok_r(NULL, ", ", &save))
+        rc = open_net(comm, local, name);
+    return rc;
+}
+
+/* In a BCube on one host each rank has an address of its own on each level. */
+static int open_loopback_cube(struct braid_comm *comm, struct local *local)
+{
+    unsigned rank = (unsigned)comm->rank;
+    char name[BR_DEVICE_NAME];
+    int rc = 0;
+
+    for (unsigned level = 0; level < comm->settings.cube.k && !rc; level++) {
+        snprintf(name, sizeof name, "127.%u.%u.%u", level + 1, rank / 250, rank % 250 + 1);
+        rc = open_net(comm, local, name);
+    }
+    return rc;
+}
+
+static int open_cube(struct braid_comm *comm, struct local *local)
+{
+    const struct br_settings *s = &comm->settings;
+    const struct br_environment *env = &s->environment;
+    int rc;
+
+    if (s->devices[0])
+        rc = open_named_net(comm, local);
+    else if (env->local_known && env->local_size == env->size)
+        rc = open_loopback_cube(comm, local);
+    else
+        rc = open_default_net(comm, local);
+    if (!rc && local->n_net != (int)s->cube.k)
+        rc = br_error(
+            EINVAL,
+            "rank %d: BCube(%u,%u) has %u levels and needs a device on each, but %s %d; name them in "
+            "BRAID_DEVICES, that of level 0 first",
+            comm->rank, s->cube.n, s->cube.k, s->cube.k,
+            s->devices[0] ? "BRAID_DEVICES names" : "those that are up are", local->n_net);
+    return rc;
+}
+
 static int open_devices(struct braid_comm *comm, struct local *local)
 {
-    struct br_settings *s = &comm->settings;
-    bool want_shm = strcmp(s->backend, "uring"), want_net = strcmp(s->backend, "shm");
-    char *save = NULL;
+    const struct br_settings *s = &comm->settings;
+    bool want_shm = strcmp(s->backend, "uring") && !s->cube.n, want_net = strcmp(s->backend, "shm");
     int rc = 0;
 
     local->shm = -1;
     if (want_shm)
         rc = open_device(comm, "shm", NULL, &local->record.shm, &local->shm);
-    if (!rc && want_net && s->devices[0]) {
-        for (char *name = strtok_r(s->devices, ", ", &save); name && !rc; name = strtok_r(NULL, ", ", &save))
-            rc = open_net(comm, local, name);
-    } else if (!rc && want_net) {
-        rc = open_default_net(comm, local);
-    }
+    if (!rc && want_net)
+        rc = s->cube.n       ? open_cube(comm, local)
+             : s->devices[0] ? open_named_net(comm, local)
+                             : open_default_net(comm, local);
     local->record.n_net = (uint32_t)local->n_net;
     local->record.rails = (uint32_t)(s->rails ? s->rails : local->n_net);
-    local->record.sizes[0] = (uint32_t)s->slice_bytes;
-    local->record.sizes[1] = (uint32_t)s->eager_bytes;
-    local->record.sizes[2] = (uint32_t)s->chunk_bytes;
-    local->record.sizes[3] = (uint32_t)s->board_bytes;
     return rc;
 }
 
@@ -125,10 +220,8 @@ static int set_peer(struct braid_comm *comm, const struct local *local, int rank
     struct br_rail_config rails[BR_MAX_RAILS];
     uint32_t n;
 
-    for (int i = 0; i < 4; i++)
-        if (peer->sizes[i] != local->record.sizes[i])
-            return br_error(EPROTO, "%s is %u on rank %d and %u on rank %d; it must be the same on all ranks",
-                            size_names[i], peer->sizes[i], rank, local->record.sizes[i], comm->rank);
+    if (peer->n_net > BR_MAX_DEVICES || peer->rails > BR_MAX_RAILS)
+        return br_error(EPROTO, "the record of rank %d makes no sense", rank);
     if (use_shm(local, peer)) {
         rails[0] = (struct br_rail_config){.device = local->shm, .address = peer->shm};
         return br_worker_set_peer(comm->worker, rank, rails, 1);
@@ -138,14 +231,40 @@ static int set_peer(struct braid_comm *comm, const struct local *local, int rank
                         "rank %d is on another host than rank %d and one of them has shared memory only; use "
                         "BRAID_BACKEND=auto",
                         rank, comm->rank);
-    if (peer->n_net > BR_MAX_DEVICES || peer->rails > BR_MAX_RAILS)
-        return br_error(EPROTO, "the record of rank %d makes no sense", rank);
     n = peer->rails < local->record.rails ? peer->rails : local->record.rails;
     for (uint32_t i = 0; i < n; i++)
         rails[i] = (struct br_rail_config){.device = local->net[i % (uint32_t)local->n_net],
                                            .address = peer->net[i % peer->n_net],
                                            .level = (int)i};
     return br_worker_set_peer(comm->worker, rank, rails, (int)n);
+}
+
+/* A rail to a neighbour, between both devices of the level; none to others. */
+static int set_cube_peer(struct braid_comm *comm, const struct local *local, int rank,
+                         const struct record *peer)
+{
+    const struct br_bcube *cube = &comm->settings.cube;
+    int level = br_bcube_level(cube, (uint32_t)comm->rank, (uint32_t)rank);
+
+    if (peer->n_net != cube->k)
+        return br_error(EPROTO, "the record of rank %d makes no sense", rank);
+    if (level < 0)
+        return 0;
+    return br_worker_set_peer(
+        comm->worker, rank,
+        &(struct br_rail_config){.device = local->net[level], .address = peer->net[level], .level = level},
+        1);
+}
+
+static int set_peers(struct braid_comm *comm, const struct local *local, const struct record *all)
+{
+    int rc = 0;
+
+    for (int r = 0; r < comm->size && !rc; r++)
+        if (r != comm->rank)
+            rc = comm->settings.cube.n ? set_cube_peer(comm, local, r, &all[r])
+                                       : set_peer(comm, local, r, &all[r]);
+    return rc;
 }
 
 /* One turn of the worker, and a nap when there was nothing to do. */
@@ -207,14 +326,15 @@ int br_rendezvous(struct braid_comm *comm)
 
     if (!all)
         return br_error(ENOMEM, "rank %d: no memory for %d addresses", comm->rank, comm->size);
-    rc = open_devices(comm, &local);
+    rc = br_store_open(&comm->settings.environment, &comm->settings.secret, &comm->store);
     if (!rc)
-        rc = br_store_open(&comm->settings.environment, &comm->settings.secret, &comm->store);
+        rc = agree(comm, until);
+    if (!rc)
+        rc = open_devices(comm, &local);
     if (!rc)
         rc = br_store_gather(comm->store, "addresses", &local.record, sizeof local.record, all, until);
-    for (int r = 0; r < comm->size && !rc; r++)
-        if (r != comm->rank)
-            rc = set_peer(comm, &local, r, &all[r]);
+    if (!rc)
+        rc = set_peers(comm, &local, all);
     if (!rc)
         rc = connect_all(comm, until);
     if (!rc)

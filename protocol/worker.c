@@ -129,12 +129,14 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
         .message_bytes = w->config.eager_bytes < BR_MAX_WORDS ? BR_MAX_WORDS : w->config.eager_bytes,
         .message_buffers = BR_MESSAGE_BUFFERS,
         .patience = 2 * w->config.peer_timeout,
+        .own_nic_only = w->config.own_nic_only,
         .max_links = links,
         .simulation = simulation,
     };
     rc = ops->device_open(config, &w->devices[w->n_devices]);
     if (rc)
         return br_error_prefix(rc, "rank %d, device %s: ", w->config.rank, name ? name : ops->name);
+    config->name = w->devices[w->n_devices]->name; /* the caller's need not outlive this call */
     w->devices[w->n_devices]->index = w->n_devices;
     *index = w->n_devices++;
     return 0;

@@ -42,7 +42,8 @@ struct br_worker_config {
     uint64_t target_delay;    /* ns; see peer.h note 1; 0: 1 ms */
     uint64_t connect_timeout; /* ns for one attempt: connect and handshake */
     uint32_t max_slots;       /* large receives that may be outstanding */
-    int neighbours; /* peers that get rails, at most; 0: all others. Links are allocated for so many */
+    int neighbours;    /* peers that get rails, at most; 0: all others. Links are allocated for so many */
+    bool own_nic_only; /* as in br_device_config */
     uint32_t max_transfers; /* posted transfers and unexpected messages that may be outstanding */
     uint64_t seed;          /* of the simulator; 0: real time */
     /* One-sided access: the span of a registered region, which must stay until region_done(). 0, or -EACCES. */

@@ -74,6 +74,9 @@ struct br_device_config {
     uint64_t
         patience; /* ns; a silent link is not given up sooner (the protocol has its own clock for that); 0: no
                                      wish */
+    bool
+        own_nic_only; /* frames leave and arrive through the device's own NIC, whatever routes the host has; without
+                              meaning for loopback */
     uint32_t max_links; /* links open at once, incoming ones that are not yet known included */
     void *simulation;   /* sim: the struct br_sim and the host number come through this; else NULL */
 };

@@ -66,6 +66,10 @@ struct braid_config {
     const char
         *devices; /* comma list of NIC names or addresses, one a level (BRAID_DEVICES); default: all that are
                                 up; loopback when there is only one host */
+    const char *
+        topology; /* mesh | bcube:N,K (BRAID_TOPOLOGY): which ranks are linked directly; default: mesh, all with
+                                all. In a BCube rank r is host r, its device i is on level i, and it is linked to its
+                                neighbours of each level */
     int rails;    /* connections to each peer, dealt round over the devices (BRAID_RAILS); default: one
                                 a device */
     uint32_t

@@ -14,26 +14,13 @@
 #include "base/error.h"
 
 static const char *const variables[] = {
-    "BRAID_BACKEND",
-    "BRAID_DEVICES",
-    "BRAID_RAILS",
-    "BRAID_SLICE_BYTES",
-    "BRAID_EAGER_BYTES",
-    "BRAID_INIT_TIMEOUT",
-    "BRAID_TIMEOUT",
-    "BRAID_PEER_TIMEOUT",
-    "BRAID_SPIN_US",
-    "BRAID_STARVATION_MS",
-    "BRAID_PIN_CPU",
-    "BRAID_CHUNK_BYTES",
-    "BRAID_BOARD_BYTES",
-    "BRAID_SECRET",
-    "BRAID_SECRET_FILE",
-    "WORLD_SIZE",
-    "RANK",
-    "LOCAL_WORLD_SIZE",
-    "LOCAL_RANK",
-    "MASTER_ADDR",
+    "BRAID_BACKEND",      "BRAID_DEVICES",       "BRAID_TOPOLOGY",
+    "BRAID_RAILS",        "BRAID_SLICE_BYTES",   "BRAID_EAGER_BYTES",
+    "BRAID_INIT_TIMEOUT", "BRAID_TIMEOUT",       "BRAID_PEER_TIMEOUT",
+    "BRAID_SPIN_US",      "BRAID_STARVATION_MS", "BRAID_PIN_CPU",
+    "BRAID_CHUNK_BYTES",  "BRAID_BOARD_BYTES",   "BRAID_SECRET",
+    "BRAID_SECRET_FILE",  "WORLD_SIZE",          "RANK",
+    "LOCAL_WORLD_SIZE",   "LOCAL_RANK",          "MASTER_ADDR",
     "MASTER_PORT",
 };
 
@@ -179,6 +166,53 @@ static void settings_read__bad_environment(void **state)
     }
 }
 
+/* A job of `size` ranks whose variables are all there. */
+static void job(const char *topology, const char *size)
+{
+    forget_environment(NULL);
+    setenv("BRAID_TOPOLOGY", topology, 1);
+    setenv("WORLD_SIZE", size, 1);
+    setenv("RANK", "0", 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", "7777", 1);
+    setenv("BRAID_SECRET", "0123456789abcdef", 1);
+}
+
+static void settings_read__topology(void **state)
+{
+    (void)state;
+    job("mesh", "4");
+    reads(NULL);
+    assert_int_equal(settings.cube.n, 0);
+    job("bcube:3,2", "9");
+    reads(NULL);
+    assert_int_equal(settings.cube.n, 3);
+    assert_int_equal(settings.cube.k, 2);
+    job("bcube:3,2", "7"); /* the last two hosts are missing */
+    reads(NULL);
+    assert_int_equal(settings.cube.hosts, 9);
+    reads(&(struct braid_config){.topology = "mesh"});
+    assert_int_equal(settings.cube.n, 0);
+}
+
+static void settings_read__bad_topology(void **state)
+{
+    (void)state;
+    job("torus:3,2", "9");
+    refuses(NULL, "BRAID_TOPOLOGY is \"torus:3,2\"; it must be mesh, or bcube:N,K as in bcube:3,2");
+    job("bcube:3", "9");
+    refuses(NULL, "BRAID_TOPOLOGY=bcube:3: ");
+    job("bcube:1,2", "1");
+    refuses(NULL, "BRAID_TOPOLOGY=bcube:1,2: ");
+    job("bcube:3,2", "10");
+    refuses(NULL, "BCube(3,2) has 9 hosts, one a rank, and the job has 10 ranks");
+    job("bcube:2,8", "9");
+    refuses(NULL, "has 8 levels");
+    job("bcube:3,2", "9");
+    refuses(&(struct braid_config){.backend = "shm"}, "BRAID_BACKEND=shm does not go with a BCube");
+    refuses(&(struct braid_config){.rails = 2}, "BRAID_RAILS=2 does not go with a BCube");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +220,8 @@ int main(void)
         cmocka_unit_test_setup(settings_read__environment, forget_environment),
         cmocka_unit_test_setup(settings_read__configuration_goes_before_environment, forget_environment),
         cmocka_unit_test_setup(settings_read__bad_configuration, forget_environment),
+        cmocka_unit_test_setup(settings_read__topology, forget_environment),
+        cmocka_unit_test_setup(settings_read__bad_topology, forget_environment),
         cmocka_unit_test_setup(settings_read__bad_environment, forget_environment),
     };
 

@@ -61,6 +61,7 @@ static int join(const struct ranks *job, int rank, int port, struct braid_comm *
         .secret = "a secret of the tests",
         .backend = job->backend,
         .devices = job->devices,
+        .topology = job->topology,
         .slice_bytes = job->slice_bytes,
         .eager_bytes = job->eager_bytes,
         .timeout_ms = job->timeout_ms,

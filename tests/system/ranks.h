@@ -19,6 +19,7 @@ struct ranks {
     int size;
     const char *backend; /* "uring", "shm", "auto" */
     const char *devices;
+    const char *topology;
     uint32_t slice_bytes, eager_bytes;
     int timeout_ms, init_timeout_ms, peer_timeout_ms;
 };

@@ -98,6 +98,8 @@ static int start(struct br_uring_device *device, const struct br_uring_interface
 
     if (rc)
         return rc;
+    if (device->base.config->own_nic_only && br_uring_options_bind(interface, &device->options))
+        br_log_warn("device %s: %s; frames go where the routes lead", device->base.name, br_error_words());
     device->listen_fd = br_uring_socket_listen(interface, &device->options, &device->address);
     if (device->listen_fd < 0)
         return device->listen_fd;

@@ -69,6 +69,7 @@ int br_uring_options_read(const struct br_uring_interface *interface, uint64_t p
 {
     int rc = read_congestion(interface, out->congestion);
 
+    *out->nic = '\0';
     if (patience < USER_TIMEOUT_LEAST)
         patience = USER_TIMEOUT_LEAST;
     out->user_timeout_ms = (int)((patience < USER_TIMEOUT_MOST ? patience : USER_TIMEOUT_MOST) / BR_MS);
@@ -80,6 +81,29 @@ static int set(int fd, int level, int option, int value)
     return setsockopt(fd, level, option, &value, sizeof value);
 }
 
+static int bind_nic(int fd, const char *nic)
+{
+    return *nic ? setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, nic, (socklen_t)strlen(nic)) : 0;
+}
+
+int br_uring_options_bind(const struct br_uring_interface *interface, struct br_uring_options *options)
+{
+    int fd, rc;
+
+    if (interface->loopback)
+        return 0;
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return br_error(errno, "no socket: %s", strerror(errno));
+    rc = bind_nic(fd, interface->name) ? -errno : 0;
+    close(fd);
+    if (rc)
+        return br_error(-rc, "sockets cannot be kept on %s (%s): before Linux 5.7 this needs CAP_NET_RAW",
+                        interface->name, strerror(-rc));
+    snprintf(options->nic, sizeof options->nic, "%s", interface->name);
+    return 0;
+}
+
 /* A TCP socket with our options. */
 static int open_socket(int family, const struct br_uring_options *options)
 {
@@ -88,8 +112,8 @@ static int open_socket(int family, const struct br_uring_options *options)
     if (fd < 0)
         return br_error(errno, "no socket: %s%s", strerror(errno),
                         errno == EMFILE ? "; raise `ulimit -n`" : "");
-    if (set(fd, SOL_SOCKET, SO_REUSEADDR, 1) || set(fd, IPPROTO_TCP, TCP_NODELAY, 1) ||
-        set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_BYTES) ||
+    if (bind_nic(fd, options->nic) || set(fd, SOL_SOCKET, SO_REUSEADDR, 1) ||
+        set(fd, IPPROTO_TCP, TCP_NODELAY, 1) || set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_BYTES) ||
         set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, options->user_timeout_ms) ||
         (*options->congestion && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, options->congestion,
                                             (socklen_t)strlen(options->congestion)))) {

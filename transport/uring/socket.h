@@ -6,7 +6,9 @@
  * urgent.
  * 2. TCP_CONGESTION is cubic on loopback and veth: BBR, the default of some systems, cuts local throughput to
  * a third (21 against 67 Gb/s). BRAID_TCP_CONGESTION=system leaves it alone, =NAME takes that one.
- * 3. Buffers are left to the kernel's autotuning.
+ * 3. A source address does not choose the NIC, routes do. br_device_config.own_nic_only binds the sockets to theirs: then a
+ * link that is wired to somewhere else does not come up over a detour that nobody sees.
+ * 4. Buffers are left to the kernel's autotuning.
  */
 #ifndef BR_TRANSPORT_URING_SOCKET_H
 #define BR_TRANSPORT_URING_SOCKET_H
@@ -19,11 +21,15 @@ struct br_uring_options {
     char congestion[BR_URING_CONGESTION]; /* "": the system's */
     uint16_t first_port, last_port;       /* to listen on; 0: any */
     int user_timeout_ms;                  /* TCP_USER_TIMEOUT */
+    char nic[IF_NAMESIZE];                /* SO_BINDTODEVICE; "": as the host's routes say */
 };
 
 /* From the environment; `patience` is br_device_config's. -EINVAL or -ENOENT with words. */
 int br_uring_options_read(const struct br_uring_interface *interface, uint64_t patience,
                           struct br_uring_options *out);
+
+/* From now on sockets belong to the interface; without effect on loopback. -EPERM with words: this kernel lets only root. */
+int br_uring_options_bind(const struct br_uring_interface *interface, struct br_uring_options *options);
 
 /* A non-blocking socket, bound to the interface's address, that listens; *address gets its port. The sockets
  * that it accepts inherit its options. Returns it, or -errno with words. */

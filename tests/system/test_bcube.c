@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A BCube of real processes over loopback: who is linked with whom, on which level, and that the links carry. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bcube/address.h"
+#include "tests/system/ranks.h"
+
+#define RAILS_MOST 32
+
+/* One rail to each neighbour that there is, on the level and the device that the cube says. */
+static int check_rails(struct braid_comm *comm, const struct br_bcube *cube)
+{
+    struct braid_rail_stats rails[RAILS_MOST];
+    uint32_t me = (uint32_t)braid_rank(comm);
+    int n = braid_rail_stats(comm, rails, RAILS_MOST), expected = 0;
+    char device[32];
+
+    for (uint32_t r = 0; r < (uint32_t)braid_size(comm); r++)
+        expected += br_bcube_level(cube, me, r) >= 0;
+    CHECK(n == expected, "%d rails, not %d", n, expected);
+    for (int i = 0; i < n; i++) {
+        snprintf(device, sizeof device, "uring:127.%d.0.%u", rails[i].level + 1, me + 1);
+        CHECK(rails[i].level == br_bcube_level(cube, me, (uint32_t)rails[i].peer), "rank %d on level %d",
+              rails[i].peer, rails[i].level);
+        CHECK(!strcmp(rails[i].device, device), "level %d runs on %s", rails[i].level, rails[i].device);
+        CHECK(rails[i].up, "rank %d is not linked", rails[i].peer);
+    }
+    return 0;
+}
+
+/* To each neighbour and back at once. */
+static int swap_with_neighbours(struct braid_comm *comm, const struct br_bcube *cube)
+{
+    static uint32_t to[RANKS_MOST][20000], from[RANKS_MOST][20000];
+    struct braid_op *ops[2 * RANKS_MOST];
+    int me = braid_rank(comm), n = 0;
+
+    for (int r = 0; r < braid_size(comm); r++) {
+        if (br_bcube_level(cube, (uint32_t)me, (uint32_t)r) < 0)
+            continue;
+        for (uint32_t i = 0; i < 20000; i++)
+            to[r][i] = (uint32_t)(me * RANKS_MOST + r) * 20000 + i;
+        RETURNS(0, braid_send(comm, to[r], sizeof to[r], r, NULL, &ops[n++]));
+        RETURNS(0, braid_recv(comm, from[r], sizeof from[r], r, NULL, &ops[n++]));
+    }
+    for (int i = 0; i < n; i++)
+        RETURNS(0, braid_wait(ops[i], -1));
+    for (int r = 0; r < braid_size(comm); r++)
+        for (uint32_t i = 0; i < 20000 && br_bcube_level(cube, (uint32_t)me, (uint32_t)r) >= 0; i++)
+            CHECK(from[r][i] == (uint32_t)(r * RANKS_MOST + me) * 20000 + i, "rank %d, word %u", r, i);
+    return 0;
+}
+
+static int links(struct braid_comm *comm, void *context)
+{
+    const struct br_bcube *cube = context;
+
+    return check_rails(comm, cube) || swap_with_neighbours(comm, cube);
+}
+
+static void joins(const char *topology, int size)
+{
+    struct br_bcube cube;
+
+    assert_int_equal(br_bcube_parse(&cube, strchr(topology, ':') + 1), 0);
+    ranks_run(&(struct ranks){.size = size, .topology = topology}, links, &cube);
+}
+
+static void bcube__links_by_level(void **state)
+{
+    (void)state;
+    joins("bcube:2,2", 4);
+    joins("bcube:3,2", 9);
+    joins("bcube:2,3", 8);
+}
+
+static void bcube__hosts_are_missing(void **state)
+{
+    (void)state;
+    joins("bcube:3,2", 7);
+    joins("bcube:4,1", 3);
+}
+
+/* Neighbours on every level: halving and doubling needs no other links. */
+static int halving(struct braid_comm *comm, void *context)
+{
+    struct braid_options options = {.algorithm = "halving"};
+    static float mine[10007], sum[10007];
+
+    (void)context;
+    for (int i = 0; i < 10007; i++)
+        mine[i] = (float)(braid_rank(comm) + i % 13);
+    RETURNS(0, braid_allreduce(comm, mine, sum, 10007, BRAID_FLOAT32, BRAID_SUM, &options, NULL));
+    for (int i = 0; i < 10007; i++)
+        CHECK(sum[i] == (float)(28 + 8 * (i % 13)), "element %d is %f", i, (double)sum[i]);
+    return 0;
+}
+
+static void bcube__halving_needs_neighbours_only(void **state)
+{
+    (void)state;
+    ranks_run(&(struct ranks){.size = 8, .topology = "bcube:2,3"}, halving, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bcube__links_by_level),
+        cmocka_unit_test(bcube__hosts_are_missing),
+        cmocka_unit_test(bcube__halving_needs_neighbours_only),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
