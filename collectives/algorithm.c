@@ -5,24 +5,32 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "collectives/generators/alltoall.h"
+#include "collectives/generators/binary_tree.h"
 #include "collectives/generators/dissemination.h"
+#include "collectives/generators/doubling.h"
 #include "collectives/generators/flat.h"
 #include "collectives/generators/tree.h"
 
 #define BIT(collective) (1u << (collective))
 #define ROOTED          (BIT(BR_BROADCAST) | BIT(BR_REDUCE))
+#define SPREAD          (BIT(BR_GATHER) | BIT(BR_SCATTER))
 #define SHAPED          (BIT(BR_BARRIER) - 1) /* all that come before the barrier */
 
 static const struct {
     const char *name;
     uint32_t collectives;
 } algorithms[BR_ALGORITHMS] = {
-    [BR_FLAT] = {"flat", ROOTED | BIT(BR_ALLREDUCE)},
-    [BR_TREE] = {"tree", ROOTED},
+    [BR_FLAT] = {"flat", ROOTED | SPREAD | BIT(BR_ALLREDUCE)},
+    [BR_TREE] = {"tree", ROOTED | SPREAD},
     [BR_CHAIN] = {"chain", ROOTED},
-    [BR_DIRECT] = {"direct", SHAPED},
+    [BR_BINARY_TREE] = {"binary_tree", ROOTED | BIT(BR_ALLREDUCE)},
+    [BR_DOUBLE_TREE] = {"double_tree", ROOTED | BIT(BR_ALLREDUCE)},
+    [BR_DOUBLING] = {"doubling", BIT(BR_ALLREDUCE)},
+    [BR_DIRECT] = {"direct", SHAPED | BIT(BR_ALLTOALL)},
     [BR_RING] = {"ring", SHAPED},
     [BR_HALVING] = {"halving", SHAPED & ~BIT(BR_REDUCE)},
+    [BR_BRUCK] = {"bruck", BIT(BR_ALLTOALL)},
     [BR_DIMENSIONAL] = {"dimensional", SHAPED},
     [BR_DISSEMINATION] = {"dissemination", BIT(BR_BARRIER)},
 };
@@ -34,6 +42,8 @@ const char *br_algorithm_name(enum br_algorithm algorithm)
 
 int br_algorithm_find(const char *name, enum br_algorithm *algorithm)
 {
+    if (strcmp(name, "server") == 0)
+        name = "direct";
     for (unsigned i = 0; i < BR_ALGORITHMS; i++) {
         if (strcmp(name, algorithms[i].name) == 0) {
             *algorithm = (enum br_algorithm)i;
@@ -41,8 +51,8 @@ int br_algorithm_find(const char *name, enum br_algorithm *algorithm)
         }
     }
     return br_error(EINVAL,
-                    "no algorithm is called '%s'; there are flat, tree, chain, direct, ring, halving, "
-                    "dimensional, dissemination",
+                    "no algorithm is called '%s'; there are flat, tree, chain, binary_tree, double_tree, "
+                    "doubling, direct (also called server), ring, halving, bruck, dimensional, dissemination",
                     name);
 }
 
@@ -51,6 +61,8 @@ bool br_algorithm_shape(const struct br_schedule_request *request, struct br_sha
     uint32_t size = request->n;
     enum br_method method = BR_METHOD_DIRECT;
 
+    if (!(BIT(request->collective) & SHAPED))
+        return false;
     switch (request->algorithm) {
     case BR_DIMENSIONAL:
         *shape = request->shape;
@@ -96,15 +108,30 @@ static int generate(struct br_builder *builder, const struct br_schedule_request
 
     if (br_algorithm_shape(request, &shape))
         return br_generate_dimensional(builder, &shape);
-    if (request->algorithm == BR_DISSEMINATION) {
+    switch (request->algorithm) {
+    case BR_DISSEMINATION:
         br_generate_dissemination(builder);
         return 0;
+    case BR_BINARY_TREE:
+    case BR_DOUBLE_TREE:
+        br_generate_binary_tree(builder, request->algorithm == BR_BINARY_TREE ? 1 : 2);
+        return 0;
+    case BR_DOUBLING:
+        br_generate_doubling(builder);
+        return 0;
+    case BR_DIRECT:
+        br_generate_exchange(builder);
+        return 0;
+    case BR_BRUCK:
+        return br_generate_bruck(builder);
+    case BR_TREE:
+        return br_generate_tree(builder, BR_TREE_BINOMIAL);
+    case BR_CHAIN:
+        return br_generate_tree(builder, BR_TREE_CHAIN);
+    default:
+        return request->collective == BR_ALLREDUCE ? br_generate_flat(builder)
+                                                   : br_generate_tree(builder, BR_TREE_FLAT);
     }
-    if (request->collective == BR_ALLREDUCE)
-        return br_generate_flat(builder);
-    return br_generate_tree(builder, request->algorithm == BR_TREE    ? BR_TREE_BINOMIAL
-                                     : request->algorithm == BR_CHAIN ? BR_TREE_CHAIN
-                                                                      : BR_TREE_FLAT);
 }
 
 int br_algorithm_build(const struct br_schedule_request *request, struct br_schedule **schedule)

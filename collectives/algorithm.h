@@ -11,12 +11,16 @@
 #include "collectives/schedule.h"
 
 enum br_algorithm {
-    BR_FLAT,    /* allreduce, allgather, broadcast, reduce: all at once in one step */
-    BR_TREE,    /* broadcast, reduce: binomial tree */
-    BR_CHAIN,   /* broadcast, reduce: through all ranks in turn, pipelined by fragments */
+    BR_FLAT,        /* allreduce, and where there is a root: all at once in one step */
+    BR_TREE,        /* where there is a root: binomial tree */
+    BR_CHAIN,       /* broadcast, reduce: through all ranks in turn, pipelined by fragments */
+    BR_BINARY_TREE, /* allreduce, broadcast, reduce: binary tree, pipelined by fragments */
+    BR_DOUBLE_TREE, /* likewise, halves of the buffer on two trees */
+    BR_DOUBLING,    /* allreduce: recursive doubling of whole sums */
     BR_DIRECT,  /* one dimension, everybody exchanges with everybody; broadcast, reduce: scatter, gather */
     BR_RING,    /* one dimension, a ring; likewise */
     BR_HALVING, /* recursive halving and doubling */
+    BR_BRUCK,   /* alltoall: lg n rounds of packed blocks */
     BR_DIMENSIONAL,   /* the shape in the request */
     BR_DISSEMINATION, /* barrier */
     BR_ALGORITHMS,
@@ -31,7 +35,9 @@ struct br_schedule_request {
 };
 
 const char *br_algorithm_name(enum br_algorithm algorithm);
-int br_algorithm_find(const char *name, enum br_algorithm *algorithm); /* -EINVAL with words */
+/* Knows "server", too: parameter servers spread over all ranks (push, sum, pull) are BR_DIRECT. -EINVAL with
+ * words. */
+int br_algorithm_find(const char *name, enum br_algorithm *algorithm);
 
 /* 0, or -EINVAL with words that say why this algorithm cannot serve this request. The rank is not looked at.
  */

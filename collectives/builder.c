@@ -19,7 +19,8 @@
 
 #include "base/error.h"
 
-#define NONE (-1)
+#define NONE        (-1)
+#define MOST_PACKED 65536u /* blocks of one message: an element of each fits in a transfer */
 
 struct array {
     void *data;
@@ -100,7 +101,7 @@ int br_builder_new(struct br_builder **builder, enum br_collective collective, u
 
     if (b) {
         b->head = (struct br_schedule){
-            .collective = collective, .n = n, .rank = rank, .root = root, .in_place = in_place};
+            .collective = collective, .n = n, .rank = rank, .root = root, .in_place = in_place, .packed = 1};
         b->sends = calloc(n, sizeof *b->sends);
         b->recvs = calloc(n, sizeof *b->recvs);
     }
@@ -128,6 +129,14 @@ void br_builder_cut(struct br_builder *b, uint32_t pieces)
         add_chunks(b, BR_OUTPUT, (uint32_t)chunks);
 }
 
+void br_builder_pack(struct br_builder *b, uint32_t blocks)
+{
+    if (b->head.pieces != 1 || blocks < 1 || blocks > MOST_PACKED)
+        fail(b, "only whole blocks are packed, and not too many");
+    else
+        b->head.packed = blocks;
+}
+
 struct br_span br_builder_scratch(struct br_builder *b, uint32_t count)
 {
     struct br_span span = {BR_SCRATCH, b->head.n_scratch, count};
@@ -139,7 +148,7 @@ struct br_span br_builder_scratch(struct br_builder *b, uint32_t count)
     return span;
 }
 
-/* First piece that a span read holds; scratch must be read as it was written. */
+/* First piece that a span read holds; scratch must be read as it was written, unless a block is one piece. */
 static uint32_t piece_read(struct br_builder *b, struct br_span span)
 {
     int32_t writer;
@@ -149,11 +158,15 @@ static uint32_t piece_read(struct br_builder *b, struct br_span span)
         return span.first % b->head.pieces;
     writer = chunk_at(b, span, 0)->writer;
     for (uint32_t i = 0; i < span.count; i++) {
-        if (writer == NONE || chunk_at(b, span, i)->writer != writer) {
+        int32_t also = chunk_at(b, span, i)->writer;
+
+        if (also == NONE || (also != writer && b->head.pieces > 1)) {
             fail(b, "scratch is read that no step has written in one");
             return 0;
         }
     }
+    if (b->head.pieces == 1)
+        return 0;
     step = &work_at(b, (uint32_t)writer)->step;
     if (step->span.first != span.first || step->span.count != span.count)
         fail(b, "scratch is read by another span than it was written");
@@ -245,19 +258,27 @@ static void note_write(struct br_builder *b, uint32_t last, struct br_span span)
         *chunk_at(b, span, i) = (struct chunk){(int32_t)last, NONE};
 }
 
-/* Tells the RECV that filled a scratch span who reads it. Returns its step, or NONE when no RECV did. */
+/* Tells the RECVs that filled a scratch span who reads it. Returns the step of the one, or NONE when none did
+ * or several. */
 static int32_t note_mapping(struct br_builder *b, const struct br_step *reader, struct br_span span,
                             bool waits_send)
 {
-    int32_t writer = span.buffer == BR_SCRATCH ? chunk_at(b, span, 0)->writer : NONE;
-    struct work *work = writer == NONE ? NULL : work_at(b, (uint32_t)writer);
+    int32_t one = NONE;
 
-    if (!work || work->step.kind != BR_STEP_RECV)
-        return NONE;
-    work->reduced = true;
-    if (reader->kind != BR_STEP_REDUCE || waits_send || br_span_overlap(reader->span, span))
-        work->unmappable = true;
-    return writer;
+    for (uint32_t i = 0; i < span.count && span.buffer == BR_SCRATCH; i++) {
+        int32_t writer = chunk_at(b, span, i)->writer;
+        struct work *work = work_at(b, (uint32_t)writer);
+        bool whole = work->step.span.first == span.first && work->step.span.count == span.count;
+
+        if (work->step.kind != BR_STEP_RECV)
+            continue;
+        work->reduced = true;
+        if (reader->kind != BR_STEP_REDUCE || waits_send || br_span_overlap(reader->span, span) || !whole)
+            work->unmappable = true;
+        if (whole)
+            one = writer;
+    }
+    return one;
 }
 
 /* Checks the spans of a step and finds step->piece; false on a fault. */
@@ -282,6 +303,8 @@ static bool check(struct br_builder *b, struct br_step *step, const struct br_sp
     }
     if (step->kind <= BR_STEP_RECV && (step->peer >= b->head.n || step->peer == b->head.rank))
         fault = "there is no such peer";
+    if (step->kind <= BR_STEP_RECV && b->head.pieces == 1 && step->span.count > b->head.packed)
+        fault = "a message holds more blocks than announced";
     if (fault)
         fail(b, fault);
     return b->error == 0;

@@ -21,13 +21,16 @@ const struct br_schedule *br_builder_head(const struct br_builder *builder);
 /* Cuts each block into `pieces` pieces. Once, before the first step. */
 void br_builder_cut(struct br_builder *builder, uint32_t pieces);
 
+/* Announces messages of up to `blocks` blocks, on all ranks alike. Once, after a cut into 1 piece. */
+void br_builder_pack(struct br_builder *builder, uint32_t blocks);
+
 /* `count` fresh chunks of scratch. */
 struct br_span br_builder_scratch(struct br_builder *builder, uint32_t count);
 
 /* Sends a span to a peer. */
 void br_builder_send(struct br_builder *builder, uint32_t peer, uint8_t level, struct br_span span);
 
-/* Receives into a user buffer. */
+/* Receives into a user buffer, or into scratch that is there already where a block is one piece. */
 void br_builder_recv(struct br_builder *builder, uint32_t peer, uint8_t level, struct br_span span);
 
 /* Receives into fresh scratch a message with the pieces of `like`, a span of a user buffer. Returns the

@@ -37,20 +37,15 @@ static int check_options(const char *name, const struct braid_options *options)
     return 0;
 }
 
-static bool reduces(enum br_collective collective)
-{
-    return collective == BR_ALLREDUCE || collective == BR_REDUCE_SCATTER || collective == BR_REDUCE;
-}
-
 /* Does this rank read `send`, write `recv`? */
 static bool reads(const struct braid_comm *comm, const struct call *c)
 {
-    return c->collective != BR_BROADCAST || c->root == comm->rank;
+    return !br_collective_from_root(c->collective) || c->root == comm->rank;
 }
 
 static bool writes(const struct braid_comm *comm, const struct call *c)
 {
-    return c->collective != BR_REDUCE || c->root == comm->rank;
+    return !br_collective_to_root(c->collective) || c->root == comm->rank;
 }
 
 static int check_call(struct braid_comm *comm, const char *name, const struct call *c)
@@ -61,7 +56,7 @@ static int check_call(struct braid_comm *comm, const char *name, const struct ca
         return 0;
     if ((unsigned)c->type > BRAID_UINT64)
         return br_error(EINVAL, "%s: there is no data type %d", name, (int)c->type);
-    if (reduces(c->collective) && (unsigned)c->reduction > BRAID_AVG)
+    if (br_collective_reduces(c->collective) && (unsigned)c->reduction > BRAID_AVG)
         return br_error(EINVAL, "%s: there is no reduction %d", name, (int)c->reduction);
     if (c->root < 0 || c->root >= comm->size)
         return br_error(EINVAL, "%s: root is %d, ranks are 0 to %d", name, c->root, comm->size - 1);
@@ -125,7 +120,8 @@ static int go(struct br_operation *op, struct braid_op **out)
 static void fill(const struct braid_comm *comm, const struct call *c, const struct braid_options *options,
                  struct br_operation *op)
 {
-    size_t bytes = c->collective == BR_BARRIER ? 0 : c->count * br_type_size(c->type), n = (size_t)comm->size;
+    size_t bytes = c->collective == BR_BARRIER ? 0 : c->count * br_type_size(c->type);
+    uint32_t n = (uint32_t)comm->size;
 
     apply_options(comm, options, op);
     op->kind = BR_OPERATION_COLLECTIVE;
@@ -136,8 +132,8 @@ static void fill(const struct braid_comm *comm, const struct call *c, const stru
     op->root = c->root;
     op->send = reads(comm, c) ? c->send : c->recv;
     op->recv = c->recv;
-    op->send_bytes = reads(comm, c) ? (c->collective == BR_REDUCE_SCATTER ? n * bytes : bytes) : 0;
-    op->recv_bytes = writes(comm, c) ? (c->collective == BR_ALLGATHER ? n * bytes : bytes) : 0;
+    op->send_bytes = reads(comm, c) ? bytes * br_collective_blocks(c->collective, n, BR_INPUT) : 0;
+    op->recv_bytes = writes(comm, c) ? bytes * br_collective_blocks(c->collective, n, BR_OUTPUT) : 0;
 }
 
 /* The short way for small collectives of one host; the operation lives on the stack. */
@@ -255,6 +251,50 @@ int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, siz
 {
     return call(comm, "braid_reduce_init",
                 &(struct call){BR_REDUCE, send, recv, count, type, reduction, root}, options, true, op);
+}
+
+int braid_alltoall(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                   const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_alltoall", &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0},
+                options, false, op);
+}
+
+int braid_alltoall_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                        enum braid_type type, const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_alltoall_init",
+                &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0}, options, true, op);
+}
+
+int braid_gather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                 int root, const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_gather", &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root},
+                options, false, op);
+}
+
+int braid_gather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                      enum braid_type type, int root, const struct braid_options *options,
+                      struct braid_op **op)
+{
+    return call(comm, "braid_gather_init",
+                &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root}, options, true, op);
+}
+
+int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                  int root, const struct braid_options *options, struct braid_op **op)
+{
+    return call(comm, "braid_scatter", &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root},
+                options, false, op);
+}
+
+int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                       enum braid_type type, int root, const struct braid_options *options,
+                       struct braid_op **op)
+{
+    return call(comm, "braid_scatter_init",
+                &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root}, options, true, op);
 }
 
 int braid_barrier(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op)

@@ -160,18 +160,76 @@ static void add_shape(struct times *t, const struct problem *p, const struct br_
     }
 }
 
+/* A rank of a tree has two children; in two trees it is a leaf of one. */
+static void add_binary_tree(struct times *t, const struct problem *p, uint32_t trees)
+{
+    bool rooted = br_collective_rooted(p->request->collective);
+    double depth = rooted ? 1 + floor(log2(p->request->n - 1)) : floor(log2(p->request->n));
+    double b = p->bytes / trees;
+    bool up = p->request->collective != BR_BROADCAST, down = p->request->collective != BR_REDUCE;
+    struct times pace = {0};
+
+    if (up)
+        add_rounds(t, p, depth, 2, b, 2);
+    if (down)
+        add_rounds(t, p, depth, 2, b, 0);
+    add_rounds(&pace, p, 1, (trees == 1 ? 2 : 2.5) * (up + down) - (up && down) * trees, b, up * 2);
+    t->port = pace.port;
+    t->cpu = pace.cpu;
+}
+
+/* The messages of a subtree double from round to round. */
+static void add_packed_tree(struct times *t, const struct problem *p)
+{
+    double others = p->request->n - 1.0;
+
+    for (double blocks = 1; blocks <= others; blocks *= 2)
+        add_rounds(t, p, 1, 1, fmin(blocks, others + 1 - blocks) * p->bytes, 0);
+    t->path += others * p->bytes * p->model->copy;
+    t->cpu = others * p->bytes * p->model->copy;
+}
+
+static void add_bruck(struct times *t, const struct problem *p)
+{
+    double n = p->request->n, rounds = ceil(log2(n)), copied = (rounds * n / 2 + n) * p->bytes;
+
+    add_rounds(t, p, rounds, 1, floor(n / 2) * p->bytes, 0);
+    t->path += copied * p->model->copy;
+    t->cpu = copied * p->model->copy;
+}
+
+static void add_doubling(struct times *t, const struct problem *p)
+{
+    double rounds = floor(log2(p->request->n));
+
+    add_rounds(t, p, rounds, 1, p->bytes, 1);
+    if (exp2(rounds) < p->request->n) {
+        add_rounds(t, p, 1, 1, p->bytes, 1);
+        add_rounds(t, p, 1, 1, p->bytes, 0);
+    }
+}
+
 static void add_algorithm(struct times *t, const struct problem *p)
 {
     const struct br_schedule_request *request = p->request;
     double others = request->n - 1.0, depth = ceil(log2(request->n));
-    double sum = request->collective == BR_BROADCAST ? 0 : 1;
+    double sum = request->collective == BR_ALLREDUCE || request->collective == BR_REDUCE ? 1 : 0;
+    bool packed = request->collective == BR_GATHER || request->collective == BR_SCATTER;
     struct br_shape shape;
 
     if (request->n == 1) {
         t->path = t->cpu = p->bytes * p->model->copy;
     } else if (br_algorithm_shape(request, &shape)) {
         add_shape(t, p, &shape);
-    } else if (request->algorithm == BR_FLAT) {
+    } else if (request->algorithm == BR_BINARY_TREE || request->algorithm == BR_DOUBLE_TREE) {
+        add_binary_tree(t, p, request->algorithm == BR_BINARY_TREE ? 1 : 2);
+    } else if (request->algorithm == BR_DOUBLING) {
+        add_doubling(t, p);
+    } else if (request->algorithm == BR_BRUCK) {
+        add_bruck(t, p);
+    } else if (request->algorithm == BR_TREE && packed) {
+        add_packed_tree(t, p);
+    } else if (request->algorithm == BR_FLAT || request->algorithm == BR_DIRECT) {
         add_rounds(t, p, 1, others, p->bytes, sum * others);
     } else if (request->algorithm == BR_CHAIN) {
         add_rounds(t, p, others, 1, p->bytes, sum);

@@ -96,26 +96,25 @@ uint16_t br_engine_digest(const uint64_t *values, int n)
     return (uint16_t)(hash ^ hash >> 16);
 }
 
-static bool has_root(enum br_collective collective)
-{
-    return collective == BR_BROADCAST || collective == BR_REDUCE;
-}
-
 /* As the steps see it (schedule.h, note 3); false where it makes no difference, so that one plan serves
  * both. */
 static bool is_in_place(const struct br_engine *engine, const struct br_operation *op)
 {
     size_t own = (size_t)engine->config.rank * op->count * br_type_size(op->type);
 
+    if (br_collective_rooted(op->collective) && engine->config.rank != op->root)
+        return false;
     switch (op->collective) {
     case BR_ALLREDUCE:
-        return op->send == op->recv;
     case BR_BROADCAST:
     case BR_REDUCE:
-        return engine->config.rank == op->root && op->send == op->recv;
+    case BR_ALLTOALL:
+        return op->send == op->recv;
     case BR_ALLGATHER:
+    case BR_GATHER:
         return op->recv && op->send == (const uint8_t *)op->recv + own;
     case BR_REDUCE_SCATTER:
+    case BR_SCATTER:
         return op->send && op->recv == (const uint8_t *)op->send + own;
     default:
         return false;
@@ -129,7 +128,7 @@ static int check_arguments(const struct br_engine *engine, const struct br_opera
     if (!br_type_size(op->type) || (unsigned)op->reduction >= BRAID_REDUCTIONS)
         return br_error(EINVAL, "%s: there is no such type (%d) or reduction (%d)",
                         br_collective_name(op->collective), (int)op->type, (int)op->reduction);
-    if (has_root(op->collective) && (op->root < 0 || op->root >= engine->config.size))
+    if (br_collective_rooted(op->collective) && (op->root < 0 || op->root >= engine->config.size))
         return br_error(EINVAL, "%s: there is no root %d among %d ranks", br_collective_name(op->collective),
                         op->root, engine->config.size);
     if (op->count > SIZE_MAX / 8 / (size_t)engine->config.size)
@@ -141,13 +140,11 @@ static int check_arguments(const struct br_engine *engine, const struct br_opera
 /* What a message carries so that ranks that disagree notice. */
 static uint16_t check_of(const struct br_operation *op, enum br_algorithm algorithm)
 {
-    bool reduces =
-        op->collective == BR_ALLREDUCE || op->collective == BR_REDUCE || op->collective == BR_REDUCE_SCATTER;
     uint64_t values[] = {(uint64_t)op->collective,
                          (uint64_t)op->type,
-                         reduces ? (uint64_t)op->reduction : 0,
+                         br_collective_reduces(op->collective) ? (uint64_t)op->reduction : 0,
                          op->count,
-                         has_root(op->collective) ? (uint64_t)op->root : 0,
+                         br_collective_rooted(op->collective) ? (uint64_t)op->root : 0,
                          (uint64_t)algorithm};
 
     return br_engine_digest(values, sizeof values / sizeof *values);
@@ -168,11 +165,12 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
 
     if ((rc = check_arguments(engine, op)) || (rc = choose(engine, op, &algorithm)) ||
         (rc = br_plans_get(&engine->plans, op->collective, algorithm,
-                           has_root(op->collective) ? (uint32_t)op->root : 0, is_in_place(engine, op),
-                           &f->plan)))
+                           br_collective_rooted(op->collective) ? (uint32_t)op->root : 0,
+                           is_in_place(engine, op), &f->plan)))
         return rc;
     s = f->plan->schedule;
-    f->count = br_fragment_count(op->count, br_type_size(op->type), s->pieces, engine->config.chunk_bytes);
+    f->count = br_fragment_count(op->count, br_type_size(op->type) * s->packed, s->pieces,
+                                 engine->config.chunk_bytes);
     rc = f->count ? br_run_reserve_sources(engine, s->max_sources)
                   : br_error(E2BIG, "%s: %zu elements a block are too many",
                              br_collective_name(op->collective), op->count);

@@ -12,9 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How many fragments: elements of one block, bytes of one element, pieces of the schedule, target size of
- * a piece of a fragment. A message is at most one block of one fragment, thus at most BR_MAX_TRANSFER. 0:
- * the block is larger than 65,536 fragments can carry. */
+/* How many fragments: elements of one block, bytes of one element (of all the blocks that a message holds),
+ * pieces of the schedule, target size of a piece of a fragment. A message is at most one such block of one
+ * fragment, thus at most BR_MAX_TRANSFER. 0: the block is larger than 65,536 fragments can carry. */
 uint32_t br_fragment_count(size_t elements, size_t element_bytes, uint32_t pieces, size_t chunk_bytes);
 
 #endif

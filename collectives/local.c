@@ -93,9 +93,12 @@ static size_t published_bytes(const struct br_local *local, const struct br_oper
 
     switch (op->collective) {
     case BR_REDUCE_SCATTER:
+    case BR_ALLTOALL:
         return bytes * local->n;
     case BR_BROADCAST:
         return rank == (uint32_t)op->root ? bytes : 0;
+    case BR_SCATTER:
+        return rank == (uint32_t)op->root ? bytes * local->n : 0;
     default:
         return bytes;
     }
@@ -107,21 +110,16 @@ bool br_local_takes(const struct br_local *local, const struct br_operation *op)
 
     if (op->kind != BR_OPERATION_COLLECTIVE || (op->algorithm[0] && strcmp(op->algorithm, "board") != 0))
         return false;
-    bytes = block_bytes(op) * (op->collective == BR_REDUCE_SCATTER ? local->n : 1);
+    bytes = block_bytes(op) * br_collective_blocks(op->collective, local->n, BR_INPUT);
     return bytes <= (op->algorithm[0] ? BR_BOARD_BYTES : local->most);
 }
 
 /* Does this rank need what `rank` publishes? */
 static bool needs(const struct br_local *local, const struct br_operation *op, uint32_t rank)
 {
-    switch (op->collective) {
-    case BR_BROADCAST:
+    if (br_collective_from_root(op->collective))
         return rank == (uint32_t)op->root;
-    case BR_REDUCE:
-        return local->rank == (uint32_t)op->root;
-    default:
-        return true;
-    }
+    return !br_collective_to_root(op->collective) || local->rank == (uint32_t)op->root;
 }
 
 int br_local_waits_for(const struct br_local *local, const struct br_operation *op)
@@ -154,6 +152,15 @@ static void copy(void *out, const void *in, size_t bytes)
         memcpy(out, in, bytes);
 }
 
+/* Block r of the result is what rank r has published from `skip` on. */
+static void copy_all(const struct br_local *local, const struct br_operation *op, size_t skip)
+{
+    size_t bytes = block_bytes(op);
+
+    for (uint32_t r = 0; r < local->n; r++)
+        copy((uint8_t *)op->recv + r * bytes, (const uint8_t *)part(local, op, r) + skip, bytes);
+}
+
 static void combine(const struct br_local *local, const struct br_operation *op)
 {
     size_t bytes = block_bytes(op);
@@ -172,11 +179,18 @@ static void combine(const struct br_local *local, const struct br_operation *op)
         reduce(local, op, bytes * local->rank);
         break;
     case BR_ALLGATHER:
-        for (uint32_t r = 0; r < local->n; r++)
-            copy((uint8_t *)op->recv + r * bytes, part(local, op, r), bytes);
+    case BR_ALLTOALL:
+        copy_all(local, op, op->collective == BR_ALLTOALL ? bytes * local->rank : 0);
+        break;
+    case BR_GATHER:
+        if (local->rank == (uint32_t)op->root)
+            copy_all(local, op, 0);
         break;
     case BR_BROADCAST:
         copy(op->recv, part(local, op, (uint32_t)op->root), bytes);
+        break;
+    case BR_SCATTER:
+        copy(op->recv, (const uint8_t *)part(local, op, (uint32_t)op->root) + bytes * local->rank, bytes);
         break;
     default:
         break;
@@ -186,10 +200,9 @@ static void combine(const struct br_local *local, const struct br_operation *op)
 /* What the ranks must agree on, in 16 bits; root counts where there is one, as elsewhere it is the same (0). */
 static uint16_t digest(const struct br_operation *op)
 {
-    bool reduces =
-        op->collective == BR_ALLREDUCE || op->collective == BR_REDUCE || op->collective == BR_REDUCE_SCATTER;
     uint64_t x = (uint64_t)op->collective | (uint64_t)op->type << 4 |
-                 (uint64_t)(reduces ? op->reduction : 0) << 8 | (uint64_t)op->root << 12 | op->sequence << 32;
+                 (uint64_t)(br_collective_reduces(op->collective) ? op->reduction : 0) << 8 |
+                 (uint64_t)op->root << 12 | op->sequence << 32;
 
     return (uint16_t)(((x ^ op->count * 0xd1342543de82ef95ull) * 0x9e3779b97f4a7c15ull) >> 48);
 }

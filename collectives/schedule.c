@@ -8,15 +8,23 @@
 #include "base/error.h"
 
 static const char *const names[BR_COLLECTIVES] = {"allreduce", "reduce_scatter", "allgather",
-                                                  "broadcast", "reduce",         "barrier"};
+                                                  "broadcast", "reduce",         "barrier",
+                                                  "alltoall",  "gather",         "scatter"};
 
 uint32_t br_collective_blocks(enum br_collective collective, uint32_t n, enum br_buffer buffer)
 {
-    if (collective == BR_REDUCE_SCATTER && buffer == BR_INPUT)
+    switch (collective) {
+    case BR_REDUCE_SCATTER:
+    case BR_SCATTER:
+        return buffer == BR_INPUT ? n : 1;
+    case BR_ALLGATHER:
+    case BR_GATHER:
+        return buffer == BR_OUTPUT ? n : 1;
+    case BR_ALLTOALL:
         return n;
-    if (collective == BR_ALLGATHER && buffer == BR_OUTPUT)
-        return n;
-    return 1;
+    default:
+        return 1;
+    }
 }
 
 const char *br_collective_name(enum br_collective collective)
@@ -34,7 +42,7 @@ int br_collective_find(const char *name, enum br_collective *collective)
     }
     return br_error(EINVAL,
                     "no collective is called '%s'; there are allreduce, reduce_scatter, allgather, "
-                    "broadcast, reduce, barrier",
+                    "broadcast, reduce, barrier, alltoall, gather, scatter",
                     name);
 }
 
@@ -44,20 +52,23 @@ struct br_span br_span_alias(const struct br_schedule *schedule, struct br_span 
 
     if (!schedule->in_place || span.buffer != BR_INPUT)
         return span;
+    if (schedule->rank != schedule->root &&
+        (br_collective_to_root(schedule->collective) || schedule->collective == BR_SCATTER))
+        return span;
     switch (schedule->collective) {
     case BR_ALLREDUCE:
     case BR_BROADCAST:
+    case BR_REDUCE:
+    case BR_ALLTOALL:
         span.buffer = BR_OUTPUT;
         break;
-    case BR_REDUCE:
-        if (schedule->rank == schedule->root)
-            span.buffer = BR_OUTPUT;
-        break;
     case BR_ALLGATHER:
+    case BR_GATHER:
         span.buffer = BR_OUTPUT;
         span.first += own;
         break;
     case BR_REDUCE_SCATTER:
+    case BR_SCATTER:
         if (span.first >= own && span.first - own < schedule->pieces) {
             span.buffer = BR_OUTPUT;
             span.first -= own;
@@ -83,7 +94,7 @@ const char *br_span_fault(const struct br_schedule *schedule, struct br_span spa
         return "a span crosses blocks";
     if (write && span.buffer == BR_INPUT)
         return "INPUT is not for writing";
-    if (write && span.buffer == BR_OUTPUT && schedule->collective == BR_REDUCE &&
+    if (write && span.buffer == BR_OUTPUT && br_collective_to_root(schedule->collective) &&
         schedule->rank != schedule->root)
         return "only the root has an OUTPUT";
     return NULL;

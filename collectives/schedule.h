@@ -13,10 +13,12 @@
  *    piece) and its pieces follow each other without gaps. Therefore scratch is read by exactly the span by
  *    which it was written. All spans of one step, and both ends of a message, hold the same pieces
  *    (br_step.piece and count), hence the same bytes.
+ *    Where a block is one piece, scratch chunks have no gaps: there a span of scratch may hold several blocks,
+ *    and be written and read in any parts. So many small blocks travel as one message.
  *
  * 3. In place. Where INPUT is OUTPUT (br_span_alias says which chunks), steps say OUTPUT. What travels does
- * not depend on in_place, so ranks may differ in it. INPUT is never written, nor is, in a reduce, the OUTPUT
- *    of a rank that is not the root.
+ * not depend on in_place, so ranks may differ in it. INPUT is never written, nor is, in a reduce or a gather,
+ *    the OUTPUT of a rank that is not the root.
  *
  * 4. Order. The order of steps[] is a legal order to run them one by one. Every order that keeps the edges
  *    gives the same bits. A SEND reads its span from its start to its end; a RECV owns its span from its
@@ -48,6 +50,9 @@ enum br_collective {
     BR_BROADCAST,      /* INPUT counts on the root only */
     BR_REDUCE,         /* OUTPUT counts on the root only */
     BR_BARRIER,        /* an allreduce of no elements: every message is empty */
+    BR_ALLTOALL,       /* INPUT: n blocks, block r for rank r; OUTPUT: n blocks, block r from rank r */
+    BR_GATHER,         /* INPUT: 1 block; OUTPUT: n blocks, counts on the root only */
+    BR_SCATTER,        /* INPUT: n blocks, counts on the root only; OUTPUT: block `rank` */
     BR_COLLECTIVES,
 };
 
@@ -93,6 +98,7 @@ struct br_schedule {
     uint32_t n, rank, root;
     bool in_place;
     uint32_t pieces; /* of each block */
+    uint32_t packed; /* blocks that a message of any rank holds at most; more than 1 only where pieces is 1 */
     uint32_t n_steps, n_sources, n_successors, n_ready;
     const struct br_step *steps;
     const struct br_source *sources;
@@ -103,6 +109,30 @@ struct br_schedule {
     uint32_t max_span;    /* chunks of the longest span */
     uint32_t max_sources; /* of one step */
 };
+
+/* Whether the collective has a root. */
+static inline bool br_collective_rooted(enum br_collective collective)
+{
+    return collective == BR_BROADCAST || collective == BR_REDUCE || collective == BR_GATHER ||
+           collective == BR_SCATTER;
+}
+
+/* Whether INPUT counts on the root only, and OUTPUT. */
+static inline bool br_collective_from_root(enum br_collective collective)
+{
+    return collective == BR_BROADCAST || collective == BR_SCATTER;
+}
+
+static inline bool br_collective_to_root(enum br_collective collective)
+{
+    return collective == BR_REDUCE || collective == BR_GATHER;
+}
+
+/* Whether values of different ranks are combined. */
+static inline bool br_collective_reduces(enum br_collective collective)
+{
+    return collective == BR_ALLREDUCE || collective == BR_REDUCE || collective == BR_REDUCE_SCATTER;
+}
 
 /* Blocks of a user buffer: 1, or n where the buffer holds a block of each rank. */
 uint32_t br_collective_blocks(enum br_collective collective, uint32_t n, enum br_buffer buffer);
@@ -128,8 +158,9 @@ static inline size_t br_piece_room(size_t elements, uint32_t pieces)
 
 /*
  * The in-place rule: gives the name under which the steps of a rank know a span. Allreduce, broadcast,
- * reduce: INPUT is OUTPUT (reduce: on the root only). Allgather: INPUT is block `rank` of OUTPUT.
- * Reduce-scatter: block `rank` of INPUT is OUTPUT. Barrier: nothing, its buffers have no bytes.
+ * reduce, alltoall: INPUT is OUTPUT (reduce: on the root only). Allgather, gather: INPUT is block `rank` of
+ * OUTPUT (gather: on the root only). Reduce-scatter, scatter: block `rank` of INPUT is OUTPUT (scatter: on
+ * the root only). Barrier: nothing, its buffers have no bytes.
  */
 struct br_span br_span_alias(const struct br_schedule *schedule, struct br_span span);
 

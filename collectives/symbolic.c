@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. A chunk has an identity: its number in the larger user buffer, where the blocks of all ranks stand.
- *    Inputs of different ranks with one identity may be added, others not; identity % pieces tells the size.
+ * 1. A chunk has an identity: its number in the larger user buffer, where the blocks of all ranks stand; in
+ *    an alltoall its number among the inputs of all ranks. Inputs of different ranks with one identity may be
+ *    added, others not; identity % pieces tells the size.
  * 2. A SEND takes its message when it runs, a RECV delivers it: any delay between the two is among the
  *    orders. That a SEND may read later than it runs here is the business of the conflict check.
  */
@@ -55,10 +56,15 @@ static uint32_t chunks_of(const struct br_schedule *schedule, uint32_t buffer)
 /* The identity of a chunk of a user buffer. */
 static uint32_t identity_of(const struct br_schedule *schedule, uint32_t buffer, uint32_t chunk)
 {
-    bool one_block = br_collective_blocks(schedule->collective, schedule->n, buffer) == 1;
-    bool blocks = schedule->collective == BR_REDUCE_SCATTER || schedule->collective == BR_ALLGATHER;
+    uint32_t other = buffer == BR_INPUT ? BR_OUTPUT : BR_INPUT, pieces = schedule->pieces;
+    uint32_t blocks = br_collective_blocks(schedule->collective, schedule->n, buffer);
+    uint32_t most = br_collective_blocks(schedule->collective, schedule->n, other);
 
-    return blocks && one_block ? schedule->rank * schedule->pieces + chunk : chunk;
+    if (schedule->collective != BR_ALLTOALL)
+        return blocks < most ? schedule->rank * pieces + chunk : chunk;
+    if (buffer == BR_INPUT)
+        return schedule->rank * schedule->n * pieces + chunk;
+    return (chunk / pieces * schedule->n + schedule->rank) * pieces + chunk % pieces;
 }
 
 static int wrong(const struct state *s, uint32_t number, const char *what)
@@ -83,12 +89,14 @@ static int check_read(const struct state *s, uint32_t number, struct br_span spa
 
         if (value->identity == UNDEFINED)
             return wrong(s, number, "reads what nobody has written");
-        if (value->identity % schedule->pieces != step->piece + i)
+        if (value->identity % schedule->pieces != (step->piece + i) % schedule->pieces)
             return wrong(s, number, "reads other pieces than it says");
-        if (writer && value->writer != first)
+        if (writer && value->writer != first &&
+            (schedule->pieces > 1 || (schedule->steps[value->writer].flags & BR_STEP_MAY_MAP)))
             return wrong(s, number, "reads scratch that several steps have written");
     }
-    if (writer && (writer->span.first != span.first || writer->span.count != span.count))
+    if (writer && (writer->span.first != span.first || writer->span.count != span.count) &&
+        (schedule->pieces > 1 || (writer->flags & BR_STEP_MAY_MAP)))
         return wrong(s, number, "reads scratch by another span than it was written");
     if ((writer && (writer->flags & BR_STEP_MAY_MAP) ? first : -1) != recv)
         return wrong(s, number, "reads a mapped message that it does not know of, or none");
@@ -224,14 +232,16 @@ static int run_all(struct state *s, uint64_t seed, uint64_t *set)
 /* Whether the final value of a chunk of OUTPUT should hold the input of a rank. */
 static bool expected(const struct br_schedule *schedule, uint32_t identity, uint32_t rank)
 {
-    if (schedule->collective == BR_ALLGATHER)
+    if (schedule->collective == BR_ALLGATHER || schedule->collective == BR_GATHER)
         return rank == identity / schedule->pieces;
-    return schedule->collective != BR_BROADCAST || rank == schedule->root;
+    if (schedule->collective == BR_ALLTOALL)
+        return rank == identity / schedule->pieces / schedule->n;
+    return !br_collective_from_root(schedule->collective) || rank == schedule->root;
 }
 
 static int check_output(const struct state *s, const struct br_schedule *schedule)
 {
-    if (schedule->collective == BR_REDUCE && schedule->rank != schedule->root)
+    if (br_collective_to_root(schedule->collective) && schedule->rank != schedule->root)
         return 0;
     for (uint32_t c = 0; c < chunks_of(schedule, BR_OUTPUT); c++) {
         uint32_t value = s->base[BR_OUTPUT][schedule->rank] + c, want = identity_of(schedule, BR_OUTPUT, c);
@@ -256,7 +266,7 @@ static void fill(struct state *s)
         s->values[i] = (struct value){.identity = UNDEFINED, .writer = -1};
     for (uint32_t r = 0; r < s->m->n; r++) {
         const struct br_schedule *schedule = s->m->schedules[r];
-        bool given = schedule->collective != BR_BROADCAST || r == schedule->root;
+        bool given = !br_collective_from_root(schedule->collective) || r == schedule->root;
 
         for (uint32_t c = 0; given && c < chunks_of(schedule, BR_INPUT); c++) {
             struct br_span span = br_span_alias(schedule, (struct br_span){BR_INPUT, c, 1});

@@ -11,13 +11,30 @@ static const struct br_kind kinds[] = {
      .name = "reduce_scatter",
      .reduces = true,
      .in_place = true,
-     .per_rank = true,
      .sends_all = true,
      .bus_steps = 1},
-    {.id = BR_KIND_ALLGATHER, .name = "allgather", .in_place = true, .per_rank = true, .bus_steps = 1},
+    {.id = BR_KIND_ALLGATHER, .name = "allgather", .in_place = true, .recvs_all = true, .bus_steps = 1},
     {.id = BR_KIND_BROADCAST, .name = "broadcast", .rooted = true, .in_place = true},
     {.id = BR_KIND_REDUCE, .name = "reduce", .reduces = true, .rooted = true, .in_place = true},
     {.id = BR_KIND_BARRIER, .name = "barrier"},
+    {.id = BR_KIND_ALLTOALL,
+     .name = "alltoall",
+     .in_place = true,
+     .sends_all = true,
+     .recvs_all = true,
+     .bus_steps = 1},
+    {.id = BR_KIND_GATHER,
+     .name = "gather",
+     .rooted = true,
+     .in_place = true,
+     .recvs_all = true,
+     .bus_steps = 1},
+    {.id = BR_KIND_SCATTER,
+     .name = "scatter",
+     .rooted = true,
+     .in_place = true,
+     .sends_all = true,
+     .bus_steps = 1},
     {.id = BR_KIND_SENDRECV, .name = "sendrecv"},
 };
 
@@ -35,12 +52,12 @@ struct br_kind_shape br_kind_shape(const struct br_kind *kind, size_t bytes, enu
     size_t n = (size_t)ranks;
     if (kind->id == BR_KIND_BARRIER)
         return shape;
-    shape.count = bytes / br_type_size(type) / (kind->per_rank ? n : 1);
+    shape.count = bytes / br_type_size(type) / (kind->sends_all || kind->recvs_all ? n : 1);
     shape.send = shape.count * (kind->sends_all ? n : 1);
-    shape.recv = shape.count * (kind->per_rank && !kind->sends_all ? n : 1);
-    if (kind->per_rank && kind->sends_all)
+    shape.recv = shape.count * (kind->recvs_all ? n : 1);
+    if (shape.recv < shape.send)
         shape.recv_offset = shape.count;
-    else if (kind->per_rank)
+    else if (shape.send < shape.recv)
         shape.send_offset = shape.count;
     return shape;
 }
@@ -101,6 +118,12 @@ int br_kind_submit(struct braid_comm *comm, const struct br_kind_call *call, con
         return braid_reduce(comm, send, recv, count, type, reduction, call->root, o, ops);
     if (kind->id == BR_KIND_BARRIER)
         return braid_barrier(comm, o, ops);
+    if (kind->id == BR_KIND_ALLTOALL)
+        return braid_alltoall(comm, send, recv, count, type, o, ops);
+    if (kind->id == BR_KIND_GATHER)
+        return braid_gather(comm, send, recv, count, type, call->root, o, ops);
+    if (kind->id == BR_KIND_SCATTER)
+        return braid_scatter(comm, send, recv, count, type, call->root, o, ops);
     return submit_sendrecv(comm, call, send, recv, ops);
 }
 
@@ -126,17 +149,19 @@ size_t br_kind_wrong(struct braid_comm *comm, const struct br_kind_call *call, c
     const struct br_data *data = &call->data;
     size_t count = call->shape.count;
     int rank = braid_rank(comm), ranks = braid_size(comm);
-    if (kind->id == BR_KIND_BARRIER || (kind->id == BR_KIND_REDUCE && rank != call->root))
+    bool to_root = kind->id == BR_KIND_REDUCE || kind->id == BR_KIND_GATHER;
+    size_t own = kind->sends_all ? (size_t)rank * count : 0; /* where the block for this rank starts */
+    if (kind->id == BR_KIND_BARRIER || (to_root && rank != call->root))
         return 0;
-    if (kind->id == BR_KIND_ALLGATHER) {
+    if (kind->recvs_all) {
         size_t wrong = 0, block = count * br_type_size(data->type);
         for (int r = 0; r < ranks; r++)
-            wrong += br_data_wrong_copy(data, r, 0, (const char *)recv + (size_t)r * block, count);
+            wrong += br_data_wrong_copy(data, r, own, (const char *)recv + (size_t)r * block, count);
         return wrong;
     }
-    if (kind->id == BR_KIND_BROADCAST)
-        return br_data_wrong_copy(data, call->root, 0, recv, count);
+    if (kind->id == BR_KIND_BROADCAST || kind->id == BR_KIND_SCATTER)
+        return br_data_wrong_copy(data, call->root, own, recv, count);
     if (kind->id == BR_KIND_SENDRECV)
         return br_data_wrong_copy(data, previous_rank(comm), 0, recv, count);
-    return br_data_wrong_reduced(data, ranks, kind->sends_all ? (size_t)rank * count : 0, recv, count);
+    return br_data_wrong_reduced(data, ranks, own, recv, count);
 }

@@ -20,6 +20,9 @@ enum br_kind_id {
     BR_KIND_BROADCAST,
     BR_KIND_REDUCE,
     BR_KIND_BARRIER,
+    BR_KIND_ALLTOALL,
+    BR_KIND_GATHER,
+    BR_KIND_SCATTER,
     BR_KIND_SENDRECV, /* every rank to the next one of a ring */
 };
 
@@ -29,8 +32,8 @@ struct br_kind {
     bool reduces;   /* has a reduction */
     bool rooted;    /* has a root */
     bool in_place;  /* has an in-place form */
-    bool per_rank;  /* the size of a row is shared out among the ranks (allgather, reduce_scatter) */
-    bool sends_all; /* ... on the sending side */
+    bool sends_all; /* the sending side has a block of each rank, which share the size of a row; ... */
+    bool recvs_all; /* ... the receiving side has */
     int bus_steps;  /* bus bandwidth is algorithm bandwidth * bus_steps * (n-1)/n; 0: * 1 */
 };
 

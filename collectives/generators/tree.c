@@ -41,6 +41,16 @@ static uint32_t parent_of(enum br_tree tree, uint32_t rank)
     return tree == BR_TREE_FLAT ? 0 : rank & (rank - 1);
 }
 
+/* Ranks in the subtree of one, which follow each other. */
+static uint32_t subtree(enum br_tree tree, uint32_t n, uint32_t rank)
+{
+    if (rank == 0 || tree == BR_TREE_CHAIN)
+        return n - rank;
+    if (tree == BR_TREE_FLAT)
+        return 1;
+    return (rank & (~rank + 1)) < n - rank ? rank & (~rank + 1) : n - rank;
+}
+
 static void broadcast(struct br_builder *b, uint32_t parent, const uint32_t *children, uint32_t n_children)
 {
     const struct br_schedule *head = br_builder_head(b);
@@ -75,6 +85,93 @@ static void reduce(struct br_builder *b, uint32_t parent, const uint32_t *childr
         br_builder_copy(b, output, input);
 }
 
+/* The block of the rank that is `v` after the root. */
+static struct br_span block(const struct br_schedule *head, enum br_buffer buffer, uint32_t v)
+{
+    return (struct br_span){buffer, (head->root + v) % head->n, 1};
+}
+
+static struct br_span part(struct br_span all, uint32_t first, uint32_t count)
+{
+    return (struct br_span){all.buffer, all.first + first, count};
+}
+
+/* Ranks count from the root here, but for the ends of messages. */
+static void gather(struct br_builder *b, enum br_tree tree, uint32_t parent, const uint32_t *children,
+                   uint32_t n_children)
+{
+    const struct br_schedule *head = br_builder_head(b);
+    uint32_t n = head->n, own = (head->rank + n - head->root) % n, size = subtree(tree, n, own);
+    struct br_span all = input;
+
+    if (own == 0)
+        br_builder_copy(b, block(head, BR_OUTPUT, 0), input);
+    else if (size > 1)
+        br_builder_copy(b, part(all = br_builder_scratch(b, size), 0, 1), input);
+    for (uint32_t i = n_children; i-- > 0;) { /* the smallest subtree is ready first */
+        uint32_t child = (children[i] + n - head->root) % n, count = subtree(tree, n, child);
+        struct br_span got;
+
+        if (own == 0 && count == 1)
+            got = block(head, BR_OUTPUT, child);
+        else
+            got = own == 0 ? br_builder_scratch(b, count) : part(all, child - own, count);
+        br_builder_recv(b, children[i], BR_LEVEL_ANY, got);
+        for (uint32_t j = 0; own == 0 && count > 1 && j < count; j++)
+            br_builder_copy(b, block(head, BR_OUTPUT, child + j), part(got, j, 1));
+    }
+    if (own != 0)
+        br_builder_send(b, parent, BR_LEVEL_ANY, all);
+}
+
+static void scatter(struct br_builder *b, enum br_tree tree, uint32_t parent, const uint32_t *children,
+                    uint32_t n_children)
+{
+    const struct br_schedule *head = br_builder_head(b);
+    uint32_t n = head->n, own = (head->rank + n - head->root) % n, size = subtree(tree, n, own);
+    struct br_span all = output;
+
+    if (own != 0 && size > 1)
+        all = br_builder_scratch(b, size);
+    if (own != 0)
+        br_builder_recv(b, parent, BR_LEVEL_ANY, all);
+    for (uint32_t i = 0; i < n_children; i++) {
+        uint32_t child = (children[i] + n - head->root) % n, count = subtree(tree, n, child);
+        struct br_span give = block(head, BR_INPUT, child);
+
+        if (own != 0)
+            give = part(all, child - own, count);
+        else if (count > 1)
+            give = br_builder_scratch(b, count);
+        for (uint32_t j = 0; own == 0 && count > 1 && j < count; j++)
+            br_builder_copy(b, part(give, j, 1), block(head, BR_INPUT, child + j));
+        br_builder_send(b, children[i], BR_LEVEL_ANY, give);
+    }
+    if (own == 0)
+        br_builder_copy(b, output, block(head, BR_INPUT, 0));
+    else if (size > 1)
+        br_builder_copy(b, output, part(all, 0, 1));
+}
+
+static void generate(struct br_builder *b, enum br_tree tree, uint32_t parent, const uint32_t *children,
+                     uint32_t n_children, struct br_span *sources)
+{
+    const struct br_schedule *head = br_builder_head(b);
+    uint32_t packed = 1;
+
+    br_builder_cut(b, 1);
+    if (head->collective == BR_BROADCAST) {
+        broadcast(b, parent, children, n_children);
+    } else if (head->collective == BR_REDUCE) {
+        reduce(b, parent, children, n_children, sources);
+    } else {
+        for (uint32_t v = 1; v < head->n; v++)
+            packed = subtree(tree, head->n, v) > packed ? subtree(tree, head->n, v) : packed;
+        br_builder_pack(b, packed);
+        (head->collective == BR_GATHER ? gather : scatter)(b, tree, parent, children, n_children);
+    }
+}
+
 int br_generate_tree(struct br_builder *b, enum br_tree tree)
 {
     const struct br_schedule *head = br_builder_head(b);
@@ -91,11 +188,7 @@ int br_generate_tree(struct br_builder *b, enum br_tree tree)
     n_children = list_children(tree, n, rank, children);
     for (uint32_t i = 0; i < n_children; i++)
         children[i] = (children[i] + head->root) % n;
-    br_builder_cut(b, 1);
-    if (head->collective == BR_BROADCAST)
-        broadcast(b, parent, children, n_children);
-    else
-        reduce(b, parent, children, n_children, sources);
+    generate(b, tree, parent, children, n_children, sources);
 out:
     free(sources);
     free(children);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Broadcast and reduce along a tree, whole fragments at a time. Pure. */
+/*
+ * Broadcast, reduce, gather and scatter along a tree, whole fragments at a time. The blocks of a subtree travel as
+ * one message. Pure.
+ */
 #ifndef BR_COLLECTIVES_GENERATORS_TREE_H
 #define BR_COLLECTIVES_GENERATORS_TREE_H
 
@@ -11,7 +14,7 @@ enum br_tree {
     BR_TREE_FLAT,  /* the root talks to everybody */
 };
 
-/* Generates the steps of the builder's rank for its collective, a broadcast or a reduce. -ENOMEM. */
+/* Generates the steps of the builder's rank for its collective. -ENOMEM. */
 int br_generate_tree(struct br_builder *builder, enum br_tree tree);
 
 #endif

@@ -177,6 +177,20 @@ int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t c
                  enum braid_reduction reduction, int root, const struct braid_options *options,
                  struct braid_op **op);
 
+/* send: size * count elements, block r for rank r; recv: size * count, block r from rank r. In place: recv == send. */
+int braid_alltoall(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                   const struct braid_options *options, struct braid_op **op);
+
+/* send: count elements; recv on root: size * count, block r from rank r. recv is written on root only and may be NULL
+ * elsewhere. In place, on root: send == recv + root * count. */
+int braid_gather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                 int root, const struct braid_options *options, struct braid_op **op);
+
+/* send on root: size * count elements, block r for rank r; recv: count elements. send is read on root only and may be
+ * NULL elsewhere. In place, on root: recv == send + root * count. */
+int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                  int root, const struct braid_options *options, struct braid_op **op);
+
 /* Ends on no rank before every rank has called it. */
 int braid_barrier(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op);
 
@@ -196,6 +210,14 @@ int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, 
 int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
                       enum braid_type type, enum braid_reduction reduction, int root,
                       const struct braid_options *options, struct braid_op **op);
+int braid_alltoall_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                        enum braid_type type, const struct braid_options *options, struct braid_op **op);
+int braid_gather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                      enum braid_type type, int root, const struct braid_options *options,
+                      struct braid_op **op);
+int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                       enum braid_type type, int root, const struct braid_options *options,
+                       struct braid_op **op);
 int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op);
 
 /* ---- point to point --------------------------------------------------------------------------------------- */

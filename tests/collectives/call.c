@@ -44,9 +44,8 @@ static void lay_out(struct call *c, struct br_operation *op, int n, int rank)
     op->send = memory + GUARD;
     op->recv = memory + GUARD + in + GUARD;
     if (c->in_place) {
-        op->send = c->collective == BR_ALLGATHER ? memory + GUARD + (size_t)rank * block : memory + GUARD;
-        op->recv =
-            c->collective == BR_REDUCE_SCATTER ? memory + GUARD + (size_t)rank * block : memory + GUARD;
+        op->send = memory + GUARD + (in < out ? (size_t)rank * block : 0);
+        op->recv = memory + GUARD + (out < in ? (size_t)rank * block : 0);
     }
     memset(memory, 0xa5, in + out + 3 * GUARD);
     fill(c, (uint8_t *)(uintptr_t)op->send, in, rank);
@@ -115,8 +114,16 @@ static bool expect(const struct call *c, int n, int rank, uint8_t *expected)
         sources[r] = c->in[r] + (c->collective == BR_REDUCE_SCATTER ? (size_t)rank * block : 0);
     switch (c->collective) {
     case BR_ALLGATHER:
+    case BR_GATHER:
         for (int r = 0; r < n; r++)
             memcpy(expected + (size_t)r * block, c->in[r], block);
+        return c->collective == BR_ALLGATHER || rank == c->root;
+    case BR_ALLTOALL:
+        for (int r = 0; r < n; r++)
+            memcpy(expected + (size_t)r * block, c->in[r] + (size_t)rank * block, block);
+        return true;
+    case BR_SCATTER:
+        memcpy(expected, c->in[c->root] + (size_t)rank * block, block);
         return true;
     case BR_BROADCAST:
         memcpy(expected, c->in[c->root], block);

@@ -55,7 +55,7 @@ uint32_t schedules_prove(enum br_algorithm algorithm, const struct br_shape *sha
     if (shape)
         request.shape = *shape;
     for (int c = 0; c < BR_COLLECTIVES; c++) {
-        bool rooted = c == BR_BROADCAST || c == BR_REDUCE;
+        bool rooted = br_collective_rooted((enum br_collective)c);
 
         request.collective = (enum br_collective)c;
         for (request.root = 0; request.root < n; request.root += rooted ? 1 + n / 3 : n) {

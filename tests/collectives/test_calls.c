@@ -101,6 +101,9 @@ static void persistent__arguments(void **state)
     SAYS(-EINVAL, "nowhere to store", braid_allgather_init(comm, in, out, 8, I32, NULL, NULL));
     SAYS(-EINVAL, "nowhere to store", braid_broadcast_init(comm, in, out, 8, I32, 0, NULL, NULL));
     SAYS(-EINVAL, "nowhere to store", braid_reduce_init(comm, in, out, 8, I32, SUM, 0, NULL, NULL));
+    SAYS(-EINVAL, "nowhere to store", braid_alltoall_init(comm, in, out, 8, I32, NULL, NULL));
+    SAYS(-EINVAL, "nowhere to store", braid_gather_init(comm, in, out, 8, I32, 0, NULL, NULL));
+    SAYS(-EINVAL, "nowhere to store", braid_scatter_init(comm, in, out, 8, I32, 0, NULL, NULL));
     SAYS(-EINVAL, "nowhere to store", braid_barrier_init(comm, NULL, NULL));
     SAYS(-EINVAL, "not a persistent", braid_start(NULL));
     SAYS(-EINVAL, "no operation", braid_wait(NULL, 0));

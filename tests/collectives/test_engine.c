@@ -30,8 +30,9 @@ static bool applies(const char *algorithm, enum br_collective collective, int n,
 /* Every collective and algorithm, in place and not, over some counts. */
 static void every_call(struct job *job, const size_t *counts, int n_counts)
 {
-    static const char *const algorithms[] = {NULL,     "flat", "tree",    "chain",
-                                             "direct", "ring", "halving", "dissemination"};
+    static const char *const algorithms[] = {NULL,          "flat",        "tree",     "chain",
+                                             "binary_tree", "double_tree", "doubling", "direct",
+                                             "ring",        "halving",     "bruck",    "dissemination"};
     int turn = 0;
 
     for (int c = 0; c < BR_COLLECTIVES; c++)
@@ -44,7 +45,7 @@ static void every_call(struct job *job, const size_t *counts, int n_counts)
                                     .type = (enum braid_type)(turn % BRAID_TYPES),
                                     .reduction = (enum braid_reduction)(turn / 3 % BRAID_REDUCTIONS)};
 
-                if (c == BR_BROADCAST || c == BR_REDUCE)
+                if (br_collective_rooted(call.collective))
                     call.root = turn % job->n;
                 if (applies(algorithms[a], call.collective, job->n, call.root))
                     call_run(job, call);

@@ -88,6 +88,13 @@ static void takes__by_size_and_name(void **state)
     assert_false(br_local_takes(&locals[0], &op));
     op.count = 341;
     assert_true(br_local_takes(&locals[0], &op));
+    op.collective = BR_ALLTOALL;
+    assert_true(br_local_takes(&locals[0], &op));
+    op.collective = BR_SCATTER;
+    op.count = 342;
+    assert_false(br_local_takes(&locals[0], &op));
+    op.collective = BR_GATHER;
+    assert_true(br_local_takes(&locals[0], &op));
 }
 
 /* The short way on all ranks, one after the other; a rank is complete when those have published that it needs. */
@@ -100,7 +107,7 @@ static void complete__every_collective(void **state)
         for (int r = 0; r < N; r++) {
             ops[r] = make(r, (enum br_collective)c, 4, 1, (uint64_t)c);
             assert_true(br_local_begin(&locals[r], &ops[r]));
-            if (c == BR_ALLREDUCE || c == BR_BARRIER)
+            if (c == BR_ALLREDUCE || c == BR_BARRIER || c == BR_ALLTOALL)
                 assert_int_equal(br_local_complete(&locals[r], &ops[r]), r == N - 1);
         }
         for (int r = 0; r < N; r++)
@@ -116,6 +123,12 @@ static void complete__every_collective(void **state)
                     assert_int_equal(out[r][i + 8], 2000 + i);
                 if (c == BR_BROADCAST)
                     assert_int_equal(out[r][i], 1000 + i);
+                if (c == BR_ALLTOALL)
+                    assert_int_equal(out[r][i + 8], 2000 + i + 4 * r);
+                if (c == BR_GATHER && r == 1)
+                    assert_int_equal(out[r][i + 4], 1000 + i);
+                if (c == BR_SCATTER)
+                    assert_int_equal(out[r][i], 1000 + i + 4 * r);
             }
     }
     assert_int_equal(locals[0].operations, BR_COLLECTIVES);

@@ -62,6 +62,13 @@ static void br_span_alias__follows_the_rule_of_each_collective(void **state)
     assert_int_equal(alias(BR_REDUCE_SCATTER, 3, 10).first, 1);
     assert_int_equal(alias(BR_REDUCE_SCATTER, 3, 8).buffer, BR_INPUT);
     assert_int_equal(alias(BR_BARRIER, 0, 0).buffer, BR_INPUT);
+    assert_int_equal(alias(BR_ALLTOALL, 3, 7).buffer, BR_OUTPUT);
+    assert_int_equal(alias(BR_ALLTOALL, 3, 7).first, 7);
+    assert_int_equal(alias(BR_GATHER, 2, 1).first, 7);
+    assert_int_equal(alias(BR_GATHER, 3, 1).buffer, BR_INPUT);
+    assert_int_equal(alias(BR_SCATTER, 2, 7).buffer, BR_OUTPUT);
+    assert_int_equal(alias(BR_SCATTER, 2, 7).first, 1);
+    assert_int_equal(alias(BR_SCATTER, 1, 4).buffer, BR_INPUT);
 }
 
 int main(void)

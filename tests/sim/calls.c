@@ -86,7 +86,15 @@ static void fill(const struct storm *s, int call, int rank, uint8_t *to, size_t 
 
 static bool is_reduction(const struct storm_call *c)
 {
-    return c->collective == BR_ALLREDUCE || c->collective == BR_REDUCE || c->collective == BR_REDUCE_SCATTER;
+    return br_collective_reduces(c->collective);
+}
+
+/* Block r of what rank s sends goes to block s of what rank r receives. */
+static void transpose(uint8_t *to, const uint8_t *from, size_t block, size_t n)
+{
+    for (size_t s = 0; s < n; s++)
+        for (size_t r = 0; r < n; r++)
+            memcpy(to + (r * n + s) * block, from + (s * n + r) * block, block);
 }
 
 /* All blocks that come out of a collective, one after the other. */
@@ -101,7 +109,7 @@ static const uint8_t *expected(struct storm *s, int call)
 
     if (s->expected[call])
         return s->expected[call];
-    s->expected[call] = malloc(block * n + 1);
+    s->expected[call] = malloc(block * n * (c->collective == BR_ALLTOALL ? n : 1) + 1);
     inputs = malloc(bytes * n + 1);
     for (uint32_t r = 0; r < n; r++) {
         fill(s, call, (int)r, inputs + r * bytes, bytes);
@@ -110,9 +118,11 @@ static const uint8_t *expected(struct storm *s, int call)
     if (is_reduction(c))
         br_reduce(c->type, c->reduction, s->expected[call], sources, (int)n, bytes / br_type_size(c->type),
                   (int)n);
+    else if (c->collective == BR_ALLTOALL)
+        transpose(s->expected[call], inputs, block, n);
     else
-        memcpy(s->expected[call], c->collective == BR_BROADCAST ? sources[c->root] : inputs,
-               c->collective == BR_BROADCAST ? bytes : bytes * n);
+        memcpy(s->expected[call], br_collective_from_root(c->collective) ? sources[c->root] : inputs,
+               br_collective_from_root(c->collective) ? bytes : bytes * n);
     free(inputs);
     return s->expected[call];
 }
@@ -143,9 +153,9 @@ static struct layout lay_out(struct storm *s, int call, int rank)
     l.in = l.out = part->block + misaligned + GUARD;
     if (!c->in_place)
         l.out += l.in_bytes + GUARD;
-    else if (c->collective == BR_ALLGATHER)
+    else if (l.in_bytes < l.out_bytes)
         l.in += (size_t)rank * block;
-    else if (c->collective == BR_REDUCE_SCATTER)
+    else if (l.out_bytes < l.in_bytes)
         l.out += (size_t)rank * block;
     return l;
 }
@@ -177,9 +187,9 @@ void storm_prepare(struct storm *s, int call, int rank)
         .timeout = c->timeout,
     };
     memcpy(part->op.algorithm, c->algorithm, sizeof part->op.algorithm);
-    if (!c->in_place && c->collective == BR_BROADCAST && rank != c->root)
+    if (!c->in_place && br_collective_from_root(c->collective) && rank != c->root)
         part->op.send = NULL;
-    if (!c->in_place && c->collective == BR_REDUCE && rank != c->root)
+    if (!c->in_place && br_collective_to_root(c->collective) && rank != c->root)
         part->op.recv = NULL;
 }
 
@@ -244,9 +254,9 @@ static bool collective_right(struct storm *s, int call, int rank, const struct l
     const struct storm_call *c = &s->plan->calls[call];
     const uint8_t *wanted = expected(s, call);
 
-    if (c->collective == BR_REDUCE && rank != c->root)
+    if (br_collective_to_root(c->collective) && rank != c->root)
         return true;
-    if (c->collective == BR_REDUCE_SCATTER)
+    if (c->collective == BR_REDUCE_SCATTER || c->collective == BR_SCATTER || c->collective == BR_ALLTOALL)
         wanted += (size_t)rank * l->out_bytes;
     if (c->rough && is_reduction(c))
         return rough_right(s, call, l->out, wanted, l->out_bytes);

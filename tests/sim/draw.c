@@ -106,7 +106,7 @@ static void draw_algorithm(struct br_random *r, const struct storm_plan *plan, s
 {
     struct br_schedule_request request = {.collective = call->collective, .n = (uint32_t)plan->n};
 
-    if (call->collective == BR_BROADCAST || call->collective == BR_REDUCE)
+    if (br_collective_rooted(call->collective))
         request.root = (uint32_t)call->root;
     for (int tries = 0; tries < 3 && chance(r, 80); tries++) {
         request.algorithm = (enum br_algorithm)below(r, BR_ALGORITHMS);
@@ -129,7 +129,8 @@ static void draw_collective(struct br_random *r, const struct storm_plan *plan, 
     call->root = (int)below(r, (uint64_t)plan->n);
     call->rough = call->type <= BRAID_FLOAT64 && call->reduction == BRAID_SUM && chance(r, 50);
     size = br_type_size(call->type);
-    if (call->collective == BR_ALLGATHER || call->collective == BR_REDUCE_SCATTER)
+    if (br_collective_blocks(call->collective, 2, BR_INPUT) > 1 ||
+        br_collective_blocks(call->collective, 2, BR_OUTPUT) > 1)
         size *= (size_t)plan->n;
     call->count = call->collective == BR_BARRIER ? 0 : bytes / size + below(r, 3);
     draw_algorithm(r, plan, call);

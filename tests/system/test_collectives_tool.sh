@@ -61,7 +61,7 @@ for backend in shm uring; do
         all_right "$collective $backend"
         [[ $(rows) -eq 50 ]] || fail "10 types, 5 reductions: 50 rows"
     done
-    for collective in allgather broadcast; do
+    for collective in allgather broadcast alltoall gather scatter; do
         run 3 "$collective" -b 1020 -e 1020 -n 1 -w 0 -d all --backend "$backend"
         all_right "$collective $backend"
     done

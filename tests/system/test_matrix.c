@@ -28,6 +28,8 @@
 #define GUARD 64u        /* bytes on both sides that nobody may touch */
 #define EDGE  0xa5
 
+#define MOST_ALGORITHMS 8 /* of one collective */
+
 enum way { WAY_BLOCK, WAY_WAIT, WAY_TEST, WAY_SHORT_WAITS, WAY_PERSISTENT, WAYS };
 
 static const char *const way_names[] = {"blocking", "wait", "test", "short waits", "persistent"};
@@ -85,17 +87,20 @@ static size_t draw_count(struct br_random *random, size_t most)
 
 static const char *draw_algorithm(struct br_random *random, enum br_collective collective)
 {
-    static const char *const names[BR_COLLECTIVES][6] = {
-        [BR_ALLREDUCE] = {"ring", "direct", "halving", "flat"},
+    static const char *const names[BR_COLLECTIVES][MOST_ALGORITHMS] = {
+        [BR_ALLREDUCE] = {"ring", "direct", "halving", "flat", "binary_tree", "double_tree", "doubling"},
         [BR_REDUCE_SCATTER] = {"ring", "direct", "halving"},
         [BR_ALLGATHER] = {"ring", "direct", "halving"},
-        [BR_BROADCAST] = {"ring", "direct", "halving", "flat", "tree", "chain"},
-        [BR_REDUCE] = {"ring", "direct", "flat", "tree", "chain"},
+        [BR_BROADCAST] = {"ring", "direct", "halving", "flat", "tree", "chain", "binary_tree", "double_tree"},
+        [BR_REDUCE] = {"ring", "direct", "flat", "tree", "chain", "binary_tree", "double_tree"},
+        [BR_ALLTOALL] = {"direct", "bruck"},
+        [BR_GATHER] = {"flat", "tree"},
+        [BR_SCATTER] = {"flat", "tree"},
         [BR_BARRIER] = {"dissemination"},
     };
     int n = 0;
 
-    while (n < 6 && names[collective][n])
+    while (n < MOST_ALGORITHMS && names[collective][n])
         n++;
     return br_random_below(random, 2) ? NULL : names[collective][br_random_below(random, (uint64_t)n)];
 }
@@ -106,13 +111,16 @@ static struct combination draw(const struct rank *r)
     struct br_random random, own;
     struct combination c = {0};
     size_t blocks;
+    uint32_t n = (uint32_t)r->size;
 
     br_random_seed(&random, (r->seed * 100 + (uint64_t)r->size) * 1000003 + (uint64_t)r->number);
     c.collective = (enum br_collective)br_random_below(&random, BR_COLLECTIVES);
     c.data.type = (enum braid_type)br_random_below(&random, BRAID_TYPES);
     c.data.reduction = (enum braid_reduction)br_random_below(&random, BRAID_REDUCTIONS);
     c.data.seed = br_random_next(&random);
-    blocks = c.collective == BR_REDUCE_SCATTER || c.collective == BR_ALLGATHER ? (size_t)r->size : 1;
+    blocks = br_collective_blocks(c.collective, n, BR_INPUT);
+    if (blocks < br_collective_blocks(c.collective, n, BR_OUTPUT))
+        blocks = n;
     c.count = draw_count(&random, MOST / br_type_size(c.data.type) / blocks);
     c.root = (int)br_random_below(&random, (uint64_t)r->size);
     c.in_place = br_random_below(&random, 2);
@@ -151,17 +159,17 @@ static size_t block(const struct combination *c)
 
 static size_t send_bytes(const struct rank *r, const struct combination *c)
 {
-    return block(c) * (c->collective == BR_REDUCE_SCATTER ? (size_t)r->size : 1);
+    return block(c) * br_collective_blocks(c->collective, (uint32_t)r->size, BR_INPUT);
 }
 
 static size_t recv_bytes(const struct rank *r, const struct combination *c)
 {
-    return block(c) * (c->collective == BR_ALLGATHER ? (size_t)r->size : 1);
+    return block(c) * br_collective_blocks(c->collective, (uint32_t)r->size, BR_OUTPUT);
 }
 
 static bool writes(const struct rank *r, const struct combination *c)
 {
-    return c->collective != BR_REDUCE || r->rank == c->root;
+    return !br_collective_to_root(c->collective) || r->rank == c->root;
 }
 
 /* The larger of the two buffers stands at its place, the other one is its block `rank` in place. */
@@ -174,10 +182,10 @@ static void locate(const struct rank *r, const struct combination *c, uint8_t **
     *recv = b->recv + GUARD + c->recv_offset;
     if (!c->in_place)
         return;
-    if (c->collective == BR_REDUCE_SCATTER)
+    if (recv_bytes(r, c) < send_bytes(r, c))
         *recv = *send + own;
     else
-        *send = c->collective == BR_ALLGATHER ? *recv + own : *recv;
+        *send = send_bytes(r, c) < recv_bytes(r, c) ? *recv + own : *recv;
 }
 
 static bool guards_hold(const uint8_t *start, size_t bytes)
@@ -219,6 +227,13 @@ static int submit(const struct rank *r, const struct combination *c, const void 
     case BR_REDUCE:
         return (keep ? braid_reduce_init : braid_reduce)(r->comm, send, recv, c->count, type, by, c->root, o,
                                                          op);
+    case BR_ALLTOALL:
+        return (keep ? braid_alltoall_init : braid_alltoall)(r->comm, send, recv, c->count, type, o, op);
+    case BR_GATHER:
+        return (keep ? braid_gather_init : braid_gather)(r->comm, send, recv, c->count, type, c->root, o, op);
+    case BR_SCATTER:
+        return (keep ? braid_scatter_init : braid_scatter)(r->comm, send, recv, c->count, type, c->root, o,
+                                                           op);
     default:
         return (keep ? braid_barrier_init : braid_barrier)(r->comm, o, op);
     }
@@ -260,9 +275,15 @@ static size_t count_wrong(const struct rank *r, const struct combination *c, con
     case BR_REDUCE_SCATTER:
         return br_data_wrong_reduced(&c->data, r->size, c->count * (size_t)r->rank, recv, c->count);
     case BR_ALLGATHER:
+    case BR_GATHER:
+    case BR_ALLTOALL:
         for (int i = 0; i < r->size; i++)
-            n += br_data_wrong_copy(&c->data, i, 0, recv + block(c) * (size_t)i, c->count);
+            n +=
+                br_data_wrong_copy(&c->data, i, c->collective == BR_ALLTOALL ? c->count * (size_t)r->rank : 0,
+                                   recv + block(c) * (size_t)i, c->count);
         return n;
+    case BR_SCATTER:
+        return br_data_wrong_copy(&c->data, c->root, c->count * (size_t)r->rank, recv, c->count);
     case BR_BROADCAST:
         return br_data_wrong_copy(&c->data, c->root, 0, recv, c->count);
     case BR_BARRIER:
@@ -275,15 +296,17 @@ static size_t count_wrong(const struct rank *r, const struct combination *c, con
 static int once(const struct rank *r, const struct combination *c, bool again)
 {
     size_t n_send = send_bytes(r, c), n_recv = writes(r, c) ? recv_bytes(r, c) : 0, n;
+    bool whole_send = !c->in_place || n_send >= recv_bytes(r, c); /* not a block of the other buffer */
+    bool whole_recv = !c->in_place || recv_bytes(r, c) >= n_send;
     uint8_t *send, *recv;
     int rc;
 
     locate(r, c, &send, &recv);
     memset(recv, 0xee, recv_bytes(r, c));
     br_data_fill(&c->data, r->rank, 0, send, n_send / br_type_size(c->data.type));
-    if (!c->in_place || c->collective != BR_ALLGATHER)
+    if (whole_send)
         guard(send, n_send);
-    if (!c->in_place || c->collective != BR_REDUCE_SCATTER)
+    if (whole_recv)
         guard(recv, recv_bytes(r, c));
     rc = run(r, c, send, recv);
     if (rc)
@@ -294,9 +317,9 @@ static int once(const struct rank *r, const struct combination *c, bool again)
     if (!c->in_place &&
         (n = br_data_wrong_copy(&c->data, r->rank, 0, send, n_send / br_type_size(c->data.type))))
         return wrong(r, c, "elements of the input have changed", n);
-    if ((!c->in_place || c->collective != BR_ALLGATHER) && !guards_hold(send, n_send))
+    if (whole_send && !guards_hold(send, n_send))
         return wrong(r, c, "something was written around the input", 1);
-    if ((!c->in_place || c->collective != BR_REDUCE_SCATTER) && !guards_hold(recv, recv_bytes(r, c)))
+    if (whole_recv && !guards_hold(recv, recv_bytes(r, c)))
         return wrong(r, c, "something was written around the output", 1);
     if (again && n_recv && memcmp(r->first, recv, n_recv))
         return wrong(r, c, "the second result has other bits than the first", 1);

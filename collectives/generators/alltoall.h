@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* All-to-all of equal blocks. Pure. */
+#ifndef BR_COLLECTIVES_GENERATORS_ALLTOALL_H
+#define BR_COLLECTIVES_GENERATORS_ALLTOALL_H
+
+#include "collectives/builder.h"
+
+/* Generates the steps of the builder's rank: a message to each other rank, the next one first, so that nobody
+ * is everybody's first. All at once; the queue of a rail keeps their order, which makes it a pairwise exchange
+ * without waiting for anybody. For large blocks. */
+void br_generate_exchange(struct br_builder *builder);
+
+/* Bruck's way: lg n rounds, each with one message of up to n/2 blocks that are on their way to ranks further
+ * round. lg(n)/2 times the bytes, and copies: for small blocks. -ENOMEM. */
+int br_generate_bruck(struct br_builder *builder);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 1. The nodes of a tree stand at the positions 1 .. m; a position's height is the number of zeros at its end,
+ *    the parent of one of height h is the nearest of height h + 1 (where that is beyond m, the nearest further
+ *    up). So odd positions are leaves, and the nodes of a subtree follow each other: sums are in their order.
+ * 2. The second tree is the first one mirrored where m is even, shifted by one where it is odd. Either way
+ *    the positions of a node in the two trees are odd at least once.
+ * 3. An allreduce has all ranks in the trees. A broadcast or reduce has all but the root, which stands above
+ *    both trees: so it sends or gets the buffer once.
+ *
+ * Rejected: halves on two binomial trees (their inner ranks have up to lg n children).
+ */
+#include "collectives/generators/binary_tree.h"
+
+static uint32_t low_bit(uint32_t position)
+{
+    return position & (~position + 1);
+}
+
+static uint32_t top_position(uint32_t m)
+{
+    uint32_t top = 1;
+
+    while (top <= m / 2)
+        top *= 2;
+    return top;
+}
+
+/* Of a position that is not the top. */
+static uint32_t parent_position(uint32_t m, uint32_t position)
+{
+    do {
+        uint32_t bit = low_bit(position);
+
+        position = (position - bit) | bit << 1;
+    } while (position > m);
+    return position;
+}
+
+/* The position of node 0 .. m-1 in a tree, and back. */
+static uint32_t position_of(uint32_t m, uint32_t tree, uint32_t node)
+{
+    if (tree == 0)
+        return node + 1;
+    return m % 2 == 0 ? m - node : (node + 1) % m + 1;
+}
+
+static uint32_t node_at(uint32_t m, uint32_t tree, uint32_t position)
+{
+    if (tree == 0)
+        return position - 1;
+    return m % 2 == 0 ? m - position : (position + m - 2) % m;
+}
+
+struct br_binary_place br_binary_place(const struct br_schedule *head, uint32_t tree)
+{
+    bool rooted = br_collective_rooted(head->collective);
+    uint32_t n = head->n, m = rooted ? n - 1 : n, first = rooted ? head->root + 1 : 0;
+    uint32_t position = position_of(m, tree, (head->rank + n - first % n) % n);
+    struct br_binary_place place = {0};
+
+    if (rooted && head->rank == head->root) {
+        place.top = true;
+        place.children[place.n_children++] = (node_at(m, tree, top_position(m)) + first) % n;
+        return place;
+    }
+    if (position != top_position(m))
+        place.parent = (node_at(m, tree, parent_position(m, position)) + first) % n;
+    else if (rooted)
+        place.parent = head->root;
+    else
+        place.top = true;
+    if (low_bit(position) > 1) {
+        place.children[place.n_children++] = (node_at(m, tree, position - low_bit(position) / 2) + first) % n;
+        place.before = 1;
+    }
+    for (uint32_t step = low_bit(position) / 2; step > 0; step /= 2) {
+        if (step > m - position)
+            continue;
+        place.children[place.n_children++] = (node_at(m, tree, position + step) + first) % n;
+        break;
+    }
+    return place;
+}
+
+/* Adds up what comes from the children and passes it on. */
+static void up(struct br_builder *b, const struct br_binary_place *place, uint32_t tree)
+{
+    const struct br_schedule *head = br_builder_head(b);
+    const struct br_span own = {BR_INPUT, tree, 1};
+    struct br_span sources[3], sum = own;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i <= place->n_children; i++) {
+        if (i == place->before)
+            sources[n++] = own;
+        if (i < place->n_children)
+            sources[n++] = br_builder_recv_scratch(b, place->children[i], BR_LEVEL_ANY, own);
+    }
+    if (place->n_children > 0) {
+        bool output = head->collective == BR_ALLREDUCE || place->top;
+
+        sum = output ? (struct br_span){BR_OUTPUT, tree, 1} : br_builder_scratch(b, 1);
+        br_builder_reduce(b, sum, sources, n, place->top);
+    }
+    if (!place->top)
+        br_builder_send(b, place->parent, BR_LEVEL_ANY, sum);
+}
+
+/* Gets the result and passes it on. */
+static void down(struct br_builder *b, const struct br_binary_place *place, uint32_t tree)
+{
+    bool has = place->top && br_builder_head(b)->collective == BR_BROADCAST;
+    struct br_span result = {has ? BR_INPUT : BR_OUTPUT, tree, 1};
+
+    if (!place->top)
+        br_builder_recv(b, place->parent, BR_LEVEL_ANY, result);
+    for (uint32_t i = 0; i < place->n_children; i++)
+        br_builder_send(b, place->children[i], BR_LEVEL_ANY, result);
+}
+
+void br_generate_binary_tree(struct br_builder *b, uint32_t trees)
+{
+    const struct br_schedule *head = br_builder_head(b);
+    const struct br_span input = {BR_INPUT, 0, trees}, output = {BR_OUTPUT, 0, trees};
+    bool root = head->rank == head->root;
+    struct br_binary_place places[2];
+
+    br_builder_cut(b, trees);
+    for (uint32_t tree = 0; tree < trees && head->n > 1; tree++)
+        places[tree] = br_binary_place(head, tree);
+    for (uint32_t tree = 0; tree < trees && head->n > 1 && head->collective != BR_BROADCAST; tree++)
+        up(b, &places[tree], tree);
+    for (uint32_t tree = 0; tree < trees && head->n > 1 && head->collective != BR_REDUCE; tree++)
+        down(b, &places[tree], tree);
+    if (head->n == 1 || (head->collective == BR_BROADCAST && root))
+        br_builder_copy(b, output, input);
+}

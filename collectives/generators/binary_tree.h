@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Allreduce, broadcast and reduce along binary trees, pipelined by fragments. Two trees share the buffer: in
+ * each of them about half of the ranks are leaves, and every rank is a leaf in at least one, so that no port
+ * carries more than twice the buffer in an allreduce (Sanders, Speck, Traeff: Two-tree algorithms for full
+ * bandwidth broadcast, reduction and scan). Pure.
+ */
+#ifndef BR_COLLECTIVES_GENERATORS_BINARY_TREE_H
+#define BR_COLLECTIVES_GENERATORS_BINARY_TREE_H
+
+#include "collectives/builder.h"
+
+/* Where a rank stands in one tree. */
+struct br_binary_place {
+    bool top;        /* it has no parent */
+    uint32_t parent; /* rank */
+    uint32_t n_children, children[2];
+    uint32_t before; /* children that come before the rank itself in the order of the sum */
+};
+
+/* The place of the head's rank in tree 0 or 1. n is at least 2. */
+struct br_binary_place br_binary_place(const struct br_schedule *head, uint32_t tree);
+
+/* Generates the steps of the builder's rank over 1 or 2 trees. */
+void br_generate_binary_tree(struct br_builder *builder, uint32_t trees);
+
+#endif

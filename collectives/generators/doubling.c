@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/generators/doubling.h"
+
+static const struct br_span input = {BR_INPUT, 0, 1}, output = {BR_OUTPUT, 0, 1};
+
+/* Adds what `peer` has to what this rank has, in the order of the ranks, so that all get the same bits. */
+static struct br_span add(struct br_builder *b, uint32_t peer, struct br_span have, bool last)
+{
+    struct br_span got = br_builder_recv_scratch(b, peer, BR_LEVEL_ANY, input), sum = output;
+    bool lower = peer < br_builder_head(b)->rank;
+
+    if (!last) /* a fresh one: a SEND may still read what was there */
+        sum = br_builder_scratch(b, 1);
+    br_builder_reduce(b, sum, (struct br_span[]){lower ? got : have, lower ? have : got}, 2, last);
+    return sum;
+}
+
+void br_generate_doubling(struct br_builder *b)
+{
+    const struct br_schedule *head = br_builder_head(b);
+    uint32_t n = head->n, rank = head->rank, core = 1;
+    struct br_span have = input;
+
+    while (core <= n / 2)
+        core *= 2;
+    br_builder_cut(b, 1);
+    if (rank >= core) {
+        br_builder_send(b, rank - core, BR_LEVEL_ANY, input);
+        br_builder_recv(b, rank - core, BR_LEVEL_ANY, output);
+        return;
+    }
+    if (rank + core < n)
+        have = add(b, rank + core, have, false);
+    for (uint32_t bit = 1; bit < core; bit *= 2) {
+        br_builder_send(b, rank ^ bit, BR_LEVEL_ANY, have);
+        have = add(b, rank ^ bit, have, bit == core / 2);
+    }
+    if (rank + core < n)
+        br_builder_send(b, rank + core, BR_LEVEL_ANY, output);
+    if (n == 1)
+        br_builder_copy(b, output, input);
+}
