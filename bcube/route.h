@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Routes through a BCube: lists of hosts, each a neighbour of the one before (BCube source routing). What does not
- * work is a set of failures; a partial cube is a cube whose missing hosts and switches are failures.
+ * Routes through a BCube: lists of hosts, each a neighbour of the one before (BCube source routing).
  *
- * Pure: nothing blocks; only br_failures_add and the last resort of br_route_around allocate. A set that nobody changes
- * may be read by any number of threads. Hosts and levels that do not exist are -EINVAL with words everywhere.
+ * Pure: nothing blocks; only the last resort of br_route_around allocates. Any thread may call any function. Hosts and levels
+ * that do not exist are -EINVAL with words. `failures` may be NULL: nothing has failed.
  */
 #ifndef BR_BCUBE_ROUTE_H
 #define BR_BCUBE_ROUTE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "bcube/address.h"
+#include "bcube/failures.h"
 
 /* The longest of k disjoint routes: in BCube(2,16), between two hosts that differ in 15 digits. */
 #define BR_ROUTE_HOPS 17
@@ -21,32 +22,6 @@ struct br_route {
     uint8_t hops;                  /* entries of hosts[]; 0: no route */
     uint16_t hosts[BR_ROUTE_HOPS]; /* those after the source; the last one is the destination */
 };
-
-/* A sorted array: asked in log time, changed in linear time. All zero is the empty set. */
-struct br_failures {
-    uint32_t *keys;
-    uint32_t count, capacity;
-    uint32_t missing_from; /* hosts from this number on do not exist; 0: all do. The caller may set it */
-};
-
-enum br_failure {
-    BR_FAILURE_NIC,    /* (host, level) */
-    BR_FAILURE_HOST,   /* (host, 0) */
-    BR_FAILURE_SWITCH, /* (index, level) */
-};
-
-void br_failures_destroy(struct br_failures *failures); /* empty again; missing_from is kept */
-
-/* Adding what is there already, and removing what is not, is 0. -ENOMEM; -EINVAL: a number that no cube has. */
-int br_failures_add(struct br_failures *failures, enum br_failure kind, uint32_t number, uint32_t level);
-int br_failures_remove(struct br_failures *failures, enum br_failure kind, uint32_t number, uint32_t level);
-bool br_failures_has(const struct br_failures *failures, enum br_failure kind, uint32_t number,
-                     uint32_t level);
-
-/* Can a and b, neighbours of that level, talk to each other: both hosts, both NICs and the switch work. NULL: nothing
- * has failed. */
-bool br_link_works(const struct br_bcube *cube, const struct br_failures *failures, uint32_t a, uint32_t b,
-                   uint32_t level);
 
 /* Is every link of the route one between neighbours that works, and does it visit no host twice? */
 bool br_route_works(const struct br_bcube *cube, const struct br_failures *failures, uint32_t a,
@@ -75,7 +50,7 @@ int br_route_disjoint(const struct br_bcube *cube, uint32_t a, uint32_t b, struc
  * searched whole.
  *
  * 0; -EHOSTUNREACH with words: there is no route, or the search gave up (the words say which), or every route has more than
- * BR_ROUTE_HOPS hops; -ENOMEM. a == b is a route of no hops.
+ * BR_ROUTE_HOPS hops; -ENOMEM. a == b is a route of no hops, whatever has failed.
  */
 #define BR_ROUTE_SEARCH_HOSTS 16384u
 #define BR_ROUTE_SEARCH_LINKS 1048576u

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Design notes.
+ * 1. The disjoint routes are those of BuildPathSet: route i corrects the levels that differ in the order i, i-1, .. 0,
+ *    k-1, .. i+1 when level i is one of them; else it leaves a over a neighbour of level i, corrects all the others in that
+ *    order and level i last. No two share a host: what route i has corrected before it ends is an arc of the levels that
+ *    begins at i, and of the detours each has a digit i of its own all the way.
+ * 2. Around failures cheap candidates come first, because nearly always one of them works: at most k + k(n-1). Only when all
+ *    fail is there a search. Its estimate is the number of digits that differ, which never exceeds the hops that are left and
+ *    changes by at most one from host to host: so a host is final when it is taken, and without failures in the way only the
+ *    route itself is taken.
+ * 3. Rejected: breadth-first search at once (visits n^k hosts for far destinations); one table of the failures by host (a
+ *    bitmap of N a rank, and N is 65,536); all permutations of the levels (k!).
+ */
+#include "bcube/route.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "bcube/search.h"
+
+static int check_pair(const struct br_bcube *cube, uint32_t a, uint32_t b)
+{
+    if (a < cube->hosts && b < cube->hosts)
+        return 0;
+    return br_error(EINVAL, "BCube(%u,%u) has no host %u: they are 0 to %u", cube->n, cube->k,
+                    a < cube->hosts ? b : a, cube->hosts - 1);
+}
+
+bool br_route_works(const struct br_bcube *cube, const struct br_failures *failures, uint32_t a,
+                    const struct br_route *route)
+{
+    uint32_t from = a;
+    for (uint32_t i = 0; i < route->hops; from = route->hosts[i++]) {
+        int level = br_bcube_level(cube, from, route->hosts[i]);
+        if (level < 0 || !br_link_works(cube, failures, from, route->hosts[i], (uint32_t)level))
+            return false;
+        if (route->hosts[i] == a)
+            return false;
+        for (uint32_t j = 0; j < i; j++)
+            if (route->hosts[i] == route->hosts[j])
+                return false;
+    }
+    return true;
+}
+
+/* Corrects, from the end of the route on, level `first`, the ones below it and round again; `last`, if >= 0, at the end. */
+static void correct(const struct br_bcube *cube, uint32_t from, uint32_t to, uint32_t first, int last,
+                    struct br_route *route)
+{
+    for (uint32_t i = 0; i <= cube->k; i++) {
+        uint32_t level = i < cube->k ? (first + cube->k - i) % cube->k : (uint32_t)last;
+        uint32_t digit;
+        if (i < cube->k ? (int)level == last : last < 0)
+            continue;
+        digit = br_bcube_digit(cube, to, level);
+        if (digit == br_bcube_digit(cube, from, level))
+            continue;
+        from = br_bcube_with_digit(cube, from, level, digit);
+        route->hosts[route->hops++] = (uint16_t)from;
+    }
+}
+
+/* Over `via`, the source's neighbour on a level, to b, ending on that level. */
+static void detour(const struct br_bcube *cube, uint32_t b, uint32_t level, uint32_t via,
+                   struct br_route *route)
+{
+    route->hops = 0;
+    route->hosts[route->hops++] = (uint16_t)via;
+    correct(cube, via, b, (level + cube->k - 1) % cube->k, (int)level, route);
+}
+
+int br_route_shortest(const struct br_bcube *cube, uint32_t a, uint32_t b, const uint32_t *levels,
+                      struct br_route *route)
+{
+    uint32_t seen = 0;
+    int rc = check_pair(cube, a, b);
+    if (rc)
+        return rc;
+    route->hops = 0;
+    for (uint32_t i = 0; i < cube->k; i++) {
+        uint32_t level = levels ? levels[i] : cube->k - 1 - i;
+        if (level >= cube->k || seen & 1u << level)
+            return br_error(EINVAL, "the order of levels is no permutation of 0 to %u", cube->k - 1);
+        seen |= 1u << level;
+        if (br_bcube_digit(cube, a, level) == br_bcube_digit(cube, b, level))
+            continue;
+        a = br_bcube_with_digit(cube, a, level, br_bcube_digit(cube, b, level));
+        route->hosts[route->hops++] = (uint16_t)a;
+    }
+    return 0;
+}
+
+int br_route_disjoint(const struct br_bcube *cube, uint32_t a, uint32_t b, struct br_route routes[])
+{
+    int rc = check_pair(cube, a, b);
+    if (rc)
+        return rc;
+    if (a == b)
+        return br_error(EINVAL, "host %u needs no route to itself", a);
+    for (uint32_t i = 0; i < cube->k; i++) {
+        routes[i].hops = 0;
+        if (br_bcube_digit(cube, a, i) != br_bcube_digit(cube, b, i))
+            correct(cube, a, b, i, -1, &routes[i]);
+        else
+            detour(cube, b, i, br_bcube_neighbour(cube, a, i, 0), &routes[i]);
+    }
+    return 0;
+}
+
+/* The rotations of the levels, each that begins with a level that differs. */
+static bool try_direct(const struct br_bcube *cube, uint32_t a, uint32_t b,
+                       const struct br_failures *failures, struct br_route *route)
+{
+    for (uint32_t i = cube->k; i--;) {
+        if (br_bcube_digit(cube, a, i) == br_bcube_digit(cube, b, i))
+            continue;
+        route->hops = 0;
+        correct(cube, a, b, i, -1, route);
+        if (br_route_works(cube, failures, a, route))
+            return true;
+    }
+    return false;
+}
+
+/* Over the neighbours on levels that differ (`differs`; one hop more), or on those that do not (two hops more). */
+static bool try_detours(const struct br_bcube *cube, uint32_t a, uint32_t b,
+                        const struct br_failures *failures, bool differs, struct br_route *route)
+{
+    for (uint32_t level = 0; level < cube->k; level++) {
+        uint32_t last = br_bcube_with_digit(cube, b, level, br_bcube_digit(cube, a, level));
+        if ((last != b) != differs)
+            continue;
+        for (uint32_t i = 0; i < cube->n - 1; i++) {
+            uint32_t via = br_bcube_neighbour(cube, a, level, i);
+            if (!br_link_works(cube, failures, a, via, level))
+                continue;
+            detour(cube, b, level, via, route);
+            if (br_route_works(cube, failures, a, route))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Cheap reasons for which no search will find anything. */
+static int check_end(const struct br_bcube *cube, uint32_t host, const struct br_failures *failures)
+{
+    char text[BR_BCUBE_TEXT];
+    br_bcube_text(cube, host, text);
+    if (!br_host_works(failures, host))
+        return br_error(EHOSTUNREACH, "host %u %s does not work", host, text);
+    for (uint32_t level = 0; level < cube->k; level++)
+        if (br_nic_works(cube, failures, host, level))
+            return 0;
+    return br_error(EHOSTUNREACH, "host %u %s has no level that works", host, text);
+}
+
+int br_route_around(const struct br_bcube *cube, uint32_t a, uint32_t b, const struct br_failures *failures,
+                    struct br_route *route)
+{
+    int rc = check_pair(cube, a, b);
+    route->hops = 0;
+    if (rc || a == b)
+        return rc;
+    rc = check_end(cube, a, failures);
+    if (!rc)
+        rc = check_end(cube, b, failures);
+    if (rc)
+        return rc;
+    if (try_direct(cube, a, b, failures, route) || try_detours(cube, a, b, failures, true, route) ||
+        try_detours(cube, a, b, failures, false, route))
+        return 0;
+    return br_route_search(cube, a, b, failures, route);
+}
+
+char *br_route_text(const struct br_bcube *cube, uint32_t a, const struct br_route *route, char *out,
+                    size_t bytes)
+{
+    char text[BR_BCUBE_TEXT];
+    size_t used = (size_t)snprintf(out, bytes, "%s", br_bcube_text(cube, a, text));
+    for (uint32_t i = 0, from = a; i < route->hops && used < bytes; from = route->hosts[i++])
+        used += (size_t)snprintf(out + used, bytes - used, " -%d-> %s",
+                                 br_bcube_level(cube, from, route->hosts[i]),
+                                 br_bcube_text(cube, route->hosts[i], text));
+    return out;
+}
