@@ -270,7 +270,7 @@ static void *run(void *argument)
         else if (now - idle_since > comm->settings.spin)
             sleep_until(comm, UINT64_MAX);
         release(comm);
-        if (comm->settings.oversubscribed)
+        if (comm->settings.oversubscribed || (idle_since && now - idle_since > YIELD_AFTER))
             sched_yield();
     }
     return NULL;

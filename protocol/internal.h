@@ -9,7 +9,7 @@
 void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index);
 void br_rail_reset(struct br_rail *rail, uint64_t now); /* a new link is up */
 uint64_t br_rail_in_flight(const struct br_rail *rail);
-bool br_rail_has_budget(const struct br_rail *rail);
+bool br_rail_has_budget(const struct br_rail *rail, uint32_t length); /* for a frame of this length */
 bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length);
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now);
 bool br_rail_asks(const struct br_rail *rail, uint32_t length); /* should this frame ask for an ACK? */

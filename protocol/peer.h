@@ -7,7 +7,9 @@
  *    what something urgent waits behind: the budget is the preemption latency. It grows by itself: while the rail is limited
  *    by its budget, rate = budget / RTT, so the next budget is larger, until the rate stops growing or the RTT has
  *    reached the target. Rejected: twice the bandwidth-delay product alone. On a loaded host the other end answers after the
- *    time its scheduler takes, not after the least round trip, and the budget then shrinks itself to nothing.
+ *    time its scheduler takes, not after the least round trip, and the budget then shrinks itself to nothing. A frame leaves
+ *    only if it fits into the budget. The least round trip is forgotten after 10 s and then measured by a frame that is alone
+ *    on the rail (`solo`), because every other one would count our own queue as path, and double the budget each time.
  * 2. In flight are bytes posted but not known to have arrived. Where SENT means placed (RDMA, shared memory) SENT tells;
  *    on a byte stream ACK messages tell, which the sender asks for by a flag every quarter of a budget.
  * 3. Striping needs no plan: rails pull frames from the peer's queue when they have budget, so they carry in proportion to
@@ -64,6 +66,8 @@ struct br_probe {
     uint64_t tx_bytes;              /* rail.tx_bytes right after it */
     uint64_t posted_at;             /* ns */
     uint64_t acked_bytes, acked_at; /* rail's when it was posted */
+    uint64_t acked_posted_at;       /* likewise */
+    bool alone;                     /* nothing else was in flight */
 };
 #define BR_PROBES 16u
 
@@ -87,10 +91,11 @@ struct br_rail {
     char words[120];                       /* why it is not up */
 
     /* sending */
-    uint64_t tx_bytes;    /* PLACED payload posted on this link */
-    uint64_t acked_bytes; /* of these known to have arrived */
-    uint64_t acked_at;    /* ns */
-    uint64_t asked_bytes; /* tx_bytes at the last frame that asked for an ACK */
+    uint64_t tx_bytes;        /* PLACED payload posted on this link */
+    uint64_t acked_bytes;     /* of these known to have arrived */
+    uint64_t acked_at;        /* ns */
+    uint64_t acked_posted_at; /* ns; when the last frame left that is known to have arrived and had asked */
+    uint64_t asked_bytes;     /* tx_bytes at the last frame that asked for an ACK */
     uint32_t budget, frame_bytes;
     uint64_t target_delay;              /* ns */
     uint64_t rate;                      /* bytes/s, largest of the present and the last period; 0 unknown */
@@ -99,6 +104,7 @@ struct br_rail {
         used; /* the peer's `uses` at the last frame: of equally free rails the one that waited longest goes */
     bool limited;                    /* the budget was used up in this period */
     uint64_t min_rtt, min_rtt_until; /* ns */
+    bool solo; /* one frame at a time, until the least round trip has been measured anew */
     struct br_probe probes[BR_PROBES];
     uint32_t probe_head, probe_tail;
     uint32_t sent;                                           /* credited messages posted on this link */

@@ -40,7 +40,7 @@ static void set_budget(struct br_rail *rail, uint64_t budget)
         frame = rail->device->caps.max_frame; /* whole slices: a mapping a slice is all a slot can hold */
     if (frame > rail->device->caps.max_frame)
         frame = rail->device->caps.max_frame;
-    if (frame < FRAME_LEAST)
+    if (frame < FRAME_LEAST || rail->solo)
         frame = FRAME_LEAST < rail->device->caps.max_frame ? FRAME_LEAST : rail->device->caps.max_frame;
     rail->budget = (uint32_t)budget;
     rail->frame_bytes = frame;
@@ -57,7 +57,8 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->ack_due = rail->ping_due = rail->pong_due = false;
     rail->last_rx = rail->last_ping = now;
     rail->rate = rail->rate_now = rail->min_rtt = 0;
-    rail->limited = false;
+    rail->acked_posted_at = now;
+    rail->limited = rail->solo = false;
     rail->rate_period_end = now + RATE_PERIOD;
     set_budget(rail, BUDGET_FIRST);
 }
@@ -74,9 +75,13 @@ static bool waits_for_nobody(const struct br_rail *rail)
     return !rail->device->caps.sent_means_placed && rail->acked_bytes >= rail->asked_bytes;
 }
 
-bool br_rail_has_budget(const struct br_rail *rail)
+bool br_rail_has_budget(const struct br_rail *rail, uint32_t length)
 {
-    return rail->device->caps.budget_free || br_rail_in_flight(rail) < rail->budget || waits_for_nobody(rail);
+    uint64_t in_flight = br_rail_in_flight(rail);
+
+    if (rail->device->caps.budget_free || !in_flight || waits_for_nobody(rail))
+        return true;
+    return !rail->solo && in_flight + length <= rail->budget;
 }
 
 /* When a rail would have delivered `bytes` more, in seconds. */
@@ -122,11 +127,15 @@ static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
 
     if (rail->probe_head - rail->probe_tail == BR_PROBES)
         return; /* enough measurements under way */
+    if (first)
+        rail->acked_at = rail->acked_posted_at = now;
     probe = &rail->probes[rail->probe_head++ % BR_PROBES];
     probe->tx_bytes = rail->tx_bytes;
     probe->posted_at = now;
     probe->acked_bytes = first ? rail->tx_bytes - length : rail->acked_bytes;
-    probe->acked_at = first ? now : rail->acked_at;
+    probe->acked_at = rail->acked_at;
+    probe->acked_posted_at = rail->acked_posted_at;
+    probe->alone = br_rail_in_flight(rail) == length;
 }
 
 /* A rate that nothing has confirmed for a while is forgotten, else a rail that once looked slow would never be tried
@@ -142,7 +151,7 @@ bool br_rail_asks(const struct br_rail *rail, uint32_t length)
     const struct br_caps *caps = &rail->device->caps;
 
     return !caps->budget_free && !caps->sent_means_placed &&
-           rail->tx_bytes + length - rail->asked_bytes >= rail->budget / 4;
+           (rail->solo || rail->tx_bytes + length - rail->asked_bytes >= rail->budget / 4);
 }
 
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now)
@@ -150,7 +159,7 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
     rail->tx_bytes += length;
     rail->total_tx += length;
     rail->used = ++rail->peer->uses;
-    if (!br_rail_has_budget(rail))
+    if (!br_rail_has_budget(rail, rail->frame_bytes))
         rail->limited = true;
     if (asks)
         rail->asked_bytes = rail->tx_bytes;
@@ -158,17 +167,32 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
         remember_probe(rail, length, now);
 }
 
+/* Once in a period the least round trip is measured anew, by a frame that has the rail to itself: all others carry the
+ * delay of our own queue, and a budget of twice that would double it in every period. */
+static void measured_rtt(struct br_rail *rail, const struct br_probe *probe, uint64_t rtt, uint64_t now)
+{
+    bool old = now > rail->min_rtt_until;
+
+    if (!rail->min_rtt || rtt < rail->min_rtt || (old && probe->alone)) {
+        rail->min_rtt = rtt;
+        rail->min_rtt_until = now + RTT_PERIOD;
+        old = false;
+    }
+    rail->solo = old;
+}
+
+/* Bytes over the longer of the times in which they left and in which they were acknowledged: ACKs that were held up come
+ * in a bunch, and would show a rate that no link has. */
 static void measured(struct br_rail *rail, const struct br_probe *probe, uint64_t now)
 {
-    uint64_t rtt = now - probe->posted_at, span = now - probe->acked_at, delay, rate;
+    uint64_t sent_in = probe->posted_at - probe->acked_posted_at, span = now - probe->acked_at, delay, rate;
 
     if (now <= probe->posted_at || now <= probe->acked_at)
         return; /* posted and acknowledged within one turn: the clock is too coarse to say anything */
+    if (span < sent_in)
+        span = sent_in;
     rate = (uint64_t)((double)(rail->acked_bytes - probe->acked_bytes) * 1e9 / (double)span);
-    if (!rail->min_rtt || rtt < rail->min_rtt || now > rail->min_rtt_until) {
-        rail->min_rtt = rtt;
-        rail->min_rtt_until = now + RTT_PERIOD;
-    }
+    measured_rtt(rail, probe, now - probe->posted_at, now);
     if (rate > rail->rate_now)
         rail->rate_now = rate;
     if (rail->rate_now > rail->rate)
@@ -197,6 +221,7 @@ void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
         if (probe->tx_bytes > bytes)
             break;
         measured(rail, probe, now);
+        rail->acked_posted_at = probe->posted_at;
         rail->probe_tail++;
     }
 }

@@ -326,7 +326,7 @@ static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const stru
         struct br_rail *rail = &peer->rails[i];
         uint32_t frame = left < rail->frame_bytes ? (uint32_t)left : rail->frame_bytes;
 
-        if (rail->state == BR_RAIL_UP && !(full >> i & 1) && br_rail_has_budget(rail) &&
+        if (rail->state == BR_RAIL_UP && !(full >> i & 1) && br_rail_has_budget(rail, frame) &&
             br_rail_may_take(rail, left, frame) && (!best || is_freer(rail, best)))
             best = rail;
     }

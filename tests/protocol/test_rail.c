@@ -47,7 +47,7 @@ static void drive(struct br_rail *rail, uint64_t rate, uint64_t rtt, uint64_t *n
     unsigned head = 0, tail = 0;
 
     while (*now < end) {
-        while (br_rail_has_budget(rail)) {
+        while (br_rail_has_budget(rail, rail->frame_bytes)) {
             uint32_t length = rail->frame_bytes;
             bool asks = br_rail_asks(rail, length);
 
@@ -77,7 +77,7 @@ static void reset__starts_modest(void **state)
     assert_int_equal(b.rails[0].budget, FIRST);
     assert_int_equal(b.rails[0].frame_bytes, FIRST / 4);
     assert_int_equal(br_rail_in_flight(&b.rails[0]), 0);
-    assert_true(br_rail_has_budget(&b.rails[0]));
+    assert_true(br_rail_has_budget(&b.rails[0], b.rails[0].frame_bytes));
 }
 
 /* 10 Gb/s for 1 ms (the target, as the round trip is short) are 1.25 MB; the budget must come near from below. */
@@ -141,7 +141,7 @@ static void budget__shrinks_with_the_rate(void **state)
 /* Posts frames as the pump does until the budget says no. */
 static void post_all(struct br_rail *rail, uint64_t now)
 {
-    while (br_rail_has_budget(rail))
+    while (br_rail_has_budget(rail, rail->frame_bytes))
         br_rail_posted(rail, rail->frame_bytes, br_rail_asks(rail, rail->frame_bytes), now);
 }
 
@@ -170,12 +170,12 @@ static void budget__shrinks_below_what_did_not_ask(void **state)
     br_rail_posted(rail, 100000, true, 1);
     br_rail_posted(rail, 100000, false, 1);
     rail->budget = LEAST;
-    assert_false(br_rail_has_budget(rail)); /* an ACK is on its way */
+    assert_false(br_rail_has_budget(rail, rail->frame_bytes)); /* an ACK is on its way */
     rail->acked_bytes = 100000;
-    assert_true(br_rail_has_budget(rail));
+    assert_true(br_rail_has_budget(rail, rail->frame_bytes));
     assert_true(br_rail_asks(rail, rail->frame_bytes));
     br_rail_posted(rail, rail->frame_bytes, true, 2);
-    assert_false(br_rail_has_budget(rail));
+    assert_false(br_rail_has_budget(rail, rail->frame_bytes));
 }
 
 /* Where posting moves no bytes there is nothing to bound; frames are whole. */
@@ -189,7 +189,7 @@ static void budget__is_not_for_descriptors(void **state)
     br_rail_reset(&b.rails[0], 0);
     assert_int_equal(b.rails[0].frame_bytes, b.device.caps.max_frame);
     br_rail_posted(&b.rails[0], 1 << 30, false, 1);
-    assert_true(br_rail_has_budget(&b.rails[0]));
+    assert_true(br_rail_has_budget(&b.rails[0], b.rails[0].frame_bytes));
     assert_false(br_rail_asks(&b.rails[0], 1 << 20));
 }
 
@@ -270,6 +270,39 @@ static void probe__the_least_round_trip_grows_old(void **state)
     br_rail_posted(rail, 1000, true, 20 * BR_SEC); /* the route has changed meanwhile */
     br_rail_acknowledged(rail, 3000, 20 * BR_SEC + 90 * BR_US);
     assert_int_equal(rail->min_rtt, 90 * BR_US);
+}
+
+/* 16 frames leave at the pace of a link of 125 MB/s. Their ACKs are held up and come in a bunch, and one more frame leaves
+ * after the first of them: all that the others tell seems to have been delivered in its round trip. */
+static void probe__acks_in_a_bunch_show_no_rate(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b, 1);
+    for (unsigned i = 0; i < 16; i++)
+        br_rail_posted(rail, 12500, true, BR_SEC + i * 100 * BR_US);
+    br_rail_acknowledged(rail, 12500, BR_SEC + 1700 * BR_US);
+    br_rail_posted(rail, 12500, true, BR_SEC + 1700 * BR_US);
+    for (unsigned i = 1; i < 16; i++)
+        br_rail_acknowledged(rail, (i + 1) * 12500, BR_SEC + 1700 * BR_US + i * BR_US);
+    br_rail_acknowledged(rail, 17 * 12500, BR_SEC + 2 * BR_MS);
+    assert_in_range(rail->rate, 1, 140000000);
+}
+
+/* A queue of our own is no longer path: the budget of a rail that is always full stays what it is. */
+static void probe__a_full_rail_measures_the_round_trip_alone(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 1);
+    drive(&b.rails[0], 125000000, 300 * BR_US, &now, now + 65 * BR_SEC);
+    assert_in_range(b.rails[0].min_rtt, 300 * BR_US, 700 * BR_US);
+    assert_in_range(b.rails[0].budget, 100000, 200000);
+    assert_false(b.rails[0].solo);
 }
 
 static void acknowledged__overtaken_and_impossible(void **state)
@@ -487,6 +520,8 @@ int main(void)
         cmocka_unit_test(probe__more_than_there_is_room_for),
         cmocka_unit_test(probe__idle_time_does_not_count),
         cmocka_unit_test(probe__the_least_round_trip_grows_old),
+        cmocka_unit_test(probe__acks_in_a_bunch_show_no_rate),
+        cmocka_unit_test(probe__a_full_rail_measures_the_round_trip_alone),
         cmocka_unit_test(acknowledged__overtaken_and_impossible),
         cmocka_unit_test(may_take__a_single_rail_always),
         cmocka_unit_test(may_take__a_slow_rail_leaves_the_end),
