@@ -2,6 +2,7 @@
 #include "collectives/algorithm.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -32,6 +33,8 @@ static const struct {
     [BR_HALVING] = {"halving", SHAPED & ~BIT(BR_REDUCE)},
     [BR_BRUCK] = {"bruck", BIT(BR_ALLTOALL)},
     [BR_DIMENSIONAL] = {"dimensional", SHAPED},
+    [BR_BML] = {"bml", SHAPED & ~BIT(BR_REDUCE)},
+    [BR_BLUECONNECT] = {"blueconnect", SHAPED & ~BIT(BR_REDUCE)},
     [BR_DISSEMINATION] = {"dissemination", BIT(BR_BARRIER)},
 };
 
@@ -42,6 +45,9 @@ const char *br_algorithm_name(enum br_algorithm algorithm)
 
 int br_algorithm_find(const char *name, enum br_algorithm *algorithm)
 {
+    char names[200];
+    size_t used = 0;
+
     if (strcmp(name, "server") == 0)
         name = "direct";
     for (unsigned i = 0; i < BR_ALGORITHMS; i++) {
@@ -50,10 +56,11 @@ int br_algorithm_find(const char *name, enum br_algorithm *algorithm)
             return 0;
         }
     }
-    return br_error(EINVAL,
-                    "no algorithm is called '%s'; there are flat, tree, chain, binary_tree, double_tree, "
-                    "doubling, direct (also called server), ring, halving, bruck, dimensional, dissemination",
-                    name);
+    for (unsigned i = 0; i < BR_ALGORITHMS && used < sizeof names; i++)
+        used +=
+            (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", algorithms[i].name);
+    return br_error(EINVAL, "no algorithm is called '%s'; there are %s, server (which is direct)", name,
+                    names);
 }
 
 bool br_algorithm_shape(const struct br_schedule_request *request, struct br_shape *shape)
@@ -65,6 +72,8 @@ bool br_algorithm_shape(const struct br_schedule_request *request, struct br_sha
         return false;
     switch (request->algorithm) {
     case BR_DIMENSIONAL:
+    case BR_BML:
+    case BR_BLUECONNECT:
         *shape = request->shape;
         return true;
     case BR_DIRECT:
@@ -100,6 +109,18 @@ int br_algorithm_check(const struct br_schedule_request *request)
     if (br_algorithm_shape(request, &shape))
         return br_shape_check(&shape, request->collective, request->n);
     return 0;
+}
+
+uint32_t br_algorithm_pieces(const struct br_schedule_request *request)
+{
+    bool blocks = request->collective == BR_REDUCE_SCATTER || request->collective == BR_ALLGATHER;
+    struct br_stages stages;
+    struct br_shape shape;
+
+    if (!br_algorithm_shape(request, &shape))
+        return request->algorithm == BR_DOUBLE_TREE ? 2 : 1;
+    br_shape_stages(&shape, 0, &stages);
+    return blocks ? shape.threads : shape.threads * stages.core;
 }
 
 static int generate(struct br_builder *builder, const struct br_schedule_request *request)

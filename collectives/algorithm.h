@@ -21,7 +21,9 @@ enum br_algorithm {
     BR_RING,    /* one dimension, a ring; likewise */
     BR_HALVING, /* recursive halving and doubling */
     BR_BRUCK,   /* alltoall: lg n rounds of packed blocks */
-    BR_DIMENSIONAL,   /* the shape in the request */
+    BR_DIMENSIONAL,   /* the shape in the request, as are the two that follow (way.h) */
+    BR_BML,           /* a thread for each level of a BCube, each starting on another level */
+    BR_BLUECONNECT,   /* a stage for each factor of the number of ranks */
     BR_DISSEMINATION, /* barrier */
     BR_ALGORITHMS,
 };
@@ -31,7 +33,7 @@ struct br_schedule_request {
     enum br_algorithm algorithm;
     uint32_t n, rank, root; /* root: 0 where the collective has none */
     bool in_place;
-    struct br_shape shape; /* BR_DIMENSIONAL only */
+    struct br_shape shape; /* BR_DIMENSIONAL, BR_BML, BR_BLUECONNECT */
 };
 
 const char *br_algorithm_name(enum br_algorithm algorithm);
@@ -45,6 +47,9 @@ int br_algorithm_check(const struct br_schedule_request *request);
 
 /* The shape of an algorithm that the dimensional generator serves; false: it is none of those. */
 bool br_algorithm_shape(const struct br_schedule_request *request, struct br_shape *shape);
+
+/* Into how many pieces its schedules cut each block. The request has passed br_algorithm_check. */
+uint32_t br_algorithm_pieces(const struct br_schedule_request *request);
 
 /* The schedule of request->rank; the caller frees it. -EINVAL (words), -ENOMEM. */
 int br_algorithm_build(const struct br_schedule_request *request, struct br_schedule **schedule);

@@ -2,7 +2,9 @@
 /*
  * The formulas. For one fragment each algorithm has three times: `path`, from start to end; `port`, how long
  * its busiest port is occupied; `cpu`, how long its busiest rank computes. F fragments of 1/F of the bytes
- * follow each other at the pace of the scarcest: path + (F - 1) * max(port, cpu).
+ * follow each other at the pace of the scarcest: path + (F - 1) * max(port, cpu). A stage lasts until its busiest
+ * port is done; over the whole schedule the ports are counted one by one (`load`), because different stages, and different
+ * fragments in them, use different levels at the same time.
  */
 #include "collectives/cost.h"
 
@@ -10,17 +12,15 @@
 #include <math.h>
 
 #include "base/error.h"
-
-#define MOST_FRAGMENTS 64
-
-struct times {
-    double path, port, cpu;
-};
+#include "collectives/load.h"
 
 struct problem {
     const struct br_cost_model *model;
+    const struct br_topology *topology;
     const struct br_schedule_request *request;
     double bytes; /* of one block of one fragment */
+    double path, cpu;
+    struct br_load load;
 };
 
 void br_cost_model_default(struct br_cost_model *model, enum br_cost_place place, uint32_t rails)
@@ -31,6 +31,22 @@ void br_cost_model_default(struct br_cost_model *model, enum br_cost_place place
     model->n_levels = rails < 1 ? 1 : rails > BR_COST_LEVELS ? BR_COST_LEVELS : rails;
     for (uint32_t i = 0; i < model->n_levels; i++)
         model->levels[i] = place == BR_COST_HOST ? host : rail;
+}
+
+void br_cost_model_on(struct br_cost_model *model, const struct br_topology *topology,
+                      enum br_cost_place place, uint32_t rails)
+{
+    struct br_cost_model memory;
+
+    br_cost_model_default(model, topology->kind == BR_TOPOLOGY_FLAT ? place : BR_COST_NETWORK,
+                          topology->kind == BR_TOPOLOGY_BCUBE ? topology->cube_k : rails);
+    if (topology->kind == BR_TOPOLOGY_HOSTS) {
+        br_cost_model_default(&memory, BR_COST_HOST, 1);
+        model->levels[1] = br_cost_message(model, BR_LEVEL_ANY);
+        model->levels[0] = memory.levels[0];
+        model->n_levels = 2;
+    }
+    model->topology = topology;
 }
 
 int br_cost_model_check(const struct br_cost_model *model)
@@ -66,49 +82,92 @@ struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t 
     return all;
 }
 
-/* `rounds` times, one after the other: `messages` messages of a rank of `bytes` each, then adding up `sums`
- * of them. */
-static void add_rounds(struct times *t, const struct problem *p, double rounds, double messages, double bytes,
-                       double sums)
-{
-    struct br_cost_level cost = br_cost_message(p->model, BR_LEVEL_ANY);
-    double port = messages * (cost.overhead + bytes * cost.beta), cpu = sums * bytes * p->model->gamma;
+/* ---- rounds of messages ---------------------------------------------------------------------- */
 
-    t->path += rounds * (cost.alpha + port + cpu);
-    t->port += rounds * port;
-    t->cpu += rounds * cpu;
+static uint32_t peer_at_distance(const void *distance, uint32_t rank, uint32_t i)
+{
+    const uint32_t *d = distance; /* and the number of ranks */
+
+    (void)i;
+    return (rank + d[0]) % d[1];
 }
 
+static uint32_t peer_of_all(const void *n, uint32_t rank, uint32_t i)
+{
+    return (rank + 1 + i) % *(const uint32_t *)n;
+}
+
+static uint32_t peer_in_stage(const void *stage, uint32_t rank, uint32_t i)
+{
+    const struct br_stage *s = stage;
+
+    return br_stage_member(s, rank, (br_stage_digit(s, rank) + 1 + i) % s->size);
+}
+
+/* The rounds in `round` have happened, and then adding up `sums` times `bytes` each. */
+static void end_rounds(struct problem *p, const struct br_load *round, double cpu)
+{
+    p->path += round->alpha + br_load_busiest(round, NULL) + cpu;
+    p->cpu += cpu;
+    br_load_sum(&p->load, round);
+}
+
+/* `rounds` times, one after the other: everybody sends `messages` messages of `bytes` each to the rank at a distance, then
+ * adds up `sums` of them. */
+static void add_rounds(struct problem *p, double rounds, uint32_t distance, double messages, double bytes,
+                       double sums)
+{
+    uint32_t context[2] = {distance, p->request->n};
+    struct br_exchange exchange = {peer_at_distance, context,      1,        p->request->n,
+                                   BR_LOAD_ALL,      BR_LEVEL_ANY, messages, bytes};
+    struct br_load round;
+
+    br_load_init(&round, p->model, p->topology);
+    br_load_add(&round, p->model, p->topology, &exchange, rounds);
+    end_rounds(p, &round, rounds * sums * bytes * p->model->gamma);
+}
+
+/* Once: everybody, or `sender` alone, sends all others a message of `bytes`, and adds up `sums` of them. */
+static void add_all(struct problem *p, uint32_t sender, uint32_t others, double bytes, double sums)
+{
+    struct br_exchange exchange = {peer_of_all, &p->request->n, others, p->request->n,
+                                   sender,      BR_LEVEL_ANY,   1,      bytes};
+    struct br_load round;
+
+    br_load_init(&round, p->model, p->topology);
+    br_load_add(&round, p->model, p->topology, &exchange, 1);
+    end_rounds(p, &round, sums * bytes * p->model->gamma);
+}
+
+/* ---- algorithms ------------------------------------------------------------------------------ */
+
 /* One stage of all threads. */
-static void add_stage(struct times *t, const struct problem *p, const struct br_stages *stages,
-                      uint32_t threads, uint32_t w, bool reduces)
+static void add_stage(struct problem *p, const struct br_stages *stages, uint32_t threads, uint32_t w,
+                      bool reduces)
 {
     bool blocks = p->request->collective == BR_REDUCE_SCATTER || p->request->collective == BR_ALLGATHER;
-    double share = p->bytes / threads, busy[BR_COST_LEVELS] = {0}, alpha = 0, port = 0, cpu = 0;
+    double share = p->bytes / threads, cpu = 0;
+    struct br_load round;
 
+    br_load_init(&round, p->model, p->topology);
     for (uint32_t i = 0; i < threads; i++) {
         const struct br_stage *stage = &stages[i].stages[w];
-        struct br_cost_level cost = br_cost_message(p->model, stage->level);
         double per_number =
             (double)p->request->n / stages[i].core; /* blocks: of each number, folded ones too */
         double messages = blocks ? stage->weight * per_number : 1;
-        double bytes = blocks ? share * messages : share * stage->weight / stages[i].core;
-        double time = (stage->size - 1) * (messages * cost.overhead + bytes * cost.beta);
+        double bytes = blocks ? share : share * stage->weight / stages[i].core;
+        struct br_exchange exchange = {peer_in_stage,  stage,       stage->ring ? 1 : stage->size - 1,
+                                       stages[i].core, BR_LOAD_ALL, stage->level,
+                                       messages,       bytes};
 
-        for (uint32_t l = 0; l < p->model->n_levels; l++)
-            busy[l] += l == stage->level || stage->level >= p->model->n_levels ? time : 0;
-        alpha = fmax(alpha, cost.alpha * (stage->ring ? stage->size - 1 : 1));
-        cpu += reduces ? (stage->size - 1) * bytes * p->model->gamma : 0;
+        br_load_add(&round, p->model, p->topology, &exchange, stage->ring ? stage->size - 1 : 1);
+        cpu += reduces ? (stage->size - 1) * messages * bytes * p->model->gamma : 0;
     }
-    for (uint32_t l = 0; l < p->model->n_levels; l++)
-        port = fmax(port, busy[l]);
-    t->path += alpha + port + cpu;
-    t->port += port;
-    t->cpu += cpu;
+    end_rounds(p, &round, cpu);
 }
 
 /* What happens before and after the stages. */
-static void add_ends(struct times *t, const struct problem *p, uint32_t core)
+static void add_ends(struct problem *p, uint32_t core)
 {
     double n = p->request->n, b = p->bytes;
     bool folds = core < p->request->n;
@@ -116,31 +175,31 @@ static void add_ends(struct times *t, const struct problem *p, uint32_t core)
     switch (p->request->collective) {
     case BR_ALLREDUCE:
         if (folds) {
-            add_rounds(t, p, 1, 1, b, 1);
-            add_rounds(t, p, 1, 1, b, 0);
+            add_rounds(p, 1, core, 1, b, 1);
+            add_rounds(p, 1, core, 1, b, 0);
         }
         break;
     case BR_REDUCE_SCATTER:
         if (folds) {
-            add_rounds(t, p, 1, n, b, n);
-            add_rounds(t, p, 1, 1, b, 0);
+            add_rounds(p, 1, core, n, b, n);
+            add_rounds(p, 1, core, 1, b, 0);
         }
         break;
     case BR_ALLGATHER:
         if (folds) {
-            add_rounds(t, p, 1, 1, b, 0);
-            add_rounds(t, p, 1, n - 1, b, 0);
+            add_rounds(p, 1, core, 1, b, 0);
+            add_rounds(p, 1, core, n - 1, b, 0);
         }
         break;
     default: /* scatter by or gathering to the root */
-        add_rounds(t, p, 1, core - 1, b / core, 0);
+        add_all(p, p->request->root, core - 1, b / core, 0);
         if (folds)
-            add_rounds(t, p, 1, 1, b, 0);
+            add_rounds(p, 1, core, 1, b, 0);
         break;
     }
 }
 
-static void add_shape(struct times *t, const struct problem *p, const struct br_shape *shape)
+static void add_shape(struct problem *p, const struct br_shape *shape)
 {
     enum br_collective collective = p->request->collective;
     bool reduces = collective == BR_ALLREDUCE || collective == BR_REDUCE || collective == BR_REDUCE_SCATTER;
@@ -151,135 +210,186 @@ static void add_shape(struct times *t, const struct problem *p, const struct br_
     do
         br_shape_stages(shape, thread, &stages[thread]);
     while (++thread < shape->threads);
-    add_ends(t, p, stages[0].core);
+    add_ends(p, stages[0].core);
     for (uint32_t w = 0; w < stages[0].n_stages; w++) {
         if (reduces)
-            add_stage(t, p, stages, shape->threads, w, true);
+            add_stage(p, stages, shape->threads, w, true);
         if (gathers)
-            add_stage(t, p, stages, shape->threads, w, false);
+            add_stage(p, stages, shape->threads, w, false);
     }
+}
+
+/* Each round reaches twice as far. */
+static void add_doubling_rounds(struct problem *p, double bytes, double sums)
+{
+    for (uint32_t distance = 1; distance < p->request->n; distance *= 2)
+        add_rounds(p, 1, distance, 1, bytes, sums);
+}
+
+/* The rounds so far count for the path alone: how fast fragments follow is said by what is added next. */
+static void forget_pace(struct problem *p)
+{
+    br_load_init(&p->load, p->model, p->topology);
+    p->cpu = 0;
 }
 
 /* A rank of a tree has two children; in two trees it is a leaf of one. */
-static void add_binary_tree(struct times *t, const struct problem *p, uint32_t trees)
+static void add_binary_tree(struct problem *p, uint32_t trees)
 {
-    bool rooted = br_collective_rooted(p->request->collective);
-    double depth = rooted ? 1 + floor(log2(p->request->n - 1)) : floor(log2(p->request->n));
-    double b = p->bytes / trees;
+    uint32_t n = p->request->n, last = br_collective_rooted(p->request->collective) ? n - 1 : n;
     bool up = p->request->collective != BR_BROADCAST, down = p->request->collective != BR_REDUCE;
-    struct times pace = {0};
+    uint32_t depth = last < n;
+    double b = p->bytes / trees, path;
 
-    if (up)
-        add_rounds(t, p, depth, 2, b, 2);
-    if (down)
-        add_rounds(t, p, depth, 2, b, 0);
-    add_rounds(&pace, p, 1, (trees == 1 ? 2 : 2.5) * (up + down) - (up && down) * trees, b, up * 2);
-    t->port = pace.port;
-    t->cpu = pace.cpu;
+    while (last >>= 1)
+        depth++;
+    for (uint32_t i = 0; i < depth; i++) {
+        if (up)
+            add_rounds(p, 1, 1u << i, 2, b, 2);
+        if (down)
+            add_rounds(p, 1, 1u << i, 2, b, 0);
+    }
+    forget_pace(p);
+    path = p->path;
+    add_rounds(p, 1, 1, (trees == 1 ? 2 : 2.5) * (up + down) - (up && down) * trees, b, up * 2);
+    p->path = path;
+}
+
+static void add_copies(struct problem *p, double bytes)
+{
+    p->path += bytes * p->model->copy;
+    p->cpu += bytes * p->model->copy;
 }
 
 /* The messages of a subtree double from round to round. */
-static void add_packed_tree(struct times *t, const struct problem *p)
+static void add_packed_tree(struct problem *p)
 {
-    double others = p->request->n - 1.0;
+    uint32_t others = p->request->n - 1;
 
-    for (double blocks = 1; blocks <= others; blocks *= 2)
-        add_rounds(t, p, 1, 1, fmin(blocks, others + 1 - blocks) * p->bytes, 0);
-    t->path += others * p->bytes * p->model->copy;
-    t->cpu = others * p->bytes * p->model->copy;
+    for (uint32_t blocks = 1; blocks <= others; blocks *= 2)
+        add_rounds(p, 1, blocks, 1, fmin(blocks, others + 1 - blocks) * p->bytes, 0);
+    add_copies(p, others * p->bytes);
 }
 
-static void add_bruck(struct times *t, const struct problem *p)
+static void add_bruck(struct problem *p)
 {
-    double n = p->request->n, rounds = ceil(log2(n)), copied = (rounds * n / 2 + n) * p->bytes;
+    uint32_t n = p->request->n;
 
-    add_rounds(t, p, rounds, 1, floor(n / 2) * p->bytes, 0);
-    t->path += copied * p->model->copy;
-    t->cpu = copied * p->model->copy;
+    for (uint32_t distance = 1; distance < n; distance *= 2) {
+        add_rounds(p, 1, distance, 1, n / 2 * p->bytes, 0);
+        add_copies(p, n * 0.5 * p->bytes);
+    }
+    add_copies(p, n * p->bytes);
 }
 
-static void add_doubling(struct times *t, const struct problem *p)
+static void add_doubling(struct problem *p)
 {
-    double rounds = floor(log2(p->request->n));
+    uint32_t distance = 1;
 
-    add_rounds(t, p, rounds, 1, p->bytes, 1);
-    if (exp2(rounds) < p->request->n) {
-        add_rounds(t, p, 1, 1, p->bytes, 1);
-        add_rounds(t, p, 1, 1, p->bytes, 0);
+    for (; distance * 2 <= p->request->n; distance *= 2)
+        add_rounds(p, 1, distance, 1, p->bytes, 1);
+    if (distance < p->request->n) {
+        add_rounds(p, 1, distance, 1, p->bytes, 1);
+        add_rounds(p, 1, distance, 1, p->bytes, 0);
     }
 }
 
-static void add_algorithm(struct times *t, const struct problem *p)
+/* Everybody with everybody, or the root with all. */
+static void add_flat(struct problem *p, double sum)
+{
+    uint32_t others = p->request->n - 1;
+    uint32_t sender = br_collective_rooted(p->request->collective) ? p->request->root : BR_LOAD_ALL;
+
+    add_all(p, sender, others, p->bytes, sum * others);
+}
+
+static void add_algorithm(struct problem *p)
 {
     const struct br_schedule_request *request = p->request;
-    double others = request->n - 1.0, depth = ceil(log2(request->n));
     double sum = request->collective == BR_ALLREDUCE || request->collective == BR_REDUCE ? 1 : 0;
     bool packed = request->collective == BR_GATHER || request->collective == BR_SCATTER;
     struct br_shape shape;
 
     if (request->n == 1) {
-        t->path = t->cpu = p->bytes * p->model->copy;
+        p->path = p->cpu = p->bytes * p->model->copy;
     } else if (br_algorithm_shape(request, &shape)) {
-        add_shape(t, p, &shape);
+        add_shape(p, &shape);
     } else if (request->algorithm == BR_BINARY_TREE || request->algorithm == BR_DOUBLE_TREE) {
-        add_binary_tree(t, p, request->algorithm == BR_BINARY_TREE ? 1 : 2);
+        add_binary_tree(p, request->algorithm == BR_BINARY_TREE ? 1 : 2);
     } else if (request->algorithm == BR_DOUBLING) {
-        add_doubling(t, p);
+        add_doubling(p);
     } else if (request->algorithm == BR_BRUCK) {
-        add_bruck(t, p);
+        add_bruck(p);
     } else if (request->algorithm == BR_TREE && packed) {
-        add_packed_tree(t, p);
+        add_packed_tree(p);
     } else if (request->algorithm == BR_FLAT || request->algorithm == BR_DIRECT) {
-        add_rounds(t, p, 1, others, p->bytes, sum * others);
+        add_flat(p, sum);
     } else if (request->algorithm == BR_CHAIN) {
-        add_rounds(t, p, others, 1, p->bytes, sum);
-        t->port /= others; /* each rank has one message of them */
-        t->cpu /= others;
+        add_rounds(p, 1, 1, 1, p->bytes, sum);
+        p->path *= request->n - 1; /* each rank has one message of them */
     } else if (request->algorithm == BR_TREE) {
-        add_rounds(t, p, depth, 1, p->bytes, sum * (depth + 1) / 2); /* a rank adds up its children at once */
-        t->cpu /= (depth + 1) / 2;
+        add_doubling_rounds(p, p->bytes, sum); /* a rank adds up its children at once */
     } else {
-        add_rounds(t, p, depth, 1, 0, 0);
+        add_doubling_rounds(p, 0, 0);
     }
+}
+
+static void estimate(struct problem *p, double bytes, uint32_t fragments, struct br_cost_parts *parts)
+{
+    p->bytes = bytes / fragments;
+    p->path = p->cpu = 0;
+    br_load_init(&p->load, p->model, p->topology);
+    add_algorithm(p);
+    *parts = (struct br_cost_parts){.port = br_load_busiest(&p->load, &parts->level), .cpu = p->cpu};
+    parts->total = p->path + (fragments - 1) * fmax(parts->port, parts->cpu);
+    parts->port *= fragments;
+    parts->cpu *= fragments;
+}
+
+/* Everything but the numbers. */
+static int prepare(struct problem *p, struct br_topology *flat)
+{
+    int rc = br_algorithm_check(p->request);
+
+    if (rc == 0)
+        rc = br_cost_model_check(p->model);
+    p->topology = p->model->topology;
+    if (rc == 0 && p->topology && p->topology->n != p->request->n)
+        rc = br_error(EINVAL, "the topology has %u ranks, the schedule %u", p->topology->n, p->request->n);
+    if (!p->topology) {
+        br_topology_flat(flat, p->request->n);
+        p->topology = flat;
+    }
+    return rc;
+}
+
+int br_cost_explain(const struct br_cost_model *model, const struct br_schedule_request *request,
+                    double bytes, uint32_t fragments, struct br_cost_parts *parts)
+{
+    struct problem problem = {.model = model, .request = request};
+    struct br_cost_parts empty = {.level = 0};
+    struct br_topology flat;
+    int rc = prepare(&problem, &flat);
+
+    if (rc != 0)
+        return rc;
+    estimate(&problem, 0, fragments < 1 ? 1 : fragments, &empty);
+    estimate(&problem, bytes, fragments < 1 ? 1 : fragments, parts);
+    parts->latency = empty.total;
+    return 0;
 }
 
 int br_cost_estimate(const struct br_cost_model *model, const struct br_schedule_request *request,
                      double bytes, uint32_t fragments, double *seconds)
 {
-    struct problem problem = {model, request, bytes / (fragments < 1 ? 1 : fragments)};
-    struct times t = {0};
-    int rc = br_algorithm_check(request);
+    struct problem problem = {.model = model, .request = request};
+    struct br_cost_parts parts = {.level = 0};
+    struct br_topology flat;
+    int rc = prepare(&problem, &flat);
 
-    if (rc == 0)
-        rc = br_cost_model_check(model);
     if (rc != 0)
         return rc;
-    add_algorithm(&t, &problem);
-    *seconds = t.path + (fragments > 1 ? fragments - 1 : 0) * fmax(t.port, t.cpu);
-    return 0;
-}
-
-int br_choose(const struct br_cost_model *model, enum br_collective collective, uint32_t n, double bytes,
-              struct br_choice *choice)
-{
-    struct br_schedule_request request = {.collective = collective, .n = n};
-    struct br_choice best = {.seconds = INFINITY};
-
-    for (int a = 0; a < BR_ALGORITHMS; a++) {
-        request.algorithm = (enum br_algorithm)a;
-        for (uint32_t f = 1; f <= MOST_FRAGMENTS && a != BR_DIMENSIONAL; f *= 2) {
-            double seconds;
-
-            if (br_cost_estimate(model, &request, bytes, f, &seconds) != 0)
-                break;
-            if (seconds < best.seconds)
-                best = (struct br_choice){request.algorithm, f, seconds};
-        }
-    }
-    if (best.fragments == 0)
-        return br_cost_model_check(model) != 0
-                   ? -EINVAL
-                   : br_error(EINVAL, "no algorithm does collective %d on %u ranks", (int)collective, n);
-    *choice = best;
+    estimate(&problem, bytes, fragments < 1 ? 1 : fragments, &parts);
+    *seconds = parts.total;
     return 0;
 }

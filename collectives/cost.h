@@ -5,15 +5,18 @@
  * and to check the formulas. Pure; thread-safe.
  *
  * A message of m bytes on a level holds the sender's outgoing and the receiver's incoming port of that level
- * for overhead + m * beta, and is there alpha later. A message that may use any level holds the ports of all
- * of them, for the time of their common rate. A rank reduces and copies one step at a time.
+ * for overhead + m * beta, and is there alpha later. Which levels it uses is the topology's matter: a relayed one
+ * holds the ports of every link of its route; ranks of one host share the host's ports and its memory, which is one port; a
+ * message of a FLAT network that may use any level holds the ports of all of them, for the time of their common rate. A rank
+ * reduces and copies one step at a time.
  */
 #ifndef BR_COLLECTIVES_COST_H
 #define BR_COLLECTIVES_COST_H
 
 #include "collectives/algorithm.h"
+#include "collectives/topology.h"
 
-#define BR_COST_LEVELS 8
+#define BR_COST_LEVELS 16
 
 struct br_cost_level {
     double alpha;    /* s, latency of a message */
@@ -22,7 +25,9 @@ struct br_cost_level {
 };
 
 struct br_cost_model {
-    uint32_t n_levels; /* 1 to BR_COST_LEVELS */
+    const struct br_topology *topology; /* borrowed; NULL: FLAT */
+    size_t chunk_bytes; /* how the engine cuts (fragment.h); 0: as it is best, into 1 to 64 fragments */
+    uint32_t n_levels;  /* 1 to BR_COST_LEVELS */
     struct br_cost_level levels[BR_COST_LEVELS];
     double gamma; /* s for a byte of each source of a REDUCE after the first */
     double copy;  /* s for a byte of a COPY */
@@ -35,27 +40,32 @@ enum br_cost_place { BR_COST_HOST, BR_COST_NETWORK };
  * BR_COST_LEVELS). */
 void br_cost_model_default(struct br_cost_model *model, enum br_cost_place place, uint32_t rails);
 
+/* Likewise for a topology, which stays borrowed; place counts for FLAT, `rails` of equal rate for FLAT and between HOSTS. */
+void br_cost_model_on(struct br_cost_model *model, const struct br_topology *topology,
+                      enum br_cost_place place, uint32_t rails);
+
 /* -EINVAL with words when a figure is not a number, negative, or there are too many or no levels. */
 int br_cost_model_check(const struct br_cost_model *model);
 
 /* What a message on a level, or on BR_LEVEL_ANY, costs. A level beyond n_levels counts as BR_LEVEL_ANY. */
 struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t level);
 
+/* What an estimate is made of, in seconds. */
+struct br_cost_parts {
+    double total;
+    double latency; /* alphas and overheads: what remains for empty messages */
+    double port;    /* the busiest port is occupied */
+    double cpu;     /* a rank computes */
+    uint8_t level;  /* of the busiest port */
+};
+
 /* Seconds that a request takes for blocks of `bytes` bytes in `fragments` fragments, by formula. rank and
  * in_place are not looked at. -EINVAL with words: br_algorithm_check fails. */
 int br_cost_estimate(const struct br_cost_model *model, const struct br_schedule_request *request,
                      double bytes, uint32_t fragments, double *seconds);
 
-/* The cheapest way by br_cost_estimate. */
-struct br_choice {
-    enum br_algorithm algorithm;
-    uint32_t fragments; /* at least 1 */
-    double seconds;
-};
-
-/* Chooses for blocks of `bytes` bytes. All ranks choose the same if their models are the same to the bit.
- * Some microseconds: the caller keeps the result. -EINVAL with words: a bad model, or n is 0. */
-int br_choose(const struct br_cost_model *model, enum br_collective collective, uint32_t n, double bytes,
-              struct br_choice *choice);
+/* The same with its parts. */
+int br_cost_explain(const struct br_cost_model *model, const struct br_schedule_request *request,
+                    double bytes, uint32_t fragments, struct br_cost_parts *parts);
 
 #endif

@@ -138,33 +138,34 @@ static int check_arguments(const struct br_engine *engine, const struct br_opera
 }
 
 /* What a message carries so that ranks that disagree notice. */
-static uint16_t check_of(const struct br_operation *op, enum br_algorithm algorithm)
+static uint16_t check_of(const struct br_operation *op, const struct br_way *way)
 {
     uint64_t values[] = {(uint64_t)op->collective,
                          (uint64_t)op->type,
                          br_collective_reduces(op->collective) ? (uint64_t)op->reduction : 0,
                          op->count,
                          br_collective_rooted(op->collective) ? (uint64_t)op->root : 0,
-                         (uint64_t)algorithm};
+                         br_way_digest(way)};
 
     return br_engine_digest(values, sizeof values / sizeof *values);
 }
 
-static int choose(struct br_engine *engine, const struct br_operation *op, enum br_algorithm *algorithm)
+static int choose(struct br_engine *engine, const struct br_operation *op,
+                  const struct br_plan_choice **choice)
 {
     return br_plans_choose(&engine->plans, op->collective, op->algorithm, op->count * br_type_size(op->type),
-                           algorithm);
+                           choice);
 }
 
 static int get_plan(struct br_engine *engine, struct br_operation *op)
 {
     struct br_operation_fragments *f = &op->fragments;
     const struct br_schedule *s;
-    enum br_algorithm algorithm;
+    const struct br_plan_choice *choice;
     int rc;
 
-    if ((rc = check_arguments(engine, op)) || (rc = choose(engine, op, &algorithm)) ||
-        (rc = br_plans_get(&engine->plans, op->collective, algorithm,
+    if ((rc = check_arguments(engine, op)) || (rc = choose(engine, op, &choice)) ||
+        (rc = br_plans_get(&engine->plans, op->collective, choice->way,
                            br_collective_rooted(op->collective) ? (uint32_t)op->root : 0,
                            is_in_place(engine, op), &f->plan)))
         return rc;
@@ -176,7 +177,7 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
                              br_collective_name(op->collective), op->count);
     if (rc)
         br_plan_put(f->plan);
-    op->check = check_of(op, algorithm);
+    op->check = check_of(op, &choice->way->way);
     return rc;
 }
 
@@ -335,9 +336,9 @@ uint64_t br_engine_late_allocations(const struct br_engine *engine)
 
 const char *br_engine_algorithm(struct br_engine *engine, const struct br_operation *op)
 {
-    enum br_algorithm algorithm;
+    const struct br_plan_choice *choice;
 
-    if (check_arguments(engine, op) || choose(engine, op, &algorithm))
+    if (check_arguments(engine, op) || choose(engine, op, &choice))
         return NULL;
-    return br_algorithm_name(algorithm);
+    return choice->way->name;
 }

@@ -71,7 +71,7 @@ struct br_operation {
     int root, peer;
     int32_t priority;
     uint32_t tag;
-    char algorithm[16];   /* by name; "" or "auto": the engine chooses */
+    char algorithm[48];   /* by name (way.h); "" or "auto": the engine chooses */
     struct braid_key key; /* put, get; and the offset in its region */
     uint64_t offset;
     uint64_t timeout, deadline; /* ns: as given; absolute */

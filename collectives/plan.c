@@ -2,6 +2,7 @@
 #include "collectives/plan.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,8 @@ void br_plans_init(struct br_plans *plans, const struct br_cost_model *model, ui
     plans->model = model;
     plans->rank = rank;
     plans->n = n;
+    br_topology_flat(&plans->flat, n);
+    br_list_init(&plans->ways);
     br_list_init(&plans->list);
 }
 
@@ -32,34 +35,75 @@ void br_plans_destroy(struct br_plans *plans)
 {
     br_list_for_each_safe (node, &plans->list)
         drop(plans, br_container_of(node, struct br_plan, node));
+    br_list_for_each_safe (node, &plans->ways)
+        free(br_container_of(node, struct br_plan_way, node));
 }
 
 /* ---- choosing ------------------------------------------------------------------------------- */
 
-static struct br_plan_choice *choice_of(struct br_plans *plans, enum br_collective collective, size_t bytes)
+static struct br_plan_choice *choice_of(struct br_plans *plans, enum br_collective collective,
+                                        const char *text, size_t bytes)
 {
-    uint64_t hash = (bytes * 8 + (size_t)collective) * 0x9e3779b97f4a7c15ull;
+    uint64_t hash = bytes * 8 + (size_t)collective;
 
-    return &plans->choices[hash >> 56];
+    for (; *text; text++)
+        hash = hash * 31 + (unsigned char)*text;
+    return &plans->choices[hash * 0x9e3779b97f4a7c15ull >> 56];
 }
 
-int br_plans_choose(struct br_plans *plans, enum br_collective collective, const char *name, size_t bytes,
-                    enum br_algorithm *algorithm)
+static const struct br_plan_way *keep(struct br_plans *plans, const struct br_way *way)
 {
-    struct br_plan_choice *known;
+    struct br_plan_way *kept;
+
+    br_list_for_each (node, &plans->ways) {
+        kept = br_container_of(node, struct br_plan_way, node);
+        if (br_way_equal(&kept->way, way))
+            return kept;
+    }
+    kept = calloc(1, sizeof *kept);
+    if (!kept)
+        return NULL;
+    kept->way = *way;
+    br_way_name(way, kept->name);
+    br_list_push_front(&plans->ways, &kept->node);
+    return kept;
+}
+
+static int decide(struct br_plans *plans, enum br_collective collective, const char *text, size_t bytes,
+                  struct br_choice *choice)
+{
+    const struct br_topology *topology = plans->model->topology ? plans->model->topology : &plans->flat;
+    struct br_way way;
+    int rc;
+
+    if (!*text || strcmp(text, "auto") == 0)
+        return br_choose(plans->model, collective, plans->n, (double)bytes, choice);
+    rc = br_way_parse(topology, text, &way);
+    if (rc)
+        return rc;
+    return br_choose_methods(plans->model, collective, plans->n, (double)bytes, &way, choice);
+}
+
+int br_plans_choose(struct br_plans *plans, enum br_collective collective, const char *text, size_t bytes,
+                    const struct br_plan_choice **out)
+{
+    struct br_plan_choice *known = choice_of(plans, collective, text, bytes);
+    const struct br_plan_way *way;
     struct br_choice choice;
     int rc;
 
-    if (*name && strcmp(name, "auto") != 0)
-        return br_algorithm_find(name, algorithm);
-    known = choice_of(plans, collective, bytes);
-    if (!known->known || known->collective != collective || known->bytes != bytes) {
-        rc = br_choose(plans->model, collective, plans->n, (double)bytes, &choice);
+    if (!known->way || known->collective != collective || known->bytes != bytes ||
+        strcmp(known->text, text) != 0) {
+        rc = decide(plans, collective, text, bytes, &choice);
         if (rc)
             return rc;
-        *known = (struct br_plan_choice){bytes, (uint8_t)collective, true, choice.algorithm};
+        way = keep(plans, &choice.way);
+        if (!way)
+            return br_error(ENOMEM, "no memory for the choice of rank %u", plans->rank);
+        *known = (struct br_plan_choice){way, bytes, collective, "", choice.seconds};
+        snprintf(known->text, sizeof known->text, "%s", text);
     }
-    *algorithm = known->algorithm;
+    *out = known;
     return 0;
 }
 
@@ -78,11 +122,12 @@ static int count_readers(struct br_plan *plan)
     for (uint32_t i = 0; i < s->n_steps; i++)
         if (s->steps[i].kind <= BR_STEP_RECV && s->steps[i].match >= MOST_MATCH)
             return br_error(EINVAL, "algorithm %s needs more than %u messages between two of %u ranks",
-                            br_algorithm_name(plan->request.algorithm), MOST_MATCH, s->n);
+                            plan->way->name, MOST_MATCH, s->n);
     return 0;
 }
 
-static int build(struct br_plans *plans, const struct br_schedule_request *request, struct br_plan **out)
+static int build(struct br_plans *plans, const struct br_plan_way *way,
+                 const struct br_schedule_request *request, struct br_plan **out)
 {
     struct br_plan *plan = calloc(1, sizeof *plan);
     int rc;
@@ -92,6 +137,7 @@ static int build(struct br_plans *plans, const struct br_schedule_request *reque
         return -ENOMEM;
     }
     br_list_init(&plan->node);
+    plan->way = way;
     plan->request = *request;
     br_list_push_front(&plans->list, &plan->node);
     plans->count++;
@@ -119,31 +165,32 @@ static void shrink(struct br_plans *plans)
     }
 }
 
-int br_plans_get(struct br_plans *plans, enum br_collective collective, enum br_algorithm algorithm,
+int br_plans_get(struct br_plans *plans, enum br_collective collective, const struct br_plan_way *way,
                  uint32_t root, bool in_place, struct br_plan **out)
 {
     struct br_schedule_request request = {.collective = collective,
-                                          .algorithm = algorithm,
+                                          .algorithm = way->way.algorithm,
                                           .n = plans->n,
                                           .rank = plans->rank,
                                           .root = root,
-                                          .in_place = in_place};
+                                          .in_place = in_place,
+                                          .shape = way->way.shape};
     struct br_plan *plan = NULL;
     int rc;
 
     br_list_for_each (node, &plans->list) {
-        const struct br_schedule_request *r = &br_container_of(node, struct br_plan, node)->request;
+        struct br_plan *known = br_container_of(node, struct br_plan, node);
+        const struct br_schedule_request *r = &known->request;
 
-        if (r->collective == collective && r->algorithm == algorithm && r->root == root &&
-            r->in_place == in_place) {
-            plan = br_container_of(node, struct br_plan, node);
+        if (known->way == way && r->collective == collective && r->root == root && r->in_place == in_place) {
+            plan = known;
             break;
         }
     }
     if (plan) {
         br_list_remove(&plan->node);
         br_list_push_front(&plans->list, &plan->node);
-    } else if ((rc = build(plans, &request, &plan))) {
+    } else if ((rc = build(plans, way, &request, &plan))) {
         return rc;
     }
     plan->users++;

@@ -8,23 +8,31 @@
 #define BR_COLLECTIVES_PLAN_H
 
 #include "base/list.h"
-#include "collectives/algorithm.h"
-#include "collectives/cost.h"
+#include "collectives/choice.h"
+
+/* A way that has been chosen or named; each once, kept until br_plans_destroy. */
+struct br_plan_way {
+    struct br_list node;
+    struct br_way way;
+    char name[BR_WAY_TEXT];
+};
 
 struct br_plan {
     struct br_list node;
+    const struct br_plan_way *way;
     struct br_schedule_request request;
     struct br_schedule *schedule;
     uint16_t *readers; /* [n_steps]: sources that read a mapped RECV */
     uint32_t users;    /* operations under way: it is not dropped */
 };
 
-/* An algorithm chosen for a size. */
+/* A way chosen for a size. */
 struct br_plan_choice {
+    const struct br_plan_way *way; /* NULL: this place is free */
     size_t bytes;
-    uint8_t collective;
-    bool known;
-    enum br_algorithm algorithm;
+    enum br_collective collective;
+    char text[BR_WAY_TEXT]; /* by which it was asked for */
+    double seconds;         /* that it should take; 0: not estimated, as it was named */
 };
 
 #define BR_PLAN_CHOICES 256
@@ -32,6 +40,8 @@ struct br_plan_choice {
 struct br_plans {
     const struct br_cost_model *model; /* borrowed */
     uint32_t rank, n;
+    struct br_topology flat; /* when the model has none */
+    struct br_list ways;
     struct br_list list; /* most recent first */
     uint32_t count;
     uint64_t built;                                 /* schedules, in all */
@@ -41,14 +51,14 @@ struct br_plans {
 void br_plans_init(struct br_plans *plans, const struct br_cost_model *model, uint32_t rank, uint32_t n);
 void br_plans_destroy(struct br_plans *plans);
 
-/* The algorithm for blocks of `bytes` bytes: by name, or the cheapest for "" and "auto". -EINVAL with
- * words. */
-int br_plans_choose(struct br_plans *plans, enum br_collective collective, const char *name, size_t bytes,
-                    enum br_algorithm *algorithm);
+/* The way for blocks of `bytes` bytes: by name (way.h), or the cheapest for "" and "auto". The result stays until the next
+ * call. -EINVAL, -E2BIG with words; -ENOMEM. */
+int br_plans_choose(struct br_plans *plans, enum br_collective collective, const char *text, size_t bytes,
+                    const struct br_plan_choice **choice);
 
 /* The plan, held; give it back with br_plan_put(). root: 0 where the collective has none. -EINVAL (words;
  * the same on all ranks), -ENOMEM. */
-int br_plans_get(struct br_plans *plans, enum br_collective collective, enum br_algorithm algorithm,
+int br_plans_get(struct br_plans *plans, enum br_collective collective, const struct br_plan_way *way,
                  uint32_t root, bool in_place, struct br_plan **plan);
 void br_plan_put(struct br_plan *plan);
 

@@ -127,6 +127,7 @@ static void gather_algorithms(cJSON *root)
                 .collective = (enum br_collective)c,
                 .algorithm = (enum br_algorithm)a,
                 .n = 4,
+                .shape = {.n_dimensions = 2, .threads = 1, .dimensions = {{.size = 2}, {.size = 2}}},
             };
             if (!br_algorithm_check(&request))
                 cJSON_AddItemToArray(serves, cJSON_CreateString(br_collective_name(request.collective)));

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "collectives/choice.h"
 #include "collectives/timing.h"
 #include "tests/collectives/schedules.h"
 
@@ -110,13 +111,13 @@ static void br_choose__takes_latency_for_small_and_bandwidth_for_large(void **st
 
     (void)state;
     assert_int_equal(br_choose(&model, BR_ALLREDUCE, 4, 8, &small), 0);
-    assert_int_equal(small.algorithm, BR_FLAT);
+    assert_int_equal(small.way.algorithm, BR_FLAT);
     assert_int_equal(small.fragments, 1);
     assert_int_equal(br_choose(&model, BR_ALLREDUCE, 4, 1e8, &large), 0);
-    assert_int_not_equal(large.algorithm, BR_FLAT);
+    assert_int_not_equal(large.way.algorithm, BR_FLAT);
     assert_true(large.fragments > 1);
     assert_int_equal(br_choose(&model, BR_BARRIER, 4, 0, &small), 0);
-    assert_int_equal(small.algorithm, BR_DISSEMINATION);
+    assert_int_equal(small.way.algorithm, BR_DISSEMINATION);
 }
 
 static void br_choose__refuses_nonsense(void **state)

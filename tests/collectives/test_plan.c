@@ -19,11 +19,23 @@ static void init(struct br_plans *plans, uint32_t n)
     br_plans_init(plans, &model, 1, n);
 }
 
+static const struct br_plan_choice *choose(struct br_plans *plans, enum br_collective collective,
+                                           const char *text)
+{
+    const struct br_plan_choice *choice;
+
+    if (br_plans_choose(plans, collective, text, 1000, &choice) != 0)
+        fail_msg("%s", br_error_words());
+    return choice;
+}
+
 static struct br_plan *get(struct br_plans *plans, uint32_t root, bool in_place)
 {
     struct br_plan *plan = NULL;
 
-    assert_int_equal(br_plans_get(plans, BR_BROADCAST, BR_TREE, root, in_place, &plan), 0);
+    assert_int_equal(
+        br_plans_get(plans, BR_BROADCAST, choose(plans, BR_BROADCAST, "tree")->way, root, in_place, &plan),
+        0);
     return plan;
 }
 
@@ -66,12 +78,16 @@ static void plans_get__keeps_what_is_held(void **state)
 
 static void plans_get__refuses_what_does_not_apply(void **state)
 {
+    const struct br_plan_choice *choice;
     struct br_plans plans;
     struct br_plan *plan;
 
     (void)state;
     init(&plans, 4);
-    assert_int_equal(br_plans_get(&plans, BR_BARRIER, BR_TREE, 0, false, &plan), -EINVAL);
+    assert_int_equal(br_plans_choose(&plans, BR_BARRIER, "tree", 0, &choice), -EINVAL);
+    assert_non_null(strstr(br_error_words(), "tree does not do barrier"));
+    choice = choose(&plans, BR_BROADCAST, "tree");
+    assert_int_equal(br_plans_get(&plans, BR_BARRIER, choice->way, 0, false, &plan), -EINVAL);
     assert_int_equal(plans.count, 0);
     br_plans_destroy(&plans);
 }
@@ -85,7 +101,8 @@ static void plans_get__counts_readers(void **state)
 
     (void)state;
     init(&plans, 4);
-    assert_int_equal(br_plans_get(&plans, BR_ALLREDUCE, BR_FLAT, 0, false, &plan), 0);
+    assert_int_equal(
+        br_plans_get(&plans, BR_ALLREDUCE, choose(&plans, BR_ALLREDUCE, "flat")->way, 0, false, &plan), 0);
     for (uint32_t i = 0; i < plan->schedule->n_steps; i++) {
         readers += plan->readers[i];
         assert_int_equal(plan->readers[i], (plan->schedule->steps[i].flags & BR_STEP_MAY_MAP) ? 1 : 0);
@@ -96,26 +113,46 @@ static void plans_get__counts_readers(void **state)
 
 static void plans_choose__by_name_or_cost(void **state)
 {
-    enum br_algorithm algorithm, again;
+    const struct br_plan_choice *found;
     struct br_plans plans;
 
     (void)state;
     init(&plans, 4);
-    assert_int_equal(br_plans_choose(&plans, BR_ALLREDUCE, "ring", 8, &algorithm), 0);
-    assert_int_equal(algorithm, BR_RING);
-    assert_int_equal(br_plans_choose(&plans, BR_ALLREDUCE, "nonsense", 8, &algorithm), -EINVAL);
+    assert_string_equal(choose(&plans, BR_ALLREDUCE, "ring")->way->name, "ring");
+    assert_int_equal(br_plans_choose(&plans, BR_ALLREDUCE, "nonsense", 8, &found), -EINVAL);
     assert_non_null(strstr(br_error_words(), "nonsense"));
     for (size_t bytes = 1; bytes < 1u << 30; bytes *= 3) {
+        const struct br_plan_way *way;
         struct br_choice choice;
 
         assert_int_equal(br_choose(&model, BR_ALLREDUCE, 4, (double)bytes, &choice), 0);
-        assert_int_equal(br_plans_choose(&plans, BR_ALLREDUCE, "", bytes, &algorithm), 0);
-        assert_int_equal(br_plans_choose(&plans, BR_ALLREDUCE, "auto", bytes, &again), 0);
-        assert_int_equal(algorithm, choice.algorithm);
-        assert_int_equal(again, algorithm);
+        assert_int_equal(br_plans_choose(&plans, BR_ALLREDUCE, "", bytes, &found), 0);
+        way = found->way;
+        assert_true(br_way_equal(&way->way, &choice.way));
+        assert_true(found->seconds == choice.seconds);
+        assert_int_equal(br_plans_choose(&plans, BR_ALLREDUCE, "auto", bytes, &found), 0);
+        assert_ptr_equal(found->way, way);
     }
-    assert_int_equal(br_plans_choose(&plans, BR_BARRIER, "", 1, &algorithm), 0);
-    assert_int_equal(algorithm, BR_DISSEMINATION);
+    assert_string_equal(choose(&plans, BR_BARRIER, "")->way->name, "dissemination");
+    br_plans_destroy(&plans);
+}
+
+/* Shapes with the same algorithm are different plans. */
+static void plans_choose__tells_shapes_apart(void **state)
+{
+    const struct br_plan_way *direct, *ring;
+    struct br_plan *one, *other;
+    struct br_plans plans;
+
+    (void)state;
+    init(&plans, 4);
+    direct = choose(&plans, BR_ALLREDUCE, "blueconnect:2d,2d")->way;
+    ring = choose(&plans, BR_ALLREDUCE, "blueconnect:2r,2d")->way;
+    assert_ptr_not_equal(direct, ring);
+    assert_ptr_equal(choose(&plans, BR_ALLREDUCE, "blueconnect:2dx2d")->way, direct);
+    assert_int_equal(br_plans_get(&plans, BR_ALLREDUCE, direct, 0, false, &one), 0);
+    assert_int_equal(br_plans_get(&plans, BR_ALLREDUCE, ring, 0, false, &other), 0);
+    assert_ptr_not_equal(one, other);
     br_plans_destroy(&plans);
 }
 
@@ -127,6 +164,7 @@ int main(void)
         cmocka_unit_test(plans_get__refuses_what_does_not_apply),
         cmocka_unit_test(plans_get__counts_readers),
         cmocka_unit_test(plans_choose__by_name_or_cost),
+        cmocka_unit_test(plans_choose__tells_shapes_apart),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/choice.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "collectives/fragment.h"
+
+#define MOST_FRAGMENTS 64
+
+static struct br_schedule_request request_of(enum br_collective collective, uint32_t n,
+                                             const struct br_way *way)
+{
+    return (struct br_schedule_request){
+        .collective = collective, .algorithm = way->algorithm, .n = n, .shape = way->shape};
+}
+
+/* The engine cuts by itself; a plan for nobody takes the number of fragments that is best. */
+static int price(const struct br_cost_model *model, const struct br_schedule_request *request, double bytes,
+                 struct br_choice *choice)
+{
+    uint32_t f = 1, most = MOST_FRAGMENTS;
+    double seconds;
+
+    choice->seconds = INFINITY;
+    if (model->chunk_bytes) {
+        int rc = br_algorithm_check(request);
+
+        if (rc)
+            return rc;
+        f = most = br_fragment_count((size_t)bytes, 1, br_algorithm_pieces(request), model->chunk_bytes);
+        if (!f)
+            return br_error(E2BIG, "blocks of %g bytes are too large", bytes);
+    }
+    for (; f <= most; f *= 2) {
+        int rc = br_cost_estimate(model, request, bytes, f, &seconds);
+
+        if (rc)
+            return rc;
+        if (seconds < choice->seconds) {
+            choice->seconds = seconds;
+            choice->fragments = f;
+        }
+    }
+    return 0;
+}
+
+/* The stages do not depend on each other, so each may be decided for itself. */
+int br_choose_methods(const struct br_cost_model *model, enum br_collective collective, uint32_t n,
+                      double bytes, struct br_way *way, struct br_choice *choice)
+{
+    struct br_schedule_request request = request_of(collective, n, way);
+    struct br_choice trial = {.fragments = 0};
+
+    for (uint32_t i = 0; i < request.shape.n_dimensions && way->open; i++) {
+        enum br_method best = BR_METHOD_DIRECT;
+        double least = INFINITY;
+
+        if (!(way->open & 1u << i))
+            continue;
+        for (int m = BR_METHOD_DIRECT; m <= BR_METHOD_HALVING; m++) {
+            request.shape.dimensions[i].method = (enum br_method)m;
+            if (m == BR_METHOD_HALVING &&
+                (request.shape.dimensions[i].size & (request.shape.dimensions[i].size - 1)))
+                continue;
+            if (price(model, &request, bytes, &trial) == 0 && trial.seconds < least) {
+                least = trial.seconds;
+                best = (enum br_method)m;
+            }
+        }
+        request.shape.dimensions[i].method = best;
+    }
+    way->shape = request.shape;
+    way->open = 0;
+    choice->way = *way;
+    return price(model, &request, bytes, choice);
+}
+
+int br_choose_all(const struct br_cost_model *model, enum br_collective collective, uint32_t n, double bytes,
+                  struct br_choice choices[BR_WAYS_MAX])
+{
+    struct br_way ways[BR_WAYS_MAX];
+    struct br_topology flat;
+    uint32_t n_ways, found = 0;
+
+    if (br_cost_model_check(model))
+        return -EINVAL;
+    br_topology_flat(&flat, n);
+    n_ways = br_ways_list(model->topology ? model->topology : &flat, ways);
+    for (uint32_t i = 0; i < n_ways; i++) {
+        struct br_choice choice = {.fragments = 0};
+        uint32_t at = found;
+
+        if (br_choose_methods(model, collective, n, bytes, &ways[i], &choice) != 0)
+            continue;
+        for (; at > 0 && choices[at - 1].seconds > choice.seconds; at--)
+            choices[at] = choices[at - 1];
+        choices[at] = choice;
+        found++;
+    }
+    return found ? (int)found
+                 : br_error(EINVAL, "no algorithm does %s on %u ranks", br_collective_name(collective), n);
+}
+
+int br_choose(const struct br_cost_model *model, enum br_collective collective, uint32_t n, double bytes,
+              struct br_choice *choice)
+{
+    struct br_choice all[BR_WAYS_MAX];
+    int rc = br_choose_all(model, collective, n, bytes, all);
+
+    if (rc < 0)
+        return rc;
+    *choice = all[0];
+    return 0;
+}
+
+int br_choice_explain(const struct br_cost_model *model, enum br_collective collective, uint32_t n,
+                      double bytes, const struct br_choice *choice, char words[BR_CHOICE_WORDS])
+{
+    struct br_schedule_request request = request_of(collective, n, &choice->way);
+    struct br_cost_parts parts;
+    int rc = br_cost_explain(model, &request, bytes, choice->fragments, &parts);
+
+    if (rc)
+        return rc;
+    if (parts.latency > 0.5 * parts.total)
+        snprintf(words, BR_CHOICE_WORDS, "latency bound: %.0f %% is start-up",
+                 100 * parts.latency / parts.total);
+    else if (parts.cpu > parts.port)
+        snprintf(words, BR_CHOICE_WORDS, "bound by the reduction: %.0f %% of the time",
+                 100 * parts.cpu / parts.total);
+    else if (model->topology && br_topology_is_memory(model->topology, parts.level))
+        snprintf(words, BR_CHOICE_WORDS, "bandwidth bound by the memory of a host, busy %.0f %%",
+                 100 * parts.port / parts.total);
+    else if (model->n_levels > 1 && model->topology && model->topology->kind != BR_TOPOLOGY_FLAT)
+        snprintf(words, BR_CHOICE_WORDS, "bandwidth bound on level %u, busy %.0f %%", parts.level,
+                 100 * parts.port / parts.total);
+    else
+        snprintf(words, BR_CHOICE_WORDS, "bandwidth bound, links busy %.0f %%",
+                 100 * parts.port / parts.total);
+    return 0;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/load.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "collectives/schedule.h"
+
+void br_load_init(struct br_load *load, const struct br_cost_model *model, const struct br_topology *t)
+{
+    memset(load, 0, sizeof *load);
+    load->ports = t->n < BR_LOAD_PORTS ? t->n : BR_LOAD_PORTS;
+    load->levels = model->n_levels;
+}
+
+/* Who is asked, and whose ports count. */
+struct sample {
+    bool whole;       /* every rank is asked: each end of each link counts for its port */
+    uint32_t senders; /* else the first so many */
+};
+
+static struct sample sample_of(const struct br_topology *t, const struct br_exchange *exchange)
+{
+    struct sample sample = {.whole = t->n <= BR_LOAD_PORTS && t->kind != BR_TOPOLOGY_FLAT,
+                            .senders = exchange->ranks};
+
+    if (!sample.whole && t->kind == BR_TOPOLOGY_FLAT && exchange->sender == BR_LOAD_ALL)
+        sample.senders = 1;
+    else if (!sample.whole && t->kind == BR_TOPOLOGY_BCUBE && exchange->ranks > BR_LOAD_PORTS)
+        sample.senders = BR_LOAD_PORTS;
+    return sample;
+}
+
+static void add_hop(struct br_load *load, const struct br_cost_model *model, const struct br_topology *t,
+                    const struct sample *sample, const struct br_hop *hop, uint32_t sender, double time)
+{
+    uint32_t from = br_topology_port(t, sample->whole ? hop->from : sender, hop->level);
+    uint32_t to = br_topology_port(t, hop->to, hop->level);
+
+    for (uint32_t l = 0; l < model->n_levels; l++) {
+        if (hop->level < model->n_levels && l != hop->level)
+            continue;
+        load->out[from % BR_LOAD_PORTS][l] += time;
+        if (sample->whole && !br_topology_is_memory(t, (uint8_t)l))
+            load->in[to][l] += time;
+    }
+}
+
+static double add_message(struct br_load *load, const struct br_cost_model *model,
+                          const struct br_topology *t, const struct br_exchange *exchange,
+                          const struct sample *sample, uint32_t from, uint32_t to, double rounds)
+{
+    struct br_hop hops[BR_TOPOLOGY_HOPS];
+    uint32_t n = br_topology_route(t, from, to, exchange->level, hops);
+    double alpha = 0;
+
+    for (uint32_t h = 0; h < n; h++) {
+        struct br_cost_level cost = br_cost_message(model, hops[h].level);
+
+        alpha += cost.alpha;
+        add_hop(load, model, t, sample, &hops[h], from,
+                rounds * exchange->messages * (cost.overhead + exchange->bytes * cost.beta));
+    }
+    return alpha;
+}
+
+void br_load_add(struct br_load *load, const struct br_cost_model *model, const struct br_topology *t,
+                 const struct br_exchange *exchange, double rounds)
+{
+    struct sample sample = sample_of(t, exchange);
+    uint32_t first = exchange->sender == BR_LOAD_ALL ? 0 : exchange->sender;
+    uint32_t end = exchange->sender == BR_LOAD_ALL ? sample.senders : first + 1;
+
+    for (uint32_t rank = first; rank < end; rank++) {
+        if (!sample.whole && t->kind == BR_TOPOLOGY_HOSTS && end > first + 1 &&
+            br_topology_port(t, rank, 0) != 0)
+            continue; /* the first host stands for all */
+        for (uint32_t i = 0; i < exchange->peers; i++) {
+            uint32_t to = exchange->peer(exchange->context, rank, i);
+
+            if (to != rank)
+                load->alpha = fmax(load->alpha,
+                                   rounds * add_message(load, model, t, exchange, &sample, rank, to, rounds));
+        }
+    }
+}
+
+void br_load_sum(struct br_load *load, const struct br_load *other)
+{
+    for (uint32_t p = 0; p < load->ports; p++)
+        for (uint32_t l = 0; l < load->levels; l++) {
+            load->out[p][l] += other->out[p][l];
+            load->in[p][l] += other->in[p][l];
+        }
+}
+
+double br_load_busiest(const struct br_load *load, uint8_t *level)
+{
+    double most = 0;
+
+    for (uint32_t p = 0; p < load->ports; p++)
+        for (uint32_t l = 0; l < load->levels; l++) {
+            double busy = fmax(load->out[p][l], load->in[p][l]);
+
+            if (busy > most && level)
+                *level = (uint8_t)l;
+            most = fmax(most, busy);
+        }
+    return most;
+}

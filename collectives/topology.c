@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/topology.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "collectives/schedule.h"
+
+#define MOST_RANKS 65536u
+
+void br_topology_flat(struct br_topology *topology, uint32_t n)
+{
+    *topology = (struct br_topology){.kind = BR_TOPOLOGY_FLAT, .n = n};
+}
+
+int br_topology_hosts(struct br_topology *t, uint32_t n, const uint64_t *host)
+{
+    uint32_t hosts = 0, first = 0; /* first: ranks of the first host, if they are the first ranks */
+    uint32_t *leader = calloc(n, sizeof *leader);
+    bool even = true;
+
+    if (!leader)
+        return br_error(ENOMEM, "no memory for the hosts of %u ranks", n);
+    while (first < n && host[first] == host[0])
+        first++;
+    for (uint32_t r = 0; r < n; r++) {
+        while (host[leader[r]] != host[r])
+            leader[r]++;
+        hosts += leader[r] == r;
+        even = even && leader[r] == r / first * first;
+    }
+    br_topology_flat(t, n);
+    if (hosts == 1 || hosts == n) {
+        free(leader);
+        return 0;
+    }
+    t->kind = BR_TOPOLOGY_HOSTS;
+    t->hosts = hosts;
+    t->per_host = even && first * hosts == n ? first : 0;
+    t->leader = leader;
+    return 0;
+}
+
+int br_topology_bcube(struct br_topology *t, uint32_t ports, uint32_t levels)
+{
+    uint64_t n = 1;
+
+    if (ports < 2 || ports > MOST_RANKS || levels < 1 || levels > BR_TOPOLOGY_HOPS)
+        return br_error(EINVAL, "BCube(%u,%u): n must be 2 to %u and k 1 to %d", ports, levels, MOST_RANKS,
+                        BR_TOPOLOGY_HOPS);
+    for (uint32_t i = 0; i < levels && n <= MOST_RANKS; i++)
+        n *= ports;
+    if (n > MOST_RANKS)
+        return br_error(EINVAL, "BCube(%u,%u) has more than %u hosts", ports, levels, MOST_RANKS);
+    *t = (struct br_topology){.kind = BR_TOPOLOGY_BCUBE, .n = (uint32_t)n, .cube_n = ports, .cube_k = levels};
+    return 0;
+}
+
+void br_topology_destroy(struct br_topology *topology)
+{
+    free(topology->leader);
+    topology->leader = NULL;
+}
+
+uint32_t br_topology_levels(const struct br_topology *topology)
+{
+    return topology->kind == BR_TOPOLOGY_HOSTS   ? 2
+           : topology->kind == BR_TOPOLOGY_BCUBE ? topology->cube_k
+                                                 : 0;
+}
+
+static uint32_t route_in_cube(const struct br_topology *t, uint32_t from, uint32_t to, struct br_hop *hops)
+{
+    uint32_t stride = 1, n = 0, at = from;
+
+    for (uint32_t level = 0; level < t->cube_k; level++, stride *= t->cube_n) {
+        uint32_t is = from / stride % t->cube_n, wanted = to / stride % t->cube_n;
+
+        if (is == wanted)
+            continue;
+        hops[n++] = (struct br_hop){at, at - is * stride + wanted * stride, (uint8_t)level};
+        at = hops[n - 1].to;
+    }
+    return n;
+}
+
+uint32_t br_topology_route(const struct br_topology *t, uint32_t from, uint32_t to, uint8_t level,
+                           struct br_hop hops[BR_TOPOLOGY_HOPS])
+{
+    if (t->kind == BR_TOPOLOGY_BCUBE)
+        return route_in_cube(t, from, to, hops);
+    if (t->kind == BR_TOPOLOGY_HOSTS)
+        level = t->leader[from] != t->leader[to];
+    hops[0] = (struct br_hop){from, to, level};
+    return 1;
+}
+
+uint32_t br_topology_port(const struct br_topology *topology, uint32_t rank, uint8_t level)
+{
+    (void)level;
+    return topology->kind == BR_TOPOLOGY_HOSTS ? topology->leader[rank] : rank;
+}
+
+bool br_topology_is_memory(const struct br_topology *topology, uint8_t level)
+{
+    return topology->kind == BR_TOPOLOGY_HOSTS && level == 0;
+}
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+const char *br_topology_text(const struct br_topology *t, char text[BR_TOPOLOGY_TEXT])
+{
+    if (t->kind == BR_TOPOLOGY_BCUBE)
+        snprintf(text, BR_TOPOLOGY_TEXT, "bcube:%u,%u", t->cube_n, t->cube_k);
+    else if (t->kind == BR_TOPOLOGY_HOSTS && t->per_host)
+        snprintf(text, BR_TOPOLOGY_TEXT, "hosts:%ux%u", t->hosts, t->per_host);
+    else if (t->kind == BR_TOPOLOGY_HOSTS)
+        snprintf(text, BR_TOPOLOGY_TEXT, "hosts:%u uneven, %u ranks", t->hosts, t->n);
+    else
+        snprintf(text, BR_TOPOLOGY_TEXT, "flat:%u", t->n);
+    return text;
+}
+
+static int parse_hosts(struct br_topology *t, uint32_t hosts, uint32_t ranks)
+{
+    uint64_t *host;
+    int rc;
+
+    if (hosts < 1 || ranks < 1 || (uint64_t)hosts * ranks > MOST_RANKS)
+        return br_error(EINVAL, "hosts:%ux%u: must be at least 1x1 and %u ranks at most", hosts, ranks,
+                        MOST_RANKS);
+    host = calloc((size_t)hosts * ranks, sizeof *host);
+    if (!host)
+        return br_error(ENOMEM, "no memory for %u hosts", hosts);
+    for (uint32_t r = 0; r < hosts * ranks; r++)
+        host[r] = r / ranks;
+    rc = br_topology_hosts(t, hosts * ranks, host);
+    free(host);
+    return rc;
+}
+
+int br_topology_parse(struct br_topology *t, const char *text)
+{
+    unsigned a, b;
+    int end = 0;
+
+    if (sscanf(text, "bcube:%5u,%2u%n", &a, &b, &end) == 2 && !text[end])
+        return br_topology_bcube(t, a, b);
+    if (sscanf(text, "hosts:%5ux%5u%n", &a, &b, &end) == 2 && !text[end])
+        return parse_hosts(t, a, b);
+    if ((sscanf(text, "flat:%5u%n", &a, &end) == 1 || sscanf(text, "%5u%n", &a, &end) == 1) && !text[end] &&
+        a >= 1 && a <= MOST_RANKS) {
+        br_topology_flat(t, a);
+        return 0;
+    }
+    return br_error(EINVAL, "'%s' is no topology; write bcube:3,2 or hosts:2x4 or a number of ranks", text);
+}

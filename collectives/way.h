@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A way to do a collective: an algorithm and, where it has one, its shape. What a user writes and reads:
+ *
+ *     ring, direct, halving, tree, ...   by the table of algorithm.c
+ *     bml                                BML in the job's BCube; bml:N,K: in N^K ranks of any network
+ *     blueconnect                        the ranks of a host, then the hosts; or digit by digit in a BCube; or two factors
+ *     blueconnect:4x2                    these factors of the number of ranks, the first among ranks that follow each other
+ *     blueconnect:16h,6r                 with methods: d direct, r ring, h halving and doubling
+ *
+ * A factor without a method gets the one that the cost model finds cheapest (choice.h). Pure; thread-safe.
+ */
+#ifndef BR_COLLECTIVES_WAY_H
+#define BR_COLLECTIVES_WAY_H
+
+#include "collectives/algorithm.h"
+#include "collectives/topology.h"
+
+#define BR_WAY_TEXT 48 /* bytes of a name, the longest that a user can write included */
+
+struct br_way {
+    enum br_algorithm algorithm;
+    struct br_shape shape; /* zeros where the algorithm needs none */
+    uint32_t open;         /* bit i: the method of dimension i is not decided yet */
+};
+
+/* A way by name. -EINVAL with words: no such name, or it does not fit the topology. */
+int br_way_parse(const struct br_topology *topology, const char *text, struct br_way *way);
+
+/* The name by which br_way_parse finds it. */
+const char *br_way_name(const struct br_way *way, char text[BR_WAY_TEXT]);
+
+bool br_way_equal(const struct br_way *a, const struct br_way *b);
+
+/* A number that differs where ways differ, for what ranks compare. */
+uint64_t br_way_digest(const struct br_way *way);
+
+/* The ways worth comparing for a collective, the simplest first; none of them has been checked against the collective.
+ * Returns how many, at most BR_WAYS_MAX. */
+#define BR_WAYS_MAX 64
+uint32_t br_ways_list(const struct br_topology *topology, struct br_way ways[BR_WAYS_MAX]);
+
+#endif

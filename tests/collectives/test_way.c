@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "collectives/way.h"
+#include "tests/collectives/schedules.h"
+
+static void parse(const char *topology, const char *text, struct br_way *way)
+{
+    struct br_topology t;
+
+    assert_int_equal(br_topology_parse(&t, topology), 0);
+    if (br_way_parse(&t, text, way) != 0)
+        fail_msg("%s on %s: %s", text, topology, br_error_words());
+    br_topology_destroy(&t);
+}
+
+static void br_way_parse__bml_is_the_papers_shape(void **state)
+{
+    struct br_way way, written;
+
+    (void)state;
+    parse("bcube:3,2", "bml", &way);
+    assert_int_equal(way.algorithm, BR_BML);
+    assert_int_equal(way.shape.threads, 2);
+    assert_int_equal(way.shape.n_dimensions, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(way.shape.dimensions[i].size, 3);
+        assert_int_equal(way.shape.dimensions[i].level, i);
+        assert_int_equal(way.shape.dimensions[i].method, BR_METHOD_DIRECT);
+    }
+    parse("9", "bml:3,2", &written);
+    assert_true(br_way_equal(&way, &written));
+}
+
+static void br_way_parse__blueconnect_takes_factors_methods_and_levels(void **state)
+{
+    struct br_way way;
+
+    (void)state;
+    parse("hosts:2x4", "blueconnect", &way);
+    assert_int_equal(way.shape.n_dimensions, 2);
+    assert_int_equal(way.shape.threads, 1);
+    assert_int_equal(way.shape.dimensions[0].size, 4);
+    assert_int_equal(way.shape.dimensions[0].level, 0);
+    assert_int_equal(way.shape.dimensions[1].level, 1);
+    assert_int_equal(way.open, 3);
+    parse("96", "blueconnect:16h,6r", &way);
+    assert_int_equal(way.shape.dimensions[0].method, BR_METHOD_HALVING);
+    assert_int_equal(way.shape.dimensions[1].method, BR_METHOD_RING);
+    assert_int_equal(way.shape.dimensions[1].level, BR_LEVEL_ANY);
+    assert_int_equal(way.open, 0);
+    parse("24", "blueconnect:4x3dx2", &way);
+    assert_int_equal(way.shape.n_dimensions, 3);
+    assert_int_equal(way.open, 5);
+    parse("bcube:4,3", "blueconnect", &way);
+    assert_int_equal(way.shape.n_dimensions, 3);
+    assert_int_equal(way.shape.dimensions[2].level, 2);
+    parse("12", "blueconnect", &way);
+    assert_int_equal(way.shape.dimensions[0].size, 4);
+    assert_int_equal(way.shape.dimensions[1].size, 3);
+}
+
+static void br_way_parse__refuses_in_words(void **state)
+{
+    static const struct {
+        const char *topology, *text, *words;
+    } bad[] = {
+        {"9", "nonsense", "there are flat"},
+        {"9", "nonsense", "blueconnect"},
+        {"9", "bml", "BRAID_TOPOLOGY"},
+        {"9", "bml:2,2", "has 4 ranks"},
+        {"9", "bml:3", "bcube:3"},
+        {"9", "ring:3", "behind a colon"},
+        {"9", "blueconnect:4x2", "there are 9 ranks"},
+        {"9", "blueconnect:", "write the factors"},
+        {"9", "blueconnect:3x", "write the factors"},
+        {"9", "blueconnect:3q", "write the factors"},
+        {"9", "blueconnect:-3", "write the factors"},
+        {"9", "blueconnect:99999999999x2", "write the factors"},
+        {"9", "blueconnect:3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3", "there are 9 ranks"},
+    };
+    const uint64_t turns[] = {7, 3, 7, 3};
+    struct br_topology t;
+    struct br_way way;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(br_topology_parse(&t, bad[i].topology), 0);
+        assert_int_equal(br_way_parse(&t, bad[i].text, &way), -EINVAL);
+        if (!strstr(br_error_words(), bad[i].words))
+            fail_msg("%s: '%s' does not say '%s'", bad[i].text, br_error_words(), bad[i].words);
+    }
+    assert_int_equal(br_topology_hosts(&t, 4, turns), 0);
+    assert_int_equal(br_way_parse(&t, "blueconnect", &way), -EINVAL);
+    assert_non_null(strstr(br_error_words(), "one host after the other"));
+    br_topology_destroy(&t);
+}
+
+static void br_way_name__is_found_again(void **state)
+{
+    static const char *const topologies[] = {"bcube:3,2", "hosts:2x4", "12", "7"};
+    static struct br_way ways[BR_WAYS_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof topologies / sizeof *topologies; i++) {
+        struct br_topology t;
+        uint32_t n;
+
+        assert_int_equal(br_topology_parse(&t, topologies[i]), 0);
+        n = br_ways_list(&t, ways);
+        assert_true(n > BR_HALVING);
+        for (uint32_t w = 0; w < n; w++) {
+            char name[BR_WAY_TEXT];
+            struct br_way again;
+
+            assert_int_equal(br_way_parse(&t, br_way_name(&ways[w], name), &again), 0);
+            assert_true(br_way_equal(&again, &ways[w]));
+            for (uint32_t other = 0; other < w; other++)
+                assert_false(br_way_equal(&ways[other], &ways[w]));
+        }
+        br_topology_destroy(&t);
+    }
+}
+
+/* The verifier proves BML in every BCube up to 64 ranks. */
+static void br_way_parse__bml_is_proved(void **state)
+{
+    static const char *const cubes[] = {"bcube:2,1", "bcube:2,2", "bcube:3,2", "bcube:2,3", "bcube:4,2",
+                                        "bcube:5,2", "bcube:3,3", "bcube:2,5", "bcube:8,2", "bcube:4,3"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cubes / sizeof *cubes; i++) {
+        struct br_topology t;
+        struct br_way way;
+
+        assert_int_equal(br_topology_parse(&t, cubes[i]), 0);
+        assert_int_equal(br_way_parse(&t, "bml", &way), 0);
+        if (t.n <= 16) {
+            assert_true(schedules_prove(BR_BML, &way.shape, t.n) > 0);
+        } else {
+            struct br_schedule_request request = {.algorithm = BR_BML, .n = t.n, .shape = way.shape};
+            struct schedules schedules;
+
+            schedules_build(&schedules, request, IN_PLACE_SOME);
+            if (schedules_verify(&schedules, 1) != 0)
+                fail_msg("%s: %s", cubes[i], br_error_words());
+            schedules_free(&schedules);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(br_way_parse__bml_is_the_papers_shape),
+        cmocka_unit_test(br_way_parse__blueconnect_takes_factors_methods_and_levels),
+        cmocka_unit_test(br_way_parse__refuses_in_words),
+        cmocka_unit_test(br_way_name__is_found_again),
+        cmocka_unit_test(br_way_parse__bml_is_proved),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
