@@ -102,7 +102,8 @@ struct br_rail {
     uint64_t rate_now, rate_period_end; /* maximum of the running period; its end */
     uint64_t
         used; /* the peer's `uses` at the last frame: of equally free rails the one that waited longest goes */
-    bool limited;                    /* the budget was used up in this period */
+    bool was_full; /* when `rate` was measured the budget was used up: it is what the rail can carry */
+    bool limited;  /* the budget was used up in this period */
     uint64_t min_rtt, min_rtt_until; /* ns */
     bool solo; /* one frame at a time, until the least round trip has been measured anew */
     struct br_probe probes[BR_PROBES];

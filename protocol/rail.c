@@ -58,7 +58,7 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->last_rx = rail->last_ping = now;
     rail->rate = rail->rate_now = rail->min_rtt = 0;
     rail->acked_posted_at = now;
-    rail->limited = rail->solo = false;
+    rail->limited = rail->was_full = rail->solo = false;
     rail->rate_period_end = now + RATE_PERIOD;
     set_budget(rail, BUDGET_FIRST);
 }
@@ -101,7 +101,7 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
     double mine, others_bytes = (double)left, others_rate = 0;
     bool sooner = false;
 
-    if (!rail->rate || peer->n_rails == 1)
+    if (!rail->was_full || peer->n_rails == 1)
         return true;
     mine = finish(rail, length);
     for (int i = 0; i < peer->n_rails; i++) {
@@ -109,7 +109,7 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
 
         if (other == rail || other->state != BR_RAIL_UP)
             continue;
-        if (!other->rate)
+        if (!other->was_full)
             return true; /* nothing to compare with yet */
         sooner = sooner || finish(other, length) < mine;
         others_bytes += (double)br_rail_in_flight(other);
@@ -142,8 +142,10 @@ static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
  * again. */
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now)
 {
-    if (now > rail->rate_period_end + RATE_PERIOD)
+    if (now > rail->rate_period_end + RATE_PERIOD) {
         rail->rate = rail->rate_now = 0;
+        rail->was_full = false;
+    }
 }
 
 bool br_rail_asks(const struct br_rail *rail, uint32_t length)
@@ -193,6 +195,7 @@ static void measured(struct br_rail *rail, const struct br_probe *probe, uint64_
         span = sent_in;
     rate = (uint64_t)((double)(rail->acked_bytes - probe->acked_bytes) * 1e9 / (double)span);
     measured_rtt(rail, probe, now - probe->posted_at, now);
+    rail->was_full = rail->was_full || rail->limited;
     if (rate > rail->rate_now)
         rail->rate_now = rate;
     if (rail->rate_now > rail->rate)

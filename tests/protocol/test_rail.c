@@ -321,6 +321,12 @@ static void acknowledged__overtaken_and_impossible(void **state)
     assert_int_equal(br_rail_in_flight(rail), 2000);
 }
 
+static void carries(struct br_rail *rail, uint64_t rate)
+{
+    rail->rate = rate;
+    rail->was_full = true;
+}
+
 /* ---- striping ------------------------------------------------------------------------------------------------ */
 
 static void may_take__a_single_rail_always(void **state)
@@ -329,7 +335,7 @@ static void may_take__a_single_rail_always(void **state)
 
     (void)state;
     set_up(&b, 1);
-    b.rails[0].rate = 1;
+    carries(&b.rails[0], 1);
     assert_true(br_rail_may_take(&b.rails[0], 1, 1));
 }
 
@@ -340,8 +346,8 @@ static void may_take__a_slow_rail_leaves_the_end(void **state)
 
     (void)state;
     set_up(&b, 2);
-    b.rails[0].rate = 1000000000;
-    b.rails[1].rate = 100000000;
+    carries(&b.rails[0], 1000000000);
+    carries(&b.rails[1], 100000000);
     assert_true(br_rail_may_take(&b.rails[1], 16 << 20, 64 << 10));
     assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10));
     assert_true(br_rail_may_take(&b.rails[0], 128 << 10, 64 << 10));
@@ -354,12 +360,31 @@ static void may_take__compares_only_with_what_is_known(void **state)
 
     (void)state;
     set_up(&b, 2);
-    b.rails[1].rate = 100000000;
+    carries(&b.rails[1], 100000000);
     assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10)); /* the other one was never measured */
-    b.rails[0].rate = 1000000000;
+    carries(&b.rails[0], 1000000000);
     assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10));
     b.rails[0].state = BR_RAIL_FENCING;
     assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10));
+}
+
+/* One frame after a long time alone took 5 ms on a busy host: that is a latency, no rate, and no reason to leave the rail
+ * aside. Nothing would ever show what it can carry. */
+static void may_take__a_rail_that_was_never_full_is_not_slow(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 2);
+    drive(&b.rails[0], 1250000000, 20 * BR_US, &now, now + 50 * BR_MS);
+    br_rail_reset(&b.rails[1], now);
+    br_rail_posted(&b.rails[1], 16 << 10, true, now);
+    br_rail_acknowledged(&b.rails[1], 16 << 10, now + 5 * BR_MS);
+    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10));
+    now += 5 * BR_MS;
+    drive(&b.rails[1], 12500000, 20 * BR_US, &now, now + 50 * BR_MS); /* now it shows that it is */
+    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10));
 }
 
 /* Whatever the rates and the bytes in flight are: one rail takes the frame, else the transfer would stand still. */
@@ -376,7 +401,8 @@ static void may_take__never_all_refuse(void **state)
 
         set_up(&b, n);
         for (int i = 0; i < n; i++) {
-            b.rails[i].rate = br_random_next(&random) % 3 ? br_random_next(&random) % 40000000000 : 0;
+            if (br_random_next(&random) % 3)
+                carries(&b.rails[i], 1 + br_random_next(&random) % 40000000000);
             b.rails[i].tx_bytes = br_random_next(&random) % MOST;
         }
         for (int i = 0; i < n; i++)
@@ -526,6 +552,7 @@ int main(void)
         cmocka_unit_test(may_take__a_single_rail_always),
         cmocka_unit_test(may_take__a_slow_rail_leaves_the_end),
         cmocka_unit_test(may_take__compares_only_with_what_is_known),
+        cmocka_unit_test(may_take__a_rail_that_was_never_full_is_not_slow),
         cmocka_unit_test(may_take__never_all_refuse),
         cmocka_unit_test(credit__some_are_kept),
         cmocka_unit_test(credit__point_to_point_has_a_share),
