@@ -90,6 +90,11 @@ static void put(struct plan *p, struct range range, struct br_span span)
         p->place[range.first + i] = (struct br_span){span.buffer, span.first + i, 1};
 }
 
+static uint8_t level_to(const struct plan *p, const struct br_stage *stage, uint32_t peer)
+{
+    return br_stage_level(stage, p->head->rank, peer);
+}
+
 static void send(struct plan *p, uint32_t peer, uint8_t level, struct range range)
 {
     br_builder_send(p->b, peer, level, located(p, range));
@@ -167,10 +172,10 @@ static void reduce_ring(struct plan *p, uint32_t thread, uint32_t w)
         uint32_t n = list_run(p, thread, w, (own + 2 * size - s - 1) % size);
 
         for (uint32_t r = 0; r < n; r++)
-            send(p, next, stage->level, p->ranges[r]);
+            send(p, next, level_to(p, stage, next), p->ranges[r]);
         n = list_run(p, thread, w, (own + 2 * size - s - 2) % size);
         for (uint32_t r = 0; r < n; r++) {
-            struct br_span got = recv_scratch(p, previous, stage->level, p->ranges[r]);
+            struct br_span got = recv_scratch(p, previous, level_to(p, stage, previous), p->ranges[r]);
 
             reduce(p, p->ranges[r], (struct br_span[]){got, located(p, p->ranges[r])}, 2, final);
         }
@@ -189,13 +194,14 @@ static void gather_step(struct plan *p, uint32_t thread, uint32_t w, uint32_t to
 {
     const struct br_stage *stage = &p->stages[thread].stages[w];
     uint32_t target = br_stage_member(stage, p->head->rank, to), n;
+    uint32_t source = br_stage_member(stage, p->head->rank, from);
 
     n = has_all(p, target) ? 0 : list_run(p, thread, w, to_run);
     for (uint32_t r = 0; r < n; r++)
-        send(p, target, stage->level, p->ranges[r]);
+        send(p, target, level_to(p, stage, target), p->ranges[r]);
     n = has_all(p, p->head->rank) ? 0 : list_run(p, thread, w, from_run);
     for (uint32_t r = 0; r < n; r++)
-        recv_output(p, br_stage_member(stage, p->head->rank, from), stage->level, p->ranges[r]);
+        recv_output(p, source, level_to(p, stage, source), p->ranges[r]);
 }
 
 static void gather(struct plan *p, uint32_t thread, uint32_t w)

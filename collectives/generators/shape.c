@@ -10,6 +10,25 @@ static bool power_of_two(uint32_t x)
     return (x & (x - 1)) == 0;
 }
 
+static int check_cycle(const struct br_shape *shape, uint32_t n)
+{
+    uint32_t size = shape->dimensions[0].size, cycles = 0, core = 1;
+    bool apart = false;
+
+    for (uint32_t i = 0; i < shape->n_dimensions; i++) {
+        const struct br_dimension *dimension = &shape->dimensions[i];
+        uint8_t first = shape->dimensions[0].level;
+
+        cycles += dimension->method == BR_METHOD_CYCLE;
+        apart |= dimension->size != size || dimension->level != (first == BR_LEVEL_ANY ? first : first + i);
+        core *= dimension->size;
+    }
+    if (cycles > 0 && (cycles < shape->n_dimensions || apart || size < 2 || core != n))
+        return br_error(EINVAL, "a cycle has all ranks in dimensions of one size, on levels that follow each "
+                                "other");
+    return 0;
+}
+
 int br_shape_check(const struct br_shape *shape, enum br_collective collective, uint32_t n)
 {
     uint64_t core = 1, stages = 0;
@@ -35,9 +54,11 @@ int br_shape_check(const struct br_shape *shape, enum br_collective collective, 
     if (n > 2 * core)
         return br_error(EINVAL, "the shape has %u of %u ranks; it must have half of them at least",
                         (uint32_t)core, n);
+    if (shape->dimensions[0].method == BR_METHOD_CYCLE)
+        stages = 1;
     if (collective == BR_REDUCE && (stages > 1 || core != n))
         return br_error(EINVAL, "reduce needs a shape of one dimension, direct or ring, with all ranks");
-    return 0;
+    return check_cycle(shape, n);
 }
 
 static void add_stage(struct br_stages *stages, struct br_stage stage)
@@ -54,6 +75,19 @@ void br_shape_stages(const struct br_shape *shape, uint32_t thread, struct br_st
     for (uint32_t i = 0; i < shape->n_dimensions; i++) {
         stride[i] = stages->core;
         stages->core *= shape->dimensions[i].size;
+    }
+    if (shape->dimensions[0].method == BR_METHOD_CYCLE) {
+        const struct br_dimension *fastest = &shape->dimensions[thread % shape->n_dimensions];
+
+        add_stage(stages, (struct br_stage){.size = stages->core,
+                                            .stride = 1,
+                                            .weight = 1,
+                                            .level = fastest->level,
+                                            .ring = true,
+                                            .lowest = shape->dimensions[0].level,
+                                            .radix = fastest->size,
+                                            .fastest = thread % shape->n_dimensions});
+        return;
     }
     for (uint32_t w = 0; w < shape->n_dimensions; w++) {
         uint32_t at = (w + thread) % shape->n_dimensions;
@@ -74,17 +108,67 @@ void br_shape_stages(const struct br_shape *shape, uint32_t thread, struct br_st
     }
 }
 
+/* Digits of a cycle, and radix ^ i. */
+static uint32_t count_digits(const struct br_stage *stage)
+{
+    uint32_t digits = 0;
+
+    for (uint32_t left = stage->size; left > 1; left /= stage->radix)
+        digits++;
+    return digits;
+}
+
+static uint32_t power(uint32_t radix, uint32_t i)
+{
+    return i == 0 ? 1 : radix * power(radix, i - 1);
+}
+
+/* Digit i of the code is digit i of the place less digit i + 1. It is digit (i + fastest) of the rank. */
+static uint32_t cycle_rank(const struct br_stage *stage, uint32_t place)
+{
+    uint32_t n = stage->radix, digits = count_digits(stage), rank = 0;
+
+    for (uint32_t i = 0; i < digits; i++, place /= n)
+        rank += (place % n + n - place / n % n) % n * power(n, (i + stage->fastest) % digits);
+    return rank;
+}
+
+static uint32_t cycle_place(const struct br_stage *stage, uint32_t rank)
+{
+    uint32_t n = stage->radix, digits = count_digits(stage), place = 0;
+
+    for (uint32_t i = digits; i-- > 0;)
+        place = place * n + (rank / power(n, (i + stage->fastest) % digits) % n + place % n) % n;
+    return place;
+}
+
 uint32_t br_stage_digit(const struct br_stage *stage, uint32_t rank)
 {
-    return rank / stage->stride % stage->size;
+    return stage->radix ? cycle_place(stage, rank) : rank / stage->stride % stage->size;
+}
+
+uint8_t br_stage_level(const struct br_stage *stage, uint32_t a, uint32_t b)
+{
+    uint8_t level = stage->lowest;
+
+    if (stage->radix == 0 || level == BR_LEVEL_ANY)
+        return stage->level;
+    for (; a % stage->radix == b % stage->radix && a != b; level++) {
+        a /= stage->radix;
+        b /= stage->radix;
+    }
+    return level;
 }
 
 uint32_t br_stages_home(const struct br_stages *stages, uint32_t number)
 {
     uint32_t rank = 0;
 
-    for (uint32_t w = 0; w < stages->n_stages; w++)
-        rank += number / stages->stages[w].weight % stages->stages[w].size * stages->stages[w].stride;
+    for (uint32_t w = 0; w < stages->n_stages; w++) {
+        const struct br_stage *stage = &stages->stages[w];
+
+        rank += br_stage_member(stage, 0, number / stage->weight % stage->size);
+    }
     return rank;
 }
 
@@ -99,5 +183,7 @@ uint32_t br_stages_base(const struct br_stages *stages, uint32_t rank, uint32_t 
 
 uint32_t br_stage_member(const struct br_stage *stage, uint32_t rank, uint32_t d)
 {
+    if (stage->radix)
+        return cycle_rank(stage, d);
     return rank - br_stage_digit(stage, rank) * stage->stride + d * stage->stride;
 }

@@ -20,6 +20,7 @@ enum br_method {
     BR_METHOD_DIRECT,  /* one exchange with every other member of the group */
     BR_METHOD_RING,    /* size - 1 exchanges with the neighbours in a ring */
     BR_METHOD_HALVING, /* lg(size) exchanges with one partner each; size must be a power of two */
+    BR_METHOD_CYCLE, /* all dimensions together are one ring whose neighbours differ in one digit; see below */
 };
 
 struct br_dimension {
@@ -33,6 +34,11 @@ struct br_dimension {
  * sizes. Each rank from core to n-1 hands its part to rank - core and gets its result from there, so core <=
  * n <= 2 core. Thread t works on its own share of the chunks, with dimension (w + t) mod n_dimensions in its
  * step w: with threads == n_dimensions, direct and equal sizes this is BML.
+ *
+ * BR_METHOD_CYCLE is for all dimensions or none, of one size n and with levels that follow each other or are
+ * all BR_LEVEL_ANY. Its ring visits the ranks in the order of the modular Gray code of base n: each next one
+ * differs in one digit, by one, and so does the first from the last. In a BCube all ring neighbours are thereby
+ * level neighbours. Thread t's digit t turns the fastest.
  */
 struct br_shape {
     uint32_t n_dimensions;
@@ -44,8 +50,10 @@ struct br_shape {
 struct br_stage {
     uint32_t size, stride;
     uint32_t weight; /* pieces of the thread that each member owns after the stage, before the unfolding */
-    uint8_t level;
+    uint8_t level;   /* of all its messages; cycle: of most of them, br_stage_level() tells */
     bool ring;
+    uint8_t lowest;          /* cycle: level of digit 0 */
+    uint32_t radix, fastest; /* cycle: base of the digits, and the one that turns the fastest; else 0 */
 };
 
 /* The stages of one thread, halving resolved into pairs, dimensions of one rank left out. */
@@ -60,9 +68,13 @@ void br_shape_stages(const struct br_shape *shape, uint32_t thread, struct br_st
 /* 0, or -EINVAL with words that say why this shape cannot serve this collective on n ranks. */
 int br_shape_check(const struct br_shape *shape, enum br_collective collective, uint32_t n);
 
-/* A rank's digit in a stage, and the member of its group in that stage with digit d. */
+/* A rank's digit in a stage (cycle: its place in the ring), and the member of its group in that stage with
+ * digit d. */
 uint32_t br_stage_digit(const struct br_stage *stage, uint32_t rank);
 uint32_t br_stage_member(const struct br_stage *stage, uint32_t rank, uint32_t d);
+
+/* The level of a message between two members that exchange one. */
+uint8_t br_stage_level(const struct br_stage *stage, uint32_t a, uint32_t b);
 
 /* The rank with the digits of a number. */
 uint32_t br_stages_home(const struct br_stages *stages, uint32_t number);

@@ -82,10 +82,58 @@ static void br_stage_member__changes_one_digit(void **state)
     assert_int_equal(br_stage_member(&stage, 23, 2), 23);
 }
 
+static void br_shape_check__knows_a_cycle(void **state)
+{
+    struct br_shape cycle = {2, 2, {{3, BR_METHOD_CYCLE, 4}, {3, BR_METHOD_CYCLE, 5}}};
+
+    (void)state;
+    assert_int_equal(br_shape_check(&cycle, BR_ALLREDUCE, 9), 0);
+    assert_int_equal(br_shape_check(&cycle, BR_REDUCE, 9), 0);
+    refused(cycle, BR_ALLREDUCE, 10, "cycle has all ranks");
+    cycle.dimensions[1].level = 4;
+    refused(cycle, BR_ALLREDUCE, 9, "levels that follow");
+    cycle.dimensions[1] = (struct br_dimension){3, BR_METHOD_RING, 5};
+    refused(cycle, BR_ALLREDUCE, 9, "cycle has all ranks");
+    cycle.dimensions[1] = (struct br_dimension){2, BR_METHOD_CYCLE, 5};
+    refused(cycle, BR_ALLREDUCE, 6, "one size");
+}
+
+/* Every place once, and back; each next rank differs in one digit, by one. */
+static void br_stage_member__goes_round_a_cycle(void **state)
+{
+    struct br_shape cycle = {.n_dimensions = 3, .threads = 3};
+    bool seen[64] = {false};
+
+    (void)state;
+    for (uint8_t i = 0; i < 3; i++)
+        cycle.dimensions[i] = (struct br_dimension){4, BR_METHOD_CYCLE, i};
+    for (uint32_t t = 0; t < 3; t++) {
+        struct br_stages stages;
+        const struct br_stage *stage = &stages.stages[0];
+
+        br_shape_stages(&cycle, t, &stages);
+        assert_int_equal(stages.n_stages, 1);
+        for (uint32_t place = 0; place < 64; place++) {
+            uint32_t rank = br_stage_member(stage, 0, place);
+            uint32_t next = br_stage_member(stage, 0, (place + 1) % 64);
+            uint32_t level = br_stage_level(stage, rank, next), stride = 1u << 2 * level;
+
+            assert_int_equal(br_stage_digit(stage, rank), place);
+            assert_true(rank < 64 && seen[rank] == (t % 2 == 1));
+            seen[rank] = !seen[rank];
+            if (place % 4 != 3)
+                assert_int_equal(level, t);
+            assert_int_equal(next, rank - rank / stride % 4 * stride + (rank / stride + 1) % 4 * stride);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_shape_check__says_why_not),
+        cmocka_unit_test(br_shape_check__knows_a_cycle),
+        cmocka_unit_test(br_stage_member__goes_round_a_cycle),
         cmocka_unit_test(br_shape_stages__rotates_and_resolves_halving),
         cmocka_unit_test(br_stages_home__is_the_inverse_of_br_stages_base),
         cmocka_unit_test(br_stage_member__changes_one_digit),
