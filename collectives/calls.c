@@ -50,10 +50,10 @@ static bool writes(const struct braid_comm *comm, const struct call *c)
 
 static int check_call(struct braid_comm *comm, const char *name, const struct call *c)
 {
-    if (!comm)
-        return br_error(EINVAL, "%s: no communicator", name);
-    if (c->collective == BR_BARRIER)
-        return 0;
+    int rc = br_comm_check(comm, name);
+
+    if (rc || c->collective == BR_BARRIER)
+        return rc;
     if ((unsigned)c->type > BRAID_UINT64)
         return br_error(EINVAL, "%s: there is no data type %d", name, (int)c->type);
     if (br_collective_reduces(c->collective) && (unsigned)c->reduction > BRAID_AVG)
@@ -75,7 +75,7 @@ static int check_call(struct braid_comm *comm, const char *name, const struct ca
 static void apply_options(const struct braid_comm *comm, const struct braid_options *options,
                           struct br_operation *op)
 {
-    op->timeout = comm->settings.timeout;
+    op->timeout = comm->family->settings.timeout;
     if (!options)
         return;
     op->priority = options->priority;
@@ -96,24 +96,24 @@ static int finish(struct br_operation *op)
     if (op->persistent)
         atomic_store(&op->state, BR_OPERATION_IDLE);
     else
-        br_comm_put_operation(op->comm, op);
+        br_comm_put_operation(op);
     return status;
 }
 
 /* Submits; blocks if the caller gave no place for a handle. */
 static int go(struct br_operation *op, struct braid_op **out)
 {
-    int rc = br_progress_submit(op->comm, op, out != NULL);
+    int rc = br_progress_submit(op, out != NULL);
 
     if (rc) {
-        br_comm_put_operation(op->comm, op);
+        br_comm_put_operation(op);
         return rc;
     }
     if (out) {
         *out = (struct braid_op *)op;
         return 0;
     }
-    br_progress_wait(op->comm, op, UINT64_MAX); /* its deadline ends it */
+    br_progress_wait(op, UINT64_MAX); /* its deadline ends it */
     return finish(op);
 }
 
@@ -143,6 +143,8 @@ static bool call_local(struct braid_comm *comm, const struct call *c, const stru
     struct br_operation op;
 
     memset(&op, 0, offsetof(struct br_operation, words)); /* what follows is the engine's */
+    op.comm = comm;
+    op.group = comm->group;
     fill(comm, c, options, &op);
     if (!br_progress_local(comm, &op))
         return false;
@@ -313,13 +315,14 @@ static int point(struct braid_comm *comm, const char *name, enum br_operation_ki
                  void *recv, size_t bytes, int peer, const struct braid_key *key, uint64_t offset,
                  const struct braid_options *options, struct braid_op **out)
 {
+    int rc = br_comm_check(comm, name), ranks;
     struct br_operation *op;
-    int rc;
 
-    if (!comm)
-        return br_error(EINVAL, "%s: no communicator", name);
-    if (peer < 0 || peer >= comm->size)
-        return br_error(EINVAL, "%s: peer is %d, ranks are 0 to %d", name, peer, comm->size - 1);
+    if (rc)
+        return rc;
+    ranks = key ? comm->family->size : comm->size; /* a key is of the job */
+    if (peer < 0 || peer >= ranks)
+        return br_error(EINVAL, "%s: peer is %d, ranks are 0 to %d", name, peer, ranks - 1);
     if (bytes && !send && !recv)
         return br_error(EINVAL, "%s: memory is NULL", name);
     if (key && (offset > key->bytes || bytes > key->bytes - offset))
@@ -386,7 +389,7 @@ int braid_wait(struct braid_op *handle, int timeout_ms)
         return br_error(EINVAL, "braid_wait: no operation");
     if (atomic_load(&op->state) == BR_OPERATION_IDLE)
         return br_error(EINVAL, "braid_wait: the operation has not been started");
-    if (!br_progress_wait(op->comm, op, timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * BR_MS))
+    if (!br_progress_wait(op, timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * BR_MS))
         return br_error(ETIMEDOUT, "still running after %d ms", timeout_ms);
     return finish(op);
 }
@@ -399,7 +402,7 @@ int braid_test(struct braid_op *handle, int *done)
         return br_error(EINVAL, "braid_test: an argument is missing");
     if (atomic_load(&op->state) == BR_OPERATION_IDLE)
         return br_error(EINVAL, "braid_test: the operation has not been started");
-    br_progress_try(op->comm);
+    br_progress_try(op->comm->family);
     *done = atomic_load(&op->state) == BR_OPERATION_ENDED;
     return *done ? finish(op) : 0;
 }
@@ -412,7 +415,7 @@ int braid_start(struct braid_op *handle)
         return br_error(EINVAL, "braid_start: not a persistent operation");
     if (atomic_load(&op->state) != BR_OPERATION_IDLE)
         return br_error(EBUSY, "braid_start: the operation runs; wait for it first");
-    return br_progress_submit(op->comm, op, true);
+    return br_progress_submit(op, true);
 }
 
 int braid_op_free(struct braid_op *handle)
@@ -426,6 +429,6 @@ int braid_op_free(struct braid_op *handle)
                         "braid_op_free: only persistent operations are freed by hand; wait for the others");
     if (atomic_load(&op->state) != BR_OPERATION_IDLE)
         return br_error(EBUSY, "braid_op_free: the operation runs; wait for it first");
-    br_comm_put_operation(op->comm, op);
+    br_comm_put_operation(op);
     return 0;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braid_init() and braid_finalize() as a table of phases, and the life of an operation between call and engine. */
+/* braid_init() as a table of phases and its end, the life of a communicator, and that of an operation between call and
+ * engine. */
 #include "collectives/comm.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -28,56 +30,69 @@ const char *braid_last_error(void)
     return br_error_words();
 }
 
+int br_comm_check(const struct braid_comm *comm, const char *name)
+{
+    if (!comm)
+        return br_error(EINVAL, "%s: no communicator", name);
+    if (!comm->group)
+        return br_error(EINVAL, "%s: the communicator has been finalized", name);
+    return 0;
+}
+
 int braid_rank(const struct braid_comm *comm)
 {
-    return comm ? comm->rank : br_error(EINVAL, "braid_rank: no communicator");
+    int rc = br_comm_check(comm, "braid_rank");
+
+    return rc ? rc : comm->rank;
 }
 
 int braid_size(const struct braid_comm *comm)
 {
-    return comm ? comm->size : br_error(EINVAL, "braid_size: no communicator");
+    int rc = br_comm_check(comm, "braid_size");
+
+    return rc ? rc : comm->size;
 }
 
 /* ---- start and end ----------------------------------------------------------------------------------------- */
 
-static int init_locks(struct braid_comm *comm)
+static int init_locks(struct br_family *family)
 {
-    pthread_mutex_init(&comm->lock, NULL);
-    pthread_mutex_init(&comm->pool_lock, NULL);
-    pthread_mutex_init(&comm->end_lock, NULL);
-    pthread_cond_init(&comm->ended, NULL);
+    pthread_mutex_init(&family->lock, NULL);
+    pthread_mutex_init(&family->pool_lock, NULL);
+    pthread_mutex_init(&family->end_lock, NULL);
+    pthread_cond_init(&family->ended, NULL);
     return 0;
 }
 
-static void destroy_locks(struct braid_comm *comm)
+static void destroy_locks(struct br_family *family)
 {
-    pthread_cond_destroy(&comm->ended);
-    pthread_mutex_destroy(&comm->end_lock);
-    pthread_mutex_destroy(&comm->pool_lock);
-    pthread_mutex_destroy(&comm->lock);
+    pthread_cond_destroy(&family->ended);
+    pthread_mutex_destroy(&family->end_lock);
+    pthread_mutex_destroy(&family->pool_lock);
+    pthread_mutex_destroy(&family->lock);
 }
 
-static int init_operations(struct braid_comm *comm)
+static int init_operations(struct br_family *family)
 {
-    int rc = br_pool_init(&comm->operations, sizeof(struct br_operation), BR_MAX_OPERATIONS);
+    int rc = br_pool_init(&family->operations, sizeof(struct br_operation), BR_MAX_OPERATIONS);
 
     if (!rc)
-        rc = br_ring_init(&comm->submissions, BR_MAX_OPERATIONS);
+        rc = br_ring_init(&family->submissions, BR_MAX_OPERATIONS);
     return rc;
 }
 
-static void destroy_operations(struct braid_comm *comm)
+static void destroy_operations(struct br_family *family)
 {
-    br_ring_destroy(&comm->submissions);
-    br_pool_destroy(&comm->operations);
+    br_ring_destroy(&family->submissions);
+    br_pool_destroy(&family->operations);
 }
 
-static int init_worker(struct braid_comm *comm)
+static int init_worker(struct br_family *family)
 {
-    const struct br_settings *s = &comm->settings;
+    const struct br_settings *s = &family->settings;
     struct br_worker_config config = {
-        .rank = comm->rank,
-        .size = comm->size,
+        .rank = family->rank,
+        .size = family->size,
         .eager_bytes = (uint32_t)s->eager_bytes,
         .slice_bytes = (uint32_t)s->slice_bytes,
         .peer_timeout = s->peer_timeout,
@@ -91,89 +106,115 @@ static int init_worker(struct braid_comm *comm)
         .max_transfers = 16384,
         .region_find = br_region_find,
         .region_done = br_region_done,
-        .region_context = comm,
+        .region_context = family,
     };
 
     memcpy(config.key, s->secret.key, sizeof config.key);
     memcpy(&config.check, s->secret.key, sizeof config.check);
     config.check = config.check * 0x9e3779b97f4a7c15ull >> 1; /* shows nothing of the key */
-    return br_worker_create(&config, &comm->worker);
+    return br_worker_create(&config, &family->worker);
 }
 
-static void destroy_worker(struct braid_comm *comm)
+static void destroy_worker(struct br_family *family)
 {
-    br_worker_destroy(comm->worker);
+    br_worker_destroy(family->worker);
 }
 
-bool br_comm_one_host(const struct braid_comm *comm)
+bool br_comm_one_host(const struct br_family *family, const int *ranks, int size)
 {
-    const struct br_peer *peers = comm->worker->peers;
+    for (int i = 0; i < size; i++) {
+        int r = ranks ? ranks[i] : i;
+        const struct br_peer *peer = &family->worker->peers[r];
 
-    for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && (!peers[r].n_rails || strcmp(peers[r].rails[0].device->ops->name, "shm") != 0))
+        if (r != family->rank && (!peer->n_rails || strcmp(peer->rails[0].device->ops->name, "shm") != 0))
             return false;
+    }
     return true;
 }
 
-/* The most rails that this rank has to any peer. */
-static uint32_t most_rails(const struct braid_comm *comm)
+/* The most rails that this rank has to any of them. */
+static uint32_t most_rails(const struct br_family *family, const int *ranks, int size)
 {
     int most = 1;
 
-    for (int r = 0; r < comm->size; r++)
-        if (comm->worker->peers[r].n_rails > most)
-            most = comm->worker->peers[r].n_rails;
+    for (int i = 0; i < size; i++) {
+        int n = family->worker->peers[ranks ? ranks[i] : i].n_rails;
+
+        most = n > most ? n : most;
+    }
     return (uint32_t)most;
 }
 
-static int init_engine(struct braid_comm *comm)
+void br_comm_model(const struct br_family *family, const int *ranks, int size, struct br_cost_model *model)
+{
+    br_cost_model_default(model, br_comm_one_host(family, ranks, size) ? BR_COST_HOST : BR_COST_NETWORK,
+                          most_rails(family, ranks, size));
+}
+
+static int init_engine(struct br_family *family)
 {
     struct br_engine_config config = {
-        .rank = comm->rank,
-        .size = comm->size,
-        .chunk_bytes = (uint32_t)comm->settings.chunk_bytes,
+        .rank = family->rank,
+        .size = family->size,
+        .chunk_bytes = (uint32_t)family->settings.chunk_bytes,
         .scratch_alloc = br_scratch_alloc,
         .scratch_free = br_scratch_free,
-        .scratch_context = comm,
+        .scratch_context = family,
     };
 
-    br_cost_model_default(&config.model, br_comm_one_host(comm) ? BR_COST_HOST : BR_COST_NETWORK,
-                          most_rails(comm));
-    return br_engine_create(comm->worker, &config, &comm->engine);
+    br_comm_model(family, NULL, family->size, &config.model);
+    return br_engine_create(family->worker, &config, &family->engine);
 }
 
-static void destroy_engine(struct braid_comm *comm)
+static void destroy_engine(struct br_family *family)
 {
-    br_engine_destroy(comm->engine);
+    br_engine_destroy(family->engine);
 }
 
-static int init_rendezvous(struct braid_comm *comm)
+static int init_first(struct br_family *family)
 {
-    return comm->size > 1 ? br_rendezvous(comm) : 0;
+    uint64_t until = br_clock_now() + family->settings.environment.init_timeout;
+
+    br_list_init(&family->boards);
+    return br_comm_create(family, br_engine_all(family->engine), until, &family->first);
 }
 
-static int init_meeting(struct braid_comm *comm)
+static void destroy_comms(struct br_family *family)
 {
-    return comm->size > 1 ? br_rendezvous_meet(comm) : 0;
+    for (int i = 0; i < (int)BR_MAX_GROUPS; i++) {
+        if (family->comms[i] && family->comms[i]->group)
+            br_comm_destroy(family->comms[i]);
+        free(family->comms[i]);
+    }
 }
 
-static void leave(struct braid_comm *comm)
+static int init_rendezvous(struct br_family *family)
+{
+    return family->size > 1 ? br_rendezvous(family) : 0;
+}
+
+static int init_meeting(struct br_family *family)
+{
+    return family->size > 1 ? br_rendezvous_meet(family) : 0;
+}
+
+static void leave(struct br_family *family)
 {
     uint64_t deadline = br_clock_now() + LEAVE_TIMEOUT;
 
-    while (comm->worker->fail_due)
-        br_progress_turn(comm, br_clock_now());
-    if (comm->worker->failed)
+    while (family->worker->fail_due)
+        br_progress_turn(family, br_clock_now());
+    if (family->worker->failed)
         return;
-    br_worker_leave(comm->worker);
-    while (!br_worker_left(comm->worker) && br_clock_now() < deadline)
-        br_progress_turn(comm, br_clock_now());
+    br_worker_leave(family->worker);
+    while (!br_worker_left(family->worker) && br_clock_now() < deadline)
+        br_progress_turn(family, br_clock_now());
 }
 
 static const struct phase {
     const char *name;
-    int (*begin)(struct braid_comm *comm);
-    void (*end)(struct braid_comm *comm);
+    int (*begin)(struct br_family *family);
+    void (*end)(struct br_family *family);
 } phases[] = {
     {"locks", init_locks, destroy_locks},
     {"operations", init_operations, destroy_operations},
@@ -181,108 +222,180 @@ static const struct phase {
     {"regions", NULL, br_regions_free},
     {"rendezvous", init_rendezvous, br_rendezvous_end},
     {"engine", init_engine, destroy_engine},
+    {"communicator", init_first, destroy_comms},
     {"thread", br_progress_start, br_progress_stop},
     {"meeting", init_meeting, NULL},
 };
 #define N_PHASES ((int)(sizeof phases / sizeof phases[0]))
 
-static void undo(struct braid_comm *comm, int n)
+static void undo(struct br_family *family, int n)
 {
     while (n-- > 0)
         if (phases[n].end)
-            phases[n].end(comm);
-    br_secret_wipe(&comm->settings.secret);
-    free(comm);
+            phases[n].end(family);
+    br_secret_wipe(&family->settings.secret);
+    free(family);
 }
 
 int braid_init(const struct braid_config *config, struct braid_comm **out)
 {
-    struct braid_comm *comm;
+    struct br_family *family;
     int rc;
 
     if (!out)
         return br_error(EINVAL, "braid_init: nowhere to store the communicator");
-    comm = calloc(1, sizeof *comm);
-    if (!comm)
+    family = calloc(1, sizeof *family);
+    if (!family)
         return br_error(ENOMEM, "braid_init: no memory");
-    comm->wake_fd = -1;
-    rc = br_settings_read(config, &comm->settings);
+    family->wake_fd = -1;
+    rc = br_settings_read(config, &family->settings);
     if (!rc)
         rc = br_reduce_select(NULL);
     if (rc) {
-        free(comm);
+        free(family);
         return rc;
     }
-    comm->rank = (int)comm->settings.environment.rank;
-    comm->size = (int)comm->settings.environment.size;
-    br_log_set_rank(comm->rank);
+    family->rank = (int)family->settings.environment.rank;
+    family->size = (int)family->settings.environment.size;
+    br_log_set_rank(family->rank);
     for (int i = 0; i < N_PHASES; i++) {
-        rc = phases[i].begin ? phases[i].begin(comm) : 0;
+        rc = phases[i].begin ? phases[i].begin(family) : 0;
         if (rc) {
-            br_log_debug("rank %d: braid_init failed in phase %s", comm->rank, phases[i].name);
-            undo(comm, i);
+            br_log_debug("rank %d: braid_init failed in phase %s", family->rank, phases[i].name);
+            undo(family, i);
             return rc;
         }
     }
-    *out = comm;
+    *out = family->first;
     return 0;
 }
 
 int braid_finalize(struct braid_comm *comm)
 {
+    struct br_family *family;
+    int rc;
+
     if (!comm)
         return 0;
-    br_progress_drain(comm);
-    br_progress_stop(comm);
-    leave(comm);
-    undo(comm, N_PHASES);
+    if ((rc = br_comm_check(comm, "braid_finalize")))
+        return rc;
+    family = comm->family;
+    br_progress_drain(family);
+    br_progress_stop(family);
+    leave(family);
+    undo(family, N_PHASES);
     return 0;
 }
 
 int braid_comm_abort(struct braid_comm *comm, const char *reason)
 {
-    char words[200];
+    int rc = br_comm_check(comm, "braid_comm_abort");
+    struct br_family *family;
+    char words[200], name[80];
+
+    if (rc)
+        return rc;
+    family = comm->family;
+    snprintf(words, sizeof words, "aborted by %s: %s",
+             br_group_name_rank(comm->group, comm->rank, name, sizeof name),
+             reason ? reason : "no reason given");
+    br_progress_lock(family);
+    br_worker_fail(family->worker, ECANCELED, words);
+    br_progress_turn(family, br_clock_now());
+    br_progress_unlock(family);
+    br_progress_wake(family);
+    return 0;
+}
+
+/* ---- a communicator ---------------------------------------------------------------------------------------- */
+
+/* The own thread may be running or not be there yet. */
+static int share_board(struct braid_comm *comm, uint64_t until)
+{
+    struct br_family *family = comm->family;
+    struct timespec nap = {0, 50000};
+    char name[80];
+    int rc;
+
+    for (;;) {
+        uint64_t now = br_clock_now();
+        int n = 0;
+
+        br_progress_lock(family);
+        rc = br_local_share(comm);
+        if (rc == -EAGAIN)
+            n = br_progress_turn(family, now);
+        if (rc == -EAGAIN && family->worker->failed && !family->worker->fail_due)
+            rc = br_error(-family->worker->failed, "%s", family->worker->words);
+        else if (rc == -EAGAIN && now > until)
+            rc = br_error(ETIMEDOUT, "rank %d: %s did not share its board in time", family->rank,
+                          br_group_name_rank(comm->group, 0, name, sizeof name));
+        br_progress_unlock(family);
+        if (rc != -EAGAIN)
+            return rc;
+        if (!n)
+            nanosleep(&nap, NULL);
+    }
+}
+
+int br_comm_create(struct br_family *family, struct br_group *group, uint64_t until, struct braid_comm **out)
+{
+    struct braid_comm **place = &family->comms[group->number], *comm = *place;
+    int rc;
 
     if (!comm)
-        return br_error(EINVAL, "braid_comm_abort: no communicator");
-    snprintf(words, sizeof words, "aborted by rank %d: %s", comm->rank, reason ? reason : "no reason given");
-    br_progress_lock(comm);
-    br_worker_fail(comm->worker, ECANCELED, words);
-    br_progress_turn(comm, br_clock_now());
-    br_progress_unlock(comm);
-    br_progress_wake(comm);
-    return 0;
+        comm = *place = calloc(1, sizeof *comm);
+    if (!comm)
+        return br_error(ENOMEM, "rank %d: no memory for a communicator", family->rank);
+    *comm = (struct braid_comm){.family = family, .rank = group->rank, .size = group->size, .group = group};
+    rc = share_board(comm, until);
+    if (rc)
+        comm->group = NULL;
+    else
+        *out = comm;
+    return rc;
+}
+
+void br_comm_destroy(struct braid_comm *comm)
+{
+    br_local_destroy(comm);
+    comm->group = NULL;
 }
 
 /* ---- operations -------------------------------------------------------------------------------------------- */
 
 struct br_operation *br_comm_get_operation(struct braid_comm *comm)
 {
+    struct br_family *family = comm->family;
     struct br_operation *op;
 
-    pthread_mutex_lock(&comm->pool_lock);
-    op = br_pool_get(&comm->operations);
-    pthread_mutex_unlock(&comm->pool_lock);
-    if (!op) {
-        br_error(EAGAIN, "rank %d: %d operations are outstanding; wait for some of them", comm->rank,
-                 BR_MAX_OPERATIONS);
-        return NULL;
+    pthread_mutex_lock(&family->pool_lock);
+    op = br_pool_get(&family->operations);
+    if (op) {
+        memset(op, 0, sizeof *op);
+        op->comm = comm;
+        op->group = comm->group;
     }
-    memset(op, 0, sizeof *op);
-    op->comm = comm;
+    pthread_mutex_unlock(&family->pool_lock);
+    if (!op)
+        br_error(EAGAIN, "rank %d: %d operations are outstanding; wait for some of them", family->rank,
+                 BR_MAX_OPERATIONS);
     return op;
 }
 
-void br_comm_put_operation(struct braid_comm *comm, struct br_operation *op)
+void br_comm_put_operation(struct br_operation *op)
 {
-    pthread_mutex_lock(&comm->pool_lock);
-    br_pool_put(&comm->operations, op);
-    pthread_mutex_unlock(&comm->pool_lock);
+    struct br_family *family = op->comm->family;
+
+    pthread_mutex_lock(&family->pool_lock);
+    op->comm = NULL;
+    br_pool_put(&family->operations, op);
+    pthread_mutex_unlock(&family->pool_lock);
 }
 
-static struct br_region *use(struct braid_comm *comm, const void *memory, size_t bytes)
+static struct br_region *use(struct br_family *family, const void *memory, size_t bytes)
 {
-    struct braid_region *region = bytes ? br_region_containing(comm, memory, bytes) : NULL;
+    struct braid_region *region = bytes ? br_region_containing(family, memory, bytes) : NULL;
 
     if (!region)
         return NULL;
@@ -290,30 +403,31 @@ static struct br_region *use(struct braid_comm *comm, const void *memory, size_t
     return &region->region;
 }
 
-static void unuse(struct braid_comm *comm, struct br_region *region)
+static void unuse(struct br_family *family, struct br_region *region)
 {
     if (region)
-        br_region_done(comm, region);
+        br_region_done(family, region);
 }
 
 void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op)
 {
-    op->send_region = use(comm, op->send, op->send_bytes);
-    op->recv_region = use(comm, op->recv, op->recv_bytes);
+    op->send_region = use(comm->family, op->send, op->send_bytes);
+    op->recv_region = use(comm->family, op->recv, op->recv_bytes);
 }
 
 void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op)
 {
-    unuse(comm, op->send_region);
-    unuse(comm, op->recv_region);
+    unuse(comm->family, op->send_region);
+    unuse(comm->family, op->recv_region);
     op->send_region = op->recv_region = NULL;
 }
 
-void br_comm_start_operation(struct braid_comm *comm, struct br_operation *op, uint64_t now)
+void br_comm_start_operation(struct br_operation *op, uint64_t now)
 {
+    struct braid_comm *comm = op->comm;
     int rc;
 
-    op->order = comm->next_order++;
+    op->order = comm->family->next_order++;
     op->deadline = now + op->timeout;
     op->status = 0;
     br_comm_use_memory(comm, op);
@@ -323,19 +437,19 @@ void br_comm_start_operation(struct braid_comm *comm, struct br_operation *op, u
         br_local_submit(comm->local, op);
         return;
     }
-    rc = br_engine_submit(comm->engine, op, now);
+    rc = br_engine_submit(comm->family->engine, op, now);
     if (rc) {
         op->status = rc;
         snprintf(op->words, sizeof op->words, "%s", br_error_words());
-        br_progress_end(comm, op);
+        br_progress_end(op);
     }
 }
 
-void br_comm_operation_ended(struct braid_comm *comm, struct br_operation *op)
+void br_comm_operation_ended(struct br_operation *op)
 {
-    br_comm_unuse_memory(comm, op);
+    br_comm_unuse_memory(op->comm, op);
     if (op->status)
-        comm->stats.failed_operations++;
+        op->comm->failed_operations++;
     else
-        comm->stats.operations++;
+        op->comm->operations++;
 }

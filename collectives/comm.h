@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The communicator: what braid_init() builds and everything public hangs on.
+ * The communicator, and the family of communicators that braid_comm_split() makes of it. What the ranks of a process share
+ * is the family's: settings, worker with its links, engine, lock, thread, registered memory, operations. A
+ * communicator has its ranks, its order of operations, what is remembered for them (group.h) and its board.
  *
  * 1. Driving. One lock guards worker and engine. Whoever waits for an operation takes it (try-lock) and turns the
- *    wheel itself, because waking a sleeping thread on another core costs more than the operation. The communicator's own
+ *    wheel itself, because waking a sleeping thread on another core costs more than the operation. The family's own
  *    thread turns it only when nobody has for a while: it serves peers while the program computes.
  * 2. The own thread stays out of the way: while callers drive, it naps for NAP at a time and looks again. Rejected: waking it
  *    when a caller leaves, which costs a system call and a thread switch after every blocking call.
@@ -40,10 +42,10 @@
 struct br_local;
 struct br_store;
 
-/* Registered memory of a communicator, sorted by address; memory.c. */
+/* Registered memory of a family, sorted by address; memory.c. */
 struct braid_region {
     struct br_region region;
-    struct braid_comm *comm;
+    struct br_family *family;
     bool allocated;   /* by braid_alloc(): the memory goes with it */
     _Atomic int uses; /* operations under way */
 };
@@ -66,23 +68,26 @@ struct br_settings {
     int pin_cpu;         /* -1: not pinned */
 };
 
-struct braid_comm {
-    int rank, size;
+/* What braid_init() builds. */
+struct br_family {
+    int rank, size; /* of the job */
     struct br_settings settings;
     struct br_worker *worker;
     struct br_engine *engine;
-    struct br_store *store; /* NULL but during braid_init() */
-    struct br_local *local; /* NULL: not all ranks share this host */
+    struct br_store *store;   /* NULL but during braid_init() */
+    struct braid_comm *first; /* of all ranks of the job */
 
-    pthread_mutex_t lock;   /* worker, engine, board and all below up to the next comment */
-    uint64_t next_order;    /* of operations of all kinds */
-    uint64_t next_sequence; /* of collectives; the same on all ranks */
-    uint64_t now;           /* of the last turn */
-    int sleep_fds;          /* devices are armed for sleeping (progress.c) */
+    pthread_mutex_t lock; /* worker, engine, boards and all below up to the next comment */
+    uint64_t next_order;  /* of operations of all kinds and communicators */
+    uint64_t now;         /* of the last turn */
+    int sleep_fds;        /* devices are armed for sleeping (progress.c) */
+    struct braid_comm
+        *comms[BR_MAX_GROUPS]; /* by number; one that has been finalized stays, without a group, so that its
+                                              * handle is known for what it is, until the number is used again */
+    struct br_list boards;     /* struct br_local */
     struct braid_region *regions[BR_MAX_REGIONS]; /* by address */
     int n_regions;
     uint32_t next_region;
-    struct braid_stats stats;
 
     struct br_ring submissions; /* struct br_operation */
     pthread_mutex_t pool_lock;
@@ -104,52 +109,66 @@ struct braid_comm {
     pthread_cond_t ended;
 };
 
+struct braid_comm {
+    struct br_family *family;
+    int rank, size;         /* of the group */
+    struct br_group *group; /* NULL: has been finalized */
+    struct br_local *local; /* NULL: not all its ranks share this host */
+    uint64_t next_sequence; /* of collectives; the same on all ranks; under the lock, as all below */
+    uint64_t operations, failed_operations; /* ended */
+};
+
 /* configure.c: *settings from config, environment and defaults; -EINVAL with words. Blocks on a secret file. */
 int br_settings_read(const struct braid_config *config, struct br_settings *settings);
 
 /* rendezvous.c: opens devices, finds the other ranks, connects to them. Both block up to the init timeout. */
-int br_rendezvous(struct braid_comm *comm);
-int br_rendezvous_meet(struct braid_comm *comm); /* returns when every rank is connected to all */
-void br_rendezvous_end(struct braid_comm *comm);
+int br_rendezvous(struct br_family *family);
+int br_rendezvous_meet(struct br_family *family); /* returns when every rank is connected to all */
+void br_rendezvous_end(struct br_family *family);
 
 /* memory.c. Under the lock. */
-struct braid_region *br_region_containing(struct braid_comm *comm, const void *memory, size_t bytes);
-int br_region_find(void *comm, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
+struct braid_region *br_region_containing(struct br_family *family, const void *memory, size_t bytes);
+int br_region_find(void *family, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
                    struct br_region **region);
-void br_region_done(void *comm, struct br_region *region); /* undoes the count that br_region_find() made */
+void br_region_done(void *family, struct br_region *region); /* undoes the count that br_region_find() made */
 /* Scratch of the engine: peers of the host read it in place. */
-int br_scratch_alloc(void *comm, size_t bytes, void **memory, struct br_region **region);
-void br_scratch_free(void *comm, void *memory, struct br_region *region);
-void br_regions_free(struct braid_comm *comm);
+int br_scratch_alloc(void *family, size_t bytes, void **memory, struct br_region **region);
+void br_scratch_free(void *family, void *memory, struct br_region *region);
+void br_regions_free(struct br_family *family);
 
 /* comm.c */
-bool br_comm_one_host(
-    const struct braid_comm *comm); /* all ranks share this host's memory; each finds the same */
+int br_comm_check(const struct braid_comm *comm,
+                  const char *name); /* -EINVAL with words: none, or finalized */
+/* ranks of the job, NULL: all. Do they share this host's memory? Each finds the same. */
+bool br_comm_one_host(const struct br_family *family, const int *ranks, int size);
+void br_comm_model(const struct br_family *family, const int *ranks, int size, struct br_cost_model *model);
+/* Collective over the group, which is borrowed. Blocks until its ranks share their board, at most until `until`. */
+int br_comm_create(struct br_family *family, struct br_group *group, uint64_t until,
+                   struct braid_comm **comm);
+void br_comm_destroy(struct braid_comm *comm); /* under the lock, or the last one to use the family */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; NULL with words: -EAGAIN */
-void br_comm_put_operation(struct braid_comm *comm, struct br_operation *op);
-void br_comm_start_operation(struct braid_comm *comm, struct br_operation *op,
-                             uint64_t now); /* under the lock */
+void br_comm_put_operation(struct br_operation *op);
+void br_comm_start_operation(struct br_operation *op, uint64_t now); /* under the lock */
 /* Under the lock: the regions that op's memory lies in are in use from here to there. */
 void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op);
 void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op);
-void br_comm_operation_ended(struct braid_comm *comm, struct br_operation *op); /* under the lock */
+void br_comm_operation_ended(struct br_operation *op); /* under the lock */
 
 /* progress.c */
-int br_progress_start(struct braid_comm *comm); /* thread and wake-up descriptor */
-void br_progress_stop(struct braid_comm *comm);
-int br_progress_turn(struct braid_comm *comm, uint64_t now); /* under the lock; returns how much was done */
-void br_progress_end(struct braid_comm *comm,
-                     struct br_operation *op); /* under the lock: the operation has ended */
+int br_progress_start(struct br_family *family); /* thread and wake-up descriptor */
+void br_progress_stop(struct br_family *family);
+int br_progress_turn(struct br_family *family, uint64_t now); /* under the lock; returns how much was done */
+void br_progress_end(struct br_operation *op);                /* under the lock: the operation has ended */
 /* Submits; when the lock is free the first frames leave at once. `wake`: nobody is going to wait for it right away. */
-int br_progress_submit(struct braid_comm *comm, struct br_operation *op, bool wake);
+int br_progress_submit(struct br_operation *op, bool wake);
 /* Drives until the operation has ended or `most` ns have passed (UINT64_MAX: no limit); true: it has ended. */
-bool br_progress_wait(struct braid_comm *comm, struct br_operation *op, uint64_t most);
+bool br_progress_wait(struct br_operation *op, uint64_t most);
 /* A small collective of one host, while its caller waits (local.h). false: not possible now, go the long way. */
 bool br_progress_local(struct braid_comm *comm, struct br_operation *op);
-void br_progress_lock(struct braid_comm *comm); /* for a moment; whoever drives lets us in */
-void br_progress_unlock(struct braid_comm *comm);
-void br_progress_wake(struct braid_comm *comm);  /* all that sleep in a wait, and the own thread */
-void br_progress_try(struct braid_comm *comm);   /* one turn, if nobody else is at it */
-void br_progress_drain(struct braid_comm *comm); /* until no operation is outstanding */
+void br_progress_lock(struct br_family *family); /* for a moment; whoever drives lets us in */
+void br_progress_unlock(struct br_family *family);
+void br_progress_wake(struct br_family *family);  /* all that sleep in a wait, and the own thread */
+void br_progress_try(struct br_family *family);   /* one turn, if nobody else is at it */
+void br_progress_drain(struct br_family *family); /* until no operation is outstanding */
 
 #endif

@@ -55,12 +55,13 @@ int br_engine_create(struct br_worker *worker, const struct br_engine_config *co
     engine->next_deadline = UINT64_MAX;
     apply_defaults(&engine->config);
     init_lists(engine);
-    br_plans_init(&engine->plans, &engine->config.model, (uint32_t)config->rank, (uint32_t)config->size);
     engine->runs = calloc(engine->config.max_runs, sizeof *engine->runs);
     rc = engine->runs ? 0 : br_error(ENOMEM, "rank %d: no memory for the engine", config->rank);
     if (!rc && engine->config.max_runs < 2)
         rc = br_error(EINVAL, "the engine needs two runs at least");
-    if (rc || (rc = br_cost_model_check(&engine->config.model)) || (rc = br_numbers_init(&engine->numbers))) {
+    if (!rc)
+        rc = br_group_init(&engine->all, 0, config->rank, config->size, NULL, &engine->config.model);
+    if (rc) {
         br_engine_destroy(engine);
         return rc;
     }
@@ -78,9 +79,13 @@ void br_engine_destroy(struct br_engine *engine)
         br_run_destroy(engine, &engine->runs[i]);
     free(engine->runs);
     free(engine->sources);
-    br_numbers_destroy(&engine->numbers);
-    br_plans_destroy(&engine->plans);
+    br_group_destroy(&engine->all);
     free(engine);
+}
+
+struct br_group *br_engine_all(struct br_engine *engine)
+{
+    return &engine->all;
 }
 
 /* ---- submit --------------------------------------------------------------------------------- */
@@ -98,11 +103,11 @@ uint16_t br_engine_digest(const uint64_t *values, int n)
 
 /* As the steps see it (schedule.h, note 3); false where it makes no difference, so that one plan serves
  * both. */
-static bool is_in_place(const struct br_engine *engine, const struct br_operation *op)
+static bool is_in_place(const struct br_group *group, const struct br_operation *op)
 {
-    size_t own = (size_t)engine->config.rank * op->count * br_type_size(op->type);
+    size_t own = (size_t)group->rank * op->count * br_type_size(op->type);
 
-    if (br_collective_rooted(op->collective) && engine->config.rank != op->root)
+    if (br_collective_rooted(op->collective) && group->rank != op->root)
         return false;
     switch (op->collective) {
     case BR_ALLREDUCE:
@@ -121,17 +126,17 @@ static bool is_in_place(const struct br_engine *engine, const struct br_operatio
     }
 }
 
-static int check_arguments(const struct br_engine *engine, const struct br_operation *op)
+static int check_arguments(const struct br_group *group, const struct br_operation *op)
 {
     if ((unsigned)op->collective >= BR_COLLECTIVES)
         return br_error(EINVAL, "there is no collective with number %d", (int)op->collective);
     if (!br_type_size(op->type) || (unsigned)op->reduction >= BRAID_REDUCTIONS)
         return br_error(EINVAL, "%s: there is no such type (%d) or reduction (%d)",
                         br_collective_name(op->collective), (int)op->type, (int)op->reduction);
-    if (br_collective_rooted(op->collective) && (op->root < 0 || op->root >= engine->config.size))
+    if (br_collective_rooted(op->collective) && (op->root < 0 || op->root >= group->size))
         return br_error(EINVAL, "%s: there is no root %d among %d ranks", br_collective_name(op->collective),
-                        op->root, engine->config.size);
-    if (op->count > SIZE_MAX / 8 / (size_t)engine->config.size)
+                        op->root, group->size);
+    if (op->count > SIZE_MAX / 8 / (size_t)group->size)
         return br_error(E2BIG, "%s: %zu elements a block are too many", br_collective_name(op->collective),
                         op->count);
     return 0;
@@ -150,10 +155,9 @@ static uint16_t check_of(const struct br_operation *op, const struct br_way *way
     return br_engine_digest(values, sizeof values / sizeof *values);
 }
 
-static int choose(struct br_engine *engine, const struct br_operation *op,
-                  const struct br_plan_choice **choice)
+static int choose(struct br_group *group, const struct br_operation *op, const struct br_plan_choice **choice)
 {
-    return br_plans_choose(&engine->plans, op->collective, op->algorithm, op->count * br_type_size(op->type),
+    return br_plans_choose(&group->plans, op->collective, op->algorithm, op->count * br_type_size(op->type),
                            choice);
 }
 
@@ -164,10 +168,10 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
     const struct br_plan_choice *choice;
     int rc;
 
-    if ((rc = check_arguments(engine, op)) || (rc = choose(engine, op, &choice)) ||
-        (rc = br_plans_get(&engine->plans, op->collective, choice->way,
+    if ((rc = check_arguments(op->group, op)) || (rc = choose(op->group, op, &choice)) ||
+        (rc = br_plans_get(&op->group->plans, op->collective, choice->way,
                            br_collective_rooted(op->collective) ? (uint32_t)op->root : 0,
-                           is_in_place(engine, op), &f->plan)))
+                           is_in_place(op->group, op), &f->plan)))
         return rc;
     s = f->plan->schedule;
     f->count = br_fragment_count(op->count, br_type_size(op->type) * s->packed, s->pieces,
@@ -208,6 +212,8 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t
         return br_error(ECANCELED, "the communicator has failed before: %s", engine->worker->words);
     op->status = 0;
     op->words[0] = 0;
+    if (!op->group)
+        op->group = &engine->all;
     br_list_init(&op->node);
     engine->worker->now = now;
     switch (op->kind) {
@@ -329,16 +335,17 @@ uint64_t br_engine_next_deadline(const struct br_engine *engine)
     return idle || engine->worker->failed ? UINT64_MAX : engine->next_deadline;
 }
 
-uint64_t br_engine_late_allocations(const struct br_engine *engine)
+uint64_t br_engine_late_allocations(const struct br_engine *engine, const struct br_group *group)
 {
-    return engine->late_allocations + engine->plans.built + engine->numbers.grown;
+    return engine->late_allocations + group->plans.built + group->numbers.grown;
 }
 
 const char *br_engine_algorithm(struct br_engine *engine, const struct br_operation *op)
 {
+    struct br_group *group = op->group ? op->group : &engine->all;
     const struct br_plan_choice *choice;
 
-    if (check_arguments(engine, op) || choose(engine, op, &choice))
+    if (check_arguments(group, op) || choose(group, op, &choice))
         return NULL;
     return choice->way->name;
 }

@@ -10,18 +10,18 @@
 #ifndef BR_COLLECTIVES_ENGINE_H
 #define BR_COLLECTIVES_ENGINE_H
 
-#include "collectives/cost.h"
+#include "collectives/group.h"
 #include "collectives/operation.h"
 #include "protocol/worker.h"
 
 /* 0 stands for the default in brackets. What is marked * must be the same on all ranks. */
 struct br_engine_config {
-    int rank, size;
+    int rank, size;             /* of the job */
     uint32_t max_runs;          /* fragments under way at once, over all operations [16], at least 2 */
     uint32_t window;            /* of these, of one operation [8] */
     uint32_t chunk_bytes;       /* * a large buffer is cut into chunks of about this size [512 KiB] */
     uint32_t quantum_bytes;     /* local work between two looks at what is more urgent [256 KiB] */
-    struct br_cost_model model; /* * by which algorithms are chosen; n_levels 0: BR_COST_HOST's defaults */
+    struct br_cost_model model; /* * of the group of all ranks; n_levels 0: BR_COST_HOST's defaults */
     /* Memory that back ends know, for scratch. NULL: plain memory. -ENOMEM with words. */
     int (*scratch_alloc)(void *context, size_t bytes, void **memory, struct br_region **region);
     void (*scratch_free)(void *context, void *memory, struct br_region *region);
@@ -35,6 +35,9 @@ int br_engine_create(struct br_worker *worker, const struct br_engine_config *co
                      struct br_engine **engine);
 /* Operations not yet taken back are forgotten; the worker must be failed or gone by then. NULL allowed. */
 void br_engine_destroy(struct br_engine *engine);
+
+/* The group of all ranks, the engine's. Other groups are their makers'; no operation may be under way when one ends. */
+struct br_group *br_engine_all(struct br_engine *engine);
 
 /*
  * Takes an operation whose first block is filled in. Nothing has left when it returns. Otherwise a
@@ -55,8 +58,8 @@ struct br_operation *br_engine_ended(struct br_engine *engine);
 /* No operation's deadline is earlier; UINT64_MAX: there is none. */
 uint64_t br_engine_next_deadline(const struct br_engine *engine);
 
-/* Allocations made for an operation that was larger than all before it. */
-uint64_t br_engine_late_allocations(const struct br_engine *engine);
+/* Allocations made for an operation that was larger than all before it: the engine's and those of one group. */
+uint64_t br_engine_late_allocations(const struct br_engine *engine, const struct br_group *group);
 
 /* The name of the algorithm by which this collective is or would be run. NULL with words: none can. */
 const char *br_engine_algorithm(struct br_engine *engine, const struct br_operation *operation);

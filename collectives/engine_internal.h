@@ -4,8 +4,6 @@
 #define BR_COLLECTIVES_ENGINE_INTERNAL_H
 
 #include "collectives/engine.h"
-#include "collectives/numbers.h"
-#include "collectives/plan.h"
 
 struct br_run;
 
@@ -38,8 +36,7 @@ struct br_run {
 struct br_engine {
     struct br_worker *worker;
     struct br_engine_config config;
-    struct br_plans plans;
-    struct br_numbers numbers;
+    struct br_group all;
     struct br_list collectives; /* operations under way, the oldest first */
     struct br_list messages;    /* sends, receives, puts, gets under way */
     struct br_list to_self;     /* sends and receives of this rank with itself that wait for each other */

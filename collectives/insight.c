@@ -32,30 +32,35 @@ static void add_rails(const struct br_worker *w, struct braid_stats *s)
 
 int braid_stats(struct braid_comm *comm, struct braid_stats *out)
 {
+    int rc = br_comm_check(comm, "braid_stats");
+    struct br_family *family;
     const struct br_worker *w;
 
-    if (!comm || !out)
-        return br_error(EINVAL, "braid_stats: an argument is missing");
-    br_progress_lock(comm);
-    w = comm->worker;
-    *out = comm->stats;
+    if (rc)
+        return rc;
+    if (!out)
+        return br_error(EINVAL, "braid_stats: nowhere to store the counters");
+    family = comm->family;
+    w = family->worker;
+    br_progress_lock(family);
+    *out = (struct braid_stats){.operations = comm->operations, .failed_operations = comm->failed_operations};
     out->copied_bytes = w->counters.copied_bytes;
     out->placed_bytes = w->counters.placed_bytes;
     out->mapped_bytes = w->counters.mapped_bytes;
     out->refused_strangers = w->counters.refused_strangers;
     out->dropped_frames = w->counters.dropped_messages + w->slots.stale_frames + w->slots.bad_frames;
-    out->late_allocations = br_engine_late_allocations(comm->engine);
+    out->late_allocations = br_engine_late_allocations(family->engine, comm->group);
     out->board_operations = comm->local ? comm->local->operations : 0;
     add_devices(w, out);
     add_rails(w, out);
-    br_progress_unlock(comm);
+    br_progress_unlock(family);
     return 0;
 }
 
-static void describe(const struct br_rail *rail, struct braid_rail_stats *out)
+static void describe(const struct br_rail *rail, int peer, struct braid_rail_stats *out)
 {
     *out = (struct braid_rail_stats){
-        .peer = rail->peer->rank,
+        .peer = peer,
         .level = rail->level,
         .up = rail->state == BR_RAIL_UP,
         .tx_bytes = rail->total_tx,
@@ -70,16 +75,21 @@ static void describe(const struct br_rail *rail, struct braid_rail_stats *out)
 
 int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *rails, int max)
 {
-    int n = 0;
+    int n = 0, rc = br_comm_check(comm, "braid_rail_stats");
 
-    if (!comm || (!rails && max > 0))
-        return br_error(EINVAL, "braid_rail_stats: an argument is missing");
-    br_progress_lock(comm);
-    for (int r = 0; r < comm->size; r++)
-        for (int i = 0; i < comm->worker->peers[r].n_rails; i++, n++)
+    if (rc)
+        return rc;
+    if (!rails && max > 0)
+        return br_error(EINVAL, "braid_rail_stats: nowhere to store the counters");
+    br_progress_lock(comm->family);
+    for (int r = 0; r < comm->size; r++) {
+        const struct br_peer *peer = &comm->family->worker->peers[br_group_in_job(comm->group, r)];
+
+        for (int i = 0; i < peer->n_rails; i++, n++)
             if (n < max)
-                describe(&comm->worker->peers[r].rails[i], &rails[n]);
-    br_progress_unlock(comm);
+                describe(&peer->rails[i], r, &rails[n]);
+    }
+    br_progress_unlock(comm->family);
     return n;
 }
 
@@ -89,17 +99,20 @@ const char *braid_algorithm(struct braid_comm *comm, const char *collective, siz
     struct br_operation op = {.kind = BR_OPERATION_COLLECTIVE, .count = count, .type = type};
     const char *name;
 
-    if (!comm || !collective || (unsigned)type > BRAID_UINT64) {
+    if (br_comm_check(comm, "braid_algorithm"))
+        return NULL;
+    if (!collective || (unsigned)type > BRAID_UINT64) {
         br_error(EINVAL, "braid_algorithm: an argument is missing or wrong");
         return NULL;
     }
+    op.group = comm->group;
     if (br_collective_find(collective, &op.collective))
         return NULL;
-    br_progress_lock(comm);
+    br_progress_lock(comm->family);
     if (comm->local && br_local_takes(comm->local, &op))
         name = "board";
     else
-        name = br_engine_algorithm(comm->engine, &op);
-    br_progress_unlock(comm);
+        name = br_engine_algorithm(comm->family->engine, &op);
+    br_progress_unlock(comm->family);
     return name;
 }

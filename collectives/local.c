@@ -13,13 +13,17 @@
 #include "collectives/type.h"
 #include "transport/shm/shm.h"
 
-#define FD_TAG 1u
-
 /* ---- sharing ----------------------------------------------------------------------------------------------- */
 
 static bool all_shm(const struct braid_comm *comm)
 {
-    return comm->size >= 2 && (uint32_t)comm->size <= BR_BOARD_RANKS && br_comm_one_host(comm);
+    return comm->size >= 2 && (uint32_t)comm->size <= BR_BOARD_RANKS &&
+           br_comm_one_host(comm->family, comm->group->ranks, comm->size);
+}
+
+static struct br_link *link_to(const struct braid_comm *comm, int rank)
+{
+    return comm->family->worker->peers[br_group_in_job(comm->group, rank)].rails[0].link;
 }
 
 static int give(struct braid_comm *comm, struct br_local *local)
@@ -29,14 +33,14 @@ static int give(struct braid_comm *comm, struct br_local *local)
     if (rc)
         return rc;
     for (int r = 1; r < comm->size && !rc; r++)
-        rc = br_shm_link_send_fd(comm->worker->peers[r].rails[0].link, FD_TAG, fd);
+        rc = br_shm_link_send_fd(link_to(comm, r), comm->group->number, fd);
     close(fd);
     return rc;
 }
 
 static int take(struct braid_comm *comm, struct br_local *local)
 {
-    int fd = br_shm_link_take_fd(comm->worker->peers[0].rails[0].link, FD_TAG), rc;
+    int fd = br_shm_link_take_fd(link_to(comm, 0), comm->group->number), rc;
 
     if (fd < 0)
         return fd;
@@ -50,14 +54,14 @@ int br_local_share(struct braid_comm *comm)
     struct br_local *local;
     int rc;
 
-    if (!comm->settings.board_bytes || !all_shm(comm))
+    if (!comm->family->settings.board_bytes || !all_shm(comm))
         return 0;
     local = calloc(1, sizeof *local);
     if (!local)
         return br_error(ENOMEM, "rank %d: no memory for the board", comm->rank);
     local->rank = (uint32_t)comm->rank;
     local->n = (uint32_t)comm->size;
-    local->most = comm->settings.board_bytes;
+    local->most = comm->family->settings.board_bytes;
     br_list_init(&local->queue);
     br_list_init(&local->ended);
     rc = comm->rank == 0 ? give(comm, local) : take(comm, local);
@@ -66,6 +70,8 @@ int br_local_share(struct braid_comm *comm)
         free(local);
         return rc;
     }
+    local->group = comm->group;
+    br_list_push_back(&comm->family->boards, &local->node);
     comm->local = local;
     return 0;
 }
@@ -74,6 +80,7 @@ void br_local_destroy(struct braid_comm *comm)
 {
     if (!comm->local)
         return;
+    br_list_remove(&comm->local->node);
     br_board_close(&comm->local->board);
     free(comm->local);
     comm->local = NULL;
@@ -211,17 +218,19 @@ static uint16_t digest(const struct br_operation *op)
 static int check_agreement(const struct br_local *local, const struct br_operation *op)
 {
     uint16_t mine = br_board_check(&local->board, local->rank, local->round);
+    char other[80];
 
     for (uint32_t r = 0; r < local->n; r++) {
         uint16_t said = needs(local, op, r) ? br_board_check(&local->board, r, local->round) : mine;
 
         if (said != mine)
             return br_error(EPROTO,
-                            "rank %u and we (rank %u) disagree about an operation (digest %04x there, %04x "
+                            "%s and we (rank %u) disagree about an operation (digest %04x there, %04x "
                             "here for %s of "
                             "%zu elements); every rank must make the same calls with the same arguments in "
                             "the same order",
-                            r, local->rank, said, mine, br_collective_name(op->collective), op->count);
+                            br_group_name_rank(local->group, (int)r, other, sizeof other), local->rank, said,
+                            mine, br_collective_name(op->collective), op->count);
     }
     return 0;
 }

@@ -19,8 +19,11 @@
     (4u << 10) /* of a block, by default; measured: beyond, reading the peers' memory in place wins */
 
 struct braid_comm;
+struct br_group;
 
 struct br_local {
+    struct br_list node; /* in the family's boards */
+    const struct br_group *group;
     struct br_board board;
     uint32_t rank, n;
     size_t most;          /* bytes that a rank publishes, at most */
@@ -32,8 +35,8 @@ struct br_local {
     uint64_t operations;
 };
 
-/* After connecting, when every peer is reached through shm: shares the board's descriptor. Otherwise comm->local stays NULL.
- * -EAGAIN: rank 0's descriptor has not come yet, make a turn and call again. */
+/* Under the lock, when all of comm are connected: if they reach each other through shm, shares the board's descriptor; otherwise
+ * comm->local stays NULL. -EAGAIN: the descriptor of comm's rank 0 has not come yet, make a turn and call again. */
 int br_local_share(struct braid_comm *comm);
 void br_local_destroy(struct braid_comm *comm);
 

@@ -10,14 +10,14 @@
 #include "transport/shm/segment.h"
 
 /* Index of the first region whose base is above address. */
-static int upper(const struct braid_comm *comm, const void *address)
+static int upper(const struct br_family *family, const void *address)
 {
-    int low = 0, high = comm->n_regions;
+    int low = 0, high = family->n_regions;
 
     while (low < high) {
         int middle = (low + high) / 2;
 
-        if ((const char *)comm->regions[middle]->region.base <= (const char *)address)
+        if ((const char *)family->regions[middle]->region.base <= (const char *)address)
             low = middle + 1;
         else
             high = middle;
@@ -25,26 +25,26 @@ static int upper(const struct braid_comm *comm, const void *address)
     return low;
 }
 
-struct braid_region *br_region_containing(struct braid_comm *comm, const void *memory, size_t bytes)
+struct braid_region *br_region_containing(struct br_family *family, const void *memory, size_t bytes)
 {
-    int i = upper(comm, memory);
+    int i = upper(family, memory);
     const struct br_region *r;
     size_t offset;
 
     if (!i)
         return NULL;
-    r = &comm->regions[i - 1]->region;
+    r = &family->regions[i - 1]->region;
     offset = (size_t)((const char *)memory - (const char *)r->base);
-    return offset <= r->bytes && bytes <= r->bytes - offset ? comm->regions[i - 1] : NULL;
+    return offset <= r->bytes && bytes <= r->bytes - offset ? family->regions[i - 1] : NULL;
 }
 
 int br_region_find(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
                    struct br_region **region)
 {
-    struct braid_comm *comm = context;
+    struct br_family *family = context;
 
-    for (int i = 0; i < comm->n_regions; i++) {
-        struct br_region *r = &comm->regions[i]->region;
+    for (int i = 0; i < family->n_regions; i++) {
+        struct br_region *r = &family->regions[i]->region;
 
         if (r->id != id)
             continue;
@@ -52,7 +52,7 @@ int br_region_find(void *context, uint32_t id, uint64_t offset, uint64_t bytes, 
             return -EACCES;
         *memory = (char *)r->base + offset;
         *region = r;
-        atomic_fetch_add(&comm->regions[i]->uses, 1);
+        atomic_fetch_add(&family->regions[i]->uses, 1);
         return 0;
     }
     return -EACCES;
@@ -64,53 +64,54 @@ void br_region_done(void *context, struct br_region *region)
     atomic_fetch_sub(&br_container_of(region, struct braid_region, region)->uses, 1);
 }
 
-static void release_devices(struct braid_comm *comm, struct br_region *r, int n)
+static void release_devices(struct br_family *family, struct br_region *r, int n)
 {
     while (n-- > 0)
-        comm->worker->devices[n]->ops->region_release(comm->worker->devices[n], r);
+        family->worker->devices[n]->ops->region_release(family->worker->devices[n], r);
 }
 
 /* Under the lock. The struct is filled in but for id and keys. */
-static int insert(struct braid_comm *comm, struct braid_region *region)
+static int insert(struct br_family *family, struct braid_region *region)
 {
     struct br_region *r = &region->region;
-    int at = upper(comm, (char *)r->base + r->bytes - 1), rc;
+    int at = upper(family, (char *)r->base + r->bytes - 1), rc;
 
-    if (comm->n_regions == BR_MAX_REGIONS)
-        return br_error(ENOSPC, "rank %d: %d regions are registered, there is no room for more", comm->rank,
+    if (family->n_regions == BR_MAX_REGIONS)
+        return br_error(ENOSPC, "rank %d: %d regions are registered, there is no room for more", family->rank,
                         BR_MAX_REGIONS);
     if (at > 0) {
-        const struct br_region *before = &comm->regions[at - 1]->region;
+        const struct br_region *before = &family->regions[at - 1]->region;
 
         if ((const char *)before->base + before->bytes > (const char *)r->base)
             return br_error(EEXIST, "rank %d: the span overlaps a region that is registered already",
-                            comm->rank);
+                            family->rank);
     }
-    r->id = ++comm->next_region;
-    for (int d = 0; d < comm->worker->n_devices; d++) {
-        rc = comm->worker->devices[d]->ops->region_register(comm->worker->devices[d], r);
+    r->id = ++family->next_region;
+    for (int d = 0; d < family->worker->n_devices; d++) {
+        rc = family->worker->devices[d]->ops->region_register(family->worker->devices[d], r);
         if (rc) {
-            release_devices(comm, r, d);
-            return br_error_prefix(rc, "rank %d, device %s: ", comm->rank, comm->worker->devices[d]->name);
+            release_devices(family, r, d);
+            return br_error_prefix(rc, "rank %d, device %s: ", family->rank,
+                                   family->worker->devices[d]->name);
         }
     }
-    memmove(&comm->regions[at + 1], &comm->regions[at],
-            (size_t)(comm->n_regions - at) * sizeof comm->regions[0]);
-    comm->regions[at] = region;
-    comm->n_regions++;
+    memmove(&family->regions[at + 1], &family->regions[at],
+            (size_t)(family->n_regions - at) * sizeof family->regions[0]);
+    family->regions[at] = region;
+    family->n_regions++;
     return 0;
 }
 
 /* Under the lock. */
 static void take_out(struct braid_region *region)
 {
-    struct braid_comm *comm = region->comm;
-    int at = upper(comm, region->region.base) - 1;
+    struct br_family *family = region->family;
+    int at = upper(family, region->region.base) - 1;
 
-    comm->n_regions--;
-    memmove(&comm->regions[at], &comm->regions[at + 1],
-            (size_t)(comm->n_regions - at) * sizeof comm->regions[0]);
-    release_devices(comm, &region->region, comm->worker->n_devices);
+    family->n_regions--;
+    memmove(&family->regions[at], &family->regions[at + 1],
+            (size_t)(family->n_regions - at) * sizeof family->regions[0]);
+    release_devices(family, &region->region, family->worker->n_devices);
 }
 
 static void free_region(struct braid_region *region)
@@ -120,22 +121,22 @@ static void free_region(struct braid_region *region)
     free(region);
 }
 
-static int add(struct braid_comm *comm, void *base, size_t bytes, int segment_fd, bool allocated,
+static int add(struct br_family *family, void *base, size_t bytes, int segment_fd, bool allocated,
                struct braid_region **out)
 {
     struct braid_region *region = calloc(1, sizeof *region);
     int rc;
 
     if (!region)
-        return br_error(ENOMEM, "rank %d: no memory to register a region", comm->rank);
-    region->comm = comm;
+        return br_error(ENOMEM, "rank %d: no memory to register a region", family->rank);
+    region->family = family;
     region->allocated = allocated;
     region->region.base = base;
     region->region.bytes = bytes;
     region->region.segment_fd = segment_fd;
-    br_progress_lock(comm);
-    rc = insert(comm, region);
-    br_progress_unlock(comm);
+    br_progress_lock(family);
+    rc = insert(family, region);
+    br_progress_unlock(family);
     if (rc) {
         free(region);
         return rc;
@@ -146,17 +147,17 @@ static int add(struct braid_comm *comm, void *base, size_t bytes, int segment_fd
 
 int br_scratch_alloc(void *context, size_t bytes, void **memory, struct br_region **region)
 {
-    struct braid_comm *comm = context;
+    struct br_family *family = context;
     struct braid_region *r = calloc(1, sizeof *r);
     int rc;
 
     if (!r)
-        return br_error(ENOMEM, "rank %d: no memory to register a region", comm->rank);
-    r->comm = comm;
+        return br_error(ENOMEM, "rank %d: no memory to register a region", family->rank);
+    r->family = family;
     r->allocated = true;
     r->region.bytes = bytes;
     rc = br_segment_alloc(bytes, -1, &r->region.base, &r->region.segment_fd);
-    if (!rc && (rc = insert(comm, r)))
+    if (!rc && (rc = insert(family, r)))
         br_segment_free(r->region.base, bytes, r->region.segment_fd);
     if (rc) {
         free(r);
@@ -182,13 +183,15 @@ void *braid_alloc(struct braid_comm *comm, size_t bytes)
     void *base;
     int fd;
 
-    if (!comm || !bytes) {
-        br_error(EINVAL, "braid_alloc: %s", comm ? "0 bytes" : "no communicator");
+    if (br_comm_check(comm, "braid_alloc"))
+        return NULL;
+    if (!bytes) {
+        br_error(EINVAL, "braid_alloc: 0 bytes");
         return NULL;
     }
     if (br_segment_alloc(bytes, -1, &base, &fd))
         return NULL;
-    if (add(comm, base, bytes, fd, true, &region)) {
+    if (add(comm->family, base, bytes, fd, true, &region)) {
         br_segment_free(base, bytes, fd);
         return NULL;
     }
@@ -197,22 +200,22 @@ void *braid_alloc(struct braid_comm *comm, size_t bytes)
 
 int braid_free(struct braid_comm *comm, void *memory)
 {
+    int rc = br_comm_check(comm, "braid_free");
+    struct br_family *family;
     struct braid_region *region;
-    int rc = 0;
 
-    if (!comm)
-        return br_error(EINVAL, "braid_free: no communicator");
-    if (!memory)
-        return 0;
-    br_progress_lock(comm);
-    region = br_region_containing(comm, memory, 0);
+    if (rc || !memory)
+        return rc;
+    family = comm->family;
+    br_progress_lock(family);
+    region = br_region_containing(family, memory, 0);
     if (!region || !region->allocated || region->region.base != memory)
-        rc = br_error(EINVAL, "braid_free: %p is not from braid_alloc() of this communicator", memory);
+        rc = br_error(EINVAL, "braid_free: %p is not from braid_alloc()", memory);
     else if (atomic_load(&region->uses))
         rc = br_error(EBUSY, "braid_free: %d operations still use the memory", atomic_load(&region->uses));
     else
         take_out(region);
-    br_progress_unlock(comm);
+    br_progress_unlock(family);
     if (!rc)
         free_region(region);
     return rc;
@@ -220,49 +223,56 @@ int braid_free(struct braid_comm *comm, void *memory)
 
 int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region)
 {
-    if (!comm || !memory || !bytes || !region)
+    int rc = br_comm_check(comm, "braid_register");
+
+    if (rc)
+        return rc;
+    if (!memory || !bytes || !region)
         return br_error(EINVAL, "braid_register: %s",
-                        !comm     ? "no communicator"
-                        : !region ? "nowhere to store the region"
-                                  : "an empty span");
+                        !region ? "nowhere to store the region" : "an empty span");
     if (bytes > UINTPTR_MAX - (uintptr_t)memory)
         return br_error(EINVAL, "braid_register: %zu bytes from %p on are more than there is memory", bytes,
                         memory);
-    return add(comm, memory, bytes, -1, false, region);
+    return add(comm->family, memory, bytes, -1, false, region);
 }
 
 int braid_deregister(struct braid_region *region)
 {
-    struct braid_comm *comm;
+    struct br_family *family;
 
     if (!region || region->allocated)
         return br_error(EINVAL, "braid_deregister: not a region from braid_register()");
-    comm = region->comm;
-    br_progress_lock(comm);
+    family = region->family;
+    br_progress_lock(family);
     if (atomic_load(&region->uses)) {
-        br_progress_unlock(comm);
+        br_progress_unlock(family);
         return br_error(EBUSY, "braid_deregister: an operation still uses the region");
     }
     take_out(region);
-    br_progress_unlock(comm);
+    br_progress_unlock(family);
     free_region(region);
     return 0;
 }
 
 int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key)
 {
+    int rc = br_comm_check(comm, "braid_key");
+    struct br_family *family;
     struct braid_region *region;
 
-    if (!comm || !key)
-        return br_error(EINVAL, "braid_key: an argument is missing");
-    br_progress_lock(comm);
-    region = br_region_containing(comm, memory, 0);
+    if (rc)
+        return rc;
+    if (!key)
+        return br_error(EINVAL, "braid_key: nowhere to store the key");
+    family = comm->family;
+    br_progress_lock(family);
+    region = br_region_containing(family, memory, 0);
     if (region)
         *key = (struct braid_key){.bytes = region->region.bytes,
-                                  .rank = (uint32_t)comm->rank,
+                                  .rank = (uint32_t)family->rank,
                                   .id = region->region.id,
-                                  .check = comm->worker->config.check};
-    br_progress_unlock(comm);
+                                  .check = family->worker->config.check};
+    br_progress_unlock(family);
     return region
                ? 0
                : br_error(EINVAL,
@@ -270,10 +280,10 @@ int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key
                           memory);
 }
 
-void br_regions_free(struct braid_comm *comm)
+void br_regions_free(struct br_family *family)
 {
-    while (comm->n_regions) {
-        struct braid_region *region = comm->regions[comm->n_regions - 1];
+    while (family->n_regions) {
+        struct braid_region *region = family->regions[family->n_regions - 1];
 
         take_out(region);
         free_region(region);

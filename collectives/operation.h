@@ -38,6 +38,7 @@ enum br_operation_state {
     BR_OPERATION_ENDED,     /* status and words are final */
 };
 
+struct br_group;
 struct br_plan;
 
 /* A collective's share of the engine: its fragments (fragment.h) and the runs that work on them. */
@@ -68,17 +69,18 @@ struct br_operation {
     size_t count; /* collective: elements of one block (braid.h); else bytes */
     enum braid_type type;
     enum braid_reduction reduction;
-    int root, peer;
+    int root, peer; /* ranks of the group; put, get: key.rank is of the job */
     int32_t priority;
     uint32_t tag;
     char algorithm[48];   /* by name (way.h); "" or "auto": the engine chooses */
     struct braid_key key; /* put, get; and the offset in its region */
     uint64_t offset;
     uint64_t timeout, deadline; /* ns: as given; absolute */
-    uint64_t sequence;          /* of the collective, the same on all ranks; none is left out */
-    uint64_t order;             /* of submission in this process, all kinds */
+    uint64_t sequence; /* of the collective in its group, the same on all its ranks; none is left out */
+    uint64_t order;    /* of submission in this process, all kinds, all groups */
     bool persistent;
     struct br_region *send_region, *recv_region; /* that the memory lies in, or NULL */
+    struct br_group *group; /* whose ranks root and peer are; NULL: all ranks of the job */
     struct braid_comm *comm;
 
     int status; /* 0 or negative errno, with words */

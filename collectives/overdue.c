@@ -20,22 +20,26 @@
 size_t br_operation_describe(const struct br_operation *op, char *words, size_t bytes)
 {
     static const char *const verbs[] = {
-        [BR_OPERATION_SEND] = "send of %zu bytes to rank %d (tag %u)",
-        [BR_OPERATION_RECV] = "receive of %zu bytes from rank %d (tag %u)",
+        [BR_OPERATION_SEND] = "send of %zu bytes to %s (tag %u)",
+        [BR_OPERATION_RECV] = "receive of %zu bytes from %s (tag %u)",
     };
     unsigned long long sequence = op->sequence;
+    char name[80], of[40] = "";
     size_t used = 0;
 
+    if (op->group->number)
+        snprintf(of, sizeof of, " of communicator %u", op->group->number);
     if (op->kind == BR_OPERATION_PUT || op->kind == BR_OPERATION_GET)
         SAY(words, bytes, used, "%s of %zu bytes %s rank %u", op->kind == BR_OPERATION_PUT ? "put" : "get",
             op->count, op->kind == BR_OPERATION_PUT ? "to" : "from", op->key.rank);
     else if (op->kind != BR_OPERATION_COLLECTIVE)
-        SAY(words, bytes, used, verbs[op->kind], op->count, op->peer, op->tag);
+        SAY(words, bytes, used, verbs[op->kind], op->count,
+            br_group_name_rank(op->group, op->peer, name, sizeof name), op->tag);
     else if (op->collective == BR_BARRIER)
-        SAY(words, bytes, used, "barrier (operation %llu)", sequence);
+        SAY(words, bytes, used, "barrier (operation %llu%s)", sequence, of);
     else
-        SAY(words, bytes, used, "%s of %zu %s (operation %llu)", br_collective_name(op->collective),
-            op->count, br_type_name(op->type), sequence);
+        SAY(words, bytes, used, "%s of %zu %s (operation %llu%s)", br_collective_name(op->collective),
+            op->count, br_type_name(op->type), sequence, of);
     return used;
 }
 
@@ -44,6 +48,7 @@ struct naming {
     char *words;
     size_t bytes, used;
     const struct br_worker *worker;
+    const struct br_group *group; /* whose ranks the words count */
     int peers[MOST_NAMED], n;
 };
 
@@ -51,6 +56,7 @@ static void name(struct naming *naming, const struct br_transfer *t, uint8_t lev
 {
     const struct br_peer *peer = &naming->worker->peers[t->peer];
     const struct br_rail *rail;
+    char words[80];
 
     if (t->state == BR_TRANSFER_IDLE || t->state == BR_TRANSFER_ENDED || naming->n == MOST_NAMED ||
         !peer->n_rails)
@@ -62,13 +68,15 @@ static void name(struct naming *naming, const struct br_transfer *t, uint8_t lev
     for (int i = 1; i < peer->n_rails; i++)
         if (peer->rails[i].level == level)
             rail = &peer->rails[i];
-    SAY(naming->words, naming->bytes, naming->used, "%s rank %d (level %d, device %s)",
-        naming->n ? "," : ": waits for", t->peer, rail->level, rail->device->name);
+    SAY(naming->words, naming->bytes, naming->used, "%s %s (level %d, device %s)",
+        naming->n ? "," : ": waits for", br_group_name_job_rank(naming->group, t->peer, words, sizeof words),
+        rail->level, rail->device->name);
     naming->peers[naming->n++] = t->peer;
 }
 
 static void name_waited(struct naming *naming, const struct br_operation *op)
 {
+    naming->group = op->group;
     if (op->kind != BR_OPERATION_COLLECTIVE) {
         for (int i = 0; i < BR_OPERATION_TRANSFERS; i++)
             name(naming, &op->parts.transfers[i], 0);

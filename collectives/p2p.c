@@ -49,7 +49,7 @@ static void submit_to_self(struct br_engine *engine, struct br_operation *op)
     br_list_for_each (node, &engine->to_self) {
         struct br_operation *waits = br_container_of(node, struct br_operation, node);
 
-        if (waits->kind != op->kind && waits->tag == op->tag) {
+        if (waits->kind != op->kind && waits->group == op->group && waits->tag == op->tag) {
             other = waits;
             break;
         }
@@ -70,8 +70,8 @@ static void post(struct br_engine *engine, struct br_operation *op, struct br_tr
     int rc;
 
     *t = (struct br_transfer){
-        .tag = br_tag_p2p(op->parts.number + part, op->tag),
-        .peer = op->peer,
+        .tag = br_tag_p2p(op->group->number, op->parts.number + part, op->tag),
+        .peer = br_group_in_job(op->group, op->peer),
         .length = left < BR_MAX_TRANSFER ? (uint32_t)left : BR_MAX_TRANSFER,
         .memory = offset ? base + offset : base,
         .region = is_send(op) ? op->send_region : op->recv_region,
@@ -82,7 +82,7 @@ static void post(struct br_engine *engine, struct br_operation *op, struct br_tr
     };
     rc = is_send(op) ? br_transfer_send(engine->worker, t) : br_transfer_receive(engine->worker, t);
     if (rc)
-        br_p2p_failed(engine, rc, is_send(op) ? "send" : "receive", op->peer);
+        br_p2p_failed(engine, rc, is_send(op) ? "send" : "receive", t->peer);
 }
 
 int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
@@ -91,17 +91,17 @@ int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
     size_t count = op->count / BR_MAX_TRANSFER + (op->count % BR_MAX_TRANSFER != 0);
     int rc;
 
-    if (op->peer < 0 || op->peer >= engine->config.size)
-        return br_error(EINVAL, "there is no rank %d among %d", op->peer, engine->config.size);
+    if (op->peer < 0 || op->peer >= op->group->size)
+        return br_error(EINVAL, "there is no rank %d among %d", op->peer, op->group->size);
     if (count > UINT32_MAX)
         return br_error(E2BIG, "a message of %zu bytes is too long", op->count);
-    if (op->peer == engine->config.rank) {
+    if (op->peer == op->group->rank) {
         submit_to_self(engine, op);
         return 0;
     }
     op->parts = (struct br_operation_parts){.count = count ? (uint32_t)count : 1};
-    rc =
-        br_numbers_take(&engine->numbers, op->peer, is_send(op), op->tag, op->parts.count, &op->parts.number);
+    rc = br_numbers_take(&op->group->numbers, op->peer, is_send(op), op->tag, op->parts.count,
+                         &op->parts.number);
     if (rc)
         return rc;
     op->check = br_engine_digest(&bytes, 1);

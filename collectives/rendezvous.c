@@ -20,7 +20,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "collectives/local.h"
 #include "protocol/bootstrap/store.h"
 #include "transport/shm/address.h"
 
@@ -74,28 +73,28 @@ static int compare(const struct agreement *first, const struct agreement *other,
                     topology, rank, first_topology);
 }
 
-static int agree(struct braid_comm *comm, uint64_t until)
+static int agree(struct br_family *family, uint64_t until)
 {
-    const struct br_settings *s = &comm->settings;
+    const struct br_settings *s = &family->settings;
     struct agreement mine = {
         .sizes = {(uint32_t)s->slice_bytes, (uint32_t)s->eager_bytes, (uint32_t)s->chunk_bytes,
                   (uint32_t)s->board_bytes},
         .n = s->cube.n,
         .k = s->cube.k,
     };
-    struct agreement *all = calloc((size_t)comm->size, sizeof *all);
+    struct agreement *all = calloc((size_t)family->size, sizeof *all);
     int rc;
 
     if (!all)
-        return br_error(ENOMEM, "rank %d: no memory for %d ranks", comm->rank, comm->size);
-    rc = br_store_gather(comm->store, "settings", &mine, sizeof mine, all, until);
-    for (int r = 1; r < comm->size && !rc; r++)
+        return br_error(ENOMEM, "rank %d: no memory for %d ranks", family->rank, family->size);
+    rc = br_store_gather(family->store, "settings", &mine, sizeof mine, all, until);
+    for (int r = 1; r < family->size && !rc; r++)
         rc = compare(&all[0], &all[r], r);
     free(all);
     return rc;
 }
 
-static int open_device(struct braid_comm *comm, const char *backend, const char *name,
+static int open_device(struct br_family *family, const char *backend, const char *name,
                        struct br_address *address, int *index)
 {
     const struct br_transport_ops *ops = br_transport_get(backend);
@@ -103,29 +102,29 @@ static int open_device(struct braid_comm *comm, const char *backend, const char 
 
     if (!ops)
         return br_error(EOPNOTSUPP, "the back end %s is not in this build", backend);
-    rc = br_worker_open_device(comm->worker, ops, name, NULL, index);
+    rc = br_worker_open_device(family->worker, ops, name, NULL, index);
     if (!rc)
-        rc = comm->worker->devices[*index]->ops->device_address(comm->worker->devices[*index], address);
+        rc = family->worker->devices[*index]->ops->device_address(family->worker->devices[*index], address);
     return rc;
 }
 
-static int open_net(struct braid_comm *comm, struct local *local, const char *name)
+static int open_net(struct br_family *family, struct local *local, const char *name)
 {
     int i = local->n_net, rc;
 
     if (i == BR_MAX_DEVICES - 1)
         return br_error(E2BIG, "rank %d: more than %d devices; name the ones to use in BRAID_DEVICES",
-                        comm->rank, BR_MAX_DEVICES - 1);
-    rc = open_device(comm, "uring", name, &local->record.net[i], &local->net[i]);
+                        family->rank, BR_MAX_DEVICES - 1);
+    rc = open_device(family, "uring", name, &local->record.net[i], &local->net[i]);
     if (!rc)
         local->n_net++;
     return rc;
 }
 
 /* Without BRAID_DEVICES: loopback when the job has one host only, else every NIC that is up. */
-static int open_default_net(struct braid_comm *comm, struct local *local)
+static int open_default_net(struct br_family *family, struct local *local)
 {
-    const struct br_environment *env = &comm->settings.environment;
+    const struct br_environment *env = &family->settings.environment;
     bool one_host = env->local_known && env->local_size == env->size;
     struct br_device_info infos[32];
     int n = br_transport_get("uring")->probe(infos, 32), rc = 0;
@@ -134,74 +133,74 @@ static int open_default_net(struct braid_comm *comm, struct local *local)
         return n;
     for (int i = 0; i < n && !rc; i++)
         if (!infos[i].why_not[0] && infos[i].loopback == one_host && local->n_net < BR_MAX_DEVICES - 1)
-            rc = open_net(comm, local, infos[i].name);
+            rc = open_net(family, local, infos[i].name);
     if (!rc && !local->n_net)
         rc = br_error(ENODEV,
                       "rank %d: no network device is up%s; see `braid info`, or name one in BRAID_DEVICES",
-                      comm->rank, one_host ? "" : " besides loopback");
+                      family->rank, one_host ? "" : " besides loopback");
     return rc;
 }
 
-static int open_named_net(struct braid_comm *comm, struct local *local)
+static int open_named_net(struct br_family *family, struct local *local)
 {
     char *save = NULL;
     int rc = 0;
 
-    for (char *name = strtok_r(comm->settings.devices, ", ", &save); name && !rc;
+    for (char *name = strtok_r(family->settings.devices, ", ", &save); name && !rc;
          name = strtok_r(NULL, ", ", &save))
-        rc = open_net(comm, local, name);
+        rc = open_net(family, local, name);
     return rc;
 }
 
 /* In a BCube on one host each rank has an address of its own on each level. */
-static int open_loopback_cube(struct braid_comm *comm, struct local *local)
+static int open_loopback_cube(struct br_family *family, struct local *local)
 {
-    unsigned rank = (unsigned)comm->rank;
+    unsigned rank = (unsigned)family->rank;
     char name[BR_DEVICE_NAME];
     int rc = 0;
 
-    for (unsigned level = 0; level < comm->settings.cube.k && !rc; level++) {
+    for (unsigned level = 0; level < family->settings.cube.k && !rc; level++) {
         snprintf(name, sizeof name, "127.%u.%u.%u", level + 1, rank / 250, rank % 250 + 1);
-        rc = open_net(comm, local, name);
+        rc = open_net(family, local, name);
     }
     return rc;
 }
 
-static int open_cube(struct braid_comm *comm, struct local *local)
+static int open_cube(struct br_family *family, struct local *local)
 {
-    const struct br_settings *s = &comm->settings;
+    const struct br_settings *s = &family->settings;
     const struct br_environment *env = &s->environment;
     int rc;
 
     if (s->devices[0])
-        rc = open_named_net(comm, local);
+        rc = open_named_net(family, local);
     else if (env->local_known && env->local_size == env->size)
-        rc = open_loopback_cube(comm, local);
+        rc = open_loopback_cube(family, local);
     else
-        rc = open_default_net(comm, local);
+        rc = open_default_net(family, local);
     if (!rc && local->n_net != (int)s->cube.k)
         rc = br_error(
             EINVAL,
             "rank %d: BCube(%u,%u) has %u levels and needs a device on each, but %s %d; name them in "
             "BRAID_DEVICES, that of level 0 first",
-            comm->rank, s->cube.n, s->cube.k, s->cube.k,
+            family->rank, s->cube.n, s->cube.k, s->cube.k,
             s->devices[0] ? "BRAID_DEVICES names" : "those that are up are", local->n_net);
     return rc;
 }
 
-static int open_devices(struct braid_comm *comm, struct local *local)
+static int open_devices(struct br_family *family, struct local *local)
 {
-    const struct br_settings *s = &comm->settings;
+    const struct br_settings *s = &family->settings;
     bool want_shm = strcmp(s->backend, "uring") && !s->cube.n, want_net = strcmp(s->backend, "shm");
     int rc = 0;
 
     local->shm = -1;
     if (want_shm)
-        rc = open_device(comm, "shm", NULL, &local->record.shm, &local->shm);
+        rc = open_device(family, "shm", NULL, &local->record.shm, &local->shm);
     if (!rc && want_net)
-        rc = s->cube.n       ? open_cube(comm, local)
-             : s->devices[0] ? open_named_net(comm, local)
-                             : open_default_net(comm, local);
+        rc = s->cube.n       ? open_cube(family, local)
+             : s->devices[0] ? open_named_net(family, local)
+                             : open_default_net(family, local);
     local->record.n_net = (uint32_t)local->n_net;
     local->record.rails = (uint32_t)(s->rails ? s->rails : local->n_net);
     return rc;
@@ -215,7 +214,7 @@ static bool use_shm(const struct local *local, const struct record *peer)
     return local->shm >= 0 && peer->shm.bytes && !br_shm_address_resolve(&peer->shm, socket);
 }
 
-static int set_peer(struct braid_comm *comm, const struct local *local, int rank, const struct record *peer)
+static int set_peer(struct br_family *family, const struct local *local, int rank, const struct record *peer)
 {
     struct br_rail_config rails[BR_MAX_RAILS];
     uint32_t n;
@@ -224,53 +223,53 @@ static int set_peer(struct braid_comm *comm, const struct local *local, int rank
         return br_error(EPROTO, "the record of rank %d makes no sense", rank);
     if (use_shm(local, peer)) {
         rails[0] = (struct br_rail_config){.device = local->shm, .address = peer->shm};
-        return br_worker_set_peer(comm->worker, rank, rails, 1);
+        return br_worker_set_peer(family->worker, rank, rails, 1);
     }
     if (!peer->n_net || !local->n_net)
         return br_error(EHOSTUNREACH,
                         "rank %d is on another host than rank %d and one of them has shared memory only; use "
                         "BRAID_BACKEND=auto",
-                        rank, comm->rank);
+                        rank, family->rank);
     n = peer->rails < local->record.rails ? peer->rails : local->record.rails;
     for (uint32_t i = 0; i < n; i++)
         rails[i] = (struct br_rail_config){.device = local->net[i % (uint32_t)local->n_net],
                                            .address = peer->net[i % peer->n_net],
                                            .level = (int)i};
-    return br_worker_set_peer(comm->worker, rank, rails, (int)n);
+    return br_worker_set_peer(family->worker, rank, rails, (int)n);
 }
 
 /* A rail to a neighbour, between both devices of the level; none to others. */
-static int set_cube_peer(struct braid_comm *comm, const struct local *local, int rank,
+static int set_cube_peer(struct br_family *family, const struct local *local, int rank,
                          const struct record *peer)
 {
-    const struct br_bcube *cube = &comm->settings.cube;
-    int level = br_bcube_level(cube, (uint32_t)comm->rank, (uint32_t)rank);
+    const struct br_bcube *cube = &family->settings.cube;
+    int level = br_bcube_level(cube, (uint32_t)family->rank, (uint32_t)rank);
 
     if (peer->n_net != cube->k)
         return br_error(EPROTO, "the record of rank %d makes no sense", rank);
     if (level < 0)
         return 0;
     return br_worker_set_peer(
-        comm->worker, rank,
+        family->worker, rank,
         &(struct br_rail_config){.device = local->net[level], .address = peer->net[level], .level = level},
         1);
 }
 
-static int set_peers(struct braid_comm *comm, const struct local *local, const struct record *all)
+static int set_peers(struct br_family *family, const struct local *local, const struct record *all)
 {
     int rc = 0;
 
-    for (int r = 0; r < comm->size && !rc; r++)
-        if (r != comm->rank)
-            rc = comm->settings.cube.n ? set_cube_peer(comm, local, r, &all[r])
-                                       : set_peer(comm, local, r, &all[r]);
+    for (int r = 0; r < family->size && !rc; r++)
+        if (r != family->rank)
+            rc = family->settings.cube.n ? set_cube_peer(family, local, r, &all[r])
+                                         : set_peer(family, local, r, &all[r]);
     return rc;
 }
 
 /* One turn of the worker, and a nap when there was nothing to do. */
-static int turn(struct braid_comm *comm, uint64_t until)
+static int turn(struct br_family *family, uint64_t until)
 {
-    struct br_worker *w = comm->worker;
+    struct br_worker *w = family->worker;
     struct timespec nap = {0, 50000};
     uint64_t now = br_clock_now();
     int n = br_worker_poll(w, now) + br_worker_pump(w, now);
@@ -284,80 +283,63 @@ static int turn(struct braid_comm *comm, uint64_t until)
     return 0;
 }
 
-static int connect_all(struct braid_comm *comm, uint64_t until)
+static int connect_all(struct br_family *family, uint64_t until)
 {
     char missing[200];
     int rc = 0;
 
-    while (!rc && !br_worker_connected(comm->worker))
-        rc = turn(comm, until);
+    while (!rc && !br_worker_connected(family->worker))
+        rc = turn(family, until);
     if (rc == -ETIMEDOUT) {
-        br_worker_missing(comm->worker, missing, sizeof missing);
-        return br_error(ETIMEDOUT, "rank %d: not connected in time: %s", comm->rank, missing);
+        br_worker_missing(family->worker, missing, sizeof missing);
+        return br_error(ETIMEDOUT, "rank %d: not connected in time: %s", family->rank, missing);
     }
     return rc;
 }
 
-static int share_board(struct braid_comm *comm, uint64_t until)
+static uint64_t deadline(const struct br_family *family)
 {
-    int rc;
-
-    while ((rc = br_local_share(comm)) == -EAGAIN) {
-        rc = turn(comm, until);
-        if (rc == -ETIMEDOUT)
-            return br_error(ETIMEDOUT, "rank %d: rank 0 did not share its board in time", comm->rank);
-        if (rc)
-            return rc;
-    }
-    return rc;
+    return br_clock_now() + family->settings.environment.init_timeout;
 }
 
-static uint64_t deadline(const struct braid_comm *comm)
+int br_rendezvous(struct br_family *family)
 {
-    return br_clock_now() + comm->settings.environment.init_timeout;
-}
-
-int br_rendezvous(struct braid_comm *comm)
-{
-    struct record *all = calloc((size_t)comm->size, sizeof *all);
+    struct record *all = calloc((size_t)family->size, sizeof *all);
     struct local local = {0};
-    uint64_t until = deadline(comm);
+    uint64_t until = deadline(family);
     int rc;
 
     if (!all)
-        return br_error(ENOMEM, "rank %d: no memory for %d addresses", comm->rank, comm->size);
-    rc = br_store_open(&comm->settings.environment, &comm->settings.secret, &comm->store);
+        return br_error(ENOMEM, "rank %d: no memory for %d addresses", family->rank, family->size);
+    rc = br_store_open(&family->settings.environment, &family->settings.secret, &family->store);
     if (!rc)
-        rc = agree(comm, until);
+        rc = agree(family, until);
     if (!rc)
-        rc = open_devices(comm, &local);
+        rc = open_devices(family, &local);
     if (!rc)
-        rc = br_store_gather(comm->store, "addresses", &local.record, sizeof local.record, all, until);
+        rc = br_store_gather(family->store, "addresses", &local.record, sizeof local.record, all, until);
     if (!rc)
-        rc = set_peers(comm, &local, all);
+        rc = set_peers(family, &local, all);
     if (!rc)
-        rc = connect_all(comm, until);
-    if (!rc)
-        rc = share_board(comm, until);
+        rc = connect_all(family, until);
     free(all);
     if (rc)
-        br_rendezvous_end(comm);
+        br_rendezvous_end(family);
     return rc;
 }
 
 /* With the own thread running: the last frames of our handshakes still have to leave while we wait for the others. */
-int br_rendezvous_meet(struct braid_comm *comm)
+int br_rendezvous_meet(struct br_family *family)
 {
-    int rc = br_store_barrier(comm->store, "connected", deadline(comm));
+    int rc = br_store_barrier(family->store, "connected", deadline(family));
 
-    br_store_close(comm->store);
-    comm->store = NULL;
+    br_store_close(family->store);
+    family->store = NULL;
     return rc;
 }
 
-void br_rendezvous_end(struct braid_comm *comm)
+void br_rendezvous_end(struct br_family *family)
 {
-    br_store_close(comm->store);
-    comm->store = NULL;
-    br_local_destroy(comm);
+    br_store_close(family->store);
+    family->store = NULL;
 }

@@ -147,8 +147,8 @@ static void post(struct br_engine *engine, struct br_run *run, const struct br_s
     struct br_transfer *t = &rs->transfer;
     int rc;
 
-    t->tag = br_tag_collective(op->sequence, run->fragment, step->match);
-    t->peer = (int)step->peer;
+    t->tag = br_tag_collective(op->group->number, op->sequence, run->fragment, step->match);
+    t->peer = br_group_in_job(op->group, (int)step->peer);
     t->length = (uint32_t)(step_elements(run, step) * br_type_size(op->type));
     t->memory = locate(run, &step->span, &t->region);
     t->priority = op->priority;
@@ -268,7 +268,7 @@ static int compute(struct br_engine *engine, const struct br_run *run, const str
     for (uint32_t i = 0; i < step->n_sources; i++)
         engine->sources[i] = (const uint8_t *)source_address(run, &sources[i]) + offset;
     return br_reduce(run->op->type, run->op->reduction, to + offset, engine->sources, (int)step->n_sources, n,
-                     step->flags & BR_STEP_FINAL ? engine->config.size : 0);
+                     step->flags & BR_STEP_FINAL ? run->op->group->size : 0);
 }
 
 size_t br_run_work(struct br_engine *engine)

@@ -22,14 +22,15 @@
 
 #include "transport/frame.h"
 
-#define BR_PROTOCOL_VERSION 1u /* changes with anything below; negotiated in the handshake */
+#define BR_PROTOCOL_VERSION 2u /* changes with anything below; negotiated in the handshake */
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS       65536u
-#define BR_MAX_RAILS       8u  /* to one peer */
-#define BR_CREDITS         64u /* credited messages of a link that may be unreleased */
-#define BR_CREDITS_P2P     32u /* of these, point-to-point ones, at most */
-#define BR_CREDITS_P2P_OWN 4u  /* of these, for point-to-point ones alone */
+#define BR_MAX_GROUPS      1024u /* of which a rank is a member at a time; number 0: all ranks of the job */
+#define BR_MAX_RAILS       8u    /* to one peer */
+#define BR_CREDITS         64u   /* credited messages of a link that may be unreleased */
+#define BR_CREDITS_P2P     32u   /* of these, point-to-point ones, at most */
+#define BR_CREDITS_P2P_OWN 4u    /* of these, for point-to-point ones alone */
 #define BR_MESSAGE_BUFFERS                                                                                   \
     (BR_CREDITS + 8u)               /* receive buffers of a link; the rest for messages without credit */
 #define BR_MAX_TRANSFER (16u << 20) /* bytes; longer sends and receives are cut by the layers above */
@@ -141,8 +142,10 @@ static_assert(sizeof(struct br_placed) == BR_FRAME_INLINE, "fills the inline are
 
 /* Tags: bits 63..62 the family, then what numbers the transfer within it. */
 enum br_tag_family {
-    BR_TAG_COLLECTIVE = 0, /* operation (30 bits), fragment (16), k-th message between the two ranks (16) */
-    BR_TAG_P2P = 2,        /* number within (peer, user tag) (30 bits), user tag (32) */
+    BR_TAG_COLLECTIVE =
+        0, /* group (10 bits), operation in it (20), fragment (16), k-th message between the two ranks
+                            * (16) */
+    BR_TAG_P2P = 2, /* group (10 bits), number within (group, peer, user tag) (20), user tag (32) */
     BR_TAG_ONESIDED =
         3, /* the requester's counter (59 bits), whether it is the larger rank (1), what (2): enum
                             * br_onesided_part */
@@ -153,14 +156,19 @@ static inline enum br_tag_family br_tag_family(uint64_t tag)
     return tag >> 62 == 1 ? BR_TAG_COLLECTIVE : (enum br_tag_family)(tag >> 62);
 }
 
-static inline uint64_t br_tag_collective(uint64_t operation, uint32_t fragment, uint32_t k)
+static inline uint64_t br_tag_of_group(uint32_t group, uint64_t number)
 {
-    return (operation & 0x3fffffff) << 32 | (uint64_t)(fragment & 0xffff) << 16 | (k & 0xffff);
+    return (uint64_t)(group & 0x3ff) << 52 | (number & 0xfffff) << 32;
 }
 
-static inline uint64_t br_tag_p2p(uint64_t number, uint32_t user_tag)
+static inline uint64_t br_tag_collective(uint32_t group, uint64_t operation, uint32_t fragment, uint32_t k)
 {
-    return (uint64_t)BR_TAG_P2P << 62 | (number & 0x3fffffff) << 32 | user_tag;
+    return br_tag_of_group(group, operation) | (uint64_t)(fragment & 0xffff) << 16 | (k & 0xffff);
+}
+
+static inline uint64_t br_tag_p2p(uint32_t group, uint64_t number, uint32_t user_tag)
+{
+    return (uint64_t)BR_TAG_P2P << 62 | br_tag_of_group(group, number) | user_tag;
 }
 
 /* A put or get is up to three transfers: the request itself, the data, and the status (4 bytes) from the target. */

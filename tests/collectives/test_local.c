@@ -12,11 +12,15 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "collectives/group.h"
 
 #define N 3
 
 static struct br_local locals[N];
 static int32_t in[N][64], out[N][N * 64];
+
+static int job_ranks[N] = {4, 7, 1};
+static struct br_group group = {.number = 5, .size = N, .ranks = job_ranks};
 
 static int open_board(void **state)
 {
@@ -28,6 +32,7 @@ static int open_board(void **state)
     for (uint32_t r = 0; r < N; r++) {
         struct br_local *local = &locals[r];
 
+        local->group = &group;
         local->rank = r;
         local->n = N;
         local->most = 4096;
@@ -186,7 +191,8 @@ static void complete__disagreement(void **state)
         assert_true(br_local_begin(&locals[2], &odd));
         memset(out[0], 0xee, sizeof out[0]);
         assert_int_equal(br_local_complete(&locals[0], &good[0]), -EPROTO);
-        assert_non_null(strstr(br_error_words(), "rank 2 and we (rank 0) disagree"));
+        assert_non_null(strstr(br_error_words(),
+                               "rank 2 of communicator 5 (rank 1 of the job) and we (rank 0) disagree"));
         assert_int_equal(out[0][0], (int32_t)0xeeeeeeee);
         assert_int_equal(br_local_complete(&locals[1], &good[1]), 1); /* needs nobody */
         locals[2].busy = false;

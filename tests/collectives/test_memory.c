@@ -37,7 +37,7 @@ static void alloc__pages_of_zeros(void **state)
         assert_int_equal(memory[i], 0);
     memset(memory, 1, 10001);
     assert_int_equal(braid_free(comm, memory), 0);
-    assert_int_equal(comm->n_regions, 0);
+    assert_int_equal(comm->family->n_regions, 0);
 }
 
 static void alloc__arguments(void **state)
@@ -91,11 +91,11 @@ static void register__overlaps(void **state)
     assert_int_equal(braid_register(comm, space, 40, &c), 0);
     assert_int_equal(braid_deregister(a), 0);
     assert_int_equal(braid_register(comm, space + 40, 20, &a), 0);
-    assert_ptr_equal(br_region_containing(comm, space + 40, 20), a);
-    assert_ptr_equal(br_region_containing(comm, space + 39, 1), c);
-    assert_null(br_region_containing(comm, space + 39, 2));
-    assert_ptr_equal(br_region_containing(comm, space + 99, 1), b);
-    assert_null(br_region_containing(comm, space + 99, 2));
+    assert_ptr_equal(br_region_containing(comm->family, space + 40, 20), a);
+    assert_ptr_equal(br_region_containing(comm->family, space + 39, 1), c);
+    assert_null(br_region_containing(comm->family, space + 39, 2));
+    assert_ptr_equal(br_region_containing(comm->family, space + 99, 1), b);
+    assert_null(br_region_containing(comm->family, space + 99, 2));
     assert_int_equal(braid_deregister(b), 0);
     assert_int_equal(braid_deregister(c), 0);
     assert_int_equal(braid_deregister(a), 0);
@@ -120,7 +120,7 @@ static void region_containing__any_order(void **state)
         } else {
             assert_int_equal(braid_register(comm, space + k * 100 + 10, 80, &regions[k]), 0);
         }
-        found = br_region_containing(comm, space + at, 1);
+        found = br_region_containing(comm->family, space + at, 1);
         assert_ptr_equal(found, at % 100 >= 10 && at % 100 < 90 ? regions[at / 100] : NULL);
     }
     for (int k = 0; k < 64; k++)
@@ -138,15 +138,15 @@ static void region_find__counts_uses(void **state)
     (void)state;
     assert_int_equal(braid_key(comm, memory + 999, &key), 0);
     assert_int_equal(key.bytes, 1000);
-    assert_int_equal(br_region_find(comm, key.id, 990, 11, &at, &region), -EACCES);
-    assert_int_equal(br_region_find(comm, key.id, UINT64_MAX, 2, &at, &region), -EACCES);
-    assert_int_equal(br_region_find(comm, key.id + 1, 0, 1, &at, &region), -EACCES);
-    assert_int_equal(br_region_find(comm, key.id, 990, 10, &at, &region), 0);
+    assert_int_equal(br_region_find(comm->family, key.id, 990, 11, &at, &region), -EACCES);
+    assert_int_equal(br_region_find(comm->family, key.id, UINT64_MAX, 2, &at, &region), -EACCES);
+    assert_int_equal(br_region_find(comm->family, key.id + 1, 0, 1, &at, &region), -EACCES);
+    assert_int_equal(br_region_find(comm->family, key.id, 990, 10, &at, &region), 0);
     assert_ptr_equal(at, memory + 990);
     assert_int_equal(braid_free(comm, memory), -EBUSY);
-    br_region_done(comm, region);
+    br_region_done(comm->family, region);
     assert_int_equal(braid_free(comm, memory), 0);
-    assert_int_equal(br_region_find(comm, key.id, 0, 1, &at, &region), -EACCES);
+    assert_int_equal(br_region_find(comm->family, key.id, 0, 1, &at, &region), -EACCES);
     assert_int_equal(braid_key(comm, memory, &key), -EINVAL);
     assert_int_equal(braid_key(comm, memory, NULL), -EINVAL);
 }

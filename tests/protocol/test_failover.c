@@ -112,7 +112,7 @@ static void messages__point_to_point_waits_alone(void **state)
     wired_create(&x, 0, 2, NULL);
     x.wires[0].room = 0;
     for (i = 0; i < BR_CREDITS_P2P; i++) { /* all credits of rail 1 */
-        p2p[i] = (struct br_transfer){.tag = br_tag_p2p(i, 1), .peer = 1, .memory = memory, .length = 4};
+        p2p[i] = (struct br_transfer){.tag = br_tag_p2p(0, i, 1), .peer = 1, .memory = memory, .length = 4};
         assert_int_equal(br_transfer_send(x.w, &p2p[i]), 0);
     }
     wired_turn(&x, 0);
@@ -120,7 +120,7 @@ static void messages__point_to_point_waits_alone(void **state)
         ;
     x.wires[0].room = -1;
     x.wires[1].room = 0;
-    p2p[i] = (struct br_transfer){.tag = br_tag_p2p(i, 1), .peer = 1, .memory = memory, .length = 4};
+    p2p[i] = (struct br_transfer){.tag = br_tag_p2p(0, i, 1), .peer = 1, .memory = memory, .length = 4};
     assert_int_equal(br_transfer_send(x.w, &p2p[i]), 0);
     wired_turn(&x, 0);
     assert_int_equal(br_transfer_send(x.w, &collective), 0);
@@ -132,15 +132,15 @@ static void messages__point_to_point_waits_alone(void **state)
     assert_non_null(frame);
     assert_int_equal(frame->message.tag, 1);
     assert_null(wire_take(x.links[1], BR_MESSAGE_EAGER));
-    p2p[0].tag = br_tag_p2p(99, 1);
+    p2p[0].tag = br_tag_p2p(0, 99, 1);
     assert_int_equal(br_transfer_send(x.w, &p2p[0]), 0);
     wire_message(x.links[1],
                  &(struct br_message){.type = BR_MESSAGE_ACK,
                                       .ack = {.arrived = 33, .released = 2, .released_p2p = 2}},
                  NULL, 0);
     wired_turn(&x, 0);
-    assert_int_equal(wire_take(x.links[1], BR_MESSAGE_EAGER)->message.tag, br_tag_p2p(BR_CREDITS_P2P, 1));
-    assert_int_equal(wire_take(x.links[1], BR_MESSAGE_EAGER)->message.tag, br_tag_p2p(99, 1));
+    assert_int_equal(wire_take(x.links[1], BR_MESSAGE_EAGER)->message.tag, br_tag_p2p(0, BR_CREDITS_P2P, 1));
+    assert_int_equal(wire_take(x.links[1], BR_MESSAGE_EAGER)->message.tag, br_tag_p2p(0, 99, 1));
     wired_destroy(&x);
 }
 

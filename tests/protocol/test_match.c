@@ -184,7 +184,7 @@ static void sequence__far_ahead_fails_the_rail(void **state)
 static void sequence__point_to_point_apart(void **state)
 {
     uint8_t to[2][8];
-    struct br_transfer a = receive_of(1, to[0], 8), b = receive_of(br_tag_p2p(0, 9), to[1], 8);
+    struct br_transfer a = receive_of(1, to[0], 8), b = receive_of(br_tag_p2p(0, 0, 9), to[1], 8);
     struct wired x;
 
     (void)state;
@@ -192,7 +192,7 @@ static void sequence__point_to_point_apart(void **state)
     assert_int_equal(br_transfer_receive(x.w, &a), 0);
     assert_int_equal(br_transfer_receive(x.w, &b), 0);
     eager(&x, 0, 0, 1, 8);
-    eager(&x, 0, 0, br_tag_p2p(0, 9), 8);
+    eager(&x, 0, 0, br_tag_p2p(0, 0, 9), 8);
     wired_turn(&x, 0);
     assert_int_equal(x.done, 2);
     wired_destroy(&x);

@@ -32,7 +32,7 @@ static void message__eager_vector(void **state)
     struct br_message m = {.type = BR_MESSAGE_EAGER,
                            .check = 0x1234,
                            .sequence = 5,
-                           .tag = br_tag_collective(7, 1, 2),
+                           .tag = br_tag_collective(3, 7, 1, 2),
                            .bytes = 8};
     struct br_frame_header h;
 
@@ -47,7 +47,7 @@ static void message__ready_vector(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_READY,
                            .sequence = 6,
-                           .tag = br_tag_p2p(1, 9),
+                           .tag = br_tag_p2p(0x3ff, 1, 9),
                            .bytes = 1 << 20,
                            .ready = {.slot = 0x00010003}};
     struct br_frame_header h = frame_of(&m);
@@ -81,12 +81,23 @@ static void message__placed_vector(void **state)
     check("placed", &h);
 }
 
+static void tag__numbers_do_not_reach_the_group(void **state)
+{
+    (void)state;
+    assert_true(br_tag_collective(5, 1ull << 20, 1, 2) == br_tag_collective(5, 0, 1, 2));
+    assert_true(br_tag_collective(5, 0xfffff, 0xffff, 0xffff) !=
+                br_tag_collective(6, 0xfffff, 0xffff, 0xffff));
+    assert_true(br_tag_p2p(1, 1ull << 20, 9) == br_tag_p2p(1, 0, 9));
+    assert_true(br_tag_p2p(1, 0, 9) != br_tag_p2p(2, 0, 9));
+    assert_true(br_tag_collective(BR_MAX_GROUPS - 1, 0, 0, 0) != br_tag_collective(0, 0, 0, 0));
+}
+
 static void tag__families_do_not_meet(void **state)
 {
     (void)state;
-    assert_int_equal(br_tag_family(br_tag_collective(0x3fffffff, 0xffff, 0xffff)), BR_TAG_COLLECTIVE);
-    assert_int_equal(br_tag_family(br_tag_collective(0xffffffffff, 0, 0)), BR_TAG_COLLECTIVE);
-    assert_int_equal(br_tag_family(br_tag_p2p(UINT64_MAX, UINT32_MAX)), BR_TAG_P2P);
+    assert_int_equal(br_tag_family(br_tag_collective(0xffff, 0xfffff, 0xffff, 0xffff)), BR_TAG_COLLECTIVE);
+    assert_int_equal(br_tag_family(br_tag_collective(0, 0xffffffffff, 0, 0)), BR_TAG_COLLECTIVE);
+    assert_int_equal(br_tag_family(br_tag_p2p(UINT32_MAX, UINT64_MAX, UINT32_MAX)), BR_TAG_P2P);
     assert_int_equal(br_tag_family(br_tag_onesided(UINT64_MAX, BR_PART_DATA)), BR_TAG_ONESIDED);
     assert_int_equal(br_tag_with_part(br_tag_onesided(5, BR_PART_DATA), BR_PART_STATUS),
                      br_tag_onesided(5, BR_PART_STATUS));
@@ -95,8 +106,11 @@ static void tag__families_do_not_meet(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(message__eager_vector),     cmocka_unit_test(message__ready_vector),
-        cmocka_unit_test(message__ack_vector),       cmocka_unit_test(message__placed_vector),
+        cmocka_unit_test(message__eager_vector),
+        cmocka_unit_test(message__ready_vector),
+        cmocka_unit_test(message__ack_vector),
+        cmocka_unit_test(message__placed_vector),
+        cmocka_unit_test(tag__numbers_do_not_reach_the_group),
         cmocka_unit_test(tag__families_do_not_meet),
     };
 

@@ -107,7 +107,7 @@ static void messages__point_to_point_blocks_nobody(void **state)
     (void)state;
     wired_create(&x, 0, 1, NULL);
     for (uint32_t i = 0; i < BR_CREDITS; i++) {
-        p2p[i] = send_of(br_tag_p2p(i, 1), 4);
+        p2p[i] = send_of(br_tag_p2p(0, i, 1), 4);
         p2p[i].priority = 100;
         assert_int_equal(br_transfer_send(x.w, &p2p[i]), 0);
     }

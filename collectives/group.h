@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A group: what the engine knows of a communicator. Which ranks of the job belong to it, in which order, the number that
+ * keeps its messages apart from those of all others, and what is remembered for its next operations.
+ *
+ * Operations count ranks within their group, transfers within the job: group.h is the one place where the two meet. Not
+ * thread-safe: under the worker's lock.
+ */
+#ifndef BR_COLLECTIVES_GROUP_H
+#define BR_COLLECTIVES_GROUP_H
+
+#include "collectives/cost.h"
+#include "collectives/numbers.h"
+#include "collectives/plan.h"
+
+struct br_group {
+    uint32_t number; /* in the tags of its messages (protocol/message.h); 0: all ranks of the job */
+    int rank, size;  /* in the group */
+    int *ranks;      /* [size]: in the job; NULL: the same */
+    struct br_cost_model model;
+    struct br_plans plans;
+    struct br_numbers numbers; /* of messages */
+};
+
+/* ranks is copied; NULL: those of the job. -EINVAL (the model), -ENOMEM, with words; then there is nothing to destroy. */
+int br_group_init(struct br_group *group, uint32_t number, int rank, int size, const int *ranks,
+                  const struct br_cost_model *model);
+void br_group_destroy(struct br_group *group); /* no operation of it is under way; safe on a zeroed one */
+
+static inline int br_group_in_job(const struct br_group *group, int rank)
+{
+    return group->ranks ? group->ranks[rank] : rank;
+}
+
+/* "rank 2", or "rank 2 of communicator 5 (rank 7 of the job)". rank: of the group. Returns words. */
+const char *br_group_name_rank(const struct br_group *group, int rank, char *words, size_t bytes);
+/* The same by rank in the job, which need not be in the group. */
+const char *br_group_name_job_rank(const struct br_group *group, int rank, char *words, size_t bytes);
+
+#endif
