@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/bcube/faults.h"
+
+#include "base/error.h"
+#include "tools/bcube/netlink.h"
+#include "tools/bcube/rate.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_NAME  "faults"
+#define LINE_BYTES 128
+#define WORDS_MAX  6
+#define MILLION    1000000
+#define MTU_MIN    68 /* of IPv4 */
+#define MTU_MAX    65535
+
+/* Operands by letter: Host, Level, switch Index, Bytes, Rate, Address, Percent. The first `keys` say where the fault is. */
+static const struct kind {
+    const char *name, *operands;
+    int keys;
+    const char *usage, *help;
+} kinds[BR_FAULT_KINDS] = {
+    [BR_FAULT_NIC] = {"nic", "HL", 2, "nic HOST LEVEL down|up", "its cable is out"},
+    [BR_FAULT_SWITCH] = {"switch", "LI", 2, "switch LEVEL INDEX down|up", "it is without power"},
+    [BR_FAULT_HOST] = {"host", "H", 1, "host HOST down|up", "all its cables are out, mgmt0's too"},
+    [BR_FAULT_LEVEL] = {"level", "L", 1, "level LEVEL down|up", "all its switches are without power"},
+    [BR_FAULT_SWAP] = {"swap", "HLL", 3, "swap HOST LEVEL LEVEL [clear]", "two NICs' cables are exchanged"},
+    [BR_FAULT_MOVE] = {"move", "HLI", 2, "move HOST LEVEL INDEX|clear",
+                       "the cable is on another switch of the level"},
+    [BR_FAULT_MTU] = {"mtu", "HLB", 2, "mtu HOST LEVEL BYTES|clear", "of the NIC"},
+    [BR_FAULT_SWITCH_MTU] = {"switch-mtu", "HLB", 2, "switch-mtu HOST LEVEL BYTES|clear",
+                             "of the NIC's port on the switch"},
+    [BR_FAULT_RATE] = {"rate", "HLR", 2, "rate HOST LEVEL RATE|clear", "of the link, in both directions"},
+    [BR_FAULT_ADDRESS] = {"address", "HLA", 2, "address HOST LEVEL ADDRESS[/BITS]|clear",
+                          "a wrong one, or somebody else's"},
+    [BR_FAULT_LOSS] = {"loss", "HLP", 2, "loss HOST LEVEL PERCENT|clear",
+                       "its port loses so many packets, in both directions"},
+    [BR_FAULT_ARP] = {"arp", "H", 1, "arp HOST [clear]", "it answers ARP for any address on any NIC"},
+    [BR_FAULT_RP_FILTER] = {"rp_filter", "H", 1, "rp_filter HOST [clear]",
+                            "it drops what arrives on another NIC than "
+                            "it would answer on"},
+};
+
+/* ---- words ---- */
+
+static int parse_number(const char *text, uint64_t min, uint64_t max, const char *what, uint64_t *out)
+{
+    char *end;
+    unsigned long long number = isdigit((unsigned char)*text) ? strtoull(text, &end, 10) : 0;
+
+    if (!isdigit((unsigned char)*text) || *end || number < min || number > max)
+        return br_error(EINVAL, "%s '%s': it must be a number from %" PRIu64 " to %" PRIu64, what, text, min,
+                        max);
+    *out = number;
+    return 0;
+}
+
+static int parse_percent(const char *text, uint64_t *out)
+{
+    char *end;
+    double percent = isdigit((unsigned char)*text) ? strtod(text, &end) : -1;
+
+    if (percent >= 0 && *end == '%')
+        end++;
+    if (percent <= 0 || percent > 100 || *end)
+        return br_error(EINVAL, "'%s' is no percentage above 0, up to 100", text);
+    *out = (uint64_t)(percent * MILLION / 100 + 0.5);
+    return 0;
+}
+
+static int parse_address(const char *text, char out[BR_TESTBED_ADDRESS])
+{
+    int bits = 24, n = 0;
+    struct in_addr ip;
+    char host[16];
+
+    if (sscanf(text, "%15[0-9.]%n/%d%n", host, &n, &bits, &n) < 1 || text[n] ||
+        inet_pton(AF_INET, host, &ip) != 1 || bits < 1 || bits > 32)
+        return br_error(EINVAL, "'%s' is no address such as 10.0.0.1 or 10.0.0.1/24", text);
+    snprintf(out, BR_TESTBED_ADDRESS, "%s/%d", host, bits & 0x3f);
+    return 0;
+}
+
+static int parse_rate(const char *text, uint64_t *out)
+{
+    int rc = br_rate_parse(text, out);
+
+    if (rc == 0 && (*out < BR_NET_RATE_MIN || *out > BR_NET_RATE_MAX))
+        return br_error(EINVAL, "rate %s: it must be from 64kbit to 16gbit", text);
+    return rc;
+}
+
+static int parse_operand(struct br_fault *fault, int i, const struct br_testbed *testbed, const char *text)
+{
+    const struct br_bcube *cube = &testbed->cube;
+    uint64_t *out = &fault->operand[i];
+    uint32_t host = 0;
+    int rc;
+
+    switch (kinds[fault->kind].operands[i]) {
+    case 'H':
+        rc = br_testbed_parse_host(testbed, text, &host);
+        *out = host;
+        return rc;
+    case 'L':
+        return parse_number(text, 0, cube->k - 1, "level", out);
+    case 'I':
+        return parse_number(text, 0, br_bcube_power(cube, cube->k - 1) - 1, "switch", out);
+    case 'B':
+        return parse_number(text, MTU_MIN, MTU_MAX, "MTU", out);
+    case 'R':
+        return parse_rate(text, out);
+    case 'A':
+        return parse_address(text, fault->address);
+    default:
+        return parse_percent(text, out);
+    }
+}
+
+static int find_kind(const char *name)
+{
+    for (int i = 0; i < BR_FAULT_KINDS; i++)
+        if (!strcmp(kinds[i].name, name))
+            return i;
+    return br_error(EINVAL, "there is no fault '%s'; `braid bcube fault --help` lists them", name);
+}
+
+int br_fault_parse(struct br_fault *fault, bool *plant, const struct br_testbed *testbed, int argc,
+                   char *const argv[])
+{
+    const char *last = argc ? argv[argc - 1] : "";
+    bool mends = !strcmp(last, "up") || !strcmp(last, "clear"), says = mends || !strcmp(last, "down");
+    int kind = argc ? find_kind(argv[0])
+                    : br_error(EINVAL, "no fault was named; `braid bcube fault --help` lists them");
+    int given = argc - 1 - says, rc = 0, expected;
+    const struct kind *k;
+
+    if (kind < 0)
+        return kind;
+    k = &kinds[kind];
+    expected = mends ? k->keys : (int)strlen(k->operands);
+    if (given != expected || (!says && kind <= BR_FAULT_LEVEL))
+        return br_error(EINVAL, "write it as: fault %s", k->usage);
+    *fault = (struct br_fault){.kind = (enum br_fault_kind)kind};
+    for (int i = 0; i < given && rc == 0; i++)
+        rc = parse_operand(fault, i, testbed, argv[1 + i]);
+    if (rc == 0 && kind == BR_FAULT_SWAP && fault->operand[1] == fault->operand[2])
+        rc = br_error(EINVAL, "swap takes two levels that differ");
+    *plant = !mends;
+    return rc;
+}
+
+void br_fault_print(const struct br_fault *fault, const struct br_testbed *testbed, FILE *out)
+{
+    const struct kind *k = &kinds[fault->kind];
+    char text[BR_RATE_TEXT > BR_TESTBED_HOST ? BR_RATE_TEXT : BR_TESTBED_HOST];
+
+    fputs(k->name, out);
+    for (int i = 0; k->operands[i]; i++) {
+        uint64_t operand = fault->operand[i];
+
+        if (k->operands[i] == 'H')
+            fprintf(out, " %s", br_testbed_host_name(testbed, (uint32_t)operand, text));
+        else if (k->operands[i] == 'R')
+            fprintf(out, " %s", br_rate_print(operand, text));
+        else if (k->operands[i] == 'P')
+            fprintf(out, " %.9g", (double)operand * 100 / MILLION);
+        else if (k->operands[i] == 'A')
+            fprintf(out, " %s", fault->address);
+        else
+            fprintf(out, " %" PRIu64, operand);
+    }
+    fputs(fault->kind <= BR_FAULT_LEVEL ? " down" : "", out);
+}
+
+void br_fault_help(FILE *out)
+{
+    for (int i = 0; i < BR_FAULT_KINDS; i++)
+        fprintf(out, "  %-40s %s\n", kinds[i].usage, kinds[i].help);
+}
+
+/* ---- the list ---- */
+
+static int find(const struct br_faults *faults, const struct br_fault *fault)
+{
+    for (int i = 0; i < faults->count; i++)
+        if (faults->fault[i].kind == fault->kind &&
+            !memcmp(faults->fault[i].operand, fault->operand,
+                    sizeof fault->operand[0] * (size_t)kinds[fault->kind].keys))
+            return i;
+    return -1;
+}
+
+int br_faults_plant(struct br_faults *faults, const struct br_fault *fault)
+{
+    int i = find(faults, fault);
+
+    if (i < 0 && faults->count == BR_FAULTS_MAX)
+        return br_error(ENOSPC, "%d faults are planted, there is no room for more", BR_FAULTS_MAX);
+    faults->fault[i < 0 ? faults->count++ : i] = *fault;
+    return 0;
+}
+
+int br_faults_mend(struct br_faults *faults, const struct br_fault *fault, const struct br_testbed *testbed)
+{
+    int i = find(faults, fault);
+
+    if (i < 0)
+        return br_error(ENOENT,
+                        "no fault of kind %s is planted there; `braid bcube fault list --name %s` lists them",
+                        kinds[fault->kind].name, testbed->name);
+    faults->count--;
+    memmove(&faults->fault[i], &faults->fault[i + 1], sizeof *faults->fault * (size_t)(faults->count - i));
+    return 0;
+}
+
+/* ---- what the list makes of the network ---- */
+
+/* The cable: where it ends. */
+static void plug(const struct br_fault *fault, const struct br_testbed *testbed, uint32_t host,
+                 uint32_t level, struct br_nic_state *state)
+{
+    const uint64_t *on = fault->operand;
+
+    if (fault->kind == BR_FAULT_MOVE && on[0] == host && on[1] == level)
+        state->index = (uint32_t)on[2];
+    if (fault->kind == BR_FAULT_SWAP && on[0] == host && (on[1] == level || on[2] == level)) {
+        state->level = (uint32_t)(on[1] == level ? on[2] : on[1]);
+        state->index = br_bcube_switch(&testbed->cube, host, state->level);
+    }
+}
+
+/* All but the cable: a switch without power takes the link from whoever is plugged into it. */
+static void spoil(const struct br_fault *fault, uint32_t host, uint32_t level, struct br_nic_state *state)
+{
+    const uint64_t *on = fault->operand;
+
+    if (fault->kind == BR_FAULT_SWITCH && on[0] == state->level && on[1] == state->index)
+        state->up = false;
+    if (fault->kind == BR_FAULT_LEVEL && on[0] == state->level)
+        state->up = false;
+    if (fault->kind == BR_FAULT_HOST && on[0] == host)
+        state->up = false;
+    if (on[0] != host || on[1] != level)
+        return;
+    if (fault->kind == BR_FAULT_NIC)
+        state->up = false;
+    if (fault->kind == BR_FAULT_MTU)
+        state->mtu = (uint32_t)on[2];
+    if (fault->kind == BR_FAULT_SWITCH_MTU)
+        state->port_mtu = (uint32_t)on[2];
+    if (fault->kind == BR_FAULT_RATE)
+        state->rate = on[2];
+    if (fault->kind == BR_FAULT_LOSS)
+        state->loss = (uint32_t)on[2];
+    if (fault->kind == BR_FAULT_ADDRESS)
+        memcpy(state->address, fault->address, sizeof state->address);
+}
+
+void br_faults_nic(const struct br_faults *faults, const struct br_testbed *testbed, uint32_t host,
+                   uint32_t level, struct br_nic_state *state)
+{
+    *state = (struct br_nic_state){.up = true,
+                                   .level = level,
+                                   .index = br_bcube_switch(&testbed->cube, host, level),
+                                   .mtu = testbed->mtu,
+                                   .port_mtu = testbed->mtu,
+                                   .rate = testbed->rate};
+    br_testbed_address(testbed, host, level, state->address);
+    for (int i = 0; i < faults->count; i++)
+        plug(&faults->fault[i], testbed, host, level, state);
+    for (int i = 0; i < faults->count; i++)
+        spoil(&faults->fault[i], host, level, state);
+}
+
+void br_faults_host(const struct br_faults *faults, uint32_t host, struct br_host_state *state)
+{
+    *state = (struct br_host_state){.management = true, .arp = true, .rp_filter = true};
+    for (int i = 0; i < faults->count; i++) {
+        enum br_fault_kind kind = faults->fault[i].kind;
+
+        if (faults->fault[i].operand[0] != host)
+            continue;
+        state->management = state->management && kind != BR_FAULT_HOST;
+        state->arp = state->arp && kind != BR_FAULT_ARP;
+        state->rp_filter = state->rp_filter && kind != BR_FAULT_RP_FILTER;
+    }
+}
+
+/* ---- the file: one fault a line, in the words of the command line ---- */
+
+static int load_line(struct br_faults *faults, const struct br_testbed *testbed, char *line)
+{
+    char *words[WORDS_MAX], *rest = line;
+    struct br_fault fault;
+    int n = 0, rc;
+    bool plant;
+
+    while (n < WORDS_MAX && (words[n] = strtok_r(rest, " \n", &rest)))
+        n++;
+    rc = br_fault_parse(&fault, &plant, testbed, n, words);
+    return rc < 0 ? rc : br_faults_plant(faults, &fault);
+}
+
+int br_faults_load(struct br_faults *faults, const struct br_testbed *testbed)
+{
+    char path[BR_TESTBED_FOLDER + 32], line[LINE_BYTES];
+    FILE *file = fopen(br_testbed_path(testbed, FILE_NAME, path), "re");
+    int rc = 0;
+
+    faults->count = 0;
+    if (!file)
+        return errno == ENOENT ? 0 : br_error(errno, "cannot read %s: %s", path, strerror(errno));
+    while (rc == 0 && fgets(line, sizeof line, file))
+        rc = load_line(faults, testbed, line);
+    fclose(file);
+    return rc < 0 ? br_error_prefix(rc, "%s is damaged: ", path) : 0;
+}
+
+int br_faults_save(const struct br_faults *faults, const struct br_testbed *testbed)
+{
+    char path[BR_TESTBED_FOLDER + 32], fresh[BR_TESTBED_FOLDER + 32];
+    FILE *file = fopen(br_testbed_path(testbed, FILE_NAME ".new", fresh), "we");
+    bool good;
+
+    if (!file)
+        return br_error(errno, "cannot write %s: %s", fresh, strerror(errno));
+    for (int i = 0; i < faults->count; i++) {
+        br_fault_print(&faults->fault[i], testbed, file);
+        fputc('\n', file);
+    }
+    good = !ferror(file);
+    if (fclose(file) != 0 || !good || rename(fresh, br_testbed_path(testbed, FILE_NAME, path)) < 0)
+        return br_error(EIO, "cannot write %s", fresh);
+    return 0;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The state folder of an emulated BCube. */
+#include "base/error.h"
+#include "tools/bcube/testbed.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SETTINGS "testbed"
+#define ROOT     "/run/braid"
+#define LIST_MAX 64
+
+static char *root_folder(char out[BR_TESTBED_FOLDER])
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+
+    if (geteuid() == 0)
+        snprintf(out, BR_TESTBED_FOLDER, "%s", ROOT);
+    else if (runtime && *runtime == '/' && strlen(runtime) < BR_TESTBED_FOLDER - BR_TESTBED_NAME - 8)
+        snprintf(out, BR_TESTBED_FOLDER, "%s/braid", runtime);
+    else
+        snprintf(out, BR_TESTBED_FOLDER, "/tmp/braid-%u", (unsigned)geteuid());
+    return out;
+}
+
+char *br_testbed_path(const struct br_testbed *testbed, const char *file, char out[BR_TESTBED_FOLDER + 32])
+{
+    snprintf(out, BR_TESTBED_FOLDER + 32, "%s/%.30s", testbed->folder, file);
+    return out;
+}
+
+static void set_folder(struct br_testbed *testbed)
+{
+    char root[BR_TESTBED_FOLDER];
+
+    testbed->lock = -1;
+    if (snprintf(testbed->folder, sizeof testbed->folder, "%s/%s", root_folder(root), testbed->name) >=
+        (int)sizeof testbed->folder)
+        testbed->folder[0] = 0; /* excluded by root_folder() */
+}
+
+/* ---- locks ---- */
+
+static int lock_folder(struct br_testbed *testbed)
+{
+    testbed->lock = open(testbed->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (testbed->lock < 0)
+        return br_error(errno, "testbed %s: %s: %s", testbed->name, testbed->folder, strerror(errno));
+    if (flock(testbed->lock, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    close(testbed->lock);
+    testbed->lock = -1;
+    return br_error(EBUSY, "testbed %s: another command works on it; wait for its end", testbed->name);
+}
+
+static bool is_locked(const struct br_testbed *testbed)
+{
+    int fd = open(testbed->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0;
+
+    if (fd >= 0)
+        close(fd);
+    return locked;
+}
+
+int br_testbed_check_ready(const struct br_testbed *testbed)
+{
+    if (testbed->ready)
+        return 0;
+    if (is_locked(testbed))
+        return br_error(EAGAIN, "testbed %s is being made or removed; wait for the end of that",
+                        testbed->name);
+    return br_error(
+        EAGAIN, "testbed %s is half made, its maker was killed; `braid bcube down %s` removes what there is",
+        testbed->name, testbed->name);
+}
+
+/* ---- settings ---- */
+
+int br_testbed_save(const struct br_testbed *testbed)
+{
+    char path[BR_TESTBED_FOLDER + 32], fresh[BR_TESTBED_FOLDER + 32];
+    FILE *file = fopen(br_testbed_path(testbed, SETTINGS ".new", fresh), "we");
+    int rc;
+
+    if (!file)
+        return br_error(errno, "cannot write %s: %s", fresh, strerror(errno));
+    fprintf(file, "shape %u,%u\nhosts %u\nrate %" PRIu64 "\nmtu %u\nloopback %d\nready %d\n", testbed->cube.n,
+            testbed->cube.k, testbed->hosts, testbed->rate, testbed->mtu, testbed->loopback, testbed->ready);
+    rc = ferror(file) ? -EIO : 0;
+    if (fclose(file) != 0 || rc < 0 || rename(fresh, br_testbed_path(testbed, SETTINGS, path)) < 0)
+        rc = br_error(errno ? errno : EIO, "cannot write %s: %s", fresh, strerror(errno));
+    return rc;
+}
+
+/* No file: cube.n stays 0. */
+static int load(struct br_testbed *testbed)
+{
+    char path[BR_TESTBED_FOLDER + 32], shape[24] = "";
+    FILE *file = fopen(br_testbed_path(testbed, SETTINGS, path), "re");
+    int loopback = 0, ready = 0, n;
+
+    testbed->cube = (struct br_bcube){0};
+    testbed->ready = false;
+    if (!file && errno == ENOENT)
+        return 0;
+    if (!file)
+        return br_error(errno, "cannot read %s: %s", path, strerror(errno));
+    n = fscanf(file, "shape %23s hosts %u rate %" SCNu64 " mtu %u loopback %d ready %d", shape,
+               &testbed->hosts, &testbed->rate, &testbed->mtu, &loopback, &ready);
+    fclose(file);
+    if (n != 6 || br_bcube_parse(&testbed->cube, shape) < 0 || testbed->hosts > testbed->cube.hosts)
+        return br_error(EINVAL,
+                        "%s is damaged; remove the folder by hand when nothing of the testbed is left", path);
+    testbed->loopback = loopback;
+    testbed->ready = ready;
+    return 0;
+}
+
+/* ---- folders ---- */
+
+/* The root goes with the last testbed, perhaps just when we want to use it: then again. */
+static int make_folder(const struct br_testbed *testbed)
+{
+    char root[BR_TESTBED_FOLDER];
+
+    root_folder(root);
+    for (int tries = 0; tries < 3; tries++) {
+        if (mkdir(root, 0755) < 0 && errno != EEXIST)
+            return br_error(errno, "cannot make the state folder %s: %s", root, strerror(errno));
+        if (mkdir(testbed->folder, 0755) == 0)
+            return 0;
+        if (errno != ENOENT)
+            break;
+    }
+    if (errno != EEXIST)
+        return br_error(errno, "cannot make the state folder %s: %s", testbed->folder, strerror(errno));
+    return br_error(EEXIST,
+                    "there is a testbed %s already; `braid bcube down %s` removes it, --name makes another",
+                    testbed->name, testbed->name);
+}
+
+int br_testbed_create(struct br_testbed *testbed)
+{
+    int rc;
+
+    set_folder(testbed);
+    rc = make_folder(testbed);
+    return rc < 0 ? rc : lock_folder(testbed);
+}
+
+int br_testbed_list(char names[][BR_TESTBED_NAME], int max)
+{
+    char root[BR_TESTBED_FOLDER];
+    DIR *folder = opendir(root_folder(root));
+    struct dirent *entry;
+    int n = 0;
+
+    while (folder && n < max && (entry = readdir(folder)))
+        if (br_testbed_check_name(entry->d_name) == 0)
+            snprintf(names[n++], BR_TESTBED_NAME, "%.*s", BR_TESTBED_NAME - 1, entry->d_name);
+    if (folder)
+        closedir(folder);
+    return n;
+}
+
+static int choose(struct br_testbed *testbed)
+{
+    char names[LIST_MAX][BR_TESTBED_NAME];
+    int n = br_testbed_list(names, LIST_MAX);
+
+    if (n == 0)
+        return br_error(ENOENT, "there is no testbed; `braid bcube emulate 3 2` makes one");
+    if (n > 1)
+        return br_error(ENOENT, "there are %d testbeds (%s, %s%s): say which, with its name", n, names[0],
+                        names[1], n > 2 ? ", ..." : "");
+    snprintf(testbed->name, sizeof testbed->name, "%s", names[0]);
+    return 0;
+}
+
+int br_testbed_open(struct br_testbed *testbed, const char *name, bool lock)
+{
+    int rc = name ? br_testbed_check_name(name) : 0;
+
+    *testbed = (struct br_testbed){.lock = -1};
+    if (rc == 0 && name)
+        snprintf(testbed->name, sizeof testbed->name, "%s", name);
+    else if (rc == 0)
+        rc = choose(testbed);
+    if (rc < 0)
+        return rc;
+    set_folder(testbed);
+    if (access(testbed->folder, F_OK) < 0)
+        return br_error(ENOENT, "there is no testbed %s; `braid bcube list` says which there are",
+                        testbed->name);
+    rc = lock ? lock_folder(testbed) : 0;
+    if (rc == 0)
+        rc = load(testbed);
+    if (rc < 0)
+        br_testbed_close(testbed);
+    return rc;
+}
+
+void br_testbed_close(struct br_testbed *testbed)
+{
+    if (testbed->lock >= 0)
+        close(testbed->lock);
+    testbed->lock = -1;
+}
+
+/* The settings go last but for the folder: until then `down` can be repeated. */
+int br_testbed_forget(struct br_testbed *testbed)
+{
+    char path[BR_TESTBED_FOLDER + 32], root[BR_TESTBED_FOLDER];
+    DIR *folder = opendir(testbed->folder);
+    struct dirent *entry;
+
+    while (folder && (entry = readdir(folder)))
+        if (strcmp(entry->d_name, SETTINGS) != 0 && *entry->d_name != '.')
+            unlink(br_testbed_path(testbed, entry->d_name, path));
+    if (folder)
+        closedir(folder);
+    unlink(br_testbed_path(testbed, SETTINGS, path));
+    if (rmdir(testbed->folder) < 0)
+        return br_error(errno, "cannot remove %s: %s", testbed->folder, strerror(errno));
+    rmdir(root_folder(root)); /* it stays while there are others */
+    br_testbed_close(testbed);
+    return 0;
+}
