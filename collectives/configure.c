@@ -76,11 +76,14 @@ static int read_times(const struct braid_config *c, struct br_settings *s)
 /* Spinning is for those who have a core for each rank; the others would only keep each other from working. */
 static int read_spin(const struct braid_config *c, struct br_settings *s)
 {
-    int64_t us;
-    int rc;
+    int64_t us, ranks;
+    int rc =
+        br_env_number("BRAID_MACHINE_RANKS", 1, BR_MAX_RANKS, (int64_t)s->environment.local_size, &ranks);
 
+    if (rc)
+        return rc;
     /* Of the whole machine: a launcher may have bound each rank to its own share. */
-    s->oversubscribed = (long)s->environment.local_size > sysconf(_SC_NPROCESSORS_ONLN);
+    s->oversubscribed = ranks > sysconf(_SC_NPROCESSORS_ONLN);
     rc = number(c->spin_us, "BRAID_SPIN_US", 0, 10000000, s->oversubscribed ? 200 : 1000, &us);
     s->spin = (uint64_t)us * BR_US;
     return rc;

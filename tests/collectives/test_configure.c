@@ -14,13 +14,28 @@
 #include "base/error.h"
 
 static const char *const variables[] = {
-    "BRAID_BACKEND",      "BRAID_DEVICES",       "BRAID_TOPOLOGY",
-    "BRAID_RAILS",        "BRAID_SLICE_BYTES",   "BRAID_EAGER_BYTES",
-    "BRAID_INIT_TIMEOUT", "BRAID_TIMEOUT",       "BRAID_PEER_TIMEOUT",
-    "BRAID_SPIN_US",      "BRAID_STARVATION_MS", "BRAID_PIN_CPU",
-    "BRAID_CHUNK_BYTES",  "BRAID_BOARD_BYTES",   "BRAID_SECRET",
-    "BRAID_SECRET_FILE",  "WORLD_SIZE",          "RANK",
-    "LOCAL_WORLD_SIZE",   "LOCAL_RANK",          "MASTER_ADDR",
+    "BRAID_BACKEND",
+    "BRAID_DEVICES",
+    "BRAID_TOPOLOGY",
+    "BRAID_RAILS",
+    "BRAID_SLICE_BYTES",
+    "BRAID_EAGER_BYTES",
+    "BRAID_INIT_TIMEOUT",
+    "BRAID_TIMEOUT",
+    "BRAID_PEER_TIMEOUT",
+    "BRAID_SPIN_US",
+    "BRAID_STARVATION_MS",
+    "BRAID_PIN_CPU",
+    "BRAID_MACHINE_RANKS",
+    "BRAID_CHUNK_BYTES",
+    "BRAID_BOARD_BYTES",
+    "BRAID_SECRET",
+    "BRAID_SECRET_FILE",
+    "WORLD_SIZE",
+    "RANK",
+    "LOCAL_WORLD_SIZE",
+    "LOCAL_RANK",
+    "MASTER_ADDR",
     "MASTER_PORT",
 };
 
@@ -87,6 +102,19 @@ static void settings_read__environment(void **state)
     assert_int_equal(settings.starvation, 9 * BR_MS);
     assert_int_equal(settings.spin, 0);
     assert_int_equal(settings.pin_cpu, 0);
+}
+
+/* Emulated hosts share the machine, and each knows only its own ranks. */
+static void settings_read__ranks_of_other_emulated_hosts_need_cores_too(void **state)
+{
+    (void)state;
+    reads(NULL);
+    assert_false(settings.oversubscribed);
+    setenv("BRAID_MACHINE_RANKS", "60000", 1);
+    reads(NULL);
+    assert_true(settings.oversubscribed);
+    setenv("BRAID_MACHINE_RANKS", "0", 1);
+    refuses(NULL, "BRAID_MACHINE_RANKS");
 }
 
 static void settings_read__configuration_goes_before_environment(void **state)
@@ -218,6 +246,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(settings_read__defaults, forget_environment),
         cmocka_unit_test_setup(settings_read__environment, forget_environment),
+        cmocka_unit_test_setup(settings_read__ranks_of_other_emulated_hosts_need_cores_too,
+                               forget_environment),
         cmocka_unit_test_setup(settings_read__configuration_goes_before_environment, forget_environment),
         cmocka_unit_test_setup(settings_read__bad_configuration, forget_environment),
         cmocka_unit_test_setup(settings_read__topology, forget_environment),
