@@ -15,6 +15,7 @@ static const struct command {
      "the whole testbed on this machine: braid bcube emulate 3 2 --rate 500mbit"},
     {"list", br_bcube_list, "the emulated testbeds that there are"},
     {"exec", br_bcube_exec, "a command on one host: braid bcube exec h00 -- ip addr"},
+    {"run", br_bcube_run, "a command on all hosts at once: braid bcube run -- braid allreduce"},
     {"fault", br_bcube_fault, "plant and mend faults: braid bcube fault nic h00 1 down"},
     {"down", br_bcube_down, "remove an emulated testbed"},
     {"agent", br_bcube_agent, NULL},

@@ -10,28 +10,21 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static int digits(int number)
-{
-    return number < 10 ? 1 : 1 + digits(number / 10);
-}
-
-int br_run_output_open(struct br_run_output *output, int rank, int size, int to, int *child)
+int br_run_output_open(struct br_run_output *output, const char *label, int colour, int to, int *child)
 {
     static const int colours[] = {36, 32, 33, 35, 34, 31};
     int ends[2];
 
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return br_error(errno, "no pipe for the output of rank %d: %s", rank, strerror(errno));
+        return br_error(errno, "no pipe for the output of %s: %s", label, strerror(errno));
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     output->from = ends[0];
     output->to = to;
     output->used = 0;
     *child = ends[1];
-    snprintf(output->prefix, sizeof output->prefix, "[%*d] ", digits(size - 1), rank);
-    if (isatty(to)) {
-        snprintf(output->prefix, sizeof output->prefix, "\033[%dm[%*d]\033[0m ", colours[rank % 6],
-                 digits(size - 1), rank);
-    }
+    snprintf(output->prefix, sizeof output->prefix, "[%s] ", label);
+    if (isatty(to))
+        snprintf(output->prefix, sizeof output->prefix, "\033[%dm[%s]\033[0m ", colours[colour % 6], label);
     return 0;
 }
 

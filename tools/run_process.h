@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The processes of `braid run`.
+ * The processes of `braid run` and `braid bcube run`.
  *
  * 1. Each rank leads a process group of its own, so that what it has started (the rank may be a shell script) can be
  *    ended with it.

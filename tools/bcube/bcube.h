@@ -9,6 +9,7 @@
 int br_bcube_emulate(int argc, char **argv);
 int br_bcube_list(int argc, char **argv);
 int br_bcube_exec(int argc, char **argv);
+int br_bcube_run(int argc, char **argv);
 int br_bcube_fault(int argc, char **argv);
 int br_bcube_down(int argc, char **argv);
 int br_bcube_agent(int argc, char **argv);
