@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The inventory of a BCube: one YAML file with the shape, the hosts, how to reach them, their NICs, and the names of the switches.
+ * doc/bcube.md describes the format. What the file leaves out is filled in from bcube/cabling.h, so `shape: {n: 3, k: 2}` alone is a
+ * whole inventory.
+ *
+ * Reading checks form only: YAML, known keys, numbers, addresses, no more hosts and NICs than the shape has. Whether the parts agree with
+ * each other and with the shape is another question (inventory_check.h), so that a tool can show all contradictions at once.
+ *
+ * An inventory that nobody changes may be read by any thread. Reading blocks in the file.
+ */
+#ifndef BR_PROTOCOL_BOOTSTRAP_INVENTORY_H
+#define BR_PROTOCOL_BOOTSTRAP_INVENTORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "bcube/address.h"
+#include "bcube/cabling.h"
+#include "bcube/failures.h"
+
+#define BR_INVENTORY_REACH 192                 /* bytes of what ssh takes, the final zero included */
+#define BR_INVENTORY_BYTES (64u * 1024 * 1024) /* of a file, at most */
+
+enum br_inventory_reach {
+    BR_INVENTORY_SSH,       /* host.reach is what ssh takes */
+    BR_INVENTORY_EMULATION, /* host.reach is a network namespace of this machine */
+    BR_INVENTORY_HERE,      /* all hosts are this machine, with addresses of 127.0.0.0/8 */
+};
+
+struct br_inventory_nic {
+    char name[BR_NIC_NAME]; /* "": the host has no NIC for this level */
+    uint32_t address, bits; /* host byte order */
+    uint8_t mac[6];         /* all zero: not said */
+    char pci[16];           /* "0000:3b:00.0"; "": not said */
+    int numa;               /* -1: not said */
+    uint64_t rate;          /* bit/s; the file's `rate` where the NIC says none; 0: not said */
+    uint32_t line;          /* where it stands in the file; 0: filled in */
+};
+
+struct br_inventory_host {
+    char name[BR_HOST_NAME];
+    char reach[BR_INVENTORY_REACH]; /* the name where the file says none */
+    uint32_t management;            /* where other hosts reach it out of band */
+    bool missing;                   /* a place of the cube that is empty */
+    struct br_inventory_nic *nics;  /* k of them, nics[i] is of level i */
+    uint32_t line;
+};
+
+/* A switch that has a name of its own. */
+struct br_inventory_switch {
+    uint32_t level, index;
+    char name[BR_HOST_NAME];
+    char (*ports)[BR_NIC_NAME]; /* labels of its ports by digit; NULL: the digits */
+    uint32_t n_ports;           /* of the list in the file; 0 without one */
+    uint32_t line;
+};
+
+struct br_inventory {
+    struct br_cabling
+        cabling; /* what is filled in; .cube is the shape, .hosts what the shape says is there */
+    enum br_inventory_reach reach;
+    uint64_t rate; /* bit/s, nominal; 0: not said */
+    uint32_t mtu;  /* 1500 where the file says nothing */
+    uint32_t n_hosts;
+    struct br_inventory_host *hosts; /* by host number */
+    uint32_t n_switches;
+    struct br_inventory_switch *switches; /* those of the file, sorted by (level, index) */
+    struct br_inventory_nic *all_nics;    /* n_hosts * k, what hosts[].nics point into */
+    char *file;                           /* for words */
+};
+
+/* -ENOENT, -EACCES, ...; -EINVAL with words "FILE:LINE: what is wrong and what to write"; -E2BIG; -ENOMEM. *inventory holds nothing then. */
+int br_inventory_load(struct br_inventory *inventory, const char *file);
+
+/* The same from memory; `file` is for the words. */
+int br_inventory_parse(struct br_inventory *inventory, const char *text, size_t bytes, const char *file);
+
+/* All defaults. -ENOMEM. */
+int br_inventory_default(struct br_inventory *inventory, const struct br_cabling *cabling);
+
+void br_inventory_destroy(struct br_inventory *inventory); /* all zero again; all zero is fine */
+
+/* Writes what br_inventory_parse reads back to the same. -EIO with words. */
+int br_inventory_write(const struct br_inventory *inventory, FILE *out);
+
+/* Number of the host of a name, a number or digits "[0,1]". -ENOENT with words. */
+int br_inventory_host(const struct br_inventory *inventory, const char *text, uint32_t *host);
+
+/* The switch of the file, NULL when it has none of that place; its name; the label of a port. Out holds BR_HOST_NAME bytes and
+ * is returned. */
+const struct br_inventory_switch *br_inventory_switch(const struct br_inventory *inventory, uint32_t level,
+                                                      uint32_t index);
+char *br_inventory_switch_name(const struct br_inventory *inventory, uint32_t level, uint32_t index,
+                               char *out);
+char *br_inventory_port_name(const struct br_inventory *inventory, uint32_t level, uint32_t index,
+                             uint32_t port, char *out);
+
+/* Adds what the inventory says is not there: hosts and NICs. -ENOMEM. */
+int br_inventory_missing(const struct br_inventory *inventory, struct br_failures *failures);
+
+#endif
