@@ -39,7 +39,7 @@ void br_cost_model_on(struct br_cost_model *model, const struct br_topology *top
     struct br_cost_model memory;
 
     br_cost_model_default(model, topology->kind == BR_TOPOLOGY_FLAT ? place : BR_COST_NETWORK,
-                          topology->kind == BR_TOPOLOGY_BCUBE ? topology->cube_k : rails);
+                          topology->kind == BR_TOPOLOGY_BCUBE ? topology->cube.k : rails);
     if (topology->kind == BR_TOPOLOGY_HOSTS) {
         br_cost_model_default(&memory, BR_COST_HOST, 1);
         model->levels[1] = br_cost_message(model, BR_LEVEL_ANY);
@@ -53,6 +53,8 @@ int br_cost_model_check(const struct br_cost_model *model)
 {
     bool good = model->n_levels >= 1 && model->n_levels <= BR_COST_LEVELS;
 
+    for (int c = 0; c < BR_COST_CLASSES; c++)
+        good = good && isfinite(model->gammas[c]) && model->gammas[c] >= 0;
     good = good && isfinite(model->gamma) && model->gamma >= 0 && isfinite(model->copy) && model->copy >= 0;
     for (uint32_t i = 0; good && i < model->n_levels; i++) {
         const struct br_cost_level *level = &model->levels[i];
@@ -64,6 +66,19 @@ int br_cost_model_check(const struct br_cost_model *model)
                 : br_error(EINVAL,
                            "a cost model has 1 to %d levels, and figures that are finite and not negative",
                            BR_COST_LEVELS);
+}
+
+double br_cost_gamma(const struct br_cost_model *model, enum br_cost_class class)
+{
+    return model->gammas[class] > 0 ? model->gammas[class] : model->gamma;
+}
+
+enum br_cost_class br_cost_class_of(size_t bytes)
+{
+    return bytes == 8   ? BR_COST_8_BYTES
+           : bytes == 2 ? BR_COST_2_BYTES
+           : bytes == 1 ? BR_COST_1_BYTE
+                        : BR_COST_4_BYTES;
 }
 
 struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t level)

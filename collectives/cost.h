@@ -24,13 +24,17 @@ struct br_cost_level {
     double beta;     /* s for a byte */
 };
 
+/* What is added up, by the bytes of a number: reductions of different widths cost differently. */
+enum br_cost_class { BR_COST_4_BYTES, BR_COST_8_BYTES, BR_COST_2_BYTES, BR_COST_1_BYTE, BR_COST_CLASSES };
+
 struct br_cost_model {
     const struct br_topology *topology; /* borrowed; NULL: FLAT */
     size_t chunk_bytes; /* how the engine cuts (fragment.h); 0: as it is best, into 1 to 64 fragments */
     uint32_t n_levels;  /* 1 to BR_COST_LEVELS */
     struct br_cost_level levels[BR_COST_LEVELS];
-    double gamma; /* s for a byte of each source of a REDUCE after the first */
-    double copy;  /* s for a byte of a COPY */
+    double gamma;                   /* s for a byte of each source of a REDUCE after the first */
+    double gammas[BR_COST_CLASSES]; /* the same by class; 0: as gamma */
+    double copy;                    /* s for a byte of a COPY */
 };
 
 /* Where the ranks are, for the default figures. */
@@ -46,6 +50,10 @@ void br_cost_model_on(struct br_cost_model *model, const struct br_topology *top
 
 /* -EINVAL with words when a figure is not a number, negative, or there are too many or no levels. */
 int br_cost_model_check(const struct br_cost_model *model);
+
+/* gamma of a class, and the class of numbers of so many bytes. */
+double br_cost_gamma(const struct br_cost_model *model, enum br_cost_class class);
+enum br_cost_class br_cost_class_of(size_t bytes);
 
 /* What a message on a level, or on BR_LEVEL_ANY, costs. A level beyond n_levels counts as BR_LEVEL_ANY. */
 struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t level);

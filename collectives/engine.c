@@ -30,6 +30,7 @@ static void apply_defaults(struct br_engine_config *config)
         config->quantum_bytes = DEFAULT_QUANTUM;
     if (!config->model.n_levels)
         br_cost_model_default(&config->model, BR_COST_HOST, 1);
+    config->model.chunk_bytes = config->chunk_bytes;
 }
 
 static void init_lists(struct br_engine *engine)
@@ -157,8 +158,10 @@ static uint16_t check_of(const struct br_operation *op, const struct br_way *way
 
 static int choose(struct br_group *group, const struct br_operation *op, const struct br_plan_choice **choice)
 {
-    return br_plans_choose(&group->plans, op->collective, op->algorithm, op->count * br_type_size(op->type),
-                           choice);
+    size_t size = br_type_size(op->type);
+
+    return br_plans_choose(&group->plans, op->collective, br_cost_class_of(size), op->algorithm,
+                           op->count * size, choice);
 }
 
 static int get_plan(struct br_engine *engine, struct br_operation *op)

@@ -69,38 +69,39 @@ static const struct br_plan_way *keep(struct br_plans *plans, const struct br_wa
     return kept;
 }
 
-static int decide(struct br_plans *plans, enum br_collective collective, const char *text, size_t bytes,
-                  struct br_choice *choice)
+static int decide(struct br_plans *plans, enum br_collective collective, enum br_cost_class class,
+                  const char *text, size_t bytes, struct br_choice *choice)
 {
-    const struct br_topology *topology = plans->model->topology ? plans->model->topology : &plans->flat;
+    struct br_cost_model model = *plans->model;
     struct br_way way;
     int rc;
 
+    model.gamma = br_cost_gamma(plans->model, class);
     if (!*text || strcmp(text, "auto") == 0)
-        return br_choose(plans->model, collective, plans->n, (double)bytes, choice);
-    rc = br_way_parse(topology, text, &way);
+        return br_choose(&model, collective, plans->n, (double)bytes, choice);
+    rc = br_way_parse(model.topology ? model.topology : &plans->flat, text, &way);
     if (rc)
         return rc;
-    return br_choose_methods(plans->model, collective, plans->n, (double)bytes, &way, choice);
+    return br_choose_methods(&model, collective, plans->n, (double)bytes, &way, choice);
 }
 
-int br_plans_choose(struct br_plans *plans, enum br_collective collective, const char *text, size_t bytes,
-                    const struct br_plan_choice **out)
+int br_plans_choose(struct br_plans *plans, enum br_collective collective, enum br_cost_class class,
+                    const char *text, size_t bytes, const struct br_plan_choice **out)
 {
     struct br_plan_choice *known = choice_of(plans, collective, text, bytes);
     const struct br_plan_way *way;
     struct br_choice choice;
     int rc;
 
-    if (!known->way || known->collective != collective || known->bytes != bytes ||
+    if (!known->way || known->collective != collective || known->class != class || known->bytes != bytes ||
         strcmp(known->text, text) != 0) {
-        rc = decide(plans, collective, text, bytes, &choice);
+        rc = decide(plans, collective, class, text, bytes, &choice);
         if (rc)
             return rc;
         way = keep(plans, &choice.way);
         if (!way)
             return br_error(ENOMEM, "no memory for the choice of rank %u", plans->rank);
-        *known = (struct br_plan_choice){way, bytes, collective, "", choice.seconds};
+        *known = (struct br_plan_choice){way, bytes, collective, class, "", choice.seconds};
         snprintf(known->text, sizeof known->text, "%s", text);
     }
     *out = known;

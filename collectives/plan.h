@@ -31,6 +31,7 @@ struct br_plan_choice {
     const struct br_plan_way *way; /* NULL: this place is free */
     size_t bytes;
     enum br_collective collective;
+    enum br_cost_class class;
     char text[BR_WAY_TEXT]; /* by which it was asked for */
     double seconds;         /* that it should take; 0: not estimated, as it was named */
 };
@@ -53,8 +54,8 @@ void br_plans_destroy(struct br_plans *plans);
 
 /* The way for blocks of `bytes` bytes: by name (way.h), or the cheapest for "" and "auto". The result stays until the next
  * call. -EINVAL, -E2BIG with words; -ENOMEM. */
-int br_plans_choose(struct br_plans *plans, enum br_collective collective, const char *text, size_t bytes,
-                    const struct br_plan_choice **choice);
+int br_plans_choose(struct br_plans *plans, enum br_collective collective, enum br_cost_class class,
+                    const char *text, size_t bytes, const struct br_plan_choice **choice);
 
 /* The plan, held; give it back with br_plan_put(). root: 0 where the collective has none. -EINVAL (words;
  * the same on all ranks), -ENOMEM. */

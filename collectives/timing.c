@@ -2,9 +2,11 @@
 /*
  * 1. A job is a step in one fragment; job = fragment * steps of all ranks + number of the step. So of the
  *    jobs of a rank the smallest is the one to do first.
- * 2. A job that may start but has to wait for a port or the processor stands in a list of its rank: SENDs
+ * 2. Ports are named by rank, direction and level; which of them a message holds is the topology's matter (topology.h):
+ *    both ends of each link of its route, all levels of a FLAT message that may use any, the shared ports of a host.
+ * 3. A job that may start but has to wait for a port or the processor stands in a list of its rank: SENDs
  *    among `out`, RECVs among `in` (only when their SEND may start too), others among `cpu`. Whenever
- *    something happened to a rank, its lists are gone through. All events of one moment are taken first, so
+ *    something happened to a rank, its lists are gone through; where ranks share ports, those of all ranks. All events of one moment are taken first, so
  *    that nothing starts that should have come second.
  */
 #include "collectives/timing.h"
@@ -38,6 +40,8 @@ struct event {
 
 struct state {
     const struct br_cost_model *model;
+    const struct br_topology *topology;
+    struct br_topology flat; /* where the model has none */
     struct br_matching m;
     double piece; /* bytes of one piece in one fragment */
     uint32_t n_jobs;
@@ -139,11 +143,14 @@ static void finish(struct state *s, uint32_t job)
         release(s, job - number + s->m.base[rank] + schedule->successors[step->first_successor + i]);
 }
 
-/* Takes or gives back the ports of a level; only asks whether they are idle when `take` is NULL. */
+/* One end of a link: takes or gives back its ports; only asks whether they are idle when `take` is NULL. */
 static bool ports(struct state *s, uint32_t rank, int list, uint8_t level, const bool *take)
 {
     bool idle = true;
 
+    if (list == IN && br_topology_is_memory(s->topology, level))
+        return true;
+    rank = br_topology_port(s->topology, rank, level);
     for (uint32_t l = 0; l < s->model->n_levels; l++) {
         if (level < s->model->n_levels && l != level)
             continue;
@@ -154,24 +161,44 @@ static bool ports(struct state *s, uint32_t rank, int list, uint8_t level, const
     return idle;
 }
 
-static void hold_ports(struct state *s, uint32_t send, bool hold)
+/* All ports of a message. The level is the sender's choice; both ends may differ only by mistake, and then cost the same. */
+static bool all_ports(struct state *s, uint32_t send, const bool *take)
 {
-    uint8_t level = step_of(s, send)->level;
+    struct br_hop hops[BR_TOPOLOGY_HOPS];
+    uint32_t n = br_topology_route(s->topology, rank_of(s, send), rank_of(s, partner_of(s, send)),
+                                   step_of(s, send)->level, hops);
+    bool idle = true;
 
-    ports(s, rank_of(s, send), OUT, level, &hold);
-    ports(s, rank_of(s, partner_of(s, send)), IN, level, &hold);
+    for (uint32_t i = 0; i < n; i++) {
+        idle &= ports(s, hops[i].from, OUT, hops[i].level, take);
+        idle &= ports(s, hops[i].to, IN, hops[i].level, take);
+    }
+    return idle;
 }
 
-/* The level is the sender's choice; both ends may differ only by mistake, and then cost the same. */
+/* Seconds for which a message holds its ports, those of the slowest link, and its latency. */
+static double message_time(struct state *s, uint32_t send, double bytes, double *alpha)
+{
+    struct br_hop hops[BR_TOPOLOGY_HOPS];
+    uint32_t n = br_topology_route(s->topology, rank_of(s, send), rank_of(s, partner_of(s, send)),
+                                   step_of(s, send)->level, hops);
+    double slowest = 0;
+
+    *alpha = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct br_cost_level cost = br_cost_message(s->model, hops[i].level);
+
+        *alpha += cost.alpha;
+        slowest = fmax(slowest, cost.overhead + bytes * cost.beta);
+    }
+    return slowest;
+}
+
 static bool may_start(struct state *s, uint32_t job, int list)
 {
-    uint32_t send = list == IN ? partner_of(s, job) : job;
-    uint8_t level = step_of(s, send)->level;
-
     if (list == CPU)
         return !s->ranks[rank_of(s, job)].busy[CPU][0];
-    return ports(s, rank_of(s, send), OUT, level, NULL) &&
-           ports(s, rank_of(s, partner_of(s, send)), IN, level, NULL);
+    return all_ports(s, list == IN ? partner_of(s, job) : job, NULL);
 }
 
 static void start(struct state *s, uint32_t job, int list)
@@ -188,12 +215,12 @@ static void start(struct state *s, uint32_t job, int list)
              job, false);
     } else {
         uint32_t send = list == IN ? partner_of(s, job) : job;
-        struct br_cost_level cost = br_cost_message(s->model, step_of(s, send)->level);
+        double alpha, held = message_time(s, send, bytes, &alpha);
 
         br_list_remove(&s->jobs[partner_of(s, job)].node);
-        hold_ports(s, send, true);
-        push(s, cost.overhead + bytes * cost.beta, send, true);
-        push(s, cost.overhead + bytes * cost.beta + cost.alpha, partner_of(s, send), false);
+        all_ports(s, send, &(bool){true});
+        push(s, held, send, true);
+        push(s, held + alpha, partner_of(s, send), false);
     }
 }
 
@@ -215,6 +242,15 @@ static void serve(struct state *s, uint32_t rank)
             start(s, best, list);
         }
     }
+}
+
+/* Who may be waiting for the ports of a message that has left. */
+static void touch_ends(struct state *s, uint32_t send)
+{
+    touch(s, rank_of(s, partner_of(s, send)));
+    for (uint32_t r = 0; s->topology->kind != BR_TOPOLOGY_FLAT && r < s->m.n; r++)
+        if (!br_list_empty(&s->ranks[r].lists[OUT]))
+            touch(s, r);
 }
 
 static int run(struct state *s, double *seconds)
@@ -239,8 +275,8 @@ static int run(struct state *s, double *seconds)
 
             touch(s, rank_of(s, event.job));
             if (event.freed) {
-                hold_ports(s, event.job, false);
-                touch(s, rank_of(s, partner_of(s, event.job)));
+                all_ports(s, event.job, &(bool){false});
+                touch_ends(s, event.job);
             } else if (step_of(s, event.job)->kind != BR_STEP_RECV) {
                 s->ranks[rank_of(s, event.job)].busy[CPU][0] = false;
             }
@@ -270,11 +306,18 @@ static bool allocate(struct state *s, uint32_t n)
 int br_timing_run(const struct br_cost_model *model, const struct br_schedule *const *schedules, double bytes,
                   uint32_t fragments, double *seconds)
 {
-    struct state s = {.model = model};
+    struct state s = {.model = model, .topology = model->topology};
     int rc = br_cost_model_check(model);
 
     if (rc != 0)
         return rc;
+    if (!s.topology) {
+        br_topology_flat(&s.flat, schedules[0]->n);
+        s.topology = &s.flat;
+    }
+    if (s.topology->n != schedules[0]->n)
+        return br_error(EINVAL, "the topology has %u ranks, the schedules %u", s.topology->n,
+                        schedules[0]->n);
     if (schedules[0]->collective != BR_BARRIER)
         s.piece = bytes / fragments / schedules[0]->pieces;
     rc = br_matching_init(&s.m, schedules);

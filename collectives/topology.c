@@ -44,19 +44,9 @@ int br_topology_hosts(struct br_topology *t, uint32_t n, const uint64_t *host)
     return 0;
 }
 
-int br_topology_bcube(struct br_topology *t, uint32_t ports, uint32_t levels)
+void br_topology_bcube(struct br_topology *t, const struct br_bcube *cube)
 {
-    uint64_t n = 1;
-
-    if (ports < 2 || ports > MOST_RANKS || levels < 1 || levels > BR_TOPOLOGY_HOPS)
-        return br_error(EINVAL, "BCube(%u,%u): n must be 2 to %u and k 1 to %d", ports, levels, MOST_RANKS,
-                        BR_TOPOLOGY_HOPS);
-    for (uint32_t i = 0; i < levels && n <= MOST_RANKS; i++)
-        n *= ports;
-    if (n > MOST_RANKS)
-        return br_error(EINVAL, "BCube(%u,%u) has more than %u hosts", ports, levels, MOST_RANKS);
-    *t = (struct br_topology){.kind = BR_TOPOLOGY_BCUBE, .n = (uint32_t)n, .cube_n = ports, .cube_k = levels};
-    return 0;
+    *t = (struct br_topology){.kind = BR_TOPOLOGY_BCUBE, .n = cube->hosts, .cube = *cube};
 }
 
 void br_topology_destroy(struct br_topology *topology)
@@ -68,21 +58,20 @@ void br_topology_destroy(struct br_topology *topology)
 uint32_t br_topology_levels(const struct br_topology *topology)
 {
     return topology->kind == BR_TOPOLOGY_HOSTS   ? 2
-           : topology->kind == BR_TOPOLOGY_BCUBE ? topology->cube_k
+           : topology->kind == BR_TOPOLOGY_BCUBE ? topology->cube.k
                                                  : 0;
 }
 
-static uint32_t route_in_cube(const struct br_topology *t, uint32_t from, uint32_t to, struct br_hop *hops)
+static uint32_t route_in_cube(const struct br_bcube *cube, uint32_t from, uint32_t to, struct br_hop *hops)
 {
-    uint32_t stride = 1, n = 0, at = from;
+    uint32_t n = 0, at = from;
 
-    for (uint32_t level = 0; level < t->cube_k; level++, stride *= t->cube_n) {
-        uint32_t is = from / stride % t->cube_n, wanted = to / stride % t->cube_n;
+    for (uint32_t level = 0; level < cube->k; level++) {
+        uint32_t next = br_bcube_with_digit(cube, at, level, br_bcube_digit(cube, to, level));
 
-        if (is == wanted)
-            continue;
-        hops[n++] = (struct br_hop){at, at - is * stride + wanted * stride, (uint8_t)level};
-        at = hops[n - 1].to;
+        if (next != at)
+            hops[n++] = (struct br_hop){at, next, (uint8_t)level};
+        at = next;
     }
     return n;
 }
@@ -91,7 +80,7 @@ uint32_t br_topology_route(const struct br_topology *t, uint32_t from, uint32_t 
                            struct br_hop hops[BR_TOPOLOGY_HOPS])
 {
     if (t->kind == BR_TOPOLOGY_BCUBE)
-        return route_in_cube(t, from, to, hops);
+        return route_in_cube(&t->cube, from, to, hops);
     if (t->kind == BR_TOPOLOGY_HOSTS)
         level = t->leader[from] != t->leader[to];
     hops[0] = (struct br_hop){from, to, level};
@@ -114,7 +103,7 @@ bool br_topology_is_memory(const struct br_topology *topology, uint8_t level)
 const char *br_topology_text(const struct br_topology *t, char text[BR_TOPOLOGY_TEXT])
 {
     if (t->kind == BR_TOPOLOGY_BCUBE)
-        snprintf(text, BR_TOPOLOGY_TEXT, "bcube:%u,%u", t->cube_n, t->cube_k);
+        snprintf(text, BR_TOPOLOGY_TEXT, "bcube:%u,%u", t->cube.n, t->cube.k);
     else if (t->kind == BR_TOPOLOGY_HOSTS && t->per_host)
         snprintf(text, BR_TOPOLOGY_TEXT, "hosts:%ux%u", t->hosts, t->per_host);
     else if (t->kind == BR_TOPOLOGY_HOSTS)
@@ -144,11 +133,16 @@ static int parse_hosts(struct br_topology *t, uint32_t hosts, uint32_t ranks)
 
 int br_topology_parse(struct br_topology *t, const char *text)
 {
+    struct br_bcube cube;
     unsigned a, b;
-    int end = 0;
+    int end = 0, rc;
 
-    if (sscanf(text, "bcube:%5u,%2u%n", &a, &b, &end) == 2 && !text[end])
-        return br_topology_bcube(t, a, b);
+    if (strncmp(text, "bcube:", 6) == 0) {
+        rc = br_bcube_parse(&cube, text + 6);
+        if (!rc)
+            br_topology_bcube(t, &cube);
+        return rc;
+    }
     if (sscanf(text, "hosts:%5ux%5u%n", &a, &b, &end) == 2 && !text[end])
         return parse_hosts(t, a, b);
     if ((sscanf(text, "flat:%5u%n", &a, &end) == 1 || sscanf(text, "%5u%n", &a, &end) == 1) && !text[end] &&

@@ -14,18 +14,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BR_TOPOLOGY_HOPS 16 /* most of a route: a BCube has 16 levels at most */
+#include "bcube/address.h"
+
+#define BR_TOPOLOGY_HOPS BR_BCUBE_LEVELS_MAX /* most of a route */
 
 enum br_topology_kind { BR_TOPOLOGY_FLAT, BR_TOPOLOGY_HOSTS, BR_TOPOLOGY_BCUBE };
 
 struct br_topology {
     enum br_topology_kind kind;
-    uint32_t n;        /* ranks */
-    uint32_t cube_n;   /* BCUBE: ranks of a switch */
-    uint32_t cube_k;   /* BCUBE: levels */
-    uint32_t hosts;    /* HOSTS: how many */
-    uint32_t per_host; /* HOSTS: ranks of each, one host after the other; 0: they lie in another way */
-    uint32_t *leader;  /* HOSTS: [n] lowest rank of each rank's host; owned */
+    uint32_t n;           /* ranks */
+    struct br_bcube cube; /* BCUBE; rank = host number */
+    uint32_t hosts;       /* HOSTS: how many */
+    uint32_t per_host;    /* HOSTS: ranks of each, one host after the other; 0: they lie in another way */
+    uint32_t *leader;     /* HOSTS: [n] lowest rank of each rank's host; owned */
 };
 
 /* One link that a message loads. */
@@ -37,8 +38,7 @@ struct br_hop {
 void br_topology_flat(struct br_topology *topology, uint32_t n);
 /* Ranks with the same value in host[] share a host. One host, or one rank on each, is FLAT. -ENOMEM. */
 int br_topology_hosts(struct br_topology *topology, uint32_t n, const uint64_t *host);
-/* n = switch_ports ^ levels ranks. -EINVAL with words: ports are 2 to 65,536, levels 1 to 16, ranks 65,536 at most. */
-int br_topology_bcube(struct br_topology *topology, uint32_t switch_ports, uint32_t levels);
+void br_topology_bcube(struct br_topology *topology, const struct br_bcube *cube);
 void br_topology_destroy(struct br_topology *topology);
 
 /* Levels that a cost model of it has: HOSTS 2, BCUBE its levels, FLAT 0: as many as there are rails. */

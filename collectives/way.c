@@ -30,7 +30,7 @@ static void set_levels(const struct br_topology *t, struct br_shape *shape)
     for (uint32_t i = 0; i < shape->n_dimensions; i++) {
         struct br_dimension *d = &shape->dimensions[i];
         struct br_hop hops[BR_TOPOLOGY_HOPS];
-        bool cube = t->kind == BR_TOPOLOGY_BCUBE && d->size == t->cube_n;
+        bool cube = t->kind == BR_TOPOLOGY_BCUBE && d->size == t->cube.n;
         bool host = t->kind == BR_TOPOLOGY_HOSTS && t->per_host &&
                     (stride % t->per_host == 0 || t->per_host % (stride * d->size) == 0);
 
@@ -44,20 +44,17 @@ static void set_levels(const struct br_topology *t, struct br_shape *shape)
 
 static int parse_bml(const struct br_topology *t, const char *arguments, struct br_way *way)
 {
-    struct br_topology cube = *t;
-    char text[BR_TOPOLOGY_TEXT];
+    struct br_bcube cube = t->cube;
     int rc = 0;
 
-    if (arguments) {
-        snprintf(text, sizeof text, "bcube:%s", arguments);
-        rc = br_topology_parse(&cube, text);
-    } else if (t->kind != BR_TOPOLOGY_BCUBE) {
+    if (arguments)
+        rc = br_bcube_parse(&cube, arguments);
+    else if (t->kind != BR_TOPOLOGY_BCUBE)
         rc = br_error(EINVAL, "bml needs a BCube: set BRAID_TOPOLOGY=bcube:N,K, or write bml:N,K");
-    }
-    if (!rc && cube.n != t->n)
-        rc = br_error(EINVAL, "bml:%s has %u ranks, this job %u", arguments, cube.n, t->n);
+    if (!rc && cube.hosts != t->n)
+        rc = br_error(EINVAL, "bml:%s has %u ranks, this job %u", arguments, cube.hosts, t->n);
     if (!rc)
-        set_cube(way, cube.cube_n, cube.cube_k, cube.cube_k);
+        set_cube(way, cube.n, cube.k, cube.k);
     return rc;
 }
 
@@ -121,7 +118,7 @@ static void set_factors(struct br_way *way, uint32_t first, uint32_t second)
 static int default_factors(const struct br_topology *t, struct br_way *way)
 {
     if (t->kind == BR_TOPOLOGY_BCUBE)
-        set_cube(way, t->cube_n, t->cube_k, 1);
+        set_cube(way, t->cube.n, t->cube.k, 1);
     else if (t->kind == BR_TOPOLOGY_FLAT)
         set_factors(way, t->n / divisor(t->n), divisor(t->n));
     else if (t->per_host)

@@ -24,7 +24,7 @@ static const struct br_plan_choice *choose(struct br_plans *plans, enum br_colle
 {
     const struct br_plan_choice *choice;
 
-    if (br_plans_choose(plans, collective, text, 1000, &choice) != 0)
+    if (br_plans_choose(plans, collective, BR_COST_4_BYTES, text, 1000, &choice) != 0)
         fail_msg("%s", br_error_words());
     return choice;
 }
@@ -84,7 +84,7 @@ static void plans_get__refuses_what_does_not_apply(void **state)
 
     (void)state;
     init(&plans, 4);
-    assert_int_equal(br_plans_choose(&plans, BR_BARRIER, "tree", 0, &choice), -EINVAL);
+    assert_int_equal(br_plans_choose(&plans, BR_BARRIER, BR_COST_4_BYTES, "tree", 0, &choice), -EINVAL);
     assert_non_null(strstr(br_error_words(), "tree does not do barrier"));
     choice = choose(&plans, BR_BROADCAST, "tree");
     assert_int_equal(br_plans_get(&plans, BR_BARRIER, choice->way, 0, false, &plan), -EINVAL);
@@ -119,18 +119,18 @@ static void plans_choose__by_name_or_cost(void **state)
     (void)state;
     init(&plans, 4);
     assert_string_equal(choose(&plans, BR_ALLREDUCE, "ring")->way->name, "ring");
-    assert_int_equal(br_plans_choose(&plans, BR_ALLREDUCE, "nonsense", 8, &found), -EINVAL);
+    assert_int_equal(br_plans_choose(&plans, BR_ALLREDUCE, BR_COST_4_BYTES, "nonsense", 8, &found), -EINVAL);
     assert_non_null(strstr(br_error_words(), "nonsense"));
     for (size_t bytes = 1; bytes < 1u << 30; bytes *= 3) {
         const struct br_plan_way *way;
         struct br_choice choice;
 
         assert_int_equal(br_choose(&model, BR_ALLREDUCE, 4, (double)bytes, &choice), 0);
-        assert_int_equal(br_plans_choose(&plans, BR_ALLREDUCE, "", bytes, &found), 0);
+        assert_int_equal(br_plans_choose(&plans, BR_ALLREDUCE, BR_COST_4_BYTES, "", bytes, &found), 0);
         way = found->way;
         assert_true(br_way_equal(&way->way, &choice.way));
         assert_true(found->seconds == choice.seconds);
-        assert_int_equal(br_plans_choose(&plans, BR_ALLREDUCE, "auto", bytes, &found), 0);
+        assert_int_equal(br_plans_choose(&plans, BR_ALLREDUCE, BR_COST_4_BYTES, "auto", bytes, &found), 0);
         assert_ptr_equal(found->way, way);
     }
     assert_string_equal(choose(&plans, BR_BARRIER, "")->way->name, "dissemination");
