@@ -79,6 +79,10 @@ bool br_algorithm_shape(const struct br_schedule_request *request, struct br_sha
     case BR_DIRECT:
         break;
     case BR_RING:
+        if (request->shape.n_dimensions > 0) {
+            *shape = request->shape;
+            return true;
+        }
         method = BR_METHOD_RING;
         break;
     case BR_HALVING:

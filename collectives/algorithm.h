@@ -33,7 +33,8 @@ struct br_schedule_request {
     enum br_algorithm algorithm;
     uint32_t n, rank, root; /* root: 0 where the collective has none */
     bool in_place;
-    struct br_shape shape; /* BR_DIMENSIONAL, BR_BML, BR_BLUECONNECT */
+    struct br_shape
+        shape; /* BR_DIMENSIONAL, BR_BML, BR_BLUECONNECT; BR_RING: a cycle, or empty for the order of the ranks */
 };
 
 const char *br_algorithm_name(enum br_algorithm algorithm);

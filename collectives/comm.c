@@ -145,10 +145,37 @@ static uint32_t most_rails(const struct br_family *family, const int *ranks, int
     return (uint32_t)most;
 }
 
+static uint64_t start_deadline(const struct br_family *family)
+{
+    return br_clock_now() + family->settings.environment.init_timeout;
+}
+
+static int init_network(struct br_family *family)
+{
+    struct br_network *network = &family->network;
+    bool one_host = br_comm_one_host(family, NULL, family->size);
+
+    if (!network->topology.n)
+        br_topology_flat(&network->topology, (uint32_t)family->size);
+    return br_network_init(network, family->rank, one_host ? BR_COST_HOST : BR_COST_NETWORK,
+                           most_rails(family, NULL, family->size), family->settings.calibration,
+                           family->store, start_deadline(family));
+}
+
+static void destroy_network(struct br_family *family)
+{
+    br_network_destroy(&family->network);
+}
+
+/* The job's own, as its figures are known. A part of the job: what its ranks have between them by default. */
 void br_comm_model(const struct br_family *family, const int *ranks, int size, struct br_cost_model *model)
 {
-    br_cost_model_default(model, br_comm_one_host(family, ranks, size) ? BR_COST_HOST : BR_COST_NETWORK,
-                          most_rails(family, ranks, size));
+    if (!ranks)
+        *model = family->network.model;
+    else
+        br_cost_model_default(model, br_comm_one_host(family, ranks, size) ? BR_COST_HOST : BR_COST_NETWORK,
+                              most_rails(family, ranks, size));
+    model->chunk_bytes = family->settings.chunk_bytes;
 }
 
 static int init_engine(struct br_family *family)
@@ -221,6 +248,7 @@ static const struct phase {
     {"worker", init_worker, destroy_worker},
     {"regions", NULL, br_regions_free},
     {"rendezvous", init_rendezvous, br_rendezvous_end},
+    {"network", init_network, destroy_network},
     {"engine", init_engine, destroy_engine},
     {"communicator", init_first, destroy_comms},
     {"thread", br_progress_start, br_progress_stop},

@@ -30,6 +30,7 @@
 #include "base/ring.h"
 #include "bcube/address.h"
 #include "collectives/engine.h"
+#include "collectives/network.h"
 #include "collectives/operation.h"
 #include "protocol/bootstrap/environment.h"
 #include "protocol/bootstrap/secret.h"
@@ -56,6 +57,7 @@ struct br_settings {
     struct br_secret secret;
     char backend[16];
     char devices[512];
+    char calibration[512]; /* a file; "": none */
     struct br_bcube
         cube;  /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
     int rails; /* 0: one a device */
@@ -74,6 +76,7 @@ struct br_family {
     struct br_settings settings;
     struct br_worker *worker;
     struct br_engine *engine;
+    struct br_network network;
     struct br_store *store;   /* NULL but during braid_init() */
     struct braid_comm *first; /* of all ranks of the job */
 

@@ -355,7 +355,8 @@ static void estimate(struct problem *p, double bytes, uint32_t fragments, struct
     p->path = p->cpu = 0;
     br_load_init(&p->load, p->model, p->topology);
     add_algorithm(p);
-    *parts = (struct br_cost_parts){.port = br_load_busiest(&p->load, &parts->level), .cpu = p->cpu};
+    parts->port = br_load_busiest(&p->load, &parts->level);
+    parts->cpu = p->cpu;
     parts->total = p->path + (fragments - 1) * fmax(parts->port, parts->cpu);
     parts->port *= fragments;
     parts->cpu *= fragments;
@@ -388,6 +389,7 @@ int br_cost_explain(const struct br_cost_model *model, const struct br_schedule_
 
     if (rc != 0)
         return rc;
+    *parts = empty;
     estimate(&problem, 0, fragments < 1 ? 1 : fragments, &empty);
     estimate(&problem, bytes, fragments < 1 ? 1 : fragments, parts);
     parts->latency = empty.total;

@@ -15,21 +15,10 @@
 struct figures {
     int32_t error; /* then words say what is wrong with the calibration */
     char words[300];
-    uint32_t n_levels;
+    uint32_t measured, n_levels;
     struct br_cost_level levels[BR_COST_LEVELS];
     double gamma, gammas[BR_COST_CLASSES], copy;
 };
-
-static int init_topology(struct br_topology *topology, const struct br_network_facts *facts)
-{
-    if (facts->cube && facts->cube->n)
-        br_topology_bcube(topology, facts->cube);
-    else if (facts->host)
-        return br_topology_hosts(topology, (uint32_t)facts->size, facts->host);
-    else
-        br_topology_flat(topology, (uint32_t)facts->size);
-    return 0;
-}
 
 static void get_figures(const struct br_network *network, const char *path, struct figures *out)
 {
@@ -45,6 +34,7 @@ static void get_figures(const struct br_network *network, const char *path, stru
             snprintf(out->words, sizeof out->words, "BRAID_CALIBRATION: %s", br_error_words());
         else
             model = calibration.model;
+        out->measured = !out->error;
     }
     out->n_levels = model.n_levels;
     memcpy(out->levels, model.levels, sizeof out->levels);
@@ -59,6 +49,7 @@ static int use_figures(struct br_network *network, const struct figures *figures
 
     if (figures->error)
         return br_error(-figures->error, "%.*s", (int)sizeof figures->words - 1, figures->words);
+    network->measured = figures->measured != 0;
     model->n_levels = figures->n_levels;
     memcpy(model->levels, figures->levels, sizeof model->levels);
     model->gamma = figures->gamma;
@@ -67,30 +58,23 @@ static int use_figures(struct br_network *network, const struct figures *figures
     return br_cost_model_check(model);
 }
 
-int br_network_init(struct br_network *network, const struct br_network_facts *facts, struct br_store *store,
-                    uint64_t deadline)
+int br_network_init(struct br_network *network, int rank, enum br_cost_place place, uint32_t rails,
+                    const char *calibration, struct br_store *store, uint64_t deadline)
 {
     struct figures figures;
     size_t n = sizeof figures;
-    int rc = init_topology(&network->topology, facts);
+    int rc = 0;
 
-    if (rc)
-        return rc;
-    br_cost_model_on(&network->model, &network->topology, facts->shared ? BR_COST_HOST : BR_COST_NETWORK,
-                     facts->rails);
-    if (facts->rank == 0) {
-        get_figures(network, facts->calibration, &figures);
+    br_cost_model_on(&network->model, &network->topology, place, rails);
+    if (rank == 0) {
+        get_figures(network, calibration, &figures);
         rc = store ? br_store_put(store, KEY, &figures, sizeof figures, deadline) : 0;
     } else {
         rc = br_store_get(store, KEY, &figures, sizeof figures, &n, deadline);
         if (!rc && n != sizeof figures)
             rc = br_error(EPROTO, "rank 0 told figures of %zu bytes instead of %zu", n, sizeof figures);
     }
-    if (!rc)
-        rc = use_figures(network, &figures);
-    if (rc)
-        br_network_destroy(network);
-    return rc;
+    return rc ? rc : use_figures(network, &figures);
 }
 
 void br_network_destroy(struct br_network *network)

@@ -302,6 +302,30 @@ static uint64_t deadline(const struct br_family *family)
     return br_clock_now() + family->settings.environment.init_timeout;
 }
 
+/* A rank without shared memory counts as a host of its own. */
+static int set_topology(struct br_family *family, const struct record *all)
+{
+    uint32_t n = (uint32_t)family->size;
+    uint64_t *host;
+    int rc;
+
+    if (family->settings.cube.n) {
+        br_topology_bcube(&family->network.topology, &family->settings.cube);
+        return 0;
+    }
+    host = calloc(n, sizeof *host);
+    if (!host)
+        return br_error(ENOMEM, "rank %d: no memory for the hosts of %u ranks", family->rank, n);
+    for (uint32_t r = 0; r < n; r++) {
+        uint64_t shared = br_shm_address_host(&all[r].shm);
+
+        host[r] = shared ? shared : r;
+    }
+    rc = br_topology_hosts(&family->network.topology, n, host);
+    free(host);
+    return rc;
+}
+
 int br_rendezvous(struct br_family *family)
 {
     struct record *all = calloc((size_t)family->size, sizeof *all);
@@ -320,6 +344,8 @@ int br_rendezvous(struct br_family *family)
         rc = br_store_gather(family->store, "addresses", &local.record, sizeof local.record, all, until);
     if (!rc)
         rc = set_peers(family, &local, all);
+    if (!rc)
+        rc = set_topology(family, all);
     if (!rc)
         rc = connect_all(family, until);
     free(all);

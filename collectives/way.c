@@ -15,11 +15,11 @@ static void add_dimension(struct br_way *way, uint32_t size, enum br_method meth
     way->shape.dimensions[way->shape.n_dimensions++] = (struct br_dimension){size, method, level};
 }
 
-static void set_cube(struct br_way *way, uint32_t ports, uint32_t levels, uint32_t threads)
+static void set_cube(struct br_way *way, const struct br_bcube *cube, uint32_t threads, enum br_method method)
 {
     way->shape.threads = threads;
-    for (uint32_t level = 0; level < levels; level++)
-        add_dimension(way, ports, BR_METHOD_DIRECT, (uint8_t)level);
+    for (uint32_t level = 0; level < cube->k; level++)
+        add_dimension(way, cube->n, method, (uint8_t)level);
 }
 
 /* Says on which level each factor runs, where all its exchanges stay on one. */
@@ -54,7 +54,7 @@ static int parse_bml(const struct br_topology *t, const char *arguments, struct 
     if (!rc && cube.hosts != t->n)
         rc = br_error(EINVAL, "bml:%s has %u ranks, this job %u", arguments, cube.hosts, t->n);
     if (!rc)
-        set_cube(way, cube.n, cube.k, cube.k);
+        set_cube(way, &cube, cube.k, BR_METHOD_DIRECT);
     return rc;
 }
 
@@ -118,7 +118,7 @@ static void set_factors(struct br_way *way, uint32_t first, uint32_t second)
 static int default_factors(const struct br_topology *t, struct br_way *way)
 {
     if (t->kind == BR_TOPOLOGY_BCUBE)
-        set_cube(way, t->cube.n, t->cube.k, 1);
+        set_cube(way, &t->cube, 1, BR_METHOD_DIRECT);
     else if (t->kind == BR_TOPOLOGY_FLAT)
         set_factors(way, t->n / divisor(t->n), divisor(t->n));
     else if (t->per_host)
@@ -148,6 +148,8 @@ int br_way_parse(const struct br_topology *t, const char *text, struct br_way *w
         rc = parse_bml(t, colon ? colon + 1 : NULL, way);
     else if (way->algorithm == BR_BLUECONNECT)
         rc = colon ? parse_factors(t, colon + 1, way) : default_factors(t, way);
+    else if (way->algorithm == BR_RING && t->kind == BR_TOPOLOGY_BCUBE)
+        set_cube(way, &t->cube, 1, BR_METHOD_CYCLE);
     if (way->algorithm == BR_BLUECONNECT && !rc)
         set_levels(t, &way->shape);
     if (!way->shape.n_dimensions)
@@ -215,8 +217,7 @@ uint32_t br_ways_list(const struct br_topology *t, struct br_way ways[BR_WAYS_MA
     for (int a = 0; a < BR_ALGORITHMS; a++) {
         if (a == BR_DIMENSIONAL || a == BR_BML || a == BR_BLUECONNECT)
             continue;
-        memset(&ways[n], 0, sizeof ways[n]);
-        ways[n++].algorithm = (enum br_algorithm)a;
+        br_way_parse(t, br_algorithm_name((enum br_algorithm)a), &ways[n++]);
     }
     if (t->kind == BR_TOPOLOGY_BCUBE) {
         br_way_parse(t, "bml", &ways[n++]);

@@ -2,7 +2,7 @@
 /*
  * A way to do a collective: an algorithm and, where it has one, its shape. What a user writes and reads:
  *
- *     ring, direct, halving, tree, ...   by the table of algorithm.c
+ *     ring, direct, halving, tree, ...   by the table of algorithm.c; in a BCube the ring's neighbours are level neighbours
  *     bml                                BML in the job's BCube; bml:N,K: in N^K ranks of any network
  *     blueconnect                        the ranks of a host, then the hosts; or digit by digit in a BCube; or two factors
  *     blueconnect:4x2                    these factors of the number of ranks, the first among ranks that follow each other

@@ -77,3 +77,19 @@ int br_shm_address_resolve(const struct br_address *address, char name[BR_SOCKET
     memcpy(name, there.name, BR_SOCKET_NAME);
     return 0;
 }
+
+uint64_t br_shm_address_host(const struct br_address *address)
+{
+    uint64_t hash = 0xcbf29ce484222325ull;
+    struct place place;
+
+    if (address->bytes != sizeof place)
+        return 0;
+    memcpy(&place, address->data, sizeof place);
+    if (place.magic != MAGIC)
+        return 0;
+    for (size_t i = 0; i < sizeof place.boot; i++)
+        hash = (hash ^ (uint8_t)place.boot[i]) * 0x100000001b3ull;
+    hash = (hash ^ place.name_space) * 0x9e3779b97f4a7c15ull;
+    return hash ? hash : 1;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Formulas and choices on networks that are not flat; the exact timing is the oracle. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "collectives/choice.h"
+#include "collectives/timing.h"
+#include "tests/collectives/schedules.h"
+
+struct network {
+    struct br_topology topology;
+    struct br_cost_model model;
+};
+
+static void open_network(struct network *network, const char *text)
+{
+    assert_int_equal(br_topology_parse(&network->topology, text), 0);
+    br_cost_model_on(&network->model, &network->topology, BR_COST_NETWORK, 1);
+}
+
+static void close_network(struct network *network)
+{
+    br_topology_destroy(&network->topology);
+}
+
+static double timed(const struct network *network, const struct br_way *way, double bytes, uint32_t fragments)
+{
+    struct br_schedule_request request = {
+        .algorithm = way->algorithm, .n = network->topology.n, .shape = way->shape};
+    struct schedules schedules;
+    double seconds = 0;
+
+    schedules_build(&schedules, request, IN_PLACE_ALL);
+    if (br_timing_run(&network->model, (const struct br_schedule *const *)schedules.of, bytes, fragments,
+                      &seconds))
+        fail_msg("%s", br_error_words());
+    schedules_free(&schedules);
+    return seconds;
+}
+
+static void price(const struct network *network, const char *name, double bytes, struct br_choice *choice)
+{
+    struct br_way way;
+
+    if (br_way_parse(&network->topology, name, &way) ||
+        br_choose_methods(&network->model, BR_ALLREDUCE, network->topology.n, bytes, &way, choice))
+        fail_msg("%s: %s", name, br_error_words());
+}
+
+/* The topology's port rules are the same in the formulas and in the simulation of the schedules. */
+static void br_cost_estimate__agrees_with_the_timing_on_any_network(void **state)
+{
+    static const char *const networks[] = {"bcube:2,2", "bcube:3,2", "bcube:2,3",
+                                           "bcube:4,2", "hosts:2x4", "hosts:4x3"};
+    static const char *const names[] = {"ring", "blueconnect", "halving", "direct", "bml"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
+        struct network network;
+
+        open_network(&network, networks[i]);
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            bool halving = strcmp(names[k], "halving") == 0;
+            struct br_choice choice;
+            double ratio;
+
+            if ((network.topology.kind != BR_TOPOLOGY_BCUBE && strcmp(names[k], "bml") == 0) ||
+                (halving && (network.topology.n & (network.topology.n - 1))))
+                continue;
+            price(&network, names[k], 64e6, &choice);
+            ratio = timed(&network, &choice.way, 64e6, choice.fragments) / choice.seconds;
+            if (ratio < 0.7 || ratio > 1.3)
+                fail_msg("%s, %s, %u fragments: %g times the estimate", networks[i], names[k],
+                         choice.fragments, ratio);
+        }
+        close_network(&network);
+    }
+}
+
+static void br_choose__takes_bml_for_large_buffers_in_a_bcube(void **state)
+{
+    static const char *const cubes[] = {"bcube:3,2", "bcube:2,2", "bcube:2,3", "bcube:4,2"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cubes / sizeof *cubes; i++) {
+        struct network network;
+        struct br_choice choice;
+        double n, k, one_link;
+
+        open_network(&network, cubes[i]);
+        n = network.topology.n;
+        k = network.topology.cube.k;
+        one_link = 256e6 * network.model.levels[0].beta;
+        assert_int_equal(br_choose(&network.model, BR_ALLREDUCE, network.topology.n, 256e6, &choice), 0);
+        assert_int_equal(choice.way.algorithm, BR_BML);
+        assert_true(choice.seconds > 2 * (n - 1) / (k * n) * one_link);
+        assert_true(choice.seconds < 1.1 * 2 * (n - 1) / (k * n) * one_link);
+        close_network(&network);
+    }
+}
+
+/* The ranks of a host share its link: a flat ring leaves it idle most of the time. */
+static void br_choose__takes_blueconnect_between_hosts(void **state)
+{
+    struct br_choice choice, ring;
+    struct network network;
+
+    (void)state;
+    open_network(&network, "hosts:3x4");
+    assert_int_equal(br_choose(&network.model, BR_ALLREDUCE, 12, 64e6, &choice), 0);
+    assert_int_equal(choice.way.algorithm, BR_BLUECONNECT);
+    price(&network, "ring", 64e6, &ring);
+    assert_true(ring.seconds > 1.3 * choice.seconds);
+    close_network(&network);
+}
+
+/* The way that is chosen for small buffers needs no rank in between. */
+static void br_cost_estimate__counts_every_link_of_a_relayed_message(void **state)
+{
+    struct br_choice direct, blueconnect;
+    struct network network;
+
+    (void)state;
+    open_network(&network, "bcube:4,3");
+    price(&network, "direct", 640e6, &direct);
+    price(&network, "blueconnect", 640e6, &blueconnect);
+    /* a rank sends 63/64 of its buffer to others, 3/4 of it over each of 3 levels at once; digit by digit 63/64 in all */
+    assert_true(fabs(direct.seconds / (2 * 0.75 * 640e6 * network.model.levels[0].beta) - 1) < 0.1);
+    assert_true(blueconnect.seconds < direct.seconds);
+    close_network(&network);
+}
+
+static void br_choose_methods__decides_what_is_open(void **state)
+{
+    struct network network;
+    struct br_choice choice;
+
+    (void)state;
+    open_network(&network, "12");
+    price(&network, "blueconnect:4x3r", 1e3, &choice);
+    assert_int_equal(choice.way.open, 0);
+    assert_int_equal(choice.way.shape.dimensions[0].method, BR_METHOD_DIRECT); /* one latency */
+    assert_int_equal(choice.way.shape.dimensions[1].method, BR_METHOD_RING);   /* as it was asked for */
+    close_network(&network);
+}
+
+static void br_choice_explain__names_what_is_scarce(void **state)
+{
+    char words[BR_CHOICE_WORDS];
+    struct network network;
+    struct br_choice choice;
+
+    (void)state;
+    open_network(&network, "hosts:2x4");
+    price(&network, "ring", 8, &choice);
+    assert_int_equal(br_choice_explain(&network.model, BR_ALLREDUCE, 8, 8, &choice, words), 0);
+    assert_non_null(strstr(words, "latency bound"));
+    price(&network, "ring", 64e6, &choice);
+    assert_int_equal(br_choice_explain(&network.model, BR_ALLREDUCE, 8, 64e6, &choice, words), 0);
+    if (!strstr(words, "bandwidth bound on level 1"))
+        fail_msg("%s", words);
+    network.model.gamma = 1e-6;
+    price(&network, "ring", 64e6, &choice);
+    assert_int_equal(br_choice_explain(&network.model, BR_ALLREDUCE, 8, 64e6, &choice, words), 0);
+    assert_non_null(strstr(words, "reduction"));
+    close_network(&network);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(br_cost_estimate__agrees_with_the_timing_on_any_network),
+        cmocka_unit_test(br_choose__takes_bml_for_large_buffers_in_a_bcube),
+        cmocka_unit_test(br_choose__takes_blueconnect_between_hosts),
+        cmocka_unit_test(br_cost_estimate__counts_every_link_of_a_relayed_message),
+        cmocka_unit_test(br_choose_methods__decides_what_is_open),
+        cmocka_unit_test(br_choice_explain__names_what_is_scarce),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
