@@ -127,6 +127,15 @@ uint32_t br_algorithm_pieces(const struct br_schedule_request *request)
     return blocks ? shape.threads : shape.threads * stages.core;
 }
 
+uint32_t br_algorithm_packed(const struct br_schedule_request *request)
+{
+    if (request->algorithm == BR_BRUCK)
+        return br_bruck_packed(request->n);
+    if (request->algorithm == BR_TREE && (BIT(request->collective) & SPREAD))
+        return br_tree_packed(BR_TREE_BINOMIAL, request->n);
+    return 1;
+}
+
 static int generate(struct br_builder *builder, const struct br_schedule_request *request)
 {
     struct br_shape shape;

@@ -52,6 +52,9 @@ bool br_algorithm_shape(const struct br_schedule_request *request, struct br_sha
 /* Into how many pieces its schedules cut each block. The request has passed br_algorithm_check. */
 uint32_t br_algorithm_pieces(const struct br_schedule_request *request);
 
+/* How many blocks a message of them holds at most (br_schedule.packed). Likewise. */
+uint32_t br_algorithm_packed(const struct br_schedule_request *request);
+
 /* The schedule of request->rank; the caller frees it. -EINVAL (words), -ENOMEM. */
 int br_algorithm_build(const struct br_schedule_request *request, struct br_schedule **schedule);
 

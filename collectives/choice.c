@@ -31,7 +31,8 @@ static int price(const struct br_cost_model *model, const struct br_schedule_req
 
         if (rc)
             return rc;
-        f = most = br_fragment_count((size_t)bytes, 1, br_algorithm_pieces(request), model->chunk_bytes);
+        f = most = br_fragment_count((size_t)bytes, br_algorithm_packed(request),
+                                     br_algorithm_pieces(request), model->chunk_bytes);
         if (!f)
             return br_error(E2BIG, "blocks of %g bytes are too large", bytes);
     }

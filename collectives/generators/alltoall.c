@@ -52,6 +52,11 @@ static void bruck_round(struct br_builder *b, uint32_t bit, struct br_span *plac
     br_builder_recv(b, (head->rank + n - bit) % n, BR_LEVEL_ANY, got);
 }
 
+uint32_t br_bruck_packed(uint32_t n)
+{
+    return n > 1 ? n / 2 : 1;
+}
+
 /* places[i]: where the block is that is i ranks away from its aim, later that came from i ranks before. */
 int br_generate_bruck(struct br_builder *b)
 {
@@ -62,7 +67,7 @@ int br_generate_bruck(struct br_builder *b)
     if (!places)
         return br_error(ENOMEM, "no memory for the schedule of rank %u", rank);
     br_builder_cut(b, 1);
-    br_builder_pack(b, n > 1 ? n / 2 : 1);
+    br_builder_pack(b, br_bruck_packed(n));
     for (uint32_t i = 0; i < n; i++)
         places[i] = (struct br_span){BR_INPUT, (rank + i) % n, 1};
     for (uint64_t bit = 1; bit < n; bit *= 2)

@@ -14,4 +14,7 @@ void br_generate_exchange(struct br_builder *builder);
  * round. lg(n)/2 times the bytes, and copies: for small blocks. -ENOMEM. */
 int br_generate_bruck(struct br_builder *builder);
 
+/* Blocks of its longest message. */
+uint32_t br_bruck_packed(uint32_t n);
+
 #endif

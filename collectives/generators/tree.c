@@ -153,11 +153,19 @@ static void scatter(struct br_builder *b, enum br_tree tree, uint32_t parent, co
         br_builder_copy(b, output, part(all, 0, 1));
 }
 
+uint32_t br_tree_packed(enum br_tree tree, uint32_t n)
+{
+    uint32_t packed = 1;
+
+    for (uint32_t v = 1; v < n; v = tree == BR_TREE_BINOMIAL ? 2 * v : n)
+        packed = subtree(tree, n, v) > packed ? subtree(tree, n, v) : packed;
+    return packed;
+}
+
 static void generate(struct br_builder *b, enum br_tree tree, uint32_t parent, const uint32_t *children,
                      uint32_t n_children, struct br_span *sources)
 {
     const struct br_schedule *head = br_builder_head(b);
-    uint32_t packed = 1;
 
     br_builder_cut(b, 1);
     if (head->collective == BR_BROADCAST) {
@@ -165,9 +173,7 @@ static void generate(struct br_builder *b, enum br_tree tree, uint32_t parent, c
     } else if (head->collective == BR_REDUCE) {
         reduce(b, parent, children, n_children, sources);
     } else {
-        for (uint32_t v = 1; v < head->n; v++)
-            packed = subtree(tree, head->n, v) > packed ? subtree(tree, head->n, v) : packed;
-        br_builder_pack(b, packed);
+        br_builder_pack(b, br_tree_packed(tree, head->n));
         (head->collective == BR_GATHER ? gather : scatter)(b, tree, parent, children, n_children);
     }
 }

@@ -17,4 +17,7 @@ enum br_tree {
 /* Generates the steps of the builder's rank for its collective. -ENOMEM. */
 int br_generate_tree(struct br_builder *builder, enum br_tree tree);
 
+/* Blocks of the longest message of a gather or scatter. */
+uint32_t br_tree_packed(enum br_tree tree, uint32_t n);
+
 #endif

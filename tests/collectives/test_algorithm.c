@@ -50,6 +50,29 @@ static void br_algorithm_build__refuses_what_does_not_apply(void **state)
     }
 }
 
+/* What the choice knows without building is what is built. */
+static void br_algorithm_pieces__and_packed_are_those_of_the_schedule(void **state)
+{
+    uint32_t count = 0;
+
+    (void)state;
+    for (int i = 0; i < BR_ALGORITHMS * BR_COLLECTIVES * 18; i++) {
+        struct br_schedule_request request = {.n = 1 + (uint32_t)i % 18};
+        struct br_schedule *schedule;
+
+        request.algorithm = (enum br_algorithm)(i / 18 / BR_COLLECTIVES);
+        request.collective = (enum br_collective)(i / 18 % BR_COLLECTIVES);
+        if (br_algorithm_check(&request) != 0)
+            continue;
+        assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+        assert_int_equal(br_algorithm_pieces(&request), schedule->pieces);
+        assert_int_equal(br_algorithm_packed(&request), schedule->packed);
+        br_schedule_free(schedule);
+        count++;
+    }
+    assert_true(count > 18 * BR_ALGORITHMS);
+}
+
 static void br_algorithm_find__knows_every_name(void **state)
 {
     enum br_algorithm found;
@@ -59,6 +82,8 @@ static void br_algorithm_find__knows_every_name(void **state)
         assert_int_equal(br_algorithm_find(br_algorithm_name((enum br_algorithm)a), &found), 0);
         assert_int_equal(found, a);
     }
+    assert_int_equal(br_algorithm_find("server", &found), 0);
+    assert_int_equal(found, BR_DIRECT);
     assert_int_equal(br_algorithm_find("rung", &found), -EINVAL);
     assert_non_null(strstr(br_error_words(), "'rung'"));
 }
@@ -68,6 +93,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_algorithm_build__is_proved_for_all_ranks),
         cmocka_unit_test(br_algorithm_build__refuses_what_does_not_apply),
+        cmocka_unit_test(br_algorithm_pieces__and_packed_are_those_of_the_schedule),
         cmocka_unit_test(br_algorithm_find__knows_every_name),
     };
 
