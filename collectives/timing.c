@@ -224,23 +224,22 @@ static void start(struct state *s, uint32_t job, int list)
     }
 }
 
-/* Starts what a rank can start, the first first. */
-static void serve(struct state *s, uint32_t rank)
+/* Starts what stands in a list of a rank and can start, the first first. At one moment first all ranks choose what they
+ * send, then what they receive: so nobody draws the messages of a sender out of their order. */
+static void serve(struct state *s, uint32_t rank, int list)
 {
-    for (int list = 0; list < LISTS; list++) {
-        for (;;) {
-            uint32_t best = UINT32_MAX;
+    for (;;) {
+        uint32_t best = UINT32_MAX;
 
-            br_list_for_each (node, &s->ranks[rank].lists[list]) {
-                uint32_t job = (uint32_t)(br_container_of(node, struct job, node) - s->jobs);
+        br_list_for_each (node, &s->ranks[rank].lists[list]) {
+            uint32_t job = (uint32_t)(br_container_of(node, struct job, node) - s->jobs);
 
-                if (job < best && may_start(s, job, list))
-                    best = job;
-            }
-            if (best == UINT32_MAX)
-                break;
-            start(s, best, list);
+            if (job < best && may_start(s, job, list))
+                best = job;
         }
+        if (best == UINT32_MAX)
+            break;
+        start(s, best, list);
     }
 }
 
@@ -264,8 +263,10 @@ static int run(struct state *s, double *seconds)
     for (;;) {
         for (uint32_t i = 0; i < s->n_touched; i++)
             s->ranks[s->touched[i]].touched = false;
-        for (uint32_t i = 0; i < s->n_touched; i++)
-            serve(s, s->touched[i]);
+        for (int list = 0; list < LISTS; list++) {
+            for (uint32_t i = 0; i < s->n_touched; i++)
+                serve(s, s->touched[i], list);
+        }
         s->n_touched = 0;
         if (s->n_heap == 0)
             break;

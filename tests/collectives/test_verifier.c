@@ -83,11 +83,15 @@ static void br_verify__an_edge_cut(void **state)
         enum br_collective collective;
         enum in_place in_place;
     } cases[] = {
-        {BR_RING, BR_ALLREDUCE, IN_PLACE_ALL},    {BR_RING, BR_ALLREDUCE, IN_PLACE_NOBODY},
-        {BR_HALVING, BR_ALLREDUCE, IN_PLACE_ALL}, {BR_DIRECT, BR_REDUCE_SCATTER, IN_PLACE_ALL},
-        {BR_RING, BR_ALLGATHER, IN_PLACE_NOBODY}, {BR_FLAT, BR_ALLREDUCE, IN_PLACE_ALL},
-        {BR_TREE, BR_BROADCAST, IN_PLACE_NOBODY}, {BR_DISSEMINATION, BR_BARRIER, IN_PLACE_NOBODY},
-        {BR_HALVING, BR_BROADCAST, IN_PLACE_ALL}, {BR_CHAIN, BR_REDUCE, IN_PLACE_SOME},
+        {BR_RING, BR_ALLREDUCE, IN_PLACE_ALL},           {BR_RING, BR_ALLREDUCE, IN_PLACE_NOBODY},
+        {BR_HALVING, BR_ALLREDUCE, IN_PLACE_ALL},        {BR_DIRECT, BR_REDUCE_SCATTER, IN_PLACE_ALL},
+        {BR_RING, BR_ALLGATHER, IN_PLACE_NOBODY},        {BR_FLAT, BR_ALLREDUCE, IN_PLACE_ALL},
+        {BR_TREE, BR_BROADCAST, IN_PLACE_NOBODY},        {BR_DISSEMINATION, BR_BARRIER, IN_PLACE_NOBODY},
+        {BR_HALVING, BR_BROADCAST, IN_PLACE_ALL},        {BR_CHAIN, BR_REDUCE, IN_PLACE_SOME},
+        {BR_DIRECT, BR_ALLTOALL, IN_PLACE_ALL},          {BR_BRUCK, BR_ALLTOALL, IN_PLACE_NOBODY},
+        {BR_BRUCK, BR_ALLTOALL, IN_PLACE_ALL},           {BR_TREE, BR_GATHER, IN_PLACE_SOME},
+        {BR_TREE, BR_SCATTER, IN_PLACE_NOBODY},          {BR_DOUBLE_TREE, BR_ALLREDUCE, IN_PLACE_ALL},
+        {BR_DOUBLE_TREE, BR_BROADCAST, IN_PLACE_NOBODY}, {BR_DOUBLING, BR_ALLREDUCE, IN_PLACE_ALL},
     };
     uint32_t cuts = 0;
 
@@ -160,6 +164,83 @@ static void br_verify__a_span_shifted(void **state)
     admit(&p, BR_RING, BR_ALLREDUCE, RANKS, 0, IN_PLACE_NOBODY);
     p.steps[0].span.count = RANKS + 1;
     caught(&p, "outside its buffer");
+}
+
+/* Blocks of one size: only the values tell whose they are. */
+static void br_verify__a_block_of_or_for_another_rank(void **state)
+{
+    static const struct {
+        enum br_algorithm algorithm;
+        enum br_collective collective;
+        uint32_t rank;
+        enum br_step_kind kind;
+    } cases[] = {
+        {BR_DIRECT, BR_ALLTOALL, 1, BR_STEP_SEND}, {BR_BRUCK, BR_ALLTOALL, 1, BR_STEP_COPY},
+        {BR_FLAT, BR_SCATTER, 0, BR_STEP_SEND},    {BR_TREE, BR_SCATTER, 0, BR_STEP_COPY},
+        {BR_TREE, BR_GATHER, 0, BR_STEP_COPY},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct patient p;
+        uint32_t step;
+        struct br_span *span;
+
+        admit(&p, cases[i].algorithm, cases[i].collective, RANKS, cases[i].rank, IN_PLACE_NOBODY);
+        step = find(&p, cases[i].kind, 0);
+        span =
+            cases[i].kind == BR_STEP_SEND ? &p.steps[step].span : &p.sources[p.steps[step].first_source].span;
+        if (span->buffer == BR_SCRATCH ||
+            cases[i].collective == BR_GATHER) { /* the copies of two blocks change places */
+            uint32_t other = find(&p, BR_STEP_COPY, step + 1);
+
+            span = &p.steps[step].span;
+            span->first ^= p.steps[other].span.first;
+            p.steps[other].span.first ^= span->first;
+            span->first ^= p.steps[other].span.first;
+        } else {
+            span->first = (span->first + 1) % RANKS;
+        }
+        caught(&p, "OUTPUT ends as another chunk");
+    }
+    /* Two messages of a flat gather change places. */
+    struct patient p;
+    uint32_t first, second;
+
+    admit(&p, BR_FLAT, BR_GATHER, RANKS, 0, IN_PLACE_ALL);
+    first = find(&p, BR_STEP_RECV, 0);
+    second = find(&p, BR_STEP_RECV, first + 1);
+    p.steps[first].span.first = p.steps[second].span.first;
+    caught(&p, "in no order");
+}
+
+/* A message that holds other blocks than announced, or more, and a part of scratch that nobody has written. */
+static void br_verify__a_packed_message(void **state)
+{
+    struct patient p;
+    uint32_t send;
+
+    (void)state;
+    admit(&p, BR_BRUCK, BR_ALLTOALL, RANKS, 1, IN_PLACE_NOBODY);
+    send = find(&p, BR_STEP_SEND, 0);
+    assert_int_equal(p.steps[send].span.count, 2);
+    p.steps[send].span.count = 1;
+    caught(&p, "sends pieces");
+    admit(&p, BR_BRUCK, BR_ALLTOALL, RANKS, 1, IN_PLACE_NOBODY);
+    p.head->packed = 1;
+    caught(&p, "another collective or rank");
+    admit(&p, BR_BRUCK, BR_ALLTOALL, RANKS, 1, IN_PLACE_NOBODY);
+    p.steps[send].span.count = p.head->max_span = 3;
+    caught(&p, "more blocks than announced");
+    admit(&p, BR_TREE, BR_GATHER, RANKS, 2, IN_PLACE_NOBODY);
+    p.steps[find(&p, BR_STEP_COPY, 0)].span.first = 1;
+    caught(&p, "in no order");
+    admit(&p, BR_TREE, BR_SCATTER, RANKS, 2, IN_PLACE_NOBODY);
+    p.sources[0].span.first = 1;
+    caught(&p, "OUTPUT ends as another chunk");
+    admit(&p, BR_TREE, BR_GATHER, RANKS, 1, IN_PLACE_NOBODY);
+    p.steps[find(&p, BR_STEP_SEND, 0)].span.buffer = BR_OUTPUT;
+    caught(&p, "nobody has written");
 }
 
 static void br_verify__a_recv_from_the_wrong_peer(void **state)
@@ -301,6 +382,8 @@ int main(void)
         cmocka_unit_test(br_verify__an_edge_cut),
         cmocka_unit_test(br_verify__a_step_doubled),
         cmocka_unit_test(br_verify__a_span_shifted),
+        cmocka_unit_test(br_verify__a_block_of_or_for_another_rank),
+        cmocka_unit_test(br_verify__a_packed_message),
         cmocka_unit_test(br_verify__a_recv_from_the_wrong_peer),
         cmocka_unit_test(br_verify__a_source_missing),
         cmocka_unit_test(br_verify__a_division_too_few_or_too_many),

@@ -45,9 +45,54 @@ static void br_generate_tree__serves_the_largest_subtree_first(void **state)
     br_schedule_free(schedule);
 }
 
+/* Each rank but the root has one message with all blocks of its subtree. */
+static void br_generate_tree__packs_subtrees(void **state)
+{
+    static const enum br_collective collectives[] = {BR_GATHER, BR_SCATTER};
+    static const uint32_t subtrees[] = {11, 1, 2, 1, 4, 1,
+                                        2,  1, 3, 1, 1}; /* of the rank so far after the root */
+
+    (void)state;
+    for (int c = 0; c < 2; c++) {
+        for (uint32_t v = 0; v < 11; v++) {
+            struct br_schedule_request request = {
+                .collective = collectives[c], .algorithm = BR_TREE, .n = 11, .rank = (v + 2) % 11, .root = 2};
+            struct br_schedule *schedule;
+            uint32_t up = 0;
+
+            assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+            assert_int_equal(schedule->packed, 4);
+            for (uint32_t i = 0; i < schedule->n_steps; i++) {
+                if (schedule->steps[i].kind == (c == 0 ? BR_STEP_SEND : BR_STEP_RECV))
+                    up += schedule->steps[i].span.count;
+            }
+            assert_int_equal(c == 0 ? schedule->n_sends : schedule->n_recvs, v != 0);
+            assert_int_equal(up, v == 0 ? 0 : subtrees[v]);
+            br_schedule_free(schedule);
+        }
+    }
+}
+
+/* A flat gather copies nothing but the root's own block. */
+static void br_generate_tree__flat_gathers_in_place(void **state)
+{
+    struct br_schedule_request request = {.collective = BR_GATHER, .algorithm = BR_FLAT, .n = 9};
+    struct br_schedule *schedule;
+
+    (void)state;
+    assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+    assert_int_equal(schedule->n_recvs, 8);
+    assert_int_equal(schedule->n_steps, 9);
+    assert_int_equal(schedule->n_ready, 9);
+    assert_int_equal(schedule->n_scratch, 0);
+    br_schedule_free(schedule);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(br_generate_tree__packs_subtrees),
+        cmocka_unit_test(br_generate_tree__flat_gathers_in_place),
         cmocka_unit_test(br_generate_tree__spreads_the_sends),
         cmocka_unit_test(br_generate_tree__serves_the_largest_subtree_first),
     };

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "tests/collectives/schedules.h"
+
+static struct br_schedule *build(enum br_algorithm algorithm, uint32_t n, uint32_t rank, bool in_place)
+{
+    struct br_schedule_request request = {
+        .collective = BR_ALLTOALL, .algorithm = algorithm, .n = n, .rank = rank, .in_place = in_place};
+    struct br_schedule *schedule;
+
+    assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+    return schedule;
+}
+
+/* Apart nothing waits for anything and nothing is copied but the own block; in place blocks wait aside. */
+static void br_generate_exchange__sends_all_at_once(void **state)
+{
+    (void)state;
+    for (uint32_t rank = 0; rank < 7; rank++) {
+        struct br_schedule *apart = build(BR_DIRECT, 7, rank, false),
+                           *in_place = build(BR_DIRECT, 7, rank, true);
+
+        assert_int_equal(apart->n_sends, 6);
+        assert_int_equal(apart->n_ready, apart->n_steps);
+        assert_int_equal(apart->n_scratch, 0);
+        assert_int_equal(apart->steps[0].peer, (rank + 1) % 7);
+        assert_int_equal(in_place->n_scratch, 6);
+        for (uint32_t i = 0; i < in_place->n_steps; i++)
+            assert_true(in_place->steps[i].kind != BR_STEP_RECV || in_place->steps[i].n_dependencies == 0);
+        br_schedule_free(apart);
+        br_schedule_free(in_place);
+    }
+}
+
+static void br_generate_bruck__packs_lg_n_messages(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 40; n++) {
+        struct br_schedule *schedule = build(BR_BRUCK, n, n / 2, n % 2);
+        uint32_t rounds = 0, blocks = 0, expected = 0;
+
+        for (uint32_t bit = 1; bit < n; bit *= 2)
+            rounds++;
+        for (uint32_t i = 0; i < n; i++)
+            expected += (uint32_t)__builtin_popcount(i);
+        for (uint32_t i = 0; i < schedule->n_steps; i++)
+            blocks += schedule->steps[i].kind == BR_STEP_SEND ? schedule->steps[i].span.count : 0;
+        assert_int_equal(schedule->n_sends, rounds);
+        assert_int_equal(schedule->n_recvs, rounds);
+        assert_int_equal(blocks, expected);
+        br_schedule_free(schedule);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(br_generate_exchange__sends_all_at_once),
+        cmocka_unit_test(br_generate_bruck__packs_lg_n_messages),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
