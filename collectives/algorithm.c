@@ -98,6 +98,21 @@ bool br_algorithm_shape(const struct br_schedule_request *request, struct br_sha
     return true;
 }
 
+/* A barrier digit by digit exchanges messages as an allreduce does, but nobody folds. */
+static int check_digits(const struct br_shape *shape, uint32_t n)
+{
+    struct br_stages stages;
+    int rc = br_shape_check(shape, BR_ALLREDUCE, n);
+
+    if (rc)
+        return rc;
+    br_shape_stages(shape, 0, &stages);
+    for (uint32_t i = 0; i < shape->n_dimensions; i++)
+        if (shape->dimensions[i].method != BR_METHOD_DIRECT || stages.core != n)
+            return br_error(EINVAL, "dissemination needs a shape of direct dimensions with all %u ranks", n);
+    return 0;
+}
+
 int br_algorithm_check(const struct br_schedule_request *request)
 {
     struct br_shape shape;
@@ -112,6 +127,8 @@ int br_algorithm_check(const struct br_schedule_request *request)
                         br_collective_name(request->collective));
     if (br_algorithm_shape(request, &shape))
         return br_shape_check(&shape, request->collective, request->n);
+    if (request->algorithm == BR_DISSEMINATION && request->shape.n_dimensions > 0)
+        return check_digits(&request->shape, request->n);
     return 0;
 }
 
@@ -144,8 +161,7 @@ static int generate(struct br_builder *builder, const struct br_schedule_request
         return br_generate_dimensional(builder, &shape);
     switch (request->algorithm) {
     case BR_DISSEMINATION:
-        br_generate_dissemination(builder);
-        return 0;
+        return br_generate_dissemination(builder, &request->shape);
     case BR_BINARY_TREE:
     case BR_DOUBLE_TREE:
         br_generate_binary_tree(builder, request->algorithm == BR_BINARY_TREE ? 1 : 2);

@@ -309,6 +309,16 @@ static void add_doubling(struct problem *p)
     }
 }
 
+/* A barrier digit by digit. */
+static void add_digits(struct problem *p)
+{
+    struct br_stages stages;
+
+    br_shape_stages(&p->request->shape, 0, &stages);
+    for (uint32_t w = 0; w < stages.n_stages; w++)
+        add_stage(p, &stages, 1, w, false);
+}
+
 /* Everybody with everybody, or the root with all. */
 static void add_flat(struct problem *p, double sum)
 {
@@ -344,6 +354,8 @@ static void add_algorithm(struct problem *p)
         p->path *= request->n - 1; /* each rank has one message of them */
     } else if (request->algorithm == BR_TREE) {
         add_doubling_rounds(p, p->bytes, sum); /* a rank adds up its children at once */
+    } else if (request->shape.n_dimensions > 0) {
+        add_digits(p);
     } else {
         add_doubling_rounds(p, 0, 0);
     }
@@ -351,7 +363,7 @@ static void add_algorithm(struct problem *p)
 
 static void estimate(struct problem *p, double bytes, uint32_t fragments, struct br_cost_parts *parts)
 {
-    p->bytes = bytes / fragments;
+    p->bytes = p->request->collective == BR_BARRIER ? 0 : bytes / fragments;
     p->path = p->cpu = 0;
     br_load_init(&p->load, p->model, p->topology);
     add_algorithm(p);
