@@ -107,7 +107,8 @@ static int parse(const char *path, const char *text, struct br_calibration *c)
     if (!rc && !(rc = get_text(path, root, "topology", c->topology, sizeof c->topology)) &&
         !(rc = get_text(path, root, "braid", c->version, sizeof c->version)) &&
         !(rc = get_text(path, root, "date", c->date, sizeof c->date)) &&
-        !(rc = get(path, root, "copy", &c->model.copy)) && !(rc = get_gammas(path, root, &c->model)))
+        !(rc = get(path, root, "copy", &c->model.copy)) &&
+        !(rc = get(path, root, "relay", &c->model.relay)) && !(rc = get_gammas(path, root, &c->model)))
         rc = get_levels(path, root, &c->model);
     cJSON_Delete(root);
     return rc;
@@ -149,6 +150,7 @@ static cJSON *make(const struct br_calibration *c)
     for (int i = 0; i < BR_COST_CLASSES; i++)
         cJSON_AddNumberToObject(gamma, classes[i], br_cost_gamma(&c->model, (enum br_cost_class)i));
     cJSON_AddNumberToObject(root, "copy", c->model.copy);
+    cJSON_AddNumberToObject(root, "relay", c->model.relay);
     return root;
 }
 

@@ -27,7 +27,7 @@ void br_cost_model_default(struct br_cost_model *model, enum br_cost_place place
 {
     static const struct br_cost_level host = {0.6e-6, 0.4e-6, 0.1e-9}, rail = {20e-6, 2e-6, 0.85e-9};
 
-    *model = (struct br_cost_model){.gamma = 0.1e-9, .copy = 0.1e-9};
+    *model = (struct br_cost_model){.gamma = 0.1e-9, .copy = 0.1e-9, .relay = 50e-6};
     model->n_levels = rails < 1 ? 1 : rails > BR_COST_LEVELS ? BR_COST_LEVELS : rails;
     for (uint32_t i = 0; i < model->n_levels; i++)
         model->levels[i] = place == BR_COST_HOST ? host : rail;
@@ -55,7 +55,8 @@ int br_cost_model_check(const struct br_cost_model *model)
 
     for (int c = 0; c < BR_COST_CLASSES; c++)
         good = good && isfinite(model->gammas[c]) && model->gammas[c] >= 0;
-    good = good && isfinite(model->gamma) && model->gamma >= 0 && isfinite(model->copy) && model->copy >= 0;
+    good = good && isfinite(model->gamma) && model->gamma >= 0 && isfinite(model->copy) && model->copy >= 0 &&
+           isfinite(model->relay) && model->relay >= 0;
     for (uint32_t i = 0; good && i < model->n_levels; i++) {
         const struct br_cost_level *level = &model->levels[i];
 

@@ -35,6 +35,7 @@ struct br_cost_model {
     double gamma;                   /* s for a byte of each source of a REDUCE after the first */
     double gammas[BR_COST_CLASSES]; /* the same by class; 0: as gamma */
     double copy;                    /* s for a byte of a COPY */
+    double relay; /* s by which each rank in between delays a relayed message, besides the links */
 };
 
 /* Where the ranks are, for the default figures. */

@@ -52,7 +52,7 @@ static double add_message(struct br_load *load, const struct br_cost_model *mode
 {
     struct br_hop hops[BR_TOPOLOGY_HOPS];
     uint32_t n = br_topology_route(t, from, to, exchange->level, hops);
-    double alpha = 0;
+    double alpha = n > 1 ? (n - 1) * model->relay : 0;
 
     for (uint32_t h = 0; h < n; h++) {
         struct br_cost_level cost = br_cost_message(model, hops[h].level);

@@ -17,7 +17,7 @@ struct figures {
     char words[300];
     uint32_t measured, n_levels;
     struct br_cost_level levels[BR_COST_LEVELS];
-    double gamma, gammas[BR_COST_CLASSES], copy;
+    double gamma, gammas[BR_COST_CLASSES], copy, relay;
 };
 
 static void get_figures(const struct br_network *network, const char *path, struct figures *out)
@@ -41,6 +41,7 @@ static void get_figures(const struct br_network *network, const char *path, stru
     out->gamma = model.gamma;
     memcpy(out->gammas, model.gammas, sizeof out->gammas);
     out->copy = model.copy;
+    out->relay = model.relay;
 }
 
 static int use_figures(struct br_network *network, const struct figures *figures)
@@ -55,6 +56,7 @@ static int use_figures(struct br_network *network, const struct figures *figures
     model->gamma = figures->gamma;
     memcpy(model->gammas, figures->gammas, sizeof model->gammas);
     model->copy = figures->copy;
+    model->relay = figures->relay;
     return br_cost_model_check(model);
 }
 

@@ -184,7 +184,7 @@ static double message_time(struct state *s, uint32_t send, double bytes, double 
                                    step_of(s, send)->level, hops);
     double slowest = 0;
 
-    *alpha = 0;
+    *alpha = n > 1 ? (n - 1) * s->model->relay : 0;
     for (uint32_t i = 0; i < n; i++) {
         struct br_cost_level cost = br_cost_message(s->model, hops[i].level);
 

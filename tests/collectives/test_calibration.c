@@ -56,6 +56,7 @@ static void br_calibration_write__is_read_again_to_the_bit(void **state)
     written.model.gammas[BR_COST_4_BYTES] = written.model.gamma = 0.1e-9 / 3;
     written.model.gammas[BR_COST_2_BYTES] = 0.7e-9;
     written.model.copy = 0.2e-9 / 3;
+    written.model.relay = 1e-5 / 3;
     assert_int_equal(br_calibration_write(path, &written), 0);
     assert_int_equal(br_calibration_read(path, &got), 0);
     assert_string_equal(got.topology, written.topology);
@@ -66,11 +67,13 @@ static void br_calibration_write__is_read_again_to_the_bit(void **state)
     assert_true(got.model.gammas[BR_COST_2_BYTES] == 0.7e-9);
     assert_true(got.model.gammas[BR_COST_8_BYTES] == written.model.gamma);
     assert_true(got.model.copy == written.model.copy);
+    assert_true(got.model.relay == written.model.relay);
 }
 
 #define HEAD "{\"format\": 1, \"braid\": \"0.1.0\", \"date\": \"now\", \"topology\": \"flat:4\", "
 #define GAMMA                                                                                                \
-    "\"gamma\": {\"4 bytes\": 1e-10, \"8 bytes\": 1e-10, \"2 bytes\": 1e-10, \"1 byte\": 1e-10}, \"copy\": " \
+    "\"gamma\": {\"4 bytes\": 1e-10, \"8 bytes\": 1e-10, \"2 bytes\": 1e-10, \"1 byte\": 1e-10}, "           \
+    "\"relay\": 0, \"copy\": "                                                                               \
     "0, "
 #define LEVELS "\"levels\": [{\"alpha\": 1e-6, \"overhead\": 0, \"beta\": 1e-9}]}"
 
@@ -90,7 +93,7 @@ static void br_calibration_read__says_what_is_wrong(void **state)
         {HEAD GAMMA "\"levels\": [{\"alpha\": 1, \"overhead\": 0, \"beta\": 0}]}", "beta of level 0"},
         {HEAD GAMMA "\"levels\": [{\"alpha\": -1, \"overhead\": 0, \"beta\": 1}]}", "\"alpha\""},
         {HEAD GAMMA "\"levels\": [{\"alpha\": 1e999, \"overhead\": 0, \"beta\": 1}]}", "\"alpha\""},
-        {HEAD "\"copy\": 0, " LEVELS, "\"4 bytes\""},
+        {HEAD "\"copy\": 0, \"relay\": 0, " LEVELS, "\"4 bytes\""},
     };
     struct br_calibration calibration;
 
