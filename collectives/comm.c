@@ -200,17 +200,23 @@ static void destroy_engine(struct br_family *family)
 
 static int init_first(struct br_family *family)
 {
-    uint64_t until = br_clock_now() + family->settings.environment.init_timeout;
-
     br_list_init(&family->boards);
-    return br_comm_create(family, br_engine_all(family->engine), until, &family->first);
+    family->numbers[0] = 1;
+    family->first_to_split = BR_MAX_GROUPS;
+    return br_comm_create(family, br_engine_all(family->engine), &family->first);
 }
 
 static void destroy_comms(struct br_family *family)
 {
-    for (int i = 0; i < (int)BR_MAX_GROUPS; i++) {
-        if (family->comms[i] && family->comms[i]->group)
+    for (uint32_t i = 0; i < BR_MAX_GROUPS; i++) {
+        struct br_group *group = family->comms[i] ? family->comms[i]->group : NULL;
+
+        if (group)
             br_comm_destroy(family->comms[i]);
+        if (group && i) { /* 0: the engine's */
+            br_group_destroy(group);
+            free(group);
+        }
         free(family->comms[i]);
     }
 }
@@ -308,7 +314,11 @@ int braid_finalize(struct braid_comm *comm)
     if ((rc = br_comm_check(comm, "braid_finalize")))
         return rc;
     family = comm->family;
-    br_progress_drain(family);
+    if (comm != family->first)
+        return br_comm_leave(comm);
+    for (int i = 0; i < (int)BR_MAX_GROUPS; i++)
+        if (family->comms[i])
+            br_progress_drain(family->comms[i]);
     br_progress_stop(family);
     leave(family);
     undo(family, N_PHASES);
@@ -338,9 +348,10 @@ int braid_comm_abort(struct braid_comm *comm, const char *reason)
 /* ---- a communicator ---------------------------------------------------------------------------------------- */
 
 /* The own thread may be running or not be there yet. */
-static int share_board(struct braid_comm *comm, uint64_t until)
+static int share_board(struct braid_comm *comm)
 {
     struct br_family *family = comm->family;
+    uint64_t until = br_clock_now() + family->settings.environment.init_timeout;
     struct timespec nap = {0, 50000};
     char name[80];
     int rc;
@@ -350,12 +361,11 @@ static int share_board(struct braid_comm *comm, uint64_t until)
         int n = 0;
 
         br_progress_lock(family);
-        rc = br_local_share(comm);
+        rc = family->worker->failed ? br_error(-family->worker->failed, "%s", family->worker->words)
+                                    : br_local_share(comm);
         if (rc == -EAGAIN)
             n = br_progress_turn(family, now);
-        if (rc == -EAGAIN && family->worker->failed && !family->worker->fail_due)
-            rc = br_error(-family->worker->failed, "%s", family->worker->words);
-        else if (rc == -EAGAIN && now > until)
+        if (rc == -EAGAIN && now > until)
             rc = br_error(ETIMEDOUT, "rank %d: %s did not share its board in time", family->rank,
                           br_group_name_rank(comm->group, 0, name, sizeof name));
         br_progress_unlock(family);
@@ -366,7 +376,7 @@ static int share_board(struct braid_comm *comm, uint64_t until)
     }
 }
 
-int br_comm_create(struct br_family *family, struct br_group *group, uint64_t until, struct braid_comm **out)
+int br_comm_create(struct br_family *family, struct br_group *group, struct braid_comm **out)
 {
     struct braid_comm **place = &family->comms[group->number], *comm = *place;
     int rc;
@@ -376,7 +386,7 @@ int br_comm_create(struct br_family *family, struct br_group *group, uint64_t un
     if (!comm)
         return br_error(ENOMEM, "rank %d: no memory for a communicator", family->rank);
     *comm = (struct braid_comm){.family = family, .rank = group->rank, .size = group->size, .group = group};
-    rc = share_board(comm, until);
+    rc = share_board(comm);
     if (rc)
         comm->group = NULL;
     else
@@ -421,6 +431,22 @@ void br_comm_put_operation(struct br_operation *op)
     pthread_mutex_unlock(&family->pool_lock);
 }
 
+void br_comm_put_operations(struct braid_comm *comm)
+{
+    struct br_family *family = comm->family;
+
+    pthread_mutex_lock(&family->pool_lock);
+    for (uint32_t i = 0; i < BR_MAX_OPERATIONS; i++) {
+        struct br_operation *op = br_pool_at(&family->operations, i);
+
+        if (op->comm == comm) {
+            op->comm = NULL;
+            br_pool_put(&family->operations, op);
+        }
+    }
+    pthread_mutex_unlock(&family->pool_lock);
+}
+
 static struct br_region *use(struct br_family *family, const void *memory, size_t bytes)
 {
     struct braid_region *region = bytes ? br_region_containing(family, memory, bytes) : NULL;
@@ -461,7 +487,7 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
     br_comm_use_memory(comm, op);
     if (op->kind == BR_OPERATION_COLLECTIVE)
         op->sequence = comm->next_sequence++;
-    if (comm->local && br_local_takes(comm->local, op)) {
+    if (comm->local && !comm->family->worker->failed && br_local_takes(comm->local, op)) {
         br_local_submit(comm->local, op);
         return;
     }

@@ -84,10 +84,13 @@ struct br_family {
     uint64_t next_order;  /* of operations of all kinds and communicators */
     uint64_t now;         /* of the last turn */
     int sleep_fds;        /* devices are armed for sleeping (progress.c) */
-    struct braid_comm
-        *comms[BR_MAX_GROUPS]; /* by number; one that has been finalized stays, without a group, so that its
-                                              * handle is known for what it is, until the number is used again */
-    struct br_list boards;     /* struct br_local */
+    /* By number. One that has been finalized stays, without a group, so that its handle is known for what it is, until
+     * the number is used again. */
+    struct braid_comm *comms[BR_MAX_GROUPS];
+    uint64_t numbers[BR_MAX_GROUPS / 64];         /* taken, a bit each */
+    bool shows_numbers;                           /* to a split that is under way (split.c, note 2) */
+    uint32_t first_to_split;                      /* lowest number of a communicator that is being split */
+    struct br_list boards;                        /* struct br_local */
     struct braid_region *regions[BR_MAX_REGIONS]; /* by address */
     int n_regions;
     uint32_t next_region;
@@ -96,7 +99,6 @@ struct br_family {
     pthread_mutex_t pool_lock;
     struct br_pool operations;
 
-    _Atomic int outstanding; /* operations submitted and not ended */
     pthread_t thread;
     bool has_thread;
     _Atomic bool stop;
@@ -114,10 +116,11 @@ struct br_family {
 
 struct braid_comm {
     struct br_family *family;
-    int rank, size;         /* of the group */
-    struct br_group *group; /* NULL: has been finalized */
-    struct br_local *local; /* NULL: not all its ranks share this host */
-    uint64_t next_sequence; /* of collectives; the same on all ranks; under the lock, as all below */
+    int rank, size;          /* of the group */
+    struct br_group *group;  /* NULL: has been finalized */
+    struct br_local *local;  /* NULL: not all its ranks share this host */
+    _Atomic int outstanding; /* operations submitted and not ended */
+    uint64_t next_sequence;  /* of collectives; the same on all ranks; under the lock, as all below */
     uint64_t operations, failed_operations; /* ended */
 };
 
@@ -145,12 +148,12 @@ int br_comm_check(const struct braid_comm *comm,
 /* ranks of the job, NULL: all. Do they share this host's memory? Each finds the same. */
 bool br_comm_one_host(const struct br_family *family, const int *ranks, int size);
 void br_comm_model(const struct br_family *family, const int *ranks, int size, struct br_cost_model *model);
-/* Collective over the group, which is borrowed. Blocks until its ranks share their board, at most until `until`. */
-int br_comm_create(struct br_family *family, struct br_group *group, uint64_t until,
-                   struct braid_comm **comm);
+/* Collective over the group, which is borrowed. Blocks until its ranks share their board, at most for the init timeout. */
+int br_comm_create(struct br_family *family, struct br_group *group, struct braid_comm **comm);
 void br_comm_destroy(struct braid_comm *comm); /* under the lock, or the last one to use the family */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; NULL with words: -EAGAIN */
 void br_comm_put_operation(struct br_operation *op);
+void br_comm_put_operations(struct braid_comm *comm);                /* all of it; none is under way */
 void br_comm_start_operation(struct br_operation *op, uint64_t now); /* under the lock */
 /* Under the lock: the regions that op's memory lies in are in use from here to there. */
 void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op);
@@ -170,8 +173,11 @@ bool br_progress_wait(struct br_operation *op, uint64_t most);
 bool br_progress_local(struct braid_comm *comm, struct br_operation *op);
 void br_progress_lock(struct br_family *family); /* for a moment; whoever drives lets us in */
 void br_progress_unlock(struct br_family *family);
-void br_progress_wake(struct br_family *family);  /* all that sleep in a wait, and the own thread */
-void br_progress_try(struct br_family *family);   /* one turn, if nobody else is at it */
-void br_progress_drain(struct br_family *family); /* until no operation is outstanding */
+void br_progress_wake(struct br_family *family); /* all that sleep in a wait, and the own thread */
+void br_progress_try(struct br_family *family);  /* one turn, if nobody else is at it */
+void br_progress_drain(struct braid_comm *comm); /* until none of its operations is outstanding */
+
+/* split.c */
+int br_comm_leave(struct braid_comm *comm); /* braid_finalize() of what braid_comm_split() has made */
 
 #endif

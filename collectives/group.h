@@ -20,6 +20,7 @@ struct br_group {
     struct br_cost_model model;
     struct br_plans plans;
     struct br_numbers numbers; /* of messages */
+    int64_t unreceived;        /* messages sent less messages received */
 };
 
 /* ranks is copied; NULL: those of the job. -EINVAL (the model), -ENOMEM, with words; then there is nothing to destroy. */

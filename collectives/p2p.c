@@ -95,6 +95,7 @@ int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
         return br_error(EINVAL, "there is no rank %d among %d", op->peer, op->group->size);
     if (count > UINT32_MAX)
         return br_error(E2BIG, "a message of %zu bytes is too long", op->count);
+    op->group->unreceived += is_send(op) ? 1 : -1;
     if (op->peer == op->group->rank) {
         submit_to_self(engine, op);
         return 0;

@@ -31,7 +31,7 @@ void br_progress_end(struct br_operation *op)
     struct br_family *family = op->comm->family;
 
     br_comm_operation_ended(op);
-    atomic_fetch_sub(&family->outstanding, 1);
+    atomic_fetch_sub(&op->comm->outstanding, 1);
     atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
     if (family->sleeping_callers)
         br_progress_wake(family);
@@ -348,9 +348,9 @@ int br_progress_submit(struct br_operation *op, bool wake_up)
     struct br_family *family = op->comm->family;
 
     atomic_store_explicit(&op->state, BR_OPERATION_SUBMITTED, memory_order_relaxed);
-    atomic_fetch_add(&family->outstanding, 1);
+    atomic_fetch_add(&op->comm->outstanding, 1);
     if (!br_ring_push(&family->submissions, op)) { /* as large as the pool: cannot be full */
-        atomic_fetch_sub(&family->outstanding, 1);
+        atomic_fetch_sub(&op->comm->outstanding, 1);
         return br_error(EAGAIN, "rank %d: the submission ring is full", family->rank);
     }
     if (!pthread_mutex_trylock(&family->lock)) {
@@ -518,9 +518,11 @@ void br_progress_try(struct br_family *family)
     release(family);
 }
 
-void br_progress_drain(struct br_family *family)
+void br_progress_drain(struct braid_comm *comm)
 {
-    while (atomic_load(&family->outstanding) > 0) {
+    struct br_family *family = comm->family;
+
+    while (atomic_load(&comm->outstanding) > 0) {
         br_progress_lock(family);
         br_progress_turn(family, br_clock_now());
         br_progress_unlock(family);

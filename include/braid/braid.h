@@ -91,13 +91,38 @@ struct braid_config {
  * did not come), -EPERM (wrong secret), -EPROTONOSUPPORT (another braid version). */
 int braid_init(const struct braid_config *config, struct braid_comm **comm);
 
-/* Leaves the job and frees everything, braid_alloc() memory of this communicator included. Waits for operations
- * that are under way, at most for their deadlines; peers learn that this rank left in good order. NULL is allowed. */
+/* Leaves the job and frees everything: communicators made by braid_comm_split() and all braid_alloc() memory included. Waits
+ * for operations that are under way, at most for their deadlines; peers learn that this rank left in good order. NULL is
+ * allowed. For a communicator made by braid_comm_split() see there. */
 int braid_finalize(struct braid_comm *comm);
 
-/* Ends every operation of the communicator with -ECANCELED, here and at all peers, with `reason` (may be NULL) in
- * the words. From any thread; does not wait. */
+/* Ends every operation of the communicator and of its family (braid_comm_split()) with -ECANCELED, here and at all peers,
+ * with `reason` (may be NULL) in the words. From any thread; does not wait. */
 int braid_comm_abort(struct braid_comm *comm, const char *reason);
+
+/*
+ * Communicators of some of the ranks, as MPI_Comm_split() makes them. Collective over comm; blocks. Ranks that give the
+ * same color >= 0 come together in *out, ordered by key, then by their rank in comm. With BRAID_UNDEFINED *out is NULL.
+ * With one color and key on all ranks *out is a duplicate. Parts may be split again. Errors besides the common ones: -EINVAL
+ * (another negative color on some rank; all ranks find the same), -ENOSPC (a rank is in 1,024 communicators).
+ *
+ * A family. The communicator of braid_init() and all that are split from it share the links, the worker thread, the pool of
+ * operations and registered memory. So: memory and keys serve with every communicator of the family (braid_key.rank is the
+ * rank in the job), at most 1,024 operations are outstanding over all of them, and the first failing operation, a lost
+ * rank or braid_comm_abort() ends the whole family, also communicators that the lost rank is not in. Messages and
+ * collectives of different communicators never match each other.
+ *
+ * Order. On each communicator collectives are submitted in the same order on all of its ranks. Over several communicators the
+ * rule is that of blocking calls in MPI: the program must be such that it would end if every call blocked. Other
+ * orders may wait for each other until the deadline, when so much is under way that runs and credits are used up
+ * (doc/context.md).
+ *
+ * End. braid_finalize(*out) is collective over *out and frees it with its persistent operations; its parent, its parts and
+ * registered memory stay. braid_finalize() of braid_init()'s communicator ends the whole family; no handle of it may be
+ * used then.
+ */
+#define BRAID_UNDEFINED (-1)
+int braid_comm_split(struct braid_comm *comm, int color, int key, struct braid_comm **out);
 
 int braid_rank(const struct braid_comm *comm);
 int braid_size(const struct braid_comm *comm);
@@ -234,7 +259,7 @@ int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
 /* What another rank needs to reach a registered region; send it there by any means. Plain data, 32 bytes. */
 struct braid_key {
     uint64_t bytes; /* size of the region */
-    uint32_t rank;  /* its owner */
+    uint32_t rank;  /* its owner, in the communicator of braid_init() */
     uint32_t id;    /* the owner's region number, never reused */
     uint64_t check; /* guards against a key of another job */
     uint64_t reserved;
@@ -267,7 +292,7 @@ struct braid_rail_stats {
     uint64_t failures;         /* times the rail was lost */
 };
 
-/* Counters of the communicator. */
+/* Counters: operations are those of the communicator, all else is of its family. */
 struct braid_stats {
     uint64_t operations;         /* ended well */
     uint64_t failed_operations;  /* ended with an error */

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * braid_comm_split() and the end of what it makes.
+ *
+ * 1. One all-gather over the parent says everything: colour, key and the numbers that are free on each rank. All find the same
+ *    groups, and the lowest number that is free everywhere. The parts of one split share it: no two ranks are in two of them.
+ * 2. Two threads may split two communicators at once, and the ranks may see that in different orders. A rank shows its
+ *    numbers to one split at a time and none to the others, which ask again; the one over the communicator with the lowest
+ *    number goes first, so on every rank there is one that gets on (as MPICH does it).
+ * 3. A number is used again only when no message of it can be under way. Ending a communicator is collective: when all have
+ *    said how many messages they sent and received in it, all its operations have ended everywhere. A message that
+ *    nobody has received would be taken for one of the next communicator, so the number is then given up for good.
+ * 4. Rejected: ending it without talking, with generations in the tags: bits that the sequence needs.
+ * 5. What only some ranks notice (no memory) fails the worker, as the others count on us.
+ */
+#include "collectives/comm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+#define WORDS (BR_MAX_GROUPS / 64)
+
+struct record {
+    int32_t color, key;
+    uint64_t shown;        /* 1: `taken` is true; 0: ask again */
+    uint64_t taken[WORDS]; /* numbers, a bit each */
+};
+
+struct member {
+    int32_t key;
+    int rank; /* in the parent */
+};
+
+/* ---- numbers ----------------------------------------------------------------------------------------------- */
+
+/* Note 2. */
+static void show_numbers(struct braid_comm *parent, struct record *mine)
+{
+    struct br_family *family = parent->family;
+
+    br_progress_lock(family);
+    mine->shown = !family->shows_numbers && parent->group->number <= family->first_to_split;
+    if (parent->group->number < family->first_to_split)
+        family->first_to_split = parent->group->number;
+    family->shows_numbers |= mine->shown;
+    memcpy(mine->taken, family->numbers, sizeof mine->taken);
+    br_progress_unlock(family);
+}
+
+static bool all_shown(const struct record *all, int n)
+{
+    for (int r = 0; r < n; r++)
+        if (!all[r].shown)
+            return false;
+    return true;
+}
+
+/* The lowest that is free on all ranks; -1: none. */
+static int free_number(const struct record *all, int n)
+{
+    for (uint32_t number = 0; number < BR_MAX_GROUPS; number++) {
+        uint64_t taken = 0;
+
+        for (int r = 0; r < n; r++)
+            taken |= all[r].taken[number / 64] >> number % 64 & 1;
+        if (!taken)
+            return (int)number;
+    }
+    return -1;
+}
+
+/* Nothing is shown any more; number >= 0: it is taken. over: this split asks no more. */
+static void hide_numbers(struct braid_comm *parent, const struct record *mine, int number, bool over)
+{
+    struct br_family *family = parent->family;
+
+    br_progress_lock(family);
+    if (number >= 0)
+        family->numbers[number / 64] |= 1ull << number % 64;
+    if (mine->shown)
+        family->shows_numbers = false;
+    if (over && family->first_to_split == parent->group->number)
+        family->first_to_split = BR_MAX_GROUPS;
+    br_progress_unlock(family);
+}
+
+static void give_number_back(struct br_family *family, uint32_t number)
+{
+    family->numbers[number / 64] &= ~(1ull << number % 64);
+}
+
+/* ---- agreement --------------------------------------------------------------------------------------------- */
+
+static int check_colors(const struct record *all, int n)
+{
+    for (int r = 0; r < n; r++)
+        if (all[r].color < 0 && all[r].color != BRAID_UNDEFINED)
+            return br_error(EINVAL,
+                            "braid_comm_split: the color of rank %d is %d; it must not be negative, or be "
+                            "BRAID_UNDEFINED",
+                            r, all[r].color);
+    return 0;
+}
+
+/* Fills all[size of the parent]; *number is the new communicator's, and taken unless we are in none. */
+static int agree(struct braid_comm *parent, struct record *mine, struct record *all, int *number)
+{
+    int rc;
+
+    do {
+        show_numbers(parent, mine);
+        *number = -1;
+        rc = braid_allgather(parent, mine, all, sizeof *mine, BRAID_UINT8, NULL, NULL);
+        if (!rc)
+            rc = check_colors(all, parent->size);
+        if (!rc && all_shown(all, parent->size)) {
+            *number = free_number(all, parent->size);
+            if (*number < 0)
+                rc = br_error(ENOSPC, "braid_comm_split: all %u numbers of communicators are taken",
+                              BR_MAX_GROUPS);
+        }
+        hide_numbers(parent, mine, mine->color < 0 ? -1 : *number, rc || *number >= 0);
+    } while (!rc && *number < 0);
+    return rc;
+}
+
+static int compare(const void *left, const void *right)
+{
+    const struct member *a = left, *b = right;
+
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    return a->rank < b->rank ? -1 : 1;
+}
+
+/* The job's ranks of our part, in order; returns how many, and ours. */
+static int select_members(const struct braid_comm *parent, const struct record *all, struct member *members,
+                          int *ranks, int *own)
+{
+    int n = 0;
+
+    for (int r = 0; r < parent->size; r++)
+        if (all[r].color == all[parent->rank].color)
+            members[n++] = (struct member){.key = all[r].key, .rank = r};
+    qsort(members, (size_t)n, sizeof *members, compare);
+    for (int i = 0; i < n; i++) {
+        ranks[i] = br_group_in_job(parent->group, members[i].rank);
+        if (members[i].rank == parent->rank)
+            *own = i;
+    }
+    return n;
+}
+
+/* ---- making and ending ------------------------------------------------------------------------------------- */
+
+static int make_group(const struct braid_comm *parent, const struct record *all, int number,
+                      struct br_group **out)
+{
+    struct member *members = calloc((size_t)parent->size, sizeof *members);
+    int *ranks = calloc((size_t)parent->size, sizeof *ranks), own = 0, n, rc;
+    struct br_group *group = calloc(1, sizeof *group);
+    struct br_cost_model model;
+
+    if (members && ranks && group) {
+        n = select_members(parent, all, members, ranks, &own);
+        br_comm_model(parent->family, ranks, n, &model);
+        rc = br_group_init(group, (uint32_t)number, own, n, ranks, &model);
+    } else {
+        rc = br_error(ENOMEM, "rank %d: no memory for a communicator", parent->family->rank);
+    }
+    free(members);
+    free(ranks);
+    if (rc)
+        free(group);
+    else
+        *out = group;
+    return rc;
+}
+
+/* Note 5. */
+static int make(struct braid_comm *parent, const struct record *all, int number, struct braid_comm **out)
+{
+    struct br_family *family = parent->family;
+    struct br_group *group = NULL;
+    int rc = make_group(parent, all, number, &group);
+
+    if (!rc)
+        rc = br_comm_create(family, group, out);
+    if (!rc)
+        return 0;
+    br_progress_lock(family);
+    br_worker_fail(family->worker, -rc, br_error_words());
+    give_number_back(family, (uint32_t)number);
+    br_progress_unlock(family);
+    if (group) {
+        br_group_destroy(group);
+        free(group);
+    }
+    return rc;
+}
+
+int braid_comm_split(struct braid_comm *parent, int color, int key, struct braid_comm **out)
+{
+    struct record mine = {.color = color, .key = key}, *all;
+    int rc = br_comm_check(parent, "braid_comm_split"), number;
+
+    if (rc)
+        return rc;
+    if (!out)
+        return br_error(EINVAL, "braid_comm_split: nowhere to store the communicator");
+    *out = NULL;
+    all = calloc((size_t)parent->size, sizeof *all);
+    if (!all)
+        return br_error(ENOMEM, "braid_comm_split: no memory for %d records", parent->size);
+    rc = agree(parent, &mine, all, &number);
+    if (!rc && color >= 0)
+        rc = make(parent, all, number, out);
+    free(all);
+    return rc;
+}
+
+int br_comm_leave(struct braid_comm *comm)
+{
+    struct br_family *family = comm->family;
+    struct br_group *group = comm->group;
+    int64_t unreceived;
+    int rc;
+
+    br_progress_drain(comm);
+    unreceived = group->unreceived;
+    rc = braid_allreduce(comm, &unreceived, &unreceived, 1, BRAID_INT64, BRAID_SUM, NULL, NULL);
+    if (!rc && unreceived && !comm->rank)
+        br_log_warn("%lld messages of communicator %u were sent and never received", (long long)unreceived,
+                    group->number);
+    br_progress_lock(family);
+    br_comm_put_operations(comm);
+    br_comm_destroy(comm);
+    if (!rc && !unreceived)
+        give_number_back(family, group->number);
+    br_progress_unlock(family);
+    br_group_destroy(group);
+    free(group);
+    return 0;
+}
