@@ -132,16 +132,14 @@ bool br_comm_one_host(const struct br_family *family, const int *ranks, int size
     return true;
 }
 
-/* The most rails that this rank has to any of them. */
-static uint32_t most_rails(const struct br_family *family, const int *ranks, int size)
+/* The most rails that this rank has to any peer. */
+static uint32_t most_rails(const struct br_family *family)
 {
     int most = 1;
 
-    for (int i = 0; i < size; i++) {
-        int n = family->worker->peers[ranks ? ranks[i] : i].n_rails;
-
-        most = n > most ? n : most;
-    }
+    for (int r = 0; r < family->size; r++)
+        if (family->worker->peers[r].n_rails > most)
+            most = family->worker->peers[r].n_rails;
     return (uint32_t)most;
 }
 
@@ -158,24 +156,13 @@ static int init_network(struct br_family *family)
     if (!network->topology.n)
         br_topology_flat(&network->topology, (uint32_t)family->size);
     return br_network_init(network, family->rank, one_host ? BR_COST_HOST : BR_COST_NETWORK,
-                           most_rails(family, NULL, family->size), family->settings.calibration,
-                           family->store, start_deadline(family));
+                           most_rails(family), family->settings.calibration, family->store,
+                           start_deadline(family));
 }
 
 static void destroy_network(struct br_family *family)
 {
     br_network_destroy(&family->network);
-}
-
-/* The job's own, as its figures are known. A part of the job: what its ranks have between them by default. */
-void br_comm_model(const struct br_family *family, const int *ranks, int size, struct br_cost_model *model)
-{
-    if (!ranks)
-        *model = family->network.model;
-    else
-        br_cost_model_default(model, br_comm_one_host(family, ranks, size) ? BR_COST_HOST : BR_COST_NETWORK,
-                              most_rails(family, ranks, size));
-    model->chunk_bytes = family->settings.chunk_bytes;
 }
 
 static int init_engine(struct br_family *family)
@@ -189,7 +176,8 @@ static int init_engine(struct br_family *family)
         .scratch_context = family,
     };
 
-    br_comm_model(family, NULL, family->size, &config.model);
+    family->network.model.chunk_bytes = family->settings.chunk_bytes;
+    config.model = family->network.model;
     return br_engine_create(family->worker, &config, &family->engine);
 }
 
@@ -213,10 +201,8 @@ static void destroy_comms(struct br_family *family)
 
         if (group)
             br_comm_destroy(family->comms[i]);
-        if (group && i) { /* 0: the engine's */
-            br_group_destroy(group);
-            free(group);
-        }
+        if (group && i) /* 0: the engine's */
+            br_split_free(group);
         free(family->comms[i]);
     }
 }

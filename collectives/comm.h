@@ -147,7 +147,6 @@ int br_comm_check(const struct braid_comm *comm,
                   const char *name); /* -EINVAL with words: none, or finalized */
 /* ranks of the job, NULL: all. Do they share this host's memory? Each finds the same. */
 bool br_comm_one_host(const struct br_family *family, const int *ranks, int size);
-void br_comm_model(const struct br_family *family, const int *ranks, int size, struct br_cost_model *model);
 /* Collective over the group, which is borrowed. Blocks until its ranks share their board, at most for the init timeout. */
 int br_comm_create(struct br_family *family, struct br_group *group, struct braid_comm **comm);
 void br_comm_destroy(struct braid_comm *comm); /* under the lock, or the last one to use the family */
@@ -179,5 +178,6 @@ void br_progress_drain(struct braid_comm *comm); /* until none of its operations
 
 /* split.c */
 int br_comm_leave(struct braid_comm *comm); /* braid_finalize() of what braid_comm_split() has made */
+void br_split_free(struct br_group *group); /* of such a communicator, which has been destroyed */
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -82,4 +83,54 @@ int br_network_init(struct br_network *network, int rank, enum br_cost_place pla
 void br_network_destroy(struct br_network *network)
 {
     br_topology_destroy(&network->topology);
+}
+
+static int part_of_hosts(const struct br_network *whole, const int *ranks, int n, struct br_network *part)
+{
+    uint64_t *host = calloc((size_t)n, sizeof *host);
+    int rc;
+
+    if (!host)
+        return br_error(ENOMEM, "no memory for the hosts of %d ranks", n);
+    for (int i = 0; i < n; i++)
+        host[i] = whole->topology.leader[ranks[i]];
+    rc = br_topology_hosts(&part->topology, (uint32_t)n, host);
+    if (!rc && part->topology.kind == BR_TOPOLOGY_FLAT) { /* one host, or one rank on each */
+        part->model.n_levels = 1;
+        part->model.levels[0] = whole->model.levels[n > 1 && host[0] == host[1] ? 0 : 1];
+    }
+    free(host);
+    return rc;
+}
+
+static void part_of_cube(const struct br_network *whole, const int *ranks, int n, struct br_network *part)
+{
+    bool all = (uint32_t)n == whole->topology.n;
+
+    for (int i = 0; i < n && all; i++)
+        all = ranks[i] == i;
+    if (all) {
+        part->topology = whole->topology;
+        return;
+    }
+    br_topology_flat(&part->topology, (uint32_t)n);
+    part->model.n_levels = 1;
+    for (uint32_t i = 1; i < whole->model.n_levels; i++)
+        if (whole->model.levels[i].beta > part->model.levels[0].beta)
+            part->model.levels[0] = whole->model.levels[i];
+}
+
+int br_network_part(const struct br_network *whole, const int *ranks, int n, struct br_network *part)
+{
+    int rc = 0;
+
+    *part = (struct br_network){.model = whole->model, .measured = whole->measured};
+    if (whole->topology.kind == BR_TOPOLOGY_HOSTS)
+        rc = part_of_hosts(whole, ranks, n, part);
+    else if (whole->topology.kind == BR_TOPOLOGY_BCUBE)
+        part_of_cube(whole, ranks, n, part);
+    else
+        br_topology_flat(&part->topology, (uint32_t)n);
+    part->model.topology = &part->topology;
+    return rc;
 }

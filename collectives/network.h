@@ -24,4 +24,8 @@ int br_network_init(struct br_network *network, int rank, enum br_cost_place pla
                     const char *calibration, struct br_store *store, uint64_t deadline);
 void br_network_destroy(struct br_network *network);
 
+/* What `n` of its ranks have between them, with the whole's figures; each of them finds the same. Hosts stay hosts; of a BCube
+ * nothing but the whole is one, other parts count as FLAT and as slow as its slowest level. -ENOMEM with words. */
+int br_network_part(const struct br_network *whole, const int *ranks, int n, struct br_network *part);
+
 #endif

@@ -35,6 +35,21 @@ struct member {
     int rank; /* in the parent */
 };
 
+/* What a part of the job has that all ranks together do not need. */
+struct part {
+    struct br_group group;
+    struct br_network network; /* behind the group's model */
+};
+
+void br_split_free(struct br_group *group)
+{
+    struct part *part = br_container_of(group, struct part, group);
+
+    br_group_destroy(group);
+    br_network_destroy(&part->network);
+    free(part);
+}
+
 /* ---- numbers ----------------------------------------------------------------------------------------------- */
 
 /* Note 2. */
@@ -162,22 +177,22 @@ static int make_group(const struct braid_comm *parent, const struct record *all,
 {
     struct member *members = calloc((size_t)parent->size, sizeof *members);
     int *ranks = calloc((size_t)parent->size, sizeof *ranks), own = 0, n, rc;
-    struct br_group *group = calloc(1, sizeof *group);
-    struct br_cost_model model;
+    struct part *part = calloc(1, sizeof *part);
 
-    if (members && ranks && group) {
+    if (members && ranks && part) {
         n = select_members(parent, all, members, ranks, &own);
-        br_comm_model(parent->family, ranks, n, &model);
-        rc = br_group_init(group, (uint32_t)number, own, n, ranks, &model);
+        rc = br_network_part(&parent->family->network, ranks, n, &part->network);
+        if (!rc)
+            rc = br_group_init(&part->group, (uint32_t)number, own, n, ranks, &part->network.model);
     } else {
         rc = br_error(ENOMEM, "rank %d: no memory for a communicator", parent->family->rank);
     }
     free(members);
     free(ranks);
-    if (rc)
-        free(group);
-    else
-        *out = group;
+    if (!rc)
+        *out = &part->group;
+    else if (part)
+        br_split_free(&part->group);
     return rc;
 }
 
@@ -196,10 +211,8 @@ static int make(struct braid_comm *parent, const struct record *all, int number,
     br_worker_fail(family->worker, -rc, br_error_words());
     give_number_back(family, (uint32_t)number);
     br_progress_unlock(family);
-    if (group) {
-        br_group_destroy(group);
-        free(group);
-    }
+    if (group)
+        br_split_free(group);
     return rc;
 }
 
@@ -242,7 +255,6 @@ int br_comm_leave(struct braid_comm *comm)
     if (!rc && !unreceived)
         give_number_back(family, group->number);
     br_progress_unlock(family);
-    br_group_destroy(group);
-    free(group);
+    br_split_free(group);
     return 0;
 }
