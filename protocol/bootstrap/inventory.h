@@ -21,7 +21,8 @@
 #include "bcube/failures.h"
 
 #define BR_INVENTORY_REACH 192                 /* bytes of what ssh takes, the final zero included */
-#define BR_INVENTORY_BYTES (64u * 1024 * 1024) /* of a file, at most */
+#define BR_INVENTORY_MTU   1500                /* where the file says nothing */
+#define BR_INVENTORY_BYTES (32u * 1024 * 1024) /* of a file, at most */
 
 enum br_inventory_reach {
     BR_INVENTORY_SSH,       /* host.reach is what ssh takes */
@@ -76,6 +77,9 @@ int br_inventory_load(struct br_inventory *inventory, const char *file);
 
 /* The same from memory; `file` is for the words. */
 int br_inventory_parse(struct br_inventory *inventory, const char *text, size_t bytes, const char *file);
+
+/* Room for n_hosts, all with the defaults of inventory->cabling and ->rate. For br_inventory_parse and _default. -ENOMEM. */
+int br_inventory_fill(struct br_inventory *inventory, uint32_t n_hosts);
 
 /* All defaults. -ENOMEM. */
 int br_inventory_default(struct br_inventory *inventory, const struct br_cabling *cabling);

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "protocol/bootstrap/inventory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char full[] =
+    "shape: {n: 3, k: 2, hosts: 2}\n"
+    "reach: emulation\n"
+    "rate: 500mbit\n"
+    "mtu: 9000\n"
+    "hosts:\n"
+    "  - name: alpha\n"
+    "    reach: root@10.9.9.9\n"
+    "    management: 10.255.3.4\n"
+    "    nics:\n"
+    "      - {name: enp1s0, address: 10.0.0.77/24, mac: \"02:00:00:00:00:0A\", rate: 1gbit,\n"
+    "         pci: 0000:3b:00.0, numa: 1}\n"
+    "      - {name: enp2s0}\n"
+    "  - name: beta\n"
+    "    missing: true\n"
+    "switches:\n"
+    "  - {level: 1, index: 2, name: core}\n"
+    "  - {level: 0, index: 0, name: rack1-sw3, ports: [swp1, swp2, swp9]}\n";
+
+static int parse(struct br_inventory *inventory, const char *text)
+{
+    return br_inventory_parse(inventory, text, strlen(text), "test.yaml");
+}
+
+static void inventory_parse__everything(void **state)
+{
+    static const uint8_t mac[] = {2, 0, 0, 0, 0, 10};
+    struct br_inventory inventory;
+    char name[BR_HOST_NAME];
+
+    (void)state;
+    assert_int_equal(parse(&inventory, full), 0);
+    assert_int_equal(inventory.cabling.cube.hosts, 9);
+    assert_int_equal(inventory.cabling.hosts, 2);
+    assert_int_equal(inventory.n_hosts, 2);
+    assert_int_equal(inventory.reach, BR_INVENTORY_EMULATION);
+    assert_int_equal(inventory.rate, 500000000);
+    assert_int_equal(inventory.mtu, 9000);
+    const struct br_inventory_host *host = &inventory.hosts[0];
+    assert_string_equal(host->name, "alpha");
+    assert_string_equal(host->reach, "root@10.9.9.9");
+    assert_int_equal(host->management, 0x0aff0304);
+    assert_int_equal(host->line, 6);
+    assert_string_equal(host->nics[0].name, "enp1s0");
+    assert_int_equal(host->nics[0].address, 0x0a00004d);
+    assert_int_equal(host->nics[0].bits, 24);
+    assert_memory_equal(host->nics[0].mac, mac, 6);
+    assert_int_equal(host->nics[0].rate, 1000000000);
+    assert_string_equal(host->nics[0].pci, "0000:3b:00.0");
+    assert_int_equal(host->nics[0].numa, 1);
+    assert_int_equal(host->nics[0].line, 10);
+    /* What the second NIC leaves out. */
+    assert_string_equal(host->nics[1].name, "enp2s0");
+    assert_int_equal(host->nics[1].address, 0x0a010001);
+    assert_int_equal(host->nics[1].rate, 500000000);
+    assert_int_equal(host->nics[1].numa, -1);
+    assert_string_equal(inventory.hosts[1].reach, "beta");
+    assert_true(inventory.hosts[1].missing);
+    assert_int_equal(inventory.n_switches, 2);
+    assert_string_equal(br_inventory_switch_name(&inventory, 0, 0, name), "rack1-sw3");
+    assert_string_equal(br_inventory_port_name(&inventory, 0, 0, 2, name), "swp9");
+    assert_string_equal(br_inventory_switch_name(&inventory, 1, 2, name), "core");
+    assert_string_equal(br_inventory_port_name(&inventory, 1, 2, 2, name), "2");
+    assert_string_equal(br_inventory_switch_name(&inventory, 1, 1, name), "s1-1");
+    br_inventory_destroy(&inventory);
+}
+
+/* The shape alone is a whole inventory, the same as the default. */
+static void inventory_parse__shape_alone(void **state)
+{
+    struct br_inventory inventory, other;
+    struct br_cabling cabling;
+    struct br_bcube cube;
+
+    (void)state;
+    assert_int_equal(parse(&inventory, "shape: {n: 3, k: 2}"), 0);
+    assert_int_equal(br_bcube_init(&cube, 3, 2), 0);
+    assert_int_equal(br_cabling_init(&cabling, &cube, 0, NULL), 0);
+    assert_int_equal(br_inventory_default(&other, &cabling), 0);
+    assert_int_equal(inventory.n_hosts, 9);
+    assert_memory_equal(&inventory.cabling, &other.cabling, sizeof cabling);
+    assert_int_equal(inventory.mtu, 1500);
+    for (uint32_t i = 0; i < 9; i++) {
+        assert_string_equal(inventory.hosts[i].name, other.hosts[i].name);
+        assert_memory_equal(inventory.hosts[i].nics, other.hosts[i].nics, 2 * sizeof *other.all_nics);
+    }
+    assert_string_equal(inventory.hosts[5].name, "h12");
+    assert_string_equal(inventory.hosts[5].reach, "h12");
+    assert_int_equal(inventory.hosts[5].nics[1].address, 0x0a010202);
+    br_inventory_destroy(&inventory);
+    br_inventory_destroy(&other);
+}
+
+#define SHAPE "shape: {n: 3, k: 2}\n"
+#define HOST  SHAPE "hosts:\n  - "
+
+/* Each is refused with the line and words that say what to write; nothing is left allocated. */
+static void inventory_parse__bad(void **state)
+{
+    static const struct {
+        const char *text, *words;
+    } bad[] = {
+        {"", "test.yaml:1: the inventory is empty"},
+        {"# only a comment\n", "empty"},
+        {"3,2", "test.yaml:1: an inventory must have keys: shape, network"},
+        {"[1, 2]", "must have keys"},
+        {"reach: ssh\n", "test.yaml:1: the shape is missing: write shape: {n: 3, k: 2}"},
+        {"shape: 3,2\n", "test.yaml:1: shape must have keys: n, k, hosts"},
+        {"shape: {n: 3}\n", "the shape needs n and k"},
+        {"shape: {n: three, k: 2}\n", "n: 'three' is no whole number from 2"},
+        {"shape: {n: 3, k: }\n", "the shape needs n and k"},
+        {"shape: {n: 3, k: 0}\n", "k: '0'"},
+        {"shape: {n: 300, k: 16}\n", "test.yaml:1: BCube(300,16): n^k hosts are more"},
+        {"shape: {n: 3, k: 2, hosts: 10}\n", "test.yaml:1: 10 hosts"},
+        {"shape: {n: 3, k: 2, m: 1}\n", "shape has no key 'm'; known are n, k, hosts"},
+        {"shape: {n: 3, k: 2, n: 4}\n", "'n' stands twice"},
+        {SHAPE "shape: {n: 3, k: 2}\n", "test.yaml:2: 'shape' stands twice"},
+        {SHAPE "speed: 5\n",
+         "test.yaml:2: an inventory has no key 'speed'; known are shape, network, reach, rate"},
+        {SHAPE "[a]: 5\n", "test.yaml:2: a key must be one value"},
+        {SHAPE "network: 10.0.0.0/33\n", "test.yaml:2: '10.0.0.0/33' is no network"},
+        {SHAPE "network: 192.168.1.0/24\nreach: telnet\n",
+         "test.yaml:3: reach: 'telnet' is unknown: write ssh"},
+        {SHAPE "rate: fast\n", "test.yaml:2: rate: 'fast' is no rate: write it as 500mbit"},
+        {SHAPE "rate: [1]\n", "rate must be one value"},
+        {SHAPE "mtu: 100\n", "mtu: '100' is no whole number from 576"},
+        {SHAPE "mtu: 99999999999999999999\n", "mtu:"},
+        {SHAPE "hosts: h00\n", "hosts must be a list"},
+        {SHAPE "hosts: []\n", "the list is empty"},
+        {SHAPE "hosts: [~,~,~,~,~,\n~,~,~,~,~]\n",
+         "test.yaml:3: hosts: 10 are listed, BCube(3,2) has at most 9"},
+        {HOST "h00\n", "test.yaml:3: a host must have keys: name, reach, management"},
+        {HOST "{name: \"a b\"}\n", "name of a host: 'a b' must have no blanks"},
+        {HOST "{name: \"\"}\n", "must have from 1 to 63 letters"},
+        {HOST "{name: a, reach: -oProxyCommand=x}\n", "must not begin with '-'"},
+        {HOST "{name: \"a\\0b\"}\n", "name of a host must be one value"},
+        {HOST "{name: a, management: 10.0.0.1/24}\n",
+         "management: '10.0.0.1/24' is no address: write it as 10.255.0.1"},
+        {HOST "{name: a, missing: maybe}\n", "missing: write true or false"},
+        {HOST "{name: a, nics: [~, ~, ~]}\n", "nics: 3 are listed, BCube(3,2) has at most 2"},
+        {HOST "{name: a, nics: [eth0]}\n", "a NIC must have keys: name, address, mac, rate, pci, numa"},
+        {HOST "{nics: [{name: much-too-long-a-name}]}\n", "must have from 1 to 15 letters"},
+        {HOST "{nics: [{address: 10.0.0.1}]}\n",
+         "address: '10.0.0.1' is no address with a prefix length: write it as"},
+        {HOST "{nics: [{address: 10.0.0.1/32}]}\n", "is no address with a prefix length"},
+        {HOST "{nics: [{mac: \"02:00:00:00:00\"}]}\n", "is no MAC address: write it as 02:00"},
+        {HOST "{nics: [{mac: \"02:00:00:00:00:0g\"}]}\n", "is no MAC address"},
+        {HOST "{nics: [{pci: 3b:00.0}]}\n", "pci: '3b:00.0' is no PCI address: write it as lspci -D does"},
+        {HOST "{nics: [{numa: -2}]}\n", "numa: '-2'"},
+        {HOST "{nics: [{speed: 1}]}\n", "a NIC has no key 'speed'"},
+        {SHAPE "switches: [{level: 0}]\n", "test.yaml:2: a switch needs level and index"},
+        {SHAPE "switches: [{level: 2, index: 0}]\n", "level: '2' is no whole number from 0 to 1"},
+        {SHAPE "switches: [{level: 1, index: 3}]\n", "index: '3' is no whole number from 0 to 2"},
+        {SHAPE "switches: [{level: 1, index: 0, ports: [a, b, c, d]}]\n", "ports: 4 are listed"},
+        {SHAPE "switches: [{level: 1, index: 0, ports: [a, [b]]}]\n", "a port must be one value"},
+        {SHAPE "\thosts: x\n", "this is no YAML"},
+        {SHAPE "hosts: [\n", "test.yaml:3: this is no YAML"},
+        {SHAPE "---\nshape: {n: 2, k: 2}\n", "one YAML document"},
+        {SHAPE "hosts: *nobody\n", "this is no YAML"},
+        {"&a [*a, *a]", "must have keys"},
+        {"shape: &a {n: *a, k: 2}", "n must be one value"},
+        {"\xff\xfe\x01", "this is no YAML"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct br_inventory inventory;
+
+        assert_int_equal(parse(&inventory, bad[i].text), -EINVAL);
+        if (!strstr(br_error_words(), bad[i].words))
+            fail_msg("%s\nsays: %s\nnot: %s", bad[i].text, br_error_words(), bad[i].words);
+        assert_null(inventory.hosts);
+        assert_null(inventory.file);
+    }
+}
+
+static void inventory_parse__deep(void **state)
+{
+    enum { DEPTH = 100000 };
+    char *text = malloc(DEPTH + 1);
+    struct br_inventory inventory;
+
+    (void)state;
+    assert_non_null(text);
+    memset(text, '[', DEPTH);
+    text[DEPTH] = 0;
+    assert_int_equal(parse(&inventory, text), -EINVAL);
+    assert_non_null(strstr(br_error_words(), "no YAML"));
+    free(text);
+}
+
+static int write_text(const struct br_inventory *inventory, char **text, size_t *bytes)
+{
+    FILE *out = open_memstream(text, bytes);
+
+    assert_non_null(out);
+    int rc = br_inventory_write(inventory, out);
+    fclose(out);
+    return rc;
+}
+
+/* Written, read and written again is the same text. */
+static void inventory_write__reads_back(void **state)
+{
+    static const char *const texts[] = {
+        full,
+        SHAPE,
+        "shape: {n: 16, k: 3}\nnetwork: 172.16.0.0/12\nrate: 40gbit\n",
+        HOST "{name: \"on\", reach: \"a\\\"b\\\\c#d\", nics: [~, {name: \"1:2\", rate: 3mbit}]}\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct br_inventory first, second;
+        char *one, *two;
+        size_t one_bytes, two_bytes;
+
+        assert_int_equal(parse(&first, texts[i]), 0);
+        assert_int_equal(write_text(&first, &one, &one_bytes), 0);
+        if (br_inventory_parse(&second, one, one_bytes, "again"))
+            fail_msg("%s\n%s", br_error_words(), one);
+        assert_int_equal(write_text(&second, &two, &two_bytes), 0);
+        assert_string_equal(one, two);
+        assert_int_equal(first.n_hosts, second.n_hosts);
+        assert_memory_equal(&first.cabling, &second.cabling, sizeof first.cabling);
+        for (uint32_t h = 0; h < first.n_hosts; h++) {
+            assert_string_equal(first.hosts[h].name, second.hosts[h].name);
+            assert_string_equal(first.hosts[h].reach, second.hosts[h].reach);
+            assert_int_equal(first.hosts[h].missing, second.hosts[h].missing);
+            for (uint32_t l = 0; l < first.cabling.cube.k; l++) {
+                first.hosts[h].nics[l].line = second.hosts[h].nics[l].line = 0;
+                assert_memory_equal(&first.hosts[h].nics[l], &second.hosts[h].nics[l],
+                                    sizeof *first.all_nics);
+            }
+        }
+        br_inventory_destroy(&first);
+        br_inventory_destroy(&second);
+        free(one);
+        free(two);
+    }
+}
+
+static void inventory_write__full_device(void **state)
+{
+    struct br_inventory inventory;
+    FILE *out = fopen("/dev/full", "w");
+
+    (void)state;
+    assert_int_equal(parse(&inventory, full), 0);
+    assert_non_null(out);
+    assert_int_equal(br_inventory_write(&inventory, out), -EIO);
+    assert_non_null(strstr(br_error_words(), "cannot write"));
+    fclose(out);
+    br_inventory_destroy(&inventory);
+}
+
+static void inventory_load__files(void **state)
+{
+    char path[] = "/tmp/braid-inventory-XXXXXX";
+    struct br_inventory inventory;
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, full, sizeof full - 1), sizeof full - 1);
+    assert_int_equal(br_inventory_load(&inventory, path), 0);
+    assert_string_equal(inventory.file, path);
+    br_inventory_destroy(&inventory);
+    assert_int_equal(ftruncate(fd, (off_t)BR_INVENTORY_BYTES + 1), 0);
+    assert_int_equal(br_inventory_load(&inventory, path), -E2BIG);
+    assert_non_null(strstr(br_error_words(), path));
+    close(fd);
+    unlink(path);
+    assert_int_equal(br_inventory_load(&inventory, path), -ENOENT);
+    assert_non_null(strstr(br_error_words(), "--inventory-out"));
+    assert_int_equal(br_inventory_load(&inventory, "/tmp"), -EISDIR);
+    br_inventory_destroy(&inventory);
+}
+
+static void inventory_host__by_name_number_digits(void **state)
+{
+    struct br_inventory inventory;
+    uint32_t host = 77;
+
+    (void)state;
+    assert_int_equal(parse(&inventory, SHAPE), 0);
+    assert_int_equal(br_inventory_host(&inventory, "h21", &host), 0);
+    assert_int_equal(host, 7);
+    assert_int_equal(br_inventory_host(&inventory, "3", &host), 0);
+    assert_int_equal(host, 3);
+    assert_int_equal(br_inventory_host(&inventory, "[1,2]", &host), 0);
+    assert_int_equal(host, 5);
+    assert_int_equal(br_inventory_host(&inventory, "9", &host), -ENOENT);
+    assert_int_equal(br_inventory_host(&inventory, "h33", &host), -ENOENT);
+    assert_non_null(strstr(br_error_words(), "such as h00"));
+    br_inventory_destroy(&inventory);
+}
+
+static void inventory_missing__hosts_and_nics(void **state)
+{
+    struct br_failures failures = {0};
+    struct br_inventory inventory;
+
+    (void)state;
+    assert_int_equal(parse(&inventory, SHAPE "hosts: [{}, {missing: true}, {nics: [~, {}]}]"), 0);
+    assert_int_equal(br_inventory_missing(&inventory, &failures), 0);
+    assert_int_equal(failures.count, 2);
+    assert_int_equal(failures.missing_from, 3);
+    assert_true(br_failures_has(&failures, BR_FAILURE_HOST, 1, 0));
+    assert_true(br_failures_has(&failures, BR_FAILURE_NIC, 2, 0));
+    br_failures_destroy(&failures);
+    br_inventory_destroy(&inventory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inventory_parse__everything),
+        cmocka_unit_test(inventory_parse__shape_alone),
+        cmocka_unit_test(inventory_parse__bad),
+        cmocka_unit_test(inventory_parse__deep),
+        cmocka_unit_test(inventory_write__reads_back),
+        cmocka_unit_test(inventory_write__full_device),
+        cmocka_unit_test(inventory_load__files),
+        cmocka_unit_test(inventory_host__by_name_number_digits),
+        cmocka_unit_test(inventory_missing__hosts_and_nics),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
