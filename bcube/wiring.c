@@ -159,6 +159,22 @@ static bool is_out_of_band(const struct br_wiring *w, const struct br_wiring_seg
     return true;
 }
 
+/* The largest first: once it is out, a switch with one host too many looks like none any more. */
+static void set_apart(struct br_wiring *w)
+{
+    struct br_wiring_segment *largest;
+
+    do {
+        largest = NULL;
+        for (uint32_t s = 0; s < w->n_segments; s++)
+            if (!w->segments[s].out_of_band && (!largest || w->segments[s].n > largest->n) &&
+                is_out_of_band(w, &w->segments[s]))
+                largest = &w->segments[s];
+        if (largest)
+            largest->out_of_band = true;
+    } while (largest);
+}
+
 /* ---- which switch ------------------------------------------------------------------------------------------------ */
 
 /* How well a segment fits a switch: 2 for each host of it that is here, and 1 more when with the NIC of that level. Without
@@ -316,8 +332,7 @@ int br_wiring_judge(struct br_wiring *w)
     for (uint32_t host = 0; host < w->n_hosts; host++)
         forget_levels(&w->hosts[host]);
     gather(w);
-    for (uint32_t s = 0; s < w->n_segments; s++)
-        w->segments[s].out_of_band = is_out_of_band(w, &w->segments[s]);
+    set_apart(w);
     rc = identify_all(w);
     if (rc)
         return rc;

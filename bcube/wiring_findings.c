@@ -90,10 +90,10 @@ static struct place place_of(const struct br_wiring *w, uint32_t host, uint32_t 
         p.where = RIGHT;
     else if (p.segment->n_is)
         p.where = ELSEWHERE;
-    else if (!w->hosts[host].nics[p.nic].up)
-        p.where = DOWN;
     else if (br_wiring_expected(w, p.belongs) == 1)
         p.where = RIGHT; /* nobody to hear */
+    else if (!w->hosts[host].nics[p.nic].up)
+        p.where = DOWN;
     return p;
 }
 
@@ -197,7 +197,7 @@ static void judge_split(struct br_wiring *w, uint32_t s)
 
 /* The NICs of a switch that hear nobody although they should. */
 struct lonely {
-    uint32_t n;
+    uint32_t n, n_down;
     bool others; /* some of the switch's hosts do hear each other */
     struct text text;
 };
@@ -213,7 +213,8 @@ static void count_lonely(const struct br_wiring *w, struct br_wiring_switch at, 
             continue;
         p = place_of(w, host, at.level);
         out->others = out->others || p.where == RIGHT;
-        if (p.where != ALONE)
+        out->n_down += p.where == DOWN;
+        if (p.where != ALONE && p.where != DOWN)
             continue;
         if (out->n < LISTED)
             add(&out->text, "%s%s of rank %u", out->n ? ", " : "",
@@ -222,15 +223,23 @@ static void count_lonely(const struct br_wiring *w, struct br_wiring_switch at, 
     }
 }
 
-/* Nobody on the switch hears anybody: one cause for all of them. */
+/* Nobody on the switch hears anybody: is there one cause for all of them? When some know that they are down, it is theirs. */
+static bool is_silent(const struct lonely *lonely)
+{
+    return !lonely->others && lonely->n >= 2 && (!lonely->n_down || lonely->n_down == lonely->n);
+}
+
 static void judge_silent(struct br_wiring *w, struct br_wiring_switch at)
 {
     struct lonely lonely;
 
     count_lonely(w, at, &lonely);
-    if (lonely.others || lonely.n < 2)
+    if (!is_silent(&lonely))
         return;
-    if (lonely.n == 2)
+    if (lonely.n_down)
+        say(w, "switch <%u,%u>: no carrier at %s: it is off, or all its cables are out", at.level, at.index,
+            lonely.text.words);
+    else if (lonely.n == 2)
         say(w, "switch <%u,%u>: %s do not hear each other: a cable is missing, a port or the switch is dead",
             at.level, at.index, lonely.text.words);
     else
@@ -304,9 +313,19 @@ static void judge_alone(struct br_wiring *w, uint32_t host, const struct place *
             rank, p->belongs.level, p->belongs.index, p->belongs.level);
 }
 
+static void judge_down(struct br_wiring *w, uint32_t host, const struct place *p)
+{
+    struct lonely lonely;
+    char rank[96], nic[48];
+
+    count_lonely(w, p->belongs, &lonely);
+    if (!is_silent(&lonely))
+        say(w, "%s: %s is down or has no carrier; plug its cable in, and say: ip link set %s up",
+            name_of(w, host, rank), nic_name(w, host, p->nic, nic), w->hosts[host].nics[p->nic].name);
+}
+
 static void judge_host(struct br_wiring *w, uint32_t host)
 {
-    char rank[96], nic[48];
 
     for (uint32_t level = 0; level < w->cube.k; level++) {
         struct place p = place_of(w, host, level);
@@ -314,8 +333,7 @@ static void judge_host(struct br_wiring *w, uint32_t host)
         if (p.where == ELSEWHERE)
             judge_elsewhere(w, host, &p);
         else if (p.where == DOWN)
-            say(w, "%s: %s is down or has no carrier; plug its cable in, and say: ip link set %s up",
-                name_of(w, host, rank), nic_name(w, host, p.nic, nic), w->hosts[host].nics[p.nic].name);
+            judge_down(w, host, &p);
         else if (p.where == ALONE)
             judge_alone(w, host, &p);
     }

@@ -59,8 +59,9 @@ struct br_settings {
     char devices[512];
     char calibration[512]; /* a file; "": none */
     struct br_bcube
-        cube;  /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
-    int rails; /* 0: one a device */
+        cube;          /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
+    uint32_t probe_ms; /* how long to look at the wires of a BCube, at most; 0: not at all */
+    int rails;         /* 0: one a device */
     uint64_t slice_bytes, eager_bytes;
     uint64_t chunk_bytes; /* of a fragment, about (engine.h) */
     uint64_t

@@ -13,7 +13,8 @@
 #include "base/error.h"
 #include "collectives/local.h"
 
-#define CPUS 4096
+#define CPUS     4096
+#define PROBE_MS 300
 
 /* The number in `given` (0: not given) or in the variable, times `unit` ns. */
 static int duration(int given_ms, const char *name, int64_t least, int64_t most, int64_t fallback,
@@ -91,18 +92,20 @@ static int read_spin(const struct braid_config *c, struct br_settings *s)
 
 static int read_sizes(const struct braid_config *c, struct br_settings *s)
 {
-    int64_t rails, cpu = 0;
+    int64_t rails, cpu = 0, probe;
     int rc;
 
     if ((rc =
              size(c->slice_bytes, "BRAID_SLICE_BYTES", 4096, BR_MAX_TRANSFER, 256u << 10, &s->slice_bytes)) ||
         (rc = size(c->eager_bytes, "BRAID_EAGER_BYTES", 64, BR_MAX_EAGER, 16u << 10, &s->eager_bytes)) ||
         (rc = br_env_bytes("BRAID_CHUNK_BYTES", 4096, BR_MAX_TRANSFER, BR_CHUNK_BYTES, &s->chunk_bytes)) ||
+        (rc = br_env_number("BRAID_PROBE_MS", 0, 60000, PROBE_MS, &probe)) ||
         (rc = br_env_bytes("BRAID_BOARD_BYTES", 0, BR_BOARD_BYTES, BR_LOCAL_BYTES, &s->board_bytes)) ||
         (rc = number(c->rails, "BRAID_RAILS", 0, BR_MAX_RAILS, 0, &rails)))
         return rc;
     rc = c->pin_cpu ? number(c->pin_cpu, "BRAID_PIN_CPU", 1, CPUS, 0, &cpu)
                     : br_env_number("BRAID_PIN_CPU", -1, CPUS - 1, -1, &cpu);
+    s->probe_ms = (uint32_t)probe;
     s->rails = (int)rails;
     s->pin_cpu = (int)cpu - (c->pin_cpu ? 1 : 0);
     return rc;

@@ -2,8 +2,8 @@
 /*
  * From alone to connected: find the others, agree, open devices, tell where they listen, learn where the others do, connect.
  *
- * 1. Every rank publishes two records of fixed size: what must be the same everywhere, and an address a device. Between
- *    the two the ranks know of each other but have not opened anything.
+ * 1. Before anything is opened all ranks agree on their settings and, in a BCube, on which NIC is which level (devices.h).
+ *    Then every rank publishes one record of fixed size: an address a device.
  * 2. Mesh: ranks of one host use shm, others TCP, a rail a device; BRAID_BACKEND forces one. Rail i of a pair runs between
  *    their i-th devices (modulo their number).
  * 3. BCube: device i is on level i. A rank has one rail to each of its neighbours, between both devices of the level on
@@ -20,17 +20,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "collectives/devices.h"
 #include "protocol/bootstrap/store.h"
 #include "transport/shm/address.h"
-
-/* What must be the same on all ranks. */
-struct agreement {
-    uint32_t sizes[4]; /* slice, eager, chunk, board */
-    uint32_t n, k;     /* of the BCube; 0: a mesh */
-};
-
-static const char *const size_names[4] = {"BRAID_SLICE_BYTES", "BRAID_EAGER_BYTES", "BRAID_CHUNK_BYTES",
-                                          "BRAID_BOARD_BYTES"};
 
 /* Where one rank listens. */
 struct record {
@@ -47,53 +39,6 @@ struct local {
     struct record record;
 };
 
-static void topology_text(const struct agreement *a, char *out, size_t bytes)
-{
-    if (a->n)
-        snprintf(out, bytes, "bcube:%u,%u", a->n, a->k);
-    else
-        snprintf(out, bytes, "mesh");
-}
-
-/* Every rank compares all with rank 0, so that all find the same words. */
-static int compare(const struct agreement *first, const struct agreement *other, int rank)
-{
-    char topology[32], first_topology[32];
-
-    for (int i = 0; i < 4; i++)
-        if (other->sizes[i] != first->sizes[i])
-            return br_error(EPROTO, "%s is %u on rank %d and %u on rank 0; it must be the same on all ranks",
-                            size_names[i], other->sizes[i], rank, first->sizes[i]);
-    if (other->n == first->n && other->k == first->k)
-        return 0;
-    topology_text(other, topology, sizeof topology);
-    topology_text(first, first_topology, sizeof first_topology);
-    return br_error(EPROTO,
-                    "BRAID_TOPOLOGY is %s on rank %d and %s on rank 0; it must be the same on all ranks",
-                    topology, rank, first_topology);
-}
-
-static int agree(struct br_family *family, uint64_t until)
-{
-    const struct br_settings *s = &family->settings;
-    struct agreement mine = {
-        .sizes = {(uint32_t)s->slice_bytes, (uint32_t)s->eager_bytes, (uint32_t)s->chunk_bytes,
-                  (uint32_t)s->board_bytes},
-        .n = s->cube.n,
-        .k = s->cube.k,
-    };
-    struct agreement *all = calloc((size_t)family->size, sizeof *all);
-    int rc;
-
-    if (!all)
-        return br_error(ENOMEM, "rank %d: no memory for %d ranks", family->rank, family->size);
-    rc = br_store_gather(family->store, "settings", &mine, sizeof mine, all, until);
-    for (int r = 1; r < family->size && !rc; r++)
-        rc = compare(&all[0], &all[r], r);
-    free(all);
-    return rc;
-}
-
 static int open_device(struct br_family *family, const char *backend, const char *name,
                        struct br_address *address, int *index)
 {
@@ -108,99 +53,32 @@ static int open_device(struct br_family *family, const char *backend, const char
     return rc;
 }
 
-static int open_net(struct br_family *family, struct local *local, const char *name)
+static int open_net(struct br_family *family, struct local *local, const struct br_devices *devices)
 {
-    int i = local->n_net, rc;
+    int rc = 0;
 
-    if (i == BR_MAX_DEVICES - 1)
+    if (devices->n >= BR_MAX_DEVICES)
         return br_error(E2BIG, "rank %d: more than %d devices; name the ones to use in BRAID_DEVICES",
                         family->rank, BR_MAX_DEVICES - 1);
-    rc = open_device(family, "uring", name, &local->record.net[i], &local->net[i]);
-    if (!rc)
-        local->n_net++;
-    return rc;
-}
-
-/* Without BRAID_DEVICES: loopback when the job has one host only, else every NIC that is up. */
-static int open_default_net(struct br_family *family, struct local *local)
-{
-    const struct br_environment *env = &family->settings.environment;
-    bool one_host = env->local_known && env->local_size == env->size;
-    struct br_device_info infos[32];
-    int n = br_transport_get("uring")->probe(infos, 32), rc = 0;
-
-    if (n < 0)
-        return n;
-    for (int i = 0; i < n && !rc; i++)
-        if (!infos[i].why_not[0] && infos[i].loopback == one_host && local->n_net < BR_MAX_DEVICES - 1)
-            rc = open_net(family, local, infos[i].name);
-    if (!rc && !local->n_net)
-        rc = br_error(ENODEV,
-                      "rank %d: no network device is up%s; see `braid info`, or name one in BRAID_DEVICES",
-                      family->rank, one_host ? "" : " besides loopback");
-    return rc;
-}
-
-static int open_named_net(struct br_family *family, struct local *local)
-{
-    char *save = NULL;
-    int rc = 0;
-
-    for (char *name = strtok_r(family->settings.devices, ", ", &save); name && !rc;
-         name = strtok_r(NULL, ", ", &save))
-        rc = open_net(family, local, name);
-    return rc;
-}
-
-/* In a BCube on one host each rank has an address of its own on each level. */
-static int open_loopback_cube(struct br_family *family, struct local *local)
-{
-    unsigned rank = (unsigned)family->rank;
-    char name[BR_DEVICE_NAME];
-    int rc = 0;
-
-    for (unsigned level = 0; level < family->settings.cube.k && !rc; level++) {
-        snprintf(name, sizeof name, "127.%u.%u.%u", level + 1, rank / 250, rank % 250 + 1);
-        rc = open_net(family, local, name);
+    for (int i = 0; i < devices->n && !rc; i++) {
+        local->net[i] = -1;
+        if (devices->names[i][0])
+            rc = open_device(family, "uring", devices->names[i], &local->record.net[i], &local->net[i]);
     }
+    local->n_net = devices->n;
     return rc;
 }
 
-static int open_cube(struct br_family *family, struct local *local)
+static int open_devices(struct br_family *family, struct local *local, const struct br_devices *devices)
 {
     const struct br_settings *s = &family->settings;
-    const struct br_environment *env = &s->environment;
-    int rc;
-
-    if (s->devices[0])
-        rc = open_named_net(family, local);
-    else if (env->local_known && env->local_size == env->size)
-        rc = open_loopback_cube(family, local);
-    else
-        rc = open_default_net(family, local);
-    if (!rc && local->n_net != (int)s->cube.k)
-        rc = br_error(
-            EINVAL,
-            "rank %d: BCube(%u,%u) has %u levels and needs a device on each, but %s %d; name them in "
-            "BRAID_DEVICES, that of level 0 first",
-            family->rank, s->cube.n, s->cube.k, s->cube.k,
-            s->devices[0] ? "BRAID_DEVICES names" : "those that are up are", local->n_net);
-    return rc;
-}
-
-static int open_devices(struct br_family *family, struct local *local)
-{
-    const struct br_settings *s = &family->settings;
-    bool want_shm = strcmp(s->backend, "uring") && !s->cube.n, want_net = strcmp(s->backend, "shm");
     int rc = 0;
 
     local->shm = -1;
-    if (want_shm)
+    if (strcmp(s->backend, "uring") != 0 && !s->cube.n)
         rc = open_device(family, "shm", NULL, &local->record.shm, &local->shm);
-    if (!rc && want_net)
-        rc = s->cube.n       ? open_cube(family, local)
-             : s->devices[0] ? open_named_net(family, local)
-                             : open_default_net(family, local);
+    if (!rc)
+        rc = open_net(family, local, devices);
     local->record.n_net = (uint32_t)local->n_net;
     local->record.rails = (uint32_t)(s->rails ? s->rails : local->n_net);
     return rc;
@@ -247,7 +125,7 @@ static int set_cube_peer(struct br_family *family, const struct local *local, in
 
     if (peer->n_net != cube->k)
         return br_error(EPROTO, "the record of rank %d makes no sense", rank);
-    if (level < 0)
+    if (level < 0 || local->net[level] < 0 || !peer->net[level].bytes)
         return 0;
     return br_worker_set_peer(
         family->worker, rank,
@@ -330,6 +208,7 @@ int br_rendezvous(struct br_family *family)
 {
     struct record *all = calloc((size_t)family->size, sizeof *all);
     struct local local = {0};
+    struct br_devices devices;
     uint64_t until = deadline(family);
     int rc;
 
@@ -337,9 +216,9 @@ int br_rendezvous(struct br_family *family)
         return br_error(ENOMEM, "rank %d: no memory for %d addresses", family->rank, family->size);
     rc = br_store_open(&family->settings.environment, &family->settings.secret, &family->store);
     if (!rc)
-        rc = agree(family, until);
+        rc = br_devices_find(family, &devices, until);
     if (!rc)
-        rc = open_devices(family, &local);
+        rc = open_devices(family, &local, &devices);
     if (!rc)
         rc = br_store_gather(family->store, "addresses", &local.record, sizeof local.record, all, until);
     if (!rc)

@@ -146,6 +146,13 @@ static void judge__other_networks(void **state)
         assert_int_equal(br_wiring_nic_on(&bed.wiring, h, 1), 1);
     }
     br_wiring_destroy(&bed.wiring);
+    build(&bed, 3, 2, 9, false);
+    for (uint32_t h = 0; h < 9; h++) {
+        bed.wiring.hosts[h].n_nics = 3;
+        bed.network[h][2] = 7777;
+    }
+    bed.network[4][1] = bed.network[0][1]; /* a switch with four hosts is no network of all */
+    FINDS(&bed, "rank 4: eth1 is plugged into switch <1,0>, it belongs into <1,1>");
 }
 
 static void judge__swapped(void **state)
@@ -253,8 +260,15 @@ static void judge__switch_off(void **state)
     build(&bed, 3, 2, 9, true);
     bed.network[1][1] = bed.network[4][1] = bed.network[7][1] = NONE;
     FINDS(&bed, "switch <1,1>: nobody hears anybody (eth1 of rank 1, eth1 of rank 4, eth1 of rank 7): it is "
-                "off, or keeps its "
-                "ports apart");
+                "off, or keeps its ports apart");
+    build(&bed, 3, 2, 9, true);
+    for (uint32_t h = 1; h < 9; h += 3) {
+        bed.network[h][1] = NONE;
+        bed.wiring.hosts[h].nics[1].up = false;
+    }
+    FINDS(&bed,
+          "switch <1,1>: no carrier at eth1 of rank 1, eth1 of rank 4, eth1 of rank 7: it is off, or all its "
+          "cables are out");
 }
 
 static void judge__switch_split(void **state)

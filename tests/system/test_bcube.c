@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A BCube of real processes over loopback: who is linked with whom, on which level, and that the links carry. */
+/* A BCube of real processes over loopback: who is linked with whom, on which level, and that the links carry. As `test rank` it
+ * is one rank of a job whose environment is set (test_bcube_join.sh). */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -21,16 +23,13 @@ static int check_rails(struct braid_comm *comm, const struct br_bcube *cube)
     struct braid_rail_stats rails[RAILS_MOST];
     uint32_t me = (uint32_t)braid_rank(comm);
     int n = braid_rail_stats(comm, rails, RAILS_MOST), expected = 0;
-    char device[32];
 
     for (uint32_t r = 0; r < (uint32_t)braid_size(comm); r++)
         expected += br_bcube_level(cube, me, r) >= 0;
     CHECK(n == expected, "%d rails, not %d", n, expected);
     for (int i = 0; i < n; i++) {
-        snprintf(device, sizeof device, "uring:127.%d.0.%u", rails[i].level + 1, me + 1);
         CHECK(rails[i].level == br_bcube_level(cube, me, (uint32_t)rails[i].peer), "rank %d on level %d",
               rails[i].peer, rails[i].level);
-        CHECK(!strcmp(rails[i].device, device), "level %d runs on %s", rails[i].level, rails[i].device);
         CHECK(rails[i].up, "rank %d is not linked", rails[i].peer);
     }
     return 0;
@@ -61,8 +60,15 @@ static int swap_with_neighbours(struct braid_comm *comm, const struct br_bcube *
 
 static int links(struct braid_comm *comm, void *context)
 {
+    struct braid_rail_stats rails[RAILS_MOST];
     const struct br_bcube *cube = context;
+    int n = braid_rail_stats(comm, rails, RAILS_MOST);
+    char device[48];
 
+    for (int i = 0; i < n; i++) {
+        snprintf(device, sizeof device, "uring:127.%d.0.%d", rails[i].level + 1, braid_rank(comm) + 1);
+        CHECK(!strcmp(rails[i].device, device), "level %d runs on %s", rails[i].level, rails[i].device);
+    }
     return check_rails(comm, cube) || swap_with_neighbours(comm, cube);
 }
 
@@ -110,7 +116,30 @@ static void bcube__halving_needs_neighbours_only(void **state)
     ranks_run(&(struct ranks){.size = 8, .topology = "bcube:2,3"}, halving, NULL);
 }
 
-int main(void)
+/* Says which device each level runs over. */
+static int be_rank(void)
+{
+    struct braid_rail_stats rails[RAILS_MOST];
+    const char *topology = getenv("BRAID_TOPOLOGY");
+    struct br_bcube cube;
+    struct braid_comm *comm;
+    int n, rc;
+
+    if (!topology || br_bcube_parse(&cube, topology + strcspn(topology, ":") + 1))
+        return 2;
+    if (braid_init(NULL, &comm)) {
+        printf("error: %s\n", braid_last_error());
+        return 1;
+    }
+    n = braid_rail_stats(comm, rails, RAILS_MOST);
+    for (int i = 0; i < n; i++)
+        printf("level %d: %s\n", rails[i].level, rails[i].device);
+    rc = check_rails(comm, &cube) || swap_with_neighbours(comm, &cube);
+    braid_finalize(comm);
+    return rc;
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bcube__links_by_level),
@@ -118,5 +147,7 @@ int main(void)
         cmocka_unit_test(bcube__halving_needs_neighbours_only),
     };
 
+    if (argc == 2 && !strcmp(argv[1], "rank"))
+        return be_rank();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which network devices a rank uses. In a BCube, too, which of them is on which level, and whether the cables say the same.
+ *
+ * 1. What must be the same on all ranks is compared first, before anything is opened (`agree`).
+ * 2. In a BCube with real NICs every rank then announces itself on each of them (bootstrap/beacon.h). All get what all
+ *    have heard, and judge it alone (bcube/wiring.h): the same words everywhere, before any data moves.
+ * 3. Beacons get lost, and ranks on a busy machine start late. So it goes in rounds, and the first one without a finding is
+ *    the last one.
+ */
+#ifndef BR_COLLECTIVES_DEVICES_H
+#define BR_COLLECTIVES_DEVICES_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bcube/wiring.h"
+#include "transport/transport.h"
+
+struct br_family;
+
+struct br_devices {
+    int n;                                      /* devices to open; in a BCube its levels */
+    bool ordered;                               /* somebody said which device is which level */
+    bool real;                                  /* none of them is loopback, and no NIC serves twice */
+    char names[BR_WIRING_NICS][BR_DEVICE_NAME]; /* as br_device_config takes them; "": there is none */
+    char nics[BR_WIRING_NICS][IF_NAMESIZE];     /* the interfaces behind them; BCube only */
+};
+
+/* Agrees with all other ranks and fills *devices. Collective; the store must be open. Besides the errors of the store: -EPROTO (ranks
+ * disagree), -EINVAL, -ENODEV (devices), -ENETUNREACH (a BCube that is wired wrongly: the words say where). Blocks until
+ * `until`, ns, at most. */
+int br_devices_find(struct br_family *family, struct br_devices *devices, uint64_t until);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "protocol/bootstrap/beacon.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+static const struct br_beacon_config config = {.rank = 4,
+                                               .size = 9,
+                                               .key = {1, 2, 3},
+                                               .nonce = {7, 8, 9},
+                                               .n_nics = 1,
+                                               .nics = {"lo"},
+                                               .max_sightings = 4};
+
+static void write__read_back(void **state)
+{
+    struct br_beacon_message m, read;
+
+    (void)state;
+    br_beacon_write(&config, 3, &m);
+    assert_int_equal(br_beacon_read(&config, &m, sizeof m, &read), 0);
+    assert_int_equal(read.rank, 4);
+    assert_int_equal(read.nic, 3);
+}
+
+/* Every byte is covered by the proof or checked. */
+static void read__changed_bytes(void **state)
+{
+    struct br_beacon_message m, read;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof m; i++) {
+        br_beacon_write(&config, 0, &m);
+        ((uint8_t *)&m)[i] ^= 1;
+        assert_int_equal(br_beacon_read(&config, &m, sizeof m, &read), -EPROTO);
+    }
+    br_beacon_write(&config, 0, &m);
+    for (size_t n = 0; n < sizeof m; n++)
+        assert_int_equal(br_beacon_read(&config, &m, n, &read), -EPROTO);
+}
+
+static void read__of_another_job(void **state)
+{
+    struct br_beacon_config other = config;
+    struct br_beacon_message m, read;
+
+    (void)state;
+    other.key[31] = 1;
+    br_beacon_write(&other, 0, &m);
+    assert_int_equal(br_beacon_read(&config, &m, sizeof m, &read), -EPROTO);
+    other = config; /* the same secret, an earlier start */
+    other.nonce[15] = 1;
+    br_beacon_write(&other, 0, &m);
+    assert_int_equal(br_beacon_read(&config, &m, sizeof m, &read), -EPROTO);
+    other = config;
+    other.rank = 9;
+    br_beacon_write(&other, 0, &m);
+    assert_int_equal(br_beacon_read(&config, &m, sizeof m, &read), -EPROTO);
+    br_beacon_write(&config, BR_BEACON_NICS, &m);
+    assert_int_equal(br_beacon_read(&config, &m, sizeof m, &read), -EPROTO);
+}
+
+static void open__no_such_nic(void **state)
+{
+    struct br_beacon_config missing = config;
+    struct br_beacon *beacon;
+
+    (void)state;
+    snprintf(missing.nics[0], sizeof missing.nics[0], "nosuch0");
+    assert_int_equal(br_beacon_open(&missing, &beacon), -ENODEV);
+    assert_non_null(strstr(br_error_words(), "no network interface nosuch0"));
+}
+
+/* Multicast does not come back to its sender: alone one hears nobody, and it takes the time that was asked for. */
+static void listen__alone(void **state)
+{
+    struct br_beacon_sighting seen[4];
+    struct br_beacon *beacon;
+    uint64_t start = br_clock_now();
+
+    (void)state;
+    assert_int_equal(br_beacon_open(&config, &beacon), 0);
+    br_beacon_listen(beacon, 30 * BR_MS);
+    assert_true(br_clock_now() - start >= 30 * BR_MS);
+    assert_true(br_beacon_nic_up(beacon, 0));
+    assert_int_equal(br_beacon_sightings(beacon, seen, 4), 0);
+    br_beacon_close(beacon);
+    br_beacon_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(write__read_back),     cmocka_unit_test(read__changed_bytes),
+        cmocka_unit_test(read__of_another_job), cmocka_unit_test(open__no_such_nic),
+        cmocka_unit_test(listen__alone),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

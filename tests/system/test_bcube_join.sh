@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Jobs on an emulated BCube: they join and carry when it is wired as planned; else every rank ends in the same words, which name
+# the cable. Needs root and network namespaces.
+set -euo pipefail
+braid=$BRAID_BUILD/braid
+work=$(mktemp -d)
+bed=join$$
+trap '"$braid" bcube down "$bed" >"$work/down" 2>&1 || true; rm -rf "$work"' EXIT
+
+if ((EUID)); then
+    echo "skipped: emulated hosts need root"
+    exit 77
+fi
+
+build() { # N K HOSTS
+    n=$1 k=$2 hosts=$3
+    if ! "$braid" bcube emulate "$n" "$k" --hosts "$hosts" --rate none --name "$bed" >"$work/emulate" 2>&1; then
+        echo "skipped: no emulated BCube here: $(tail -1 "$work/emulate")"
+        exit 77
+    fi
+}
+
+# Every rank runs the command; out.R is what it says, and codes has the exit codes.
+job() { # DEVICES
+    local devices=$1 port=$((20000 + RANDOM % 9000)) pids=()
+    for ((r = 0; r < hosts; r++)); do
+        "$braid" bcube exec --name "$bed" "$r" -- env RANK=$r WORLD_SIZE="$hosts" MASTER_ADDR=10.255.0.1 \
+            MASTER_PORT=$port BRAID_SECRET=a-secret-of-the-tests BRAID_TOPOLOGY="bcube:$n,$k" BRAID_MACHINE_RANKS="$hosts" \
+            BRAID_INIT_TIMEOUT=60 ${devices:+BRAID_DEVICES=$devices} "$BRAID_BUILD/tests/test_system_bcube" rank >"$work/out.$r" 2>&1 &
+        pids+=($!)
+    done
+    codes=
+    for pid in "${pids[@]}"; do
+        local code=0
+        wait "$pid" || code=$?
+        codes+=" $code"
+    done
+}
+
+fail() {
+    echo "FAILED: $1"
+    tail -n 5 "$work"/out.*
+    exit 1
+}
+
+joins() { # DEVICES
+    job "$1"
+    [[ $codes != *[1-9]* ]] || fail "BCube($n,$k) of $hosts hosts, devices ${1:-not said}: exit codes$codes"
+}
+
+refused() { # DEVICES WORDS
+    job "$1"
+    for ((r = 0; r < hosts; r++)); do
+        grep -qF "error: this network is no BCube($n,$k): $2" "$work/out.$r" || fail "rank $r does not say: $2"
+    done
+}
+
+fault() {
+    "$braid" bcube fault --name "$bed" "$@" || fail "fault $*"
+}
+
+build 2 2 4
+joins eth0,eth1
+joins "" # mgmt0 is there too, and the levels are heard
+refused eth1,eth0 "rank 0 (host h00): the cables of eth1 (level 0) and eth0 (level 1) are swapped"
+fault swap 3 0 1
+refused eth0,eth1 "rank 3 (host h11): the cables of eth0 (level 0) and eth1 (level 1) are swapped"
+"$braid" bcube down "$bed" >"$work/down"
+
+build 3 2 7 # without the last two
+joins eth0,eth1
+joins ""
+fault swap h11 0 1
+refused eth0,eth1 "rank 4 (host h11): the cables of eth0 (level 0) and eth1 (level 1) are swapped"
+fault clear
+fault move h11 1 0
+refused eth0,eth1 "rank 4 (host h11): eth1 (level 1) is plugged into switch <1,0>, it belongs into <1,1>"
+refused "" "rank 4 (host h11): eth1 is plugged into switch <1,0>, it belongs into <1,1>"
+fault clear
+fault nic h11 0 down
+refused eth0,eth1 "rank 4 (host h11): eth0 (level 0) is down or has no carrier; plug its cable in, and say: ip link set eth0 up"
+fault clear
+fault switch 0 1 down
+refused eth0,eth1 "switch <0,1>: no carrier at eth0 of rank 3, eth0 of rank 4, eth0 of rank 5: it is off, or all its cables are out"
+fault clear
+if command -v ip >/dev/null; then # what no fault of the emulation does
+    switches() { ip -n "$bed-switches" link "$@" || fail "ip link $*"; }
+    switches set l1s1p1 master l0s1
+    refused eth0,eth1 "rank 4 (host h11): eth0 (level 0) and eth1 (level 1) are both on switch <0,1>; eth1 belongs into <1,1>"
+    switches set l1s1p1 master l1s1
+    joins eth0,eth1
+    switches add one type veth peer name other
+    switches set one master l0s0 up
+    switches set other master l1s0 up
+    refused eth0,eth1 "levels 0 and 1 are joined: switches <0,0> and <1,0> are one network"
+fi
+"$braid" bcube down "$bed" >"$work/down"
+echo ok
