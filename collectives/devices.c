@@ -104,14 +104,11 @@ static int resolve(struct br_devices *devices)
     return 0;
 }
 
-static int list_devices(const struct br_family *family, struct br_devices *devices)
+static int list(const struct br_family *family, struct br_devices *devices)
 {
     const struct br_settings *s = &family->settings;
     int rc = 0;
 
-    memset(devices, 0, sizeof *devices);
-    if (!strcmp(s->backend, "shm"))
-        return 0;
     if (s->devices[0])
         rc = add_named(s, devices);
     else if (s->cube.n && one_host(&s->environment))
@@ -120,7 +117,31 @@ static int list_devices(const struct br_family *family, struct br_devices *devic
         rc = add_default(&s->environment, devices);
     if (!rc && s->cube.n)
         rc = resolve(devices);
-    return rc;
+    return rc ? br_error_prefix(rc, "rank %d: ", family->rank) : 0;
+}
+
+static int check_count(const struct br_family *family, const struct br_devices *devices)
+{
+    const struct br_bcube *cube = &family->settings.cube;
+
+    if (!cube->n || devices->n == (int)cube->k)
+        return 0;
+    return br_error(EINVAL,
+                    "rank %d: BCube(%u,%u) has %u levels and needs a device on each, but %s %d; name them in "
+                    "BRAID_DEVICES, that of level 0 first",
+                    family->rank, cube->n, cube->k, cube->k,
+                    devices->ordered ? "BRAID_DEVICES names" : "those that are up are", devices->n);
+}
+
+int br_devices_list(const struct br_family *family, struct br_devices *devices)
+{
+    int rc;
+
+    memset(devices, 0, sizeof *devices);
+    if (!strcmp(family->settings.backend, "shm"))
+        return 0;
+    rc = list(family, devices);
+    return rc || !devices->ordered ? rc : check_count(family, devices);
 }
 
 /* ---- agreement --------------------------------------------------------------------------------------------------- */
@@ -400,32 +421,12 @@ static int probe(struct br_family *family, struct br_devices *devices, const str
     return rc;
 }
 
-/* ---- all together ------------------------------------------------------------------------------------------------ */
-
-static int check_count(const struct br_family *family, const struct br_devices *devices)
-{
-    const struct br_bcube *cube = &family->settings.cube;
-
-    if (!cube->n || devices->n == (int)cube->k)
-        return 0;
-    return br_error(EINVAL,
-                    "rank %d: BCube(%u,%u) has %u levels and needs a device on each, but %s %d; name them in "
-                    "BRAID_DEVICES, that of level 0 first",
-                    family->rank, cube->n, cube->k, cube->k,
-                    devices->ordered ? "BRAID_DEVICES names" : "those that are up are", devices->n);
-}
-
-int br_devices_find(struct br_family *family, struct br_devices *devices, uint64_t until)
+int br_devices_agree(struct br_family *family, struct br_devices *devices, uint64_t until)
 {
     struct agreement *all = calloc((size_t)family->size, sizeof *all);
-    int rc = all ? list_devices(family, devices) : br_error(ENOMEM, "no memory for %d ranks", family->size);
+    int rc =
+        all ? agree(family, devices, all, until) : br_error(ENOMEM, "no memory for %d ranks", family->size);
 
-    if (!rc && devices->ordered)
-        rc = check_count(family, devices);
-    else if (rc)
-        br_error_prefix(rc, "rank %d: ", family->rank);
-    if (!rc)
-        rc = agree(family, devices, all, until);
     if (!rc && all_can_look(family, all))
         rc = probe(family, devices, all, until);
     if (!rc)

@@ -2,7 +2,7 @@
 /*
  * Which network devices a rank uses. In a BCube, too, which of them is on which level, and whether the cables say the same.
  *
- * 1. What must be the same on all ranks is compared first, before anything is opened (`agree`).
+ * 1. What must be the same on all ranks is compared before anything is said of the network.
  * 2. In a BCube with real NICs every rank then announces itself on each of them (bootstrap/beacon.h). All get what all
  *    have heard, and judge it alone (bcube/wiring.h): the same words everywhere, before any data moves.
  * 3. Beacons get lost, and ranks on a busy machine start late. So it goes in rounds, and the first one without a finding is
@@ -28,9 +28,12 @@ struct br_devices {
     char nics[BR_WIRING_NICS][IF_NAMESIZE];     /* the interfaces behind them; BCube only */
 };
 
-/* Agrees with all other ranks and fills *devices. Collective; the store must be open. Besides the errors of the store: -EPROTO (ranks
- * disagree), -EINVAL, -ENODEV (devices), -ENETUNREACH (a BCube that is wired wrongly: the words say where). Blocks until
- * `until`, ns, at most. */
-int br_devices_find(struct br_family *family, struct br_devices *devices, uint64_t until);
+/* Those that the user named, else those that there are. -EINVAL, -ENODEV and others with words. Blocks briefly. */
+int br_devices_list(const struct br_family *family, struct br_devices *devices);
+
+/* Agrees with all other ranks, and in a BCube gives devices their levels. Collective; the store must be open. Besides the errors of
+ * the store: -EPROTO (ranks disagree), -EINVAL, -ENODEV (devices), -ENETUNREACH (a BCube that is wired wrongly: the words
+ * say where). Blocks until `until`, ns, at most. */
+int br_devices_agree(struct br_family *family, struct br_devices *devices, uint64_t until);
 
 #endif

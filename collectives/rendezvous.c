@@ -2,7 +2,7 @@
 /*
  * From alone to connected: find the others, agree, open devices, tell where they listen, learn where the others do, connect.
  *
- * 1. Before anything is opened all ranks agree on their settings and, in a BCube, on which NIC is which level (devices.h).
+ * 1. All ranks agree on their settings and, in a BCube before anything is opened, on which NIC is which level (devices.h).
  *    Then every rank publishes one record of fixed size: an address a device.
  * 2. Mesh: ranks of one host use shm, others TCP, a rail a device; BRAID_BACKEND forces one. Rail i of a pair runs between
  *    their i-th devices (modulo their number).
@@ -204,21 +204,35 @@ static int set_topology(struct br_family *family, const struct record *all)
     return rc;
 }
 
+/* Joins the store, agrees with the others and opens the devices: of a mesh first, so that a wrong name is told before anybody
+ * is waited for; of a BCube when it is known which is which. */
+static int meet(struct br_family *family, struct local *local, uint64_t until)
+{
+    bool mesh = !family->settings.cube.n;
+    struct br_devices devices;
+    int rc = br_devices_list(family, &devices);
+
+    if (!rc && mesh)
+        rc = open_devices(family, local, &devices);
+    if (!rc)
+        rc = br_store_open(&family->settings.environment, &family->settings.secret, &family->store);
+    if (!rc)
+        rc = br_devices_agree(family, &devices, until);
+    if (!rc && !mesh)
+        rc = open_devices(family, local, &devices);
+    return rc;
+}
+
 int br_rendezvous(struct br_family *family)
 {
     struct record *all = calloc((size_t)family->size, sizeof *all);
     struct local local = {0};
-    struct br_devices devices;
     uint64_t until = deadline(family);
     int rc;
 
     if (!all)
         return br_error(ENOMEM, "rank %d: no memory for %d addresses", family->rank, family->size);
-    rc = br_store_open(&family->settings.environment, &family->settings.secret, &family->store);
-    if (!rc)
-        rc = br_devices_find(family, &devices, until);
-    if (!rc)
-        rc = open_devices(family, &local, &devices);
+    rc = meet(family, &local, until);
     if (!rc)
         rc = br_store_gather(family->store, "addresses", &local.record, sizeof local.record, all, until);
     if (!rc)
