@@ -99,6 +99,7 @@ static int init_worker(struct br_family *family)
         .starvation = s->starvation,
         .target_delay = s->oversubscribed ? 5 * BR_MS : 0, /* the time to get a core is no queue of ours */
         .connect_timeout = 5 * BR_SEC,
+        .cube = s->cube,
         .neighbours = (int)(s->cube.k * (s->cube.n - 1)), /* mesh: 0, which means all */
         /* Not where ranks of one host talk to each other over its own addresses: such frames never see the NIC. */
         .own_nic_only = s->cube.n && s->environment.local_size == 1,
@@ -137,9 +138,12 @@ static uint32_t most_rails(const struct br_family *family)
 {
     int most = 1;
 
-    for (int r = 0; r < family->size; r++)
-        if (family->worker->peers[r].n_rails > most)
-            most = family->worker->peers[r].n_rails;
+    for (int r = 0; r < family->size; r++) {
+        const struct br_peer *peer = &family->worker->peers[r];
+
+        if (peer->n_rails - peer->n_detours > most)
+            most = peer->n_rails - peer->n_detours;
+    }
     return (uint32_t)most;
 }
 

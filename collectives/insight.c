@@ -24,7 +24,7 @@ static void add_devices(const struct br_worker *w, struct braid_stats *s)
 static void add_rails(const struct br_worker *w, struct braid_stats *s)
 {
     for (int r = 0; r < w->config.size; r++)
-        for (int i = 0; i < w->peers[r].n_rails; i++) {
+        for (int i = 0; i < w->peers[r].n_rails - w->peers[r].n_detours; i++) { /* detours run over these */
             s->tx_bytes += w->peers[r].rails[i].total_tx;
             s->rx_bytes += w->peers[r].rails[i].total_rx;
         }

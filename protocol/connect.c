@@ -88,19 +88,53 @@ static uint8_t type_of(const struct br_event *event)
 
 /* ---- our own links ----------------------------------------------------------------------------------------- */
 
+bool br_rail_connects(const struct br_worker *w, const struct br_rail *rail)
+{
+    if (!rail->connector || (rail->detour && !br_relay_wants(w, rail)))
+        return false;
+    if (rail->state == BR_RAIL_IDLE)
+        return true;
+    /* Nobody can confirm the fence: connecting anew does (welcome()). */
+    return rail->state == BR_RAIL_FENCING && w->relay && rail->peer->cut_at;
+}
+
+/* Later, and later each time. A peer that is cut has only its timeout to be found again. */
+static void pause(struct br_worker *w, struct br_rail *rail)
+{
+    uint64_t most =
+        w->relay && w->config.peer_timeout / 16 < BACKOFF_MOST ? w->config.peer_timeout / 16 : BACKOFF_MOST;
+
+    rail->retry_at = w->now + rail->backoff;
+    rail->backoff = rail->backoff * 2 < most ? rail->backoff * 2 : most;
+}
+
+/* For an attempt: where there are other ways, not long. */
+static uint64_t patience(const struct br_worker *w, const struct br_rail *rail)
+{
+    uint64_t most = w->config.peer_timeout / (rail->detour ? 8 : 4);
+
+    return w->relay && rail->peer->state == BR_PEER_UP && most < w->config.connect_timeout
+               ? most
+               : w->config.connect_timeout;
+}
+
 static void start(struct br_worker *w, struct br_rail *rail)
 {
-    int rc = rail->device->ops->link_connect(rail->device, &rail->address, &rail->link);
+    int rc = rail->detour ? br_relay_choose(w, rail) : 0;
 
+    if (!rc)
+        rc = br_rail_prepare(w, rail);
+    if (!rc)
+        rc = rail->device->ops->link_connect(rail->device, &rail->address, &rail->link);
     if (rc) {
         rail->link = NULL;
         snprintf(rail->words, sizeof rail->words, "%.110s", br_error_words());
-        rail->retry_at = w->now + rail->backoff;
+        pause(w, rail);
         return;
     }
     rail->link->owner = rail;
     rail->state = BR_RAIL_CONNECTING;
-    rail->deadline = w->now + w->config.connect_timeout;
+    rail->deadline = w->now + patience(w, rail);
 }
 
 /* An attempt has failed: again later, or, when trying again cannot help, the job fails at once. */
@@ -110,9 +144,8 @@ static void attempt_failed(struct br_worker *w, struct br_rail *rail, int error,
     if (rail->link)
         br_link_retire(w, rail->link);
     rail->link = NULL;
-    rail->state = BR_RAIL_IDLE;
-    rail->retry_at = w->now + rail->backoff;
-    rail->backoff = rail->backoff * 2 < BACKOFF_MOST ? rail->backoff * 2 : BACKOFF_MOST;
+    rail->state = rail->unfenced ? BR_RAIL_FENCING : BR_RAIL_IDLE;
+    pause(w, rail);
     if (error == -EPERM || error == -EPROTONOSUPPORT || error == -EEXIST) {
         char text[320];
 
@@ -120,6 +153,11 @@ static void attempt_failed(struct br_worker *w, struct br_rail *rail, int error,
                  rail->level, rail->device->name, rail->words);
         br_worker_fail(w, -error, text);
     }
+}
+
+void br_connect_abandon(struct br_worker *w, struct br_rail *rail)
+{
+    attempt_failed(w, rail, -ECANCELED, "given up");
 }
 
 static void connected(struct br_worker *w, struct br_rail *rail)
@@ -148,8 +186,14 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
     br_log_debug("rank %d: rail to rank %d on level %d is up (%s, %s)", w->config.rank, peer->rank,
                  rail->level, rail->device->name, rail->link->peer_name);
     rail->was_up = true;
-    for (int i = 0; i < peer->n_rails; i++)
-        all = all && peer->rails[i].was_up;
+    peer->cut_at = 0;
+    if (rail->unfenced)
+        br_rail_fenced(w, rail);
+    for (int i = 0; i < peer->n_rails; i++) {
+        all = all && (peer->rails[i].was_up || peer->rails[i].detour);
+        if (peer->rails[i].unfenced) /* what was said of it on a rail that is lost, too, is lost */
+            peer->down_due |= (uint8_t)(1u << i);
+    }
     if (all && peer->state == BR_PEER_WAITED) {
         peer->state = BR_PEER_UP;
         w->n_waited--;
@@ -233,14 +277,30 @@ static void accepted(struct br_worker *w, struct br_link *link)
     link->owner = s;
 }
 
+/* With relaying a peer may connect anew that had no rail left to say so. It has closed its end of the old link; here is ours. */
+static void supersede(struct br_worker *w, struct br_rail *rail, uint32_t incarnation)
+{
+    if (!w->relay || (int32_t)(incarnation - rail->incarnation) <= 0)
+        return;
+    br_rail_lost(w, rail, ECONNRESET, "the other end connects anew");
+    if (rail->unfenced)
+        br_rail_fenced(w, rail);
+}
+
 /* The stranger has proved who it is: its link becomes the rail's. */
 static void welcome(struct br_worker *w, struct br_stranger *s, size_t bytes)
 {
     struct br_peer *peer = &w->peers[s->handshake.peer];
+    bool reached = peer->n_rails || !br_relay_reach(w, peer);
     struct br_rail *rail =
-        s->handshake.rail < (uint32_t)peer->n_rails ? &peer->rails[s->handshake.rail] : NULL;
+        reached && s->handshake.rail < (uint32_t)peer->n_rails ? &peer->rails[s->handshake.rail] : NULL;
 
-    if (!rail || rail->connector || rail->state != BR_RAIL_IDLE || rail->device != s->link->device) {
+    if (rail && !rail->connector && rail->device == s->link->device)
+        supersede(w, rail, s->handshake.incarnation);
+    if (w->failed)
+        return; /* it was the last rail */
+    if (!rail || rail->connector || rail->state != BR_RAIL_IDLE || rail->device != s->link->device ||
+        br_rail_prepare(w, rail)) {
         br_handshake_refuse_stale(&s->handshake, rail ? rail->incarnation : 0, s->reply, &bytes);
         post_handshake(s->link, s->reply, bytes);
         s->refused = true; /* no stranger: it may try again when the old link is fenced */
@@ -320,7 +380,7 @@ void br_connect_event(struct br_worker *w, const struct br_event *event)
 
 static void rail_timer(struct br_worker *w, struct br_rail *rail)
 {
-    if (rail->state == BR_RAIL_IDLE && rail->connector && w->now >= rail->retry_at)
+    if (w->now >= rail->retry_at && br_rail_connects(w, rail))
         start(w, rail);
     else if ((rail->state == BR_RAIL_CONNECTING || rail->state == BR_RAIL_HANDSHAKE) &&
              w->now >= rail->deadline)

@@ -63,7 +63,7 @@ static bool post_rails(struct br_peer *peer, struct br_rail *rail, enum br_messa
 {
     for (uint32_t i = 0; i < (uint32_t)peer->n_rails; i++) {
         const struct br_rail *about = &peer->rails[i];
-        uint32_t incarnation = type == BR_MESSAGE_RAIL_DOWN ? about->incarnation : about->fenced;
+        uint32_t incarnation = type == BR_MESSAGE_RAIL_DOWN ? about->lost : about->fenced;
         struct br_message message = {.type = (uint8_t)type, .rail = {i, incarnation, {0}}};
 
         if (!(*due >> i & 1))
@@ -103,7 +103,7 @@ static bool pump_rail(struct br_rail *rail)
             return false;
         rail->ping_due = false;
     }
-    return true;
+    return !rail->relay_due || br_relay_post_back(rail);
 }
 
 bool br_control_pump(struct br_peer *peer, struct br_rail *rail)
@@ -122,7 +122,8 @@ bool br_control_pump(struct br_peer *peer, struct br_rail *rail)
 bool br_peer_has_work(const struct br_peer *peer)
 {
     for (int i = 0; i < peer->n_rails; i++)
-        if (peer->rails[i].ack_due || peer->rails[i].pong_due || peer->rails[i].ping_due)
+        if (peer->rails[i].ack_due || peer->rails[i].pong_due || peer->rails[i].ping_due ||
+            peer->rails[i].relay_due)
             return true;
     for (int k = 0; k < BR_QUEUES; k++)
         if (!br_list_empty(&peer->queues[k].place))

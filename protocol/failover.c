@@ -10,7 +10,8 @@
  *    receiver say DONE again.
  * 3. Messages need no fence: their sequence tells the receiver what it has. Copies are kept until ACK (peer.h).
  * 4. The connecting side tries to connect again after the fence. A rail that comes back starts from zero.
- * 5. With the last rail the peer is lost and the worker fails.
+ * 5. With the last rail the peer is lost and the worker fails. With relaying it is only cut: detours are tried, and meanwhile
+ *    connecting anew is the fence (relay.h, note 7).
  */
 #include "protocol/internal.h"
 
@@ -68,13 +69,17 @@ static void drop_flights(struct br_worker *w, struct br_rail *rail)
     while ((node = br_list_pop_front(&rail->flights))) {
         struct br_flight *flight = br_container_of(node, struct br_flight, node);
 
+        if (!flight->transfer) {
+            br_relay_dropped(w, flight);
+            continue;
+        }
         flight->transfer->flights--;
         flight->transfer->lost_rails |= (uint8_t)(1u << rail->index);
         br_pool_put(&w->flights, flight);
     }
 }
 
-static bool any_rail_up(const struct br_peer *peer)
+bool br_peer_is_up(const struct br_peer *peer)
 {
     for (int i = 0; i < peer->n_rails; i++)
         if (peer->rails[i].state == BR_RAIL_UP)
@@ -82,7 +87,7 @@ static bool any_rail_up(const struct br_peer *peer)
     return false;
 }
 
-static void peer_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words)
+void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words)
 {
     char text[320];
 
@@ -106,17 +111,26 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     snprintf(rail->words, sizeof rail->words, "%s", words);
     rail->failures++;
     rail->state = BR_RAIL_FENCING;
+    rail->unfenced = true;
+    rail->lost = rail->incarnation;
+    rail->backoff = BACKOFF_FIRST;
+    rail->retry_at = w->now + rail->backoff;
     br_match_forget_link(w, rail);
     keep_messages(w, rail);
     drop_flights(w, rail);
+    if (rail->relay && w->relay)
+        br_relay_rail_lost(w, rail);
     if (rail->link)
         br_link_retire(w, rail->link);
     rail->link = NULL;
     if (w->failed)
         return;
-    if (!any_rail_up(peer)) {
-        peer_lost(w, rail, error, rail->words);
-        return;
+    if (!br_peer_is_up(peer)) {
+        if (!br_relay_may_reach(w, peer)) {
+            br_peer_lost(w, rail, error, rail->words);
+            return;
+        }
+        br_relay_cut(w, peer, error == ETIMEDOUT ? rail->last_rx : w->now);
     }
     if (peer->state != BR_PEER_LEFT && !w->leaving) /* else it goes in good order, one rail after the other */
         br_log_warn("rank %d: rail to rank %d on level %d (device %s) is lost: %s; its slices move to the "
@@ -124,7 +138,7 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
                     w->config.rank, peer->rank, rail->level, rail->device->name, rail->words);
     peer->bye_sent = false; /* what was said through the lost rail may be lost as well */
     for (int i = 0; i < peer->n_rails; i++)
-        if (peer->rails[i].state == BR_RAIL_FENCING)
+        if (peer->rails[i].unfenced)
             peer->down_due |= (uint8_t)(1u << i);
     br_peer_activate(w, peer);
 }
@@ -155,19 +169,37 @@ static void send_again(struct br_worker *w, struct br_peer *peer, struct br_tran
     }
 }
 
+void br_rail_fenced(struct br_worker *w, struct br_rail *rail)
+{
+    struct br_peer *peer = rail->peer;
+
+    rail->unfenced = false;
+    peer->down_due &= (uint8_t) ~(1u << rail->index);
+    if (rail->state == BR_RAIL_FENCING) { /* else it connects already */
+        rail->state = BR_RAIL_IDLE;
+        rail->backoff = BACKOFF_FIRST;
+        rail->retry_at = w->now + rail->backoff;
+    }
+    br_list_for_each_safe (node, &peer->moving)
+        send_again(w, peer, br_container_of(node, struct br_transfer, node), (uint8_t)(1u << rail->index));
+    br_peer_activate(w, peer);
+}
+
+void br_rail_give_up(struct br_worker *w, struct br_rail *rail, const char *words)
+{
+    if (rail->state == BR_RAIL_UP)
+        br_rail_lost(w, rail, ECONNRESET, words);
+    else if (rail->link)
+        br_connect_abandon(w, rail);
+}
+
 void br_rail_confirmed_fenced(struct br_worker *w, struct br_peer *peer, uint32_t index, uint32_t incarnation)
 {
     struct br_rail *rail = index < (uint32_t)peer->n_rails ? &peer->rails[index] : NULL;
 
-    if (!rail || rail->state != BR_RAIL_FENCING || rail->incarnation != incarnation)
+    if (!rail || !rail->unfenced || rail->lost != incarnation)
         return; /* said twice */
-    rail->state = BR_RAIL_IDLE;
-    rail->backoff = BACKOFF_FIRST;
-    rail->retry_at = w->now + rail->backoff;
-    peer->down_due &= (uint8_t) ~(1u << index);
-    br_list_for_each_safe (node, &peer->moving)
-        send_again(w, peer, br_container_of(node, struct br_transfer, node), (uint8_t)(1u << index));
-    br_peer_activate(w, peer);
+    br_rail_fenced(w, rail);
 }
 
 void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t index, uint32_t incarnation)

@@ -62,12 +62,13 @@ static void close_rail(struct br_worker *w, struct br_rail *rail)
     rail->retry_at = UINT64_MAX;
 }
 
-/* Closes the rails to all peers; those that are not UP only, unless `all`. */
+/* Closes the rails to all peers; those that are not UP only, unless `all`. Detours too: a worker that has failed relays nothing,
+ * and the words reach everybody from neighbour to neighbour. */
 static void close_rails(struct br_worker *w, bool all)
 {
     for (int r = 0; r < w->config.size; r++)
         for (int i = 0; i < w->peers[r].n_rails; i++)
-            if (all || w->peers[r].rails[i].state != BR_RAIL_UP)
+            if (all || w->peers[r].rails[i].state != BR_RAIL_UP || w->peers[r].rails[i].detour)
                 close_rail(w, &w->peers[r].rails[i]);
 }
 

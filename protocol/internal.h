@@ -5,6 +5,9 @@
 
 #include "protocol/worker.h"
 
+/* worker.c */
+void br_worker_event(struct br_worker *w, const struct br_event *event); /* of a link of any device */
+
 /* rail.c: budget, rate, credits */
 void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index);
 void br_rail_reset(struct br_rail *rail, uint64_t now); /* a new link is up */
@@ -26,19 +29,22 @@ enum br_credit {
 bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind);
 void br_rail_message_released(struct br_rail *rail, bool p2p, uint64_t now);
 
+/* rail.c, too: memory for the copies of its messages, when it is first used. -ENOMEM with words */
+int br_rail_prepare(const struct br_worker *w, struct br_rail *rail);
+
 /* connect.c: links, handshakes, strangers */
 int br_connect_init(struct br_worker *w);
 void br_connect_destroy(struct br_worker *w);
 void br_connect_timers(struct br_worker *w);
 uint64_t br_connect_next_timer(const struct br_worker *w);
+bool br_rail_connects(const struct br_worker *w, const struct br_rail *rail); /* at retry_at */
+void br_connect_abandon(struct br_worker *w, struct br_rail *rail); /* an attempt that is under way */
 bool br_connect_owns(const struct br_worker *w,
                      const struct br_link *link); /* a stranger's, or of a rail not yet UP */
 /* Any event of a link that is not (yet) the link of a rail in state UP. */
 void br_connect_event(struct br_worker *w, const struct br_event *event);
 
 /* send.c */
-int br_peer_unreachable(const struct br_worker *w,
-                        int rank); /* there is no rail to it: -EHOSTUNREACH with words */
 void br_peer_activate(struct br_worker *w, struct br_peer *peer);
 void br_send_message_due(struct br_worker *w, struct br_peer *peer,
                          struct br_transfer *t); /* its eager message or READY */
@@ -74,6 +80,33 @@ void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status);
 void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words);
 void br_rail_confirmed_fenced(struct br_worker *w, struct br_peer *peer, uint32_t rail, uint32_t incarnation);
 void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t rail, uint32_t incarnation);
+
+bool br_peer_is_up(const struct br_peer *peer); /* any rail */
+void br_rail_give_up(struct br_worker *w, struct br_rail *rail,
+                     const char *words); /* lost, or its attempt ends */
+void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words);
+/* Nothing more will be written through the connection that was lost: what it carried goes again. */
+void br_rail_fenced(struct br_worker *w, struct br_rail *rail);
+
+/* relay_hop.c, relay_peer.c: relaying (relay.h); w->relay is set where not said otherwise */
+void br_relay_arrived(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
+void br_relay_heard_back(struct br_rail *rail, const struct br_body_relay_back *back);
+void br_relay_rail_lost(struct br_worker *w, struct br_rail *rail);   /* a direct one */
+bool br_relay_post_back(struct br_rail *rail);                        /* false: the link is full */
+void br_relay_sent(struct br_worker *w, struct br_flight *flight);    /* of a relayed frame */
+void br_relay_dropped(struct br_worker *w, struct br_flight *flight); /* its rail is lost */
+bool br_relay_send(struct br_worker *w, struct br_peer *peer,
+                   struct br_queued *head); /* false: it has to wait */
+int br_relay_reach(struct br_worker *w,
+                   struct br_peer *peer); /* has it rails? Also without relay. -EHOSTUNREACH */
+bool br_relay_may_reach(const struct br_worker *w,
+                        const struct br_peer *peer); /* now that no rail is up; also without */
+void br_relay_cut(struct br_worker *w, struct br_peer *peer, uint64_t since);
+bool br_relay_wants(const struct br_worker *w, const struct br_rail *rail); /* this detour now */
+int br_relay_choose(struct br_worker *w, struct br_rail *rail); /* its next route. -EHOSTUNREACH with words */
+void br_relay_timers(struct br_worker *w, bool stopped);
+uint64_t br_relay_next_timer(const struct br_worker *w);
+void br_relay_leave(struct br_worker *w);
 
 /* farewell.c: the turns of a worker that has failed but whose links are not yet closed (fail_due) */
 int br_worker_last_words(struct br_worker *w);

@@ -22,7 +22,7 @@
 
 #include "transport/frame.h"
 
-#define BR_PROTOCOL_VERSION 2u /* changes with anything below; negotiated in the handshake */
+#define BR_PROTOCOL_VERSION 3u /* changes with anything below; negotiated in the handshake */
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS       65536u
@@ -32,7 +32,9 @@
 #define BR_CREDITS_P2P     32u   /* of these, point-to-point ones, at most */
 #define BR_CREDITS_P2P_OWN 4u    /* of these, for point-to-point ones alone */
 #define BR_MESSAGE_BUFFERS                                                                                   \
-    (BR_CREDITS + 8u)               /* receive buffers of a link; the rest for messages without credit */
+    (BR_CREDITS + 8u)       /* receive buffers of a link; the rest for messages without credit */
+#define BR_RELAY_HOPS   16u /* of a route through other hosts */
+#define BR_RELAY_HOSTS  (BR_RELAY_HOPS + 1u) /* on it, both ends included */
 #define BR_MAX_TRANSFER (16u << 20) /* bytes; longer sends and receives are cut by the layers above */
 #define BR_MAX_EAGER    (64u << 10) /* upper bound of the eager limit */
 #define BR_MAX_WORDS    240u        /* text of ABORT */
@@ -52,6 +54,8 @@ enum br_message_type {
     BR_MESSAGE_RAIL_FENCED = 11, /* nothing more will be written through that rail */
     BR_MESSAGE_ABORT = 12,       /* the communicator has failed; payload: words */
     BR_MESSAGE_BYE = 13,         /* the sender leaves in good order */
+    BR_MESSAGE_RELAY = 14, /* struct br_message_relay: for another rank, or from one, over hosts in between */
+    BR_MESSAGE_RELAY_BACK = 15, /* buffers for relayed frames that are free again */
 };
 
 /* Bodies, 24 bytes each. */
@@ -91,6 +95,11 @@ struct br_body_bye {
     uint32_t reserved[5];
 };
 
+struct br_body_relay_back {
+    uint8_t n[BR_RELAY_HOPS]; /* [i]: buffers of class i + 1 */
+    uint32_t reserved[2];
+};
+
 /* Why a communicator has failed, for those who only hear of it. */
 enum br_abort_reason {
     BR_ABORT_CANCELED, /* braid_comm_abort(), and everything that is not below */
@@ -121,11 +130,38 @@ struct br_message {
         struct br_body_rail rail;
         struct br_body_bye bye;
         struct br_body_abort abort;
+        struct br_body_relay_back relay_back;
     };
 };
 static_assert(sizeof(struct br_message) == BR_FRAME_INLINE, "a message fills the inline area of its frame");
 
 #define BR_EAGER_INLINE 24u
+
+enum br_relay_kind {
+    BR_RELAY_OPEN = 1,    /* a route begins: hosts in between remember it */
+    BR_RELAY_FRAME,       /* payload: a frame, its header of 64 bytes first */
+    BR_RELAY_CLOSE,       /* the sender's end of the route is closed */
+    BR_RELAY_UNREACHABLE, /* the route is broken: path[0] cannot reach rank `number` */
+    BR_RELAY_KNOCK,       /* path[0] has no rail to the last of the path, and asks it to connect; id is 0 */
+};
+#define BR_RELAY_KIND 0x7fu /* of `what`: the kind */
+#define BR_RELAY_ACK  0x80u /* of `what`: send an ACK on this link now, as BR_PLACED_ACK does */
+
+/* A message of type RELAY, in place of struct br_message. Its payload counts in the rail's budget. */
+struct br_message_relay {
+    uint8_t type;     /* BR_MESSAGE_RELAY */
+    uint8_t what;     /* kind and flag */
+    uint8_t hosts;    /* in path, both ends included */
+    uint8_t at;       /* the receiver is path[at]; also the class of the buffer that the frame takes there */
+    int16_t priority; /* larger is more urgent */
+    uint16_t path[BR_RELAY_HOSTS]; /* ranks in the order of travel; 0 behind the last */
+    uint32_t id;                   /* of the route: rank of its maker << 16 | number */
+    uint32_t
+        number; /* FRAME with a MESSAGE in it: how many of those went before, on this route in this direction;
+                      * UNREACHABLE: a rank, or UINT32_MAX; else 0 */
+};
+static_assert(sizeof(struct br_message_relay) == BR_FRAME_INLINE,
+              "a message fills the inline area of its frame");
 
 /* In the inline area of a PLACED frame. */
 enum br_placed_flag {
@@ -136,7 +172,7 @@ enum br_placed_flag {
 
 struct br_placed {
     uint8_t flags;        /* enum br_placed_flag */
-    uint8_t reserved[47]; /* zero; the route of a relayed frame will live here (design, section 7) */
+    uint8_t reserved[47]; /* zero */
 };
 static_assert(sizeof(struct br_placed) == BR_FRAME_INLINE, "fills the inline area");
 

@@ -85,8 +85,13 @@ struct br_rail {
     uint8_t reply[BR_HANDSHAKE_BYTES_MAX]; /* handshake message on its way out */
     uint32_t incarnation;                  /* of the present or last connection */
     uint32_t fenced;                       /* the connection that the peer's last RAIL_DOWN named */
+    uint32_t lost;                         /* the last connection that was lost */
+    bool unfenced;                         /* and the peer has not confirmed that it is fenced */
+    bool detour;                           /* its link is a route through other hosts (relay.h) */
+    uint32_t attempts;                     /* detours: routes tried */
     uint64_t retry_at, deadline;           /* next connect; end of CONNECTING and HANDSHAKE */
     uint64_t backoff;                      /* ns */
+    uint64_t patience;                     /* ns of silence after which it counts as lost */
     bool was_up;                           /* at least once */
     char words[120];                       /* why it is not up */
 
@@ -123,6 +128,10 @@ struct br_rail {
     bool ack_due, ping_due, pong_due;
     uint64_t last_rx, last_ping; /* ns */
 
+    struct br_relay_rail
+        *relay;     /* buffers for frames on their way through us; NULL: no relaying over it. Owned */
+    bool relay_due; /* the peer is to be told of free ones */
+
     /* statistics over all incarnations */
     uint64_t total_tx, total_rx, failures;
 };
@@ -140,6 +149,7 @@ enum br_queue_kind {
     BR_QUEUE_MESSAGES, /* sends that go eagerly, READYs, one-sided requests */
     BR_QUEUE_P2P,      /* the same of point-to-point transfers */
     BR_QUEUE_DATA,     /* sends that have their READY */
+    BR_QUEUE_RELAY,    /* frames for ranks behind this peer (relay.h) */
     BR_QUEUES,
 };
 
@@ -177,7 +187,24 @@ struct br_peer {
     uint32_t messages, bye_messages; /* credited ones that have arrived, and as many as its BYE says */
     bool abort_said;
     struct br_list active; /* in the worker's list of peers with something to send */
+
+    /* with relaying */
+    int n_detours;          /* the last ones of rails[] */
+    uint8_t detours;        /* a bit each */
+    struct br_list watched; /* in relay->watched: neighbours, and all that we have to do with */
+    uint64_t cut_at;        /* no rail is up, and nothing was heard since then, ns; 0: not cut */
+    uint64_t knock_at;      /* cut: when to ask it again to connect */
+    uint64_t knocked_until; /* it has asked us */
 };
+
+/* Its rail that is no detour and UP, or NULL. */
+static inline struct br_rail *br_peer_direct(const struct br_peer *peer)
+{
+    for (int i = 0; i < peer->n_rails - peer->n_detours; i++)
+        if (peer->rails[i].state == BR_RAIL_UP)
+            return &peer->rails[i];
+    return NULL;
+}
 
 /* 1: point to point, 0: all others. */
 static inline int br_stream_of(uint64_t tag)

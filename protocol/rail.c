@@ -2,9 +2,11 @@
 /* Budget, rate and credits of one rail; peer.h has the reasons. Pure arithmetic over numbers that others feed in. */
 #include "protocol/internal.h"
 
-#include <string.h>
+#include <errno.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 
 #define BUDGET_FIRST                                                                                         \
     (64u << 10) /* small, so that the first round trip of a slow link is not that of a long queue */
@@ -14,6 +16,21 @@
 #define FRAME_MOST   (256u << 10)
 #define RATE_PERIOD  (100 * BR_MS) /* the rate is the maximum over one to two of these */
 #define RTT_PERIOD   (10 * BR_SEC) /* after this the least round trip is measured anew */
+
+int br_rail_prepare(const struct br_worker *w, struct br_rail *rail)
+{
+    uint8_t *memory = rail->retained[0].memory;
+
+    if (memory)
+        return 0;
+    memory = malloc((size_t)BR_CREDITS * w->config.eager_bytes + 1);
+    if (!memory)
+        return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank,
+                        rail->peer->rank);
+    for (uint32_t k = 0; k < BR_CREDITS; k++)
+        rail->retained[k].memory = memory + (size_t)k * w->config.eager_bytes;
+    return 0;
+}
 
 void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index)
 {
@@ -107,7 +124,7 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
     for (int i = 0; i < peer->n_rails; i++) {
         const struct br_rail *other = &peer->rails[i];
 
-        if (other == rail || other->state != BR_RAIL_UP)
+        if (other == rail || other->state != BR_RAIL_UP || other->detour != rail->detour)
             continue;
         if (!other->was_full)
             return true; /* nothing to compare with yet */

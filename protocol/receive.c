@@ -50,14 +50,15 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
 {
     const struct br_peer *peer = &w->peers[t->peer];
     bool eager = t->length <= peer->eager_bytes && !t->rendezvous;
+    int rc;
 
     if (w->failed)
         return br_error(-w->failed, "%s", w->words);
     if (peer->state == BR_PEER_LEFT &&
         !(eager && br_match_is_here(w, t))) /* what it sent before it left counts */
         return br_error(ECONNRESET, "rank %d has left the job", t->peer);
-    if (!peer->n_rails)
-        return br_peer_unreachable(w, t->peer);
+    if (!peer->n_rails && (rc = br_relay_reach(w, &w->peers[t->peer])))
+        return rc;
     t->is_send = false;
     t->status = 0;
     t->mapped = NULL;
@@ -221,6 +222,17 @@ static void aborted(struct br_worker *w, struct br_rail *rail, const struct br_e
     br_worker_fail(w, error_of(reason), is_passed_on(words + prefix) ? words + prefix : words);
 }
 
+static void relay(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
+                  const struct br_message *m)
+{
+    if (!w->relay)
+        w->counters.dropped_messages++;
+    else if (m->type == BR_MESSAGE_RELAY)
+        br_relay_arrived(w, rail, event);
+    else
+        br_relay_heard_back(rail, &m->relay_back);
+}
+
 /* Messages without credit: dealt with at once. */
 static void control(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
                     const struct br_message *m)
@@ -256,6 +268,10 @@ static void control(struct br_worker *w, struct br_rail *rail, const struct br_e
         peer->bye_heard = true;
         peer->bye_messages = m->bye.messages;
         br_peer_check_left(peer);
+        break;
+    case BR_MESSAGE_RELAY:
+    case BR_MESSAGE_RELAY_BACK:
+        relay(w, rail, event, m);
         break;
     default:
         w->counters.dropped_messages++;

@@ -34,24 +34,17 @@ void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_tr
     br_peer_activate(w, peer);
 }
 
-int br_peer_unreachable(const struct br_worker *w, int rank)
-{
-    return br_error(
-        EHOSTUNREACH,
-        "rank %d cannot reach rank %d: they are not neighbours, and there is no rail between them",
-        w->config.rank, rank);
-}
-
 int br_transfer_send(struct br_worker *w, struct br_transfer *t)
 {
     struct br_peer *peer = &w->peers[t->peer];
+    int rc;
 
     if (w->failed)
         return br_error(-w->failed, "%s", w->words);
     if (peer->state == BR_PEER_LEFT)
         return br_error(ECONNRESET, "rank %d has left the job", t->peer);
-    if (!peer->n_rails)
-        return br_peer_unreachable(w, t->peer);
+    if (!peer->n_rails && (rc = br_relay_reach(w, peer)))
+        return rc;
     t->is_send = true;
     t->status = 0;
     t->wants_done = false;
@@ -103,6 +96,10 @@ void br_send_sent(struct br_worker *w, const struct br_event *event)
     if (flight->rail->device->caps.sent_means_placed)
         br_rail_acknowledged(flight->rail, flight->rail->acked_bytes + flight->length, w->now);
     br_list_remove(&flight->node);
+    if (!t) {
+        br_relay_sent(w, flight);
+        return;
+    }
     br_pool_put(&w->flights, flight);
     t->flights--;
     br_send_check_end(w, t);
@@ -290,6 +287,7 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
         .region = t->region,
         .inline_ = (const uint8_t *)&placed,
         .cookie = (uint64_t)(uintptr_t)flight,
+        .priority = t->priority,
     };
     if (rail->device->ops->post(rail->link, &frame, 1) != 1) {
         br_pool_put(&w->flights, flight);
@@ -445,6 +443,12 @@ static bool pump_orphans(struct br_worker *w, struct br_peer *peer, int stream, 
     return true;
 }
 
+/* Of a frame on its way through us only the priority is known: among equals the one that has waited longer goes. */
+static bool goes_before(const struct br_queued *a, const struct br_queued *b, bool relayed)
+{
+    return relayed && a->priority == b->priority ? a->served < b->served : br_queued_before(a, b);
+}
+
 /* Of the queues that are not stuck the one with the most urgent head; BR_QUEUES: none has any. */
 static int next_queue(const struct br_worker *w, const struct br_peer *peer, const bool *stuck,
                       struct br_queued **best)
@@ -456,7 +460,7 @@ static int next_queue(const struct br_worker *w, const struct br_peer *peer, con
         struct br_queued *head =
             stuck[k] ? NULL : br_queue_head(&peer->queues[k], w->now, w->config.starvation);
 
-        if (head && (!*best || br_queued_before(head, *best))) {
+        if (head && (!*best || goes_before(head, *best, k == BR_QUEUE_RELAY))) {
             *best = head;
             which = k;
         }
@@ -472,6 +476,8 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
     for (int i = 0; i < peer->n_rails; i++)
         if (peer->rails[i].state != BR_RAIL_UP || !br_control_pump(peer, &peer->rails[i]))
             pump.full |= 1u << i;
+    if (peer->detours && br_peer_direct(peer))
+        pump.full |= peer->detours; /* they are for the time without */
     stuck[BR_QUEUE_MESSAGES] = !pump_orphans(w, peer, 0, &pump);
     stuck[BR_QUEUE_P2P] = !pump_orphans(w, peer, 1, &pump);
     for (;;) {
@@ -480,10 +486,14 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
 
         if (which == BR_QUEUES)
             break;
-        if (which == BR_QUEUE_DATA)
+        if (which == BR_QUEUE_RELAY) {
+            stuck[which] = !br_relay_send(w, peer, head);
+            pump.n += !stuck[which];
+        } else if (which == BR_QUEUE_DATA) {
             stuck[which] = !pump_data(w, peer, br_container_of(head, struct br_transfer, queued), &pump);
-        else
+        } else {
             stuck[which] = !pump_message(w, peer, br_container_of(head, struct br_transfer, queued), &pump);
+        }
     }
     if (!br_peer_has_work(peer))
         br_list_remove(&peer->active);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "protocol/internal.h"
+#include "protocol/relay.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -42,14 +42,28 @@ static int create_peers(struct br_worker *w)
         struct br_peer *peer = &w->peers[r];
 
         peer->rank = r;
+        peer->eager_bytes = w->config.eager_bytes;
         for (int k = 0; k < BR_QUEUES; k++)
             br_queue_init(&peer->queues[k]);
         br_list_init(&peer->moving);
         for (int k = 0; k < BR_STREAMS; k++)
             br_list_init(&peer->streams[k].resend);
         br_list_init(&peer->active);
+        br_list_init(&peer->watched);
     }
     return 0;
+}
+
+static int create_relay(struct br_worker *w)
+{
+    if (w->config.cube.hosts < (uint32_t)w->config.size)
+        return br_error(EINVAL, "BCube(%u,%u) has %u hosts, and the job %d ranks: start one rank a host",
+                        w->config.cube.n, w->config.cube.k, w->config.cube.hosts, w->config.size);
+    w->max_retired = BR_RELAY_LINKS + BR_MAX_STRANGERS;
+    w->retired = calloc(w->max_retired, sizeof *w->retired);
+    if (!w->retired)
+        return br_error(ENOMEM, "rank %d: no memory for relaying", w->config.rank);
+    return br_relay_create(w);
 }
 
 int br_worker_create(const struct br_worker_config *config, struct br_worker **out)
@@ -64,7 +78,8 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
     br_list_init(&w->slotless);
     br_list_init(&w->active);
     br_random_seed(&w->random, config->seed + (uint64_t)config->rank);
-    if ((rc = create_pools(w)) || (rc = create_peers(w)) || (rc = br_connect_init(w))) {
+    if ((rc = create_pools(w)) || (rc = create_peers(w)) || (rc = br_connect_init(w)) ||
+        (config->cube.hosts && (rc = create_relay(w)))) {
         br_worker_destroy(w);
         return rc;
     }
@@ -77,8 +92,10 @@ static void destroy_peer(struct br_peer *peer)
     for (int k = 0; k < BR_STREAMS; k++)
         br_list_for_each_safe (node, &peer->streams[k].resend)
             free(br_container_of(node, struct br_orphan, node));
-    for (int i = 0; i < peer->n_rails; i++)
+    for (int i = 0; i < peer->n_rails; i++) {
         free(peer->rails[i].retained[0].memory);
+        free(peer->rails[i].relay);
+    }
     free(peer->rails);
 }
 
@@ -88,6 +105,7 @@ void br_worker_destroy(struct br_worker *w)
         return;
     for (int d = w->n_devices; d-- > 0;)
         w->devices[d]->ops->device_close(w->devices[d]);
+    br_relay_destroy(w);
     if (w->strangers)
         br_connect_destroy(w);
     br_match_destroy(w);
@@ -127,12 +145,14 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
         .level = w->n_devices,
         .slots = &w->slots,
         .message_bytes = w->config.eager_bytes < BR_MAX_WORDS ? BR_MAX_WORDS : w->config.eager_bytes,
-        .message_buffers = BR_MESSAGE_BUFFERS,
+        .message_buffers = BR_MESSAGE_BUFFERS, /* relayed frames are copied and released at once */
         .patience = 2 * w->config.peer_timeout,
         .own_nic_only = w->config.own_nic_only,
         .max_links = links,
         .simulation = simulation,
     };
+    if (w->relay)
+        config->message_bytes = br_relay_frame_bytes(&w->config);
     rc = ops->device_open(config, &w->devices[w->n_devices]);
     if (rc)
         return br_error_prefix(rc, "rank %d, device %s: ", w->config.rank, name ? name : ops->name);
@@ -142,40 +162,63 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
     return 0;
 }
 
+static void set_rail(struct br_worker *w, struct br_rail *rail, const struct br_rail_config *config)
+{
+    rail->level = (uint8_t)(config ? (uint32_t)config->level : w->config.cube.k);
+    rail->device = config ? w->devices[config->device] : &w->relay->device;
+    if (config)
+        rail->address = config->address;
+    rail->detour = !config;
+    rail->connector = w->config.rank > rail->peer->rank;
+    rail->backoff = CONNECT_BACKOFF;
+    rail->patience = w->relay ? w->config.peer_timeout / 4 : w->config.peer_timeout;
+    rail->target_delay = w->config.target_delay ? w->config.target_delay : TARGET_DELAY;
+    snprintf(rail->words, sizeof rail->words, "%s",
+             rail->connector ? "not tried yet" : "it has not connected to us");
+}
+
+static int set_rails(struct br_worker *w, struct br_peer *peer, const struct br_rail_config *rails,
+                     int n_rails)
+{
+    int rc = 0;
+
+    for (int i = 0; i < peer->n_rails && !rc; i++) {
+        struct br_rail *rail = &peer->rails[i];
+
+        br_rail_init(rail, peer, i);
+        set_rail(w, rail, i < n_rails ? &rails[i] : NULL);
+        if (rail->detour)
+            peer->detours |= (uint8_t)(1u << i);
+        else
+            rc = br_rail_prepare(w, rail);
+        if (!rc && w->relay && !rail->detour)
+            rc = br_relay_rail_init(w, rail);
+    }
+    return rc;
+}
+
 int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_config *rails, int n_rails)
 {
     struct br_peer *peer = &w->peers[rank];
+    int n_detours = w->relay ? br_relay_detours(w, rank) : 0, n = n_rails + n_detours;
 
-    if (n_rails < 1 || n_rails > (int)BR_MAX_RAILS)
-        return br_error(EINVAL, "rank %d: %d rails to rank %d, 1 to %u are possible", w->config.rank, n_rails,
-                        rank, BR_MAX_RAILS);
-    peer->rails = calloc((size_t)n_rails, sizeof *peer->rails);
+    if (n < 1 || n > (int)BR_MAX_RAILS)
+        return br_error(EINVAL, "rank %d: %d rails to rank %d, 1 to %u are possible", w->config.rank, n, rank,
+                        BR_MAX_RAILS);
+    peer->rails = calloc((size_t)n, sizeof *peer->rails);
     if (!peer->rails)
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank, rank);
-    peer->n_rails = n_rails;
-    peer->eager_bytes = w->config.eager_bytes;
-    if (w->devices[rails[0].device]->caps.maps && peer->eager_bytes > EAGER_WITH_MAPS)
+    peer->n_rails = n;
+    peer->n_detours = n_detours;
+    if (n_rails && w->devices[rails[0].device]->caps.maps && peer->eager_bytes > EAGER_WITH_MAPS)
         peer->eager_bytes = EAGER_WITH_MAPS;
-    for (int i = 0; i < n_rails; i++) {
-        struct br_rail *rail = &peer->rails[i];
-        uint8_t *memory = malloc((size_t)BR_CREDITS * w->config.eager_bytes + 1);
-
-        if (!memory)
-            return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank, rank);
-        for (uint32_t k = 0; k < BR_CREDITS; k++)
-            rail->retained[k].memory = memory + (size_t)k * w->config.eager_bytes;
-        br_rail_init(rail, peer, i);
-        rail->level = (uint8_t)rails[i].level;
-        rail->device = w->devices[rails[i].device];
-        rail->address = rails[i].address;
-        rail->connector = w->config.rank > rank;
-        rail->backoff = CONNECT_BACKOFF;
-        rail->target_delay = w->config.target_delay ? w->config.target_delay : TARGET_DELAY;
-        snprintf(rail->words, sizeof rail->words, "%s",
-                 rail->connector ? "not tried yet" : "it has not connected to us");
-    }
-    w->n_waited++;
-    return 0;
+    if (w->relay)
+        br_list_push_back(&w->relay->watched, &peer->watched);
+    if (n_rails)
+        w->n_waited++;
+    else
+        peer->state = BR_PEER_UP; /* as far as that can be said of it */
+    return set_rails(w, peer, rails, n_rails);
 }
 
 bool br_worker_connected(const struct br_worker *w)
@@ -192,7 +235,7 @@ void br_worker_missing(const struct br_worker *w, char *words, size_t bytes)
         for (int i = 0; i < w->peers[r].n_rails; i++) {
             const struct br_rail *rail = &w->peers[r].rails[i];
 
-            if (rail->was_up || used >= bytes)
+            if (rail->was_up || rail->detour || used >= bytes)
                 continue;
             used += (size_t)snprintf(words + used, bytes - used, "%srank %d level %d (device %s): %s",
                                      used ? "; " : "", r, rail->level, rail->device->name, rail->words);
@@ -201,7 +244,7 @@ void br_worker_missing(const struct br_worker *w, char *words, size_t bytes)
 
 /* ---- poll -------------------------------------------------------------------------------------------------- */
 
-static void handle(struct br_worker *w, const struct br_event *event)
+void br_worker_event(struct br_worker *w, const struct br_event *event)
 {
     struct br_link *link = event->link;
     struct br_rail *rail = link->owner;
@@ -238,10 +281,10 @@ static void handle(struct br_worker *w, const struct br_event *event)
 /* Silence: ask at a quarter of the time, give up at all of it. */
 static void keepalive(struct br_worker *w, struct br_rail *rail)
 {
-    uint64_t silent = w->now - rail->last_rx, quarter = w->config.peer_timeout / 4;
+    uint64_t silent = w->now - rail->last_rx, quarter = rail->patience / 4;
     char words[100];
 
-    if (silent > w->config.peer_timeout) {
+    if (silent > rail->patience) {
         snprintf(words, sizeof words, "silent for %llu ms", (unsigned long long)(silent / BR_MS));
         br_rail_lost(w, rail, ETIMEDOUT, words);
     } else if (silent > quarter && w->now - rail->last_ping > quarter) {
@@ -268,7 +311,7 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, bool stopped)
 static void timers(struct br_worker *w)
 {
     /* A long time without a turn means that we were stopped ourselves (SIGSTOP, a debugger): the silence was ours. */
-    bool stopped = w->last_timers && w->now - w->last_timers > w->config.peer_timeout / 2;
+    bool stopped = w->last_timers && w->now - w->last_timers > w->config.peer_timeout / (w->relay ? 8 : 2);
 
     w->last_timers = w->now;
     w->in_batch = true;
@@ -276,6 +319,8 @@ static void timers(struct br_worker *w)
     for (int r = 0; r < w->config.size && !w->failed; r++)
         for (int i = 0; i < w->peers[r].n_rails; i++)
             rail_timers(w, &w->peers[r].rails[i], stopped);
+    if (w->relay && !w->failed)
+        br_relay_timers(w, stopped);
     w->in_batch = false;
     br_links_close_retired(w);
 }
@@ -296,11 +341,13 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
             if (w->failed)
                 br_worker_last_event(w, &events[i]);
             else
-                handle(w, &events[i]);
+                br_worker_event(w, &events[i]);
         w->in_batch = false;
         br_links_close_retired(w);
         n += k;
     }
+    if (w->relay && !w->failed)
+        n += br_relay_poll(w);
     if (!w->failed && now - w->last_timers >= TIMER_PERIOD)
         timers(w);
     return n;
@@ -340,7 +387,7 @@ void br_worker_leave(struct br_worker *w)
 {
     w->leaving = true;
     for (int r = 0; r < w->config.size; r++)
-        if (w->peers[r].n_rails) {
+        if (w->peers[r].n_rails && !w->relay) {
             w->peers[r].bye_due = true;
             br_peer_activate(w, &w->peers[r]);
         }
@@ -361,18 +408,19 @@ bool br_worker_left(const struct br_worker *w)
 
 static uint64_t rail_next_timer(const struct br_worker *w, const struct br_rail *rail)
 {
-    uint64_t next, quarter = w->config.peer_timeout / 4;
+    uint64_t next, quarter = rail->patience / 4;
 
     switch (rail->state) {
     case BR_RAIL_IDLE:
-        return rail->connector ? rail->retry_at : UINT64_MAX;
+    case BR_RAIL_FENCING:
+        return br_rail_connects(w, rail) ? rail->retry_at : UINT64_MAX;
     case BR_RAIL_CONNECTING:
     case BR_RAIL_HANDSHAKE:
         return rail->deadline;
     case BR_RAIL_UP:
         next = (rail->last_rx > rail->last_ping ? rail->last_rx : rail->last_ping) + quarter + 1;
-        if (rail->last_rx + w->config.peer_timeout + 1 < next)
-            next = rail->last_rx + w->config.peer_timeout + 1;
+        if (rail->last_rx + rail->patience + 1 < next)
+            next = rail->last_rx + rail->patience + 1;
         if (rail->unannounced_since && rail->unannounced_since + ACK_DELAY + 1 < next)
             next = rail->unannounced_since + ACK_DELAY + 1;
         return next;
@@ -388,6 +436,8 @@ uint64_t br_worker_next_timer(const struct br_worker *w)
     if (w->failed)
         return w->fail_due ? w->fail_at : UINT64_MAX;
     next = br_connect_next_timer(w);
+    if (w->relay && br_relay_next_timer(w) < next)
+        next = br_relay_next_timer(w);
     for (int r = 0; r < w->config.size; r++)
         for (int i = 0; i < w->peers[r].n_rails; i++) {
             uint64_t at = rail_next_timer(w, &w->peers[r].rails[i]);

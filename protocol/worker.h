@@ -24,6 +24,7 @@
 #include "base/pool.h"
 #include "base/random.h"
 #include "base/table.h"
+#include "bcube/address.h"
 #include "protocol/peer.h"
 #include "protocol/transfer.h"
 #include "transport/slot.h"
@@ -46,6 +47,9 @@ struct br_worker_config {
     bool own_nic_only; /* as in br_device_config */
     uint32_t max_transfers; /* posted transfers and unexpected messages that may be outstanding */
     uint64_t seed;          /* of the simulator; 0: real time */
+    /* Of the job: rank = host, the last hosts may be missing. Ranks that are no neighbours are reached by relaying (relay.h).
+     * hosts 0: none is. */
+    struct br_bcube cube;
     /* One-sided access: the span of a registered region, which must stay until region_done(). 0, or -EACCES. */
     int (*region_find)(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
                        struct br_region **region);
@@ -83,6 +87,7 @@ struct br_worker {
     struct br_list active;         /* peers with something to send */
     struct br_stranger *strangers; /* [BR_MAX_STRANGERS] */
     uint64_t next_stranger;        /* how many there have been */
+    struct br_relay *relay;        /* NULL: no relaying (relay.h) */
     struct br_link **retired; /* lost links, closed when the present batch of events is through (note 2) */
     uint32_t n_retired, max_retired;
     bool in_batch;
@@ -97,7 +102,10 @@ struct br_worker {
     bool leaving;
     struct br_worker_counters {
         uint64_t refused_strangers, dropped_messages, copied_bytes, placed_bytes, mapped_bytes;
-        uint64_t credit_stalls, budget_stalls; /* times the head of a queue had to wait */
+        uint64_t credit_stalls, budget_stalls;  /* times the head of a queue had to wait */
+        uint64_t relayed_frames, relayed_bytes; /* passed on for others */
+        uint64_t relay_stalls; /* times all of them had to wait for a buffer at the next host */
+        uint64_t unreachable;  /* routes that broke here, or beyond */
     } counters;
 };
 
@@ -108,8 +116,8 @@ void br_worker_destroy(struct br_worker *worker);
 /* Before connecting. Opens a device (name as in br_device_config); *index is what br_rail_config.device takes. */
 int br_worker_open_device(struct br_worker *worker, const struct br_transport_ops *ops, const char *name,
                           void *simulation, int *index);
-/* Rails of one peer; the side with the larger rank connects. A peer without any cannot be reached: transfers to it end at
- * once (-EHOSTUNREACH). */
+/* Rails of one peer; the side with the larger rank connects. Transfers to a peer without any end at once (-EHOSTUNREACH),
+ * unless config.cube says how to relay: there only neighbours are set, with one rail each. */
 int br_worker_set_peer(struct br_worker *worker, int rank, const struct br_rail_config *rails, int n_rails);
 
 /* true when every rail of every peer has been up. */

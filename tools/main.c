@@ -31,6 +31,7 @@ static const struct command {
     {"scatter", br_tool_collective, "likewise"},
     {"barrier", br_tool_collective, "likewise"},
     {"sendrecv", br_tool_collective, "likewise, from each rank to the next"},
+    {"plan", br_tool_plan, "what each algorithm should take, and which is chosen why; --run: and does take"},
     {"bcube", br_tool_bcube, "plan, emulate and check a BCube; braid bcube help says more"},
     {"demo", br_tool_demo, "the gradients of VGG-19 over 4 ranks with 2 rails each"},
     {"version", version, "the version"},

@@ -95,6 +95,7 @@ struct br_frame {
     struct br_region *region; /* region that payload lies in, or NULL: plain memory */
     const uint8_t *inline_;   /* BR_FRAME_INLINE bytes for the header; NULL: zeros */
     uint64_t cookie;          /* comes back in SENT */
+    int32_t priority;         /* PLACED: larger is more urgent; a hint for what has queues of its own */
 };
 
 enum br_event_kind {

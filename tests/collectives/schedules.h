@@ -12,6 +12,9 @@ struct schedules {
     struct br_schedule **of; /* of each rank */
 };
 
+/* Up to how many ranks everything is proved: 64, fewer under a sanitizer (BRAID_SANITIZE). */
+uint32_t schedules_most_ranks(void);
+
 /* Builds for request->n ranks; rank and in_place of the request are set here. Fails the test on an error. */
 void schedules_build(struct schedules *schedules, struct br_schedule_request request, enum in_place in_place);
 void schedules_free(struct schedules *schedules);

@@ -30,6 +30,7 @@ static void open_rank(struct cluster *c, int rank, const struct br_worker_config
     config.rank = rank;
     config.size = c->n;
     config.seed = 1;
+    config.cube = c->cube;
     assert_int_equal(br_worker_create(&config, &c->workers[rank]), 0);
     for (int r = 0; r < c->rails; r++) {
         struct br_device_config device = {0};
@@ -43,21 +44,22 @@ static void open_rank(struct cluster *c, int rank, const struct br_worker_config
     }
 }
 
-static void set_peers(struct cluster *c, int rank)
+/* Of the levels on which the two are connected. */
+static void set_peer(struct cluster *c, int rank, int peer)
 {
+    int only = c->cube.hosts ? br_bcube_level(&c->cube, (uint32_t)rank, (uint32_t)peer) : -1, n = 0;
     struct br_rail_config rails[BR_MAX_RAILS];
 
-    for (int peer = 0; peer < c->n; peer++) {
-        if (peer == rank)
-            continue;
-        for (int r = 0; r < c->rails; r++) {
-            struct br_device *device = c->workers[peer]->devices[r];
+    for (int r = 0; r < c->rails; r++) {
+        struct br_device *device = c->workers[peer]->devices[r];
 
-            rails[r].device = rails[r].level = r;
-            assert_int_equal(device->ops->device_address(device, &rails[r].address), 0);
-        }
-        assert_int_equal(br_worker_set_peer(c->workers[rank], peer, rails, c->rails), 0);
+        if (c->cube.hosts && r != only)
+            continue;
+        rails[n].device = rails[n].level = r;
+        assert_int_equal(device->ops->device_address(device, &rails[n++].address), 0);
     }
+    if (n)
+        assert_int_equal(br_worker_set_peer(c->workers[rank], peer, rails, n), 0);
 }
 
 static bool connected(const struct cluster *c)
@@ -66,6 +68,21 @@ static bool connected(const struct cluster *c)
         if (!br_worker_connected(c->workers[i]))
             return false;
     return true;
+}
+
+static void open_all(struct cluster *c, const struct br_worker_config *worker)
+{
+    c->workers = calloc((size_t)c->n, sizeof *c->workers);
+    for (int i = 0; i < c->n; i++)
+        open_rank(c, i, worker);
+    for (int i = 0; i < c->n; i++)
+        for (int peer = 0; peer < c->n; peer++)
+            if (peer != i)
+                set_peer(c, i, peer);
+    while (!connected(c)) {
+        assert_true(br_sim_now(c->sim) < 20 * BR_SEC);
+        assert_true(cluster_step(c));
+    }
 }
 
 void cluster_create(struct cluster *c, int n, int rails, const struct br_sim_config *config,
@@ -77,15 +94,20 @@ void cluster_create(struct cluster *c, int n, int rails, const struct br_sim_con
     c->sim = br_sim_create(config);
     assert_non_null(c->sim);
     assert_int_equal(br_sim_add_rails(c->sim, n, rails), 0);
-    c->workers = calloc((size_t)n, sizeof *c->workers);
-    for (int i = 0; i < n; i++)
-        open_rank(c, i, worker);
-    for (int i = 0; i < n; i++)
-        set_peers(c, i);
-    while (!connected(c)) {
-        assert_true(br_sim_now(c->sim) < 20 * BR_SEC);
-        assert_true(cluster_step(c));
-    }
+    open_all(c, worker);
+}
+
+void cluster_create_bcube(struct cluster *c, int n, int k, const struct br_sim_config *config,
+                          const struct br_worker_config *worker)
+{
+    memset(c, 0, sizeof *c);
+    assert_int_equal(br_bcube_init(&c->cube, n, k), 0);
+    c->n = (int)c->cube.hosts;
+    c->rails = k;
+    c->sim = br_sim_create(config);
+    assert_non_null(c->sim);
+    assert_int_equal(br_sim_add_bcube(c->sim, &c->cube), 0);
+    open_all(c, worker);
 }
 
 void cluster_destroy(struct cluster *c)

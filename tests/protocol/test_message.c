@@ -92,6 +92,67 @@ static void tag__numbers_do_not_reach_the_group(void **state)
     assert_true(br_tag_collective(BR_MAX_GROUPS - 1, 0, 0, 0) != br_tag_collective(0, 0, 0, 0));
 }
 
+static struct br_frame_header relay_of(const struct br_message_relay *m, uint32_t length)
+{
+    struct br_frame_header h = {
+        .magic = BR_FRAME_MAGIC, .version = BR_FRAME_VERSION, .kind = BR_FRAME_MESSAGE, .length = length};
+
+    memcpy(h.inline_, m, sizeof *m);
+    return h;
+}
+
+static void message__relay_vector(void **state)
+{
+    struct br_message_relay m = {.type = BR_MESSAGE_RELAY,
+                                 .what = BR_RELAY_FRAME | BR_RELAY_ACK,
+                                 .hosts = 4,
+                                 .at = 2,
+                                 .priority = -5,
+                                 .path = {0, 1, 4, 5},
+                                 .id = 5 << 16 | 7};
+    struct br_placed placed = {.flags = BR_PLACED_ACK | BR_PLACED_DONE};
+    struct br_frame_header inner = {.magic = BR_FRAME_MAGIC,
+                                    .version = BR_FRAME_VERSION,
+                                    .kind = BR_FRAME_PLACED,
+                                    .length = 4,
+                                    .slot = 0x00010003,
+                                    .offset = 8192};
+    struct br_frame_header h = relay_of(&m, sizeof inner + 4);
+    uint8_t bytes[256];
+
+    (void)state;
+    memcpy(inner.inline_, &placed, sizeof placed);
+    assert_int_equal(vector("relay", bytes, sizeof bytes), sizeof h + sizeof inner + 4);
+    assert_memory_equal(bytes, &h, sizeof h);
+    assert_memory_equal(bytes + sizeof h, &inner, sizeof inner);
+    assert_memory_equal(bytes + sizeof h + sizeof inner, "\1\2\3\4", 4);
+}
+
+static void message__relay_unreachable_vector(void **state)
+{
+    struct br_message_relay m = {.type = BR_MESSAGE_RELAY,
+                                 .what = BR_RELAY_UNREACHABLE,
+                                 .hosts = 3,
+                                 .at = 1,
+                                 .priority = INT16_MAX,
+                                 .path = {1, 4, 5},
+                                 .id = 5 << 16 | 7,
+                                 .number = 0};
+    struct br_frame_header h = relay_of(&m, 0);
+
+    (void)state;
+    check("relay-unreachable", &h);
+}
+
+static void message__relay_back_vector(void **state)
+{
+    struct br_message m = {.type = BR_MESSAGE_RELAY_BACK, .relay_back = {.n = {2, 0, 1}}};
+    struct br_frame_header h = frame_of(&m);
+
+    (void)state;
+    check("relay-back", &h);
+}
+
 static void tag__families_do_not_meet(void **state)
 {
     (void)state;
@@ -112,6 +173,9 @@ int main(void)
         cmocka_unit_test(message__placed_vector),
         cmocka_unit_test(tag__numbers_do_not_reach_the_group),
         cmocka_unit_test(tag__families_do_not_meet),
+        cmocka_unit_test(message__relay_vector),
+        cmocka_unit_test(message__relay_unreachable_vector),
+        cmocka_unit_test(message__relay_back_vector),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

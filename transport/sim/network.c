@@ -156,6 +156,28 @@ int br_sim_add_rails(struct br_sim *sim, int hosts, int rails)
     return 0;
 }
 
+int br_sim_bcube_switch(const struct br_bcube *cube, uint32_t level, uint32_t index)
+{
+    return (int)(level * br_bcube_power(cube, cube->k - 1) + index);
+}
+
+int br_sim_add_bcube(struct br_sim *sim, const struct br_bcube *cube)
+{
+    for (uint32_t i = 0; i < cube->k * br_bcube_power(cube, cube->k - 1); i++)
+        if (br_sim_add_switch(sim) < 0)
+            return -ENOMEM;
+    for (uint32_t h = 0; h < cube->hosts; h++) {
+        int host = br_sim_add_host(sim, (int)cube->k);
+
+        if (host < 0)
+            return host;
+        for (uint32_t level = 0; level < cube->k; level++)
+            br_sim_attach(sim, host, (int)level,
+                          br_sim_bcube_switch(cube, level, br_bcube_switch(cube, h, level)), 0, 0);
+    }
+    return 0;
+}
+
 int br_sim_hosts(const struct br_sim *sim)
 {
     return (int)sim->n_hosts;

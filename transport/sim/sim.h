@@ -29,6 +29,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "bcube/address.h"
 #include "transport/transport.h"
 
 #define BR_SIM_NEVER UINT64_MAX
@@ -90,6 +91,10 @@ void br_sim_attach(struct br_sim *sim, int host, int port, int switch_, uint64_t
                    uint64_t latency_ns);
 /* `hosts` hosts with `rails` ports each; port r of each is on switch r. 0 or -ENOMEM. */
 int br_sim_add_rails(struct br_sim *sim, int hosts, int rails);
+/* The cube: port l of each host is on its switch of level l, which is number br_sim_bcube_switch(). 0 or -ENOMEM. In an empty
+ * simulator only. */
+int br_sim_add_bcube(struct br_sim *sim, const struct br_bcube *cube);
+int br_sim_bcube_switch(const struct br_bcube *cube, uint32_t level, uint32_t index);
 int br_sim_hosts(const struct br_sim *sim);
 
 /* Fills name, level and simulation so that device_open() opens port `port` of host `host`. The strings belong to sim. */

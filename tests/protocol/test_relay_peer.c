@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Peers that are reached through others: no neighbours, and neighbours whose rail is down; in the simulator. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cluster.h"
+#include "protocol/relay.h"
+
+#define MOST 64
+
+/* One transfer from a rank to another, and its bytes. */
+struct parcel {
+    struct br_transfer send, receive;
+    uint8_t *from, *to;
+};
+
+static struct parcel parcels[MOST];
+static int n_parcels;
+
+static uint8_t pattern(int i, uint32_t at)
+{
+    return (uint8_t)((uint32_t)i * 37 + at * 7 + (at >> 8));
+}
+
+static void parcel_open(int i, uint32_t length)
+{
+    struct parcel *p = &parcels[i];
+
+    memset(p, 0, sizeof *p);
+    p->from = malloc(length);
+    p->to = calloc(1, length);
+    assert_non_null(p->from);
+    assert_non_null(p->to);
+    for (uint32_t at = 0; at < length; at++)
+        p->from[at] = pattern(i, at);
+}
+
+static void post(struct cluster *c, int from, int to, uint32_t length)
+{
+    int i = n_parcels++;
+    struct parcel *p = &parcels[i];
+
+    assert_true(i < MOST);
+    parcel_open(i, length);
+    p->send = (struct br_transfer){.tag = (uint64_t)i, .peer = to, .memory = p->from, .length = length};
+    p->receive = (struct br_transfer){.tag = (uint64_t)i, .peer = from, .memory = p->to, .length = length};
+    assert_int_equal(br_transfer_receive(c->workers[to], &p->receive), 0);
+    assert_int_equal(br_transfer_send(c->workers[from], &p->send), 0);
+}
+
+static void look(void)
+{
+    for (int i = 0; i < n_parcels; i++) {
+        struct parcel *p = &parcels[i];
+
+        assert_int_equal(p->send.state, BR_TRANSFER_ENDED);
+        assert_int_equal(p->receive.state, BR_TRANSFER_ENDED);
+        assert_memory_equal(p->from, p->to, p->send.length);
+    }
+}
+
+static void forget(void)
+{
+    for (int i = 0; i < n_parcels; i++) {
+        free(parcels[i].from);
+        free(parcels[i].to);
+    }
+    n_parcels = 0;
+}
+
+static void run_until_done(struct cluster *c)
+{
+    cluster_run(c, 2 * n_parcels, br_sim_now(c->sim) + 20 * BR_SEC);
+    for (int i = 0; i < c->n; i++)
+        if (c->workers[i]->failed && !br_sim_host_dead(c->sim, i))
+            print_error("rank %d: %s\n", i, c->workers[i]->words);
+    for (int i = 0; i < n_parcels; i++)
+        if (parcels[i].send.state != BR_TRANSFER_ENDED || parcels[i].receive.state != BR_TRANSFER_ENDED)
+            print_error("parcel %d, %d to %d, %u bytes: states %d, %d\n", i, parcels[i].receive.peer,
+                        parcels[i].send.peer, parcels[i].send.length, parcels[i].send.state,
+                        parcels[i].receive.state);
+    look();
+}
+
+static void run_for(struct cluster *c, uint64_t ns)
+{
+    uint64_t until = br_sim_now(c->sim) + ns;
+
+    while (br_sim_now(c->sim) < until && cluster_step(c))
+        ;
+}
+
+static void fault(struct cluster *c, enum br_sim_fault_kind kind, int host, int port, uint64_t after)
+{
+    struct br_sim_fault f = {.kind = kind, .host = host, .port = port, .at = br_sim_now(c->sim) + after};
+
+    assert_int_equal(br_sim_add_fault(c->sim, &f), 0);
+}
+
+static uint64_t relayed(const struct cluster *c)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < c->n; i++)
+        n += c->workers[i]->counters.relayed_bytes;
+    return n;
+}
+
+static void part(struct cluster *c)
+{
+    uint64_t until = br_sim_now(c->sim) + 5 * BR_SEC;
+    bool left = false;
+
+    for (int i = 0; i < c->n; i++)
+        br_worker_leave(c->workers[i]);
+    while (!left && br_sim_now(c->sim) < until) {
+        assert_true(cluster_step(c));
+        left = true;
+        for (int i = 0; i < c->n; i++)
+            left = left && br_worker_left(c->workers[i]);
+    }
+    assert_true(left);
+    for (int i = 0; i < c->n; i++)
+        assert_int_equal(c->workers[i]->failed, 0);
+}
+
+static void finish(struct cluster *c)
+{
+    forget();
+    cluster_destroy(c);
+}
+
+/* Small and large ones between any two of a cube, at once. */
+static void all_pairs(int n, int k, const struct br_sim_config *config)
+{
+    struct cluster c;
+
+    cluster_create_bcube(&c, n, k, config, NULL);
+    for (int i = 0; i < 3; i++) {
+        post(&c, 0, c.n - 1, i == 0 ? 8 : i == 1 ? 3000 : 1 << 20);
+        post(&c, c.n - 1, 0, i == 0 ? 8 : i == 1 ? 3000 : 1 << 20);
+        for (int r = 1; r < c.n - 1; r++)
+            post(&c, r, (r + c.n / 2) % c.n, i == 0 ? 24 : i == 1 ? 4096 : 300000);
+    }
+    run_until_done(&c);
+    assert_true(relayed(&c) > 2 << 20);
+    part(&c);
+    finish(&c);
+}
+
+static void peer__no_neighbour(void **state)
+{
+    (void)state;
+    all_pairs(2, 2, &(struct br_sim_config){.seed = 1});
+    all_pairs(3, 2, &(struct br_sim_config){.seed = 2, .early_sent = true});
+    all_pairs(2, 3, &(struct br_sim_config){.seed = 3, .unordered = true});
+    all_pairs(2, 4, &(struct br_sim_config){.seed = 4, .loss_ppm = 1000});
+}
+
+/* Nothing is relayed between neighbours as long as their rail is up. */
+static void peer__neighbour_goes_directly(void **state)
+{
+    struct cluster c;
+
+    (void)state;
+    cluster_create_bcube(&c, 3, 2, &(struct br_sim_config){.seed = 1}, NULL);
+    post(&c, 0, 1, 1 << 20);
+    post(&c, 0, 3, 1 << 20);
+    run_until_done(&c);
+    assert_int_equal(relayed(&c), 0);
+    part(&c);
+    finish(&c);
+}
+
+/* A NIC is lost in the middle: the transfer goes on through others, and over its level again when that is back. */
+static void peer__nic_down_and_up(void **state)
+{
+    struct cluster c;
+    uint64_t before;
+
+    (void)state;
+    cluster_create_bcube(&c, 3, 2, &(struct br_sim_config){.seed = 1}, NULL);
+    fault(&c, BR_SIM_PORT_DOWN, 1, 0, BR_MS / 2);
+    for (int i = 0; i < 4; i++)
+        post(&c, 0, 1, 4 << 20);
+    run_until_done(&c);
+    assert_true(relayed(&c) > 1 << 20);
+    assert_null(br_peer_direct(&c.workers[0]->peers[1]));
+    fault(&c, BR_SIM_PORT_UP, 1, 0, 0);
+    run_for(&c, 3 * BR_SEC);
+    assert_non_null(br_peer_direct(&c.workers[0]->peers[1]));
+    before = relayed(&c);
+    post(&c, 0, 1, 4 << 20);
+    run_until_done(&c);
+    assert_true(relayed(&c) - before < 4096);
+    part(&c);
+    finish(&c);
+}
+
+static void peer__switch_down_and_up(void **state)
+{
+    struct cluster c;
+
+    (void)state;
+    cluster_create_bcube(&c, 3, 2, &(struct br_sim_config){.seed = 5}, NULL);
+    fault(&c, BR_SIM_SWITCH_DOWN, br_sim_bcube_switch(&c.cube, 0, 0), 0, BR_MS / 2);
+    for (int i = 0; i < 3; i++) {
+        post(&c, i, (i + 1) % 3, 4 << 20);
+        post(&c, i, 8 - i, 1 << 20);
+    }
+    run_until_done(&c);
+    fault(&c, BR_SIM_SWITCH_UP, br_sim_bcube_switch(&c.cube, 0, 0), 0, 0);
+    run_for(&c, 3 * BR_SEC);
+    assert_non_null(br_peer_direct(&c.workers[0]->peers[1]));
+    assert_non_null(br_peer_direct(&c.workers[2]->peers[1]));
+    part(&c);
+    finish(&c);
+}
+
+/* The host in between dies under a route: another one takes over; but a dead rank ends the job. */
+static void peer__route_breaks(void **state)
+{
+    struct cluster c;
+
+    (void)state;
+    cluster_create_bcube(&c, 3, 2, &(struct br_sim_config){.seed = 6}, NULL);
+    post(&c, 0, 4, 4 << 20); /* by way of 1 and of 3 */
+    fault(&c, BR_SIM_PORT_DOWN, 1, 0, BR_MS);
+    fault(&c, BR_SIM_PORT_DOWN, 3, 0, BR_MS);
+    fault(&c, BR_SIM_PORT_DOWN, 1, 1, 2 * BR_MS);
+    fault(&c, BR_SIM_PORT_UP, 1, 1, 400 * BR_MS);
+    run_until_done(&c);
+    finish(&c);
+}
+
+static void peer__dead_rank(enum br_sim_fault_kind kind)
+{
+    struct cluster c;
+    uint64_t start;
+
+    cluster_create_bcube(&c, 3, 2, &(struct br_sim_config){.seed = 7}, NULL);
+    post(&c, 0, 4, 8 << 20);
+    start = br_sim_now(c.sim);
+    fault(&c, kind, 4, 0, BR_MS);
+    while (!c.workers[0]->failed && br_sim_now(c.sim) < start + 5 * BR_SEC)
+        assert_true(cluster_step(&c));
+    assert_int_equal(c.workers[0]->failed, -ECONNRESET);
+    assert_non_null(strstr(c.workers[0]->words, "rank 4"));
+    assert_true(br_sim_now(c.sim) - start < 1500 * BR_MS);
+    finish(&c);
+}
+
+static void peer__power_cut(void **state)
+{
+    (void)state;
+    peer__dead_rank(BR_SIM_HOST_DEAD);
+}
+
+static void peer__killed(void **state)
+{
+    (void)state;
+    peer__dead_rank(BR_SIM_HOST_KILLED);
+}
+
+static int reset(void **state)
+{
+    (void)state;
+    n_parcels = 0;
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(peer__no_neighbour, reset),
+        cmocka_unit_test_setup(peer__neighbour_goes_directly, reset),
+        cmocka_unit_test_setup(peer__nic_down_and_up, reset),
+        cmocka_unit_test_setup(peer__switch_down_and_up, reset),
+        cmocka_unit_test_setup(peer__route_breaks, reset),
+        cmocka_unit_test_setup(peer__power_cut, reset),
+        cmocka_unit_test_setup(peer__killed, reset),
+    };
+
+    br_log_set_level(getenv("BRAID_TRACE") ? BR_LOG_DEBUG : BR_LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

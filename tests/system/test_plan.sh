@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# `braid plan`: without a job, measuring in one, with files, and what it says to nonsense.
+braid=$BRAID_BUILD/braid
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# says WORDS ARGUMENT...: fails, and these words are in what it says
+says() {
+    local words=$1 out
+    shift
+    out=$("$braid" plan "$@" 2>&1) && fail "plan $* should fail"
+    grep -qF -- "$words" <<<"$out" || fail "plan $*: '$words' is not in: $out"
+}
+
+out=$("$braid" plan --topology bcube:3,2 -b 256M -e 256M --exact --json "$dir/plan.json" --dot "$dir/plan.dot") || fail "bcube"
+grep -q '^\* *268435456  bml:3,2 .*bandwidth bound on level' <<<"$out" || fail "BML is not chosen: $out"
+grep -q '"algorithm":.*"bml:3,2"' "$dir/plan.json" || fail "no JSON"
+grep -q '^digraph' "$dir/plan.dot" || fail "no drawing"
+out=$("$braid" plan --hosts 3x4 -b 64M -e 64M) || fail "hosts"
+grep -q '^\* *67108864  blueconnect:4' <<<"$out" || fail "BlueConnect is not chosen: $out"
+for collective in reduce_scatter allgather broadcast reduce alltoall gather scatter barrier; do
+    "$braid" plan -n 6 --collective $collective -b 1M -e 1M | grep -q '^\*' || fail "$collective"
+done
+
+out=$("$braid" run -n 3 --backend uring --no-prefix -- "$braid" plan --measure "$dir/cal.json" --run -b 1K -e 64K -f 64 --algorithm ring) ||
+    fail "measuring: $out"
+grep -q 'median error of 2 predictions' <<<"$out" || fail "no error line: $out"
+BRAID_CALIBRATION=$dir/cal.json "$braid" run -n 3 --backend uring --no-prefix -- "$braid" plan -b 1K -e 1K |
+    grep -q 'calibration of the job' || fail "the calibration is not used"
+"$braid" plan -n 5 --calibration "$dir/cal.json" | grep -q 'calibration .*cal.json' || fail "the calibration is not read"
+
+echo '{"format": 1}' >"$dir/bad.json"
+out=$(BRAID_CALIBRATION=$dir/bad.json "$braid" run -n 2 -- "$braid" plan 2>&1) && fail "a bad calibration is taken"
+[ "$(grep -c 'BRAID_CALIBRATION: calibration .*"topology" is missing' <<<"$out")" -ge 1 ] || fail "words: $out"
+says '"topology" is missing' -n 4 --calibration "$dir/bad.json"
+says 'measured on flat' --hosts 2x4 --calibration "$dir/cal.json"
+says 'no topology' --topology ring:3
+says 'no such collective' --collective nothing
+says 'need a job' --run
+says 'say one of' -n 4 --hosts 2x2
+says 'there are flat' -n 4 --algorithm nothing
+says '64 ranks at most' --topology bcube:3,4 -b 1M -e 1M --dot "$dir/x.dot"
+says 'No such file' -n 4 --json "$dir/no/where.json"
+echo "braid plan is fine"

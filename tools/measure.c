@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/measure.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "collectives/comm.h"
+#include "collectives/reduce.h"
+#include "collectives/type.h"
+
+#define BURST       16 /* small messages on their way at once */
+#define MOST_BYTES  (4u << 20)
+#define BLOCK_BYTES (512u << 10) /* of local work, as in a fragment */
+#define ENOUGH      (200 * BR_MS)
+#define MOST_TURNS  64
+
+struct bench {
+    struct braid_comm *comm;
+    const struct br_topology *topology;
+    int rank, size;
+    uint8_t *out, *in; /* MOST_BYTES each */
+    double *all;       /* [size] */
+};
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, size_t n)
+{
+    qsort(values, n, sizeof *values, compare);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+void br_measure_line(const double *x, const double *y, int n, double *slope, double *start)
+{
+    double slopes[16 * 15 / 2], starts[16];
+    size_t k = 0;
+
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++)
+            slopes[k++] = (y[i] - y[j]) / (x[i] - x[j]);
+    *slope = fmax(median(slopes, k), 0);
+    for (int i = 0; i < n; i++)
+        starts[i] = y[i] - *slope * x[i];
+    *start = fmax(median(starts, (size_t)n), 0);
+}
+
+/* The median over the ranks, the same on all. */
+static int agree(struct bench *b, double *value)
+{
+    int rc = braid_allgather(b->comm, value, b->all, 1, BRAID_FLOAT64, NULL, NULL);
+
+    if (!rc)
+        *value = median(b->all, (size_t)b->size);
+    return rc;
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+/* Whom this rank sends to and hears from on a level; itself: nobody. */
+struct partners {
+    int next, previous;
+};
+
+/* The next rank of the same host, or the same rank of the next host. */
+static struct partners of_hosts(const struct bench *b, uint32_t level)
+{
+    const struct br_topology *t = b->topology;
+    struct partners p = {b->rank, b->rank};
+    uint32_t rank = (uint32_t)b->rank, n = (uint32_t)b->size;
+
+    if (level == 1 && t->per_host)
+        return (struct partners){(int)((rank + t->per_host) % n), (int)((rank + n - t->per_host) % n)};
+    for (uint32_t i = 1; i < n && p.next == b->rank; i++) {
+        uint32_t r = (rank + i) % n;
+
+        if (level == 0 ? t->leader[r] == t->leader[rank] : t->leader[rank] == rank && t->leader[r] == r)
+            p.next = (int)r;
+    }
+    for (uint32_t i = 1; i < n && p.previous == b->rank; i++) {
+        uint32_t r = (rank + n - i) % n;
+
+        if (level == 0 ? t->leader[r] == t->leader[rank] : t->leader[rank] == rank && t->leader[r] == r)
+            p.previous = (int)r;
+    }
+    return p;
+}
+
+/* Level `levels` of a BCube: the neighbour of a neighbour. */
+static struct partners of_cube(const struct bench *b, uint32_t level)
+{
+    const struct br_bcube *cube = &b->topology->cube;
+    uint32_t next = (uint32_t)b->rank, previous = next, first = level < cube->k ? level : 0,
+             last = level < cube->k ? level : 1;
+
+    for (uint32_t l = first; l <= last; l++) {
+        uint32_t digit = br_bcube_digit(cube, (uint32_t)b->rank, l);
+
+        next = br_bcube_with_digit(cube, next, l, (digit + 1) % cube->n);
+        previous = br_bcube_with_digit(cube, previous, l, (digit + cube->n - 1) % cube->n);
+    }
+    return (struct partners){(int)next, (int)previous};
+}
+
+static struct partners partners_on(const struct bench *b, uint32_t level)
+{
+    if (b->topology->kind == BR_TOPOLOGY_HOSTS)
+        return of_hosts(b, level);
+    if (b->topology->kind == BR_TOPOLOGY_BCUBE)
+        return of_cube(b, level);
+    return (struct partners){(b->rank + 1) % b->size, (b->rank + b->size - 1) % b->size};
+}
+
+/* Sends `count` messages to the next rank and gets as many from the previous one. */
+static int shift(struct bench *b, struct partners p, size_t bytes, int count)
+{
+    struct braid_op *sends[BURST] = {NULL}, *recvs[BURST] = {NULL};
+    int rc = 0;
+
+    if (p.next == b->rank || p.previous == b->rank)
+        return 0;
+    for (int i = 0; i < count && !rc; i++)
+        rc = braid_recv(b->comm, b->in, bytes, p.previous, NULL, &recvs[i]);
+    for (int i = 0; i < count && !rc; i++)
+        rc = braid_send(b->comm, b->out, bytes, p.next, NULL, &sends[i]);
+    for (int i = 0; i < count; i++) {
+        int received = recvs[i] ? braid_wait(recvs[i], -1) : 0,
+            sent = sends[i] ? braid_wait(sends[i], -1) : 0;
+
+        rc = rc ? rc : received ? received : sent;
+    }
+    return rc;
+}
+
+/* Seconds of one shift. All ranks must agree when it is enough, so the slowest first turn says how many there will be. */
+static int time_shift(struct bench *b, uint32_t level, size_t bytes, int count, double *seconds)
+{
+    struct partners p = partners_on(b, level);
+    int64_t turns = 1;
+    uint64_t start;
+    int rc = shift(b, p, bytes, count);
+
+    for (int phase = 0; phase < 2 && !rc; phase++) {
+        rc = braid_barrier(b->comm, NULL, NULL);
+        start = br_clock_now();
+        for (int64_t i = 0; i < turns && !rc; i++)
+            rc = shift(b, p, bytes, count);
+        *seconds = (double)(br_clock_now() - start) / 1e9 / (double)turns;
+        if (!rc && phase == 0) {
+            double most = (double)ENOUGH / 1e9 / fmax(*seconds, 1e-7);
+
+            turns = most < 3 ? 3 : most > MOST_TURNS ? MOST_TURNS : (int64_t)most;
+            rc = braid_allreduce(b->comm, &turns, &turns, 1, BRAID_INT64, BRAID_MIN, NULL, NULL);
+        }
+    }
+    return rc ? rc : agree(b, seconds);
+}
+
+/* On shared links the figures are those of the link, not of one of the ranks that share it. */
+static double sharers(const struct bench *b, uint32_t level)
+{
+    const struct br_topology *t = b->topology;
+
+    (void)level;
+    return t->kind == BR_TOPOLOGY_HOSTS && t->per_host ? t->per_host : 1;
+}
+
+static int measure_level(struct bench *b, uint32_t level, struct br_cost_level *out)
+{
+    static const size_t sizes[] = {256u << 10, 512u << 10, 1u << 20, 2u << 20, MOST_BYTES};
+    double bytes[5], seconds[5], one = 0, many = 0, start, shared = sharers(b, level);
+    int rc = time_shift(b, level, 8, 1, &one);
+
+    if (!rc)
+        rc = time_shift(b, level, 8, BURST, &many);
+    for (int i = 0; i < 5 && !rc; i++) {
+        bytes[i] = (double)sizes[i];
+        rc = time_shift(b, level, sizes[i], 1, &seconds[i]);
+    }
+    if (rc)
+        return rc;
+    br_measure_line(bytes, seconds, 5, &out->beta, &start);
+    if (out->beta == 0)
+        out->beta = seconds[4] / bytes[4];
+    out->beta /= shared;
+    out->overhead = many / BURST / shared;
+    out->alpha = fmax(one - many / BURST, 0);
+    return 0;
+}
+
+/* What a relayed message takes longer than its links would. */
+static int measure_relay(struct bench *b, struct br_cost_model *model)
+{
+    const struct br_peer *peers = b->comm->family->worker->peers;
+    double seconds = 0;
+    int rc;
+
+    model->relay = b->comm->group->model.relay;
+    if (b->topology->kind != BR_TOPOLOGY_BCUBE || b->topology->cube.k < 2 ||
+        !peers[of_cube(b, b->topology->cube.k).next].n_rails)
+        return 0;
+    rc = time_shift(b, b->topology->cube.k, 8, 1, &seconds);
+    model->relay = fmax(seconds - model->levels[0].alpha - model->levels[0].overhead -
+                            model->levels[1].alpha - model->levels[1].overhead,
+                        0);
+    return rc;
+}
+
+/* ---- local work ----------------------------------------------------------------------------- */
+
+static int work(struct bench *b, enum braid_type type, bool copies, size_t at)
+{
+    const void *sources[2] = {b->out + at, b->in + at};
+
+    if (!copies)
+        return br_reduce(type, BRAID_SUM, b->out + at, sources, 2, BLOCK_BYTES / br_type_size(type), 0);
+    memcpy(b->out + at, b->in + at, BLOCK_BYTES);
+    return 0;
+}
+
+/* Seconds a byte, while all other ranks work, too. */
+static int time_work(struct bench *b, enum braid_type type, bool copies, double *seconds)
+{
+    uint64_t end, start;
+    int64_t blocks = 0;
+    int rc = braid_barrier(b->comm, NULL, NULL);
+
+    start = br_clock_now();
+    end = start + ENOUGH / 4;
+    for (; !rc && br_clock_now() < end; blocks++)
+        rc = work(b, type, copies, (size_t)blocks * BLOCK_BYTES % MOST_BYTES);
+    *seconds = (double)(br_clock_now() - start) / 1e9 / (double)blocks / BLOCK_BYTES;
+    return rc ? rc : agree(b, seconds);
+}
+
+static int measure_work(struct bench *b, struct br_cost_model *model)
+{
+    static const enum braid_type types[BR_COST_CLASSES] = {[BR_COST_4_BYTES] = BRAID_FLOAT32,
+                                                           [BR_COST_8_BYTES] = BRAID_FLOAT64,
+                                                           [BR_COST_2_BYTES] = BRAID_FLOAT16,
+                                                           [BR_COST_1_BYTE] = BRAID_INT8};
+    int rc = time_work(b, BRAID_FLOAT32, true, &model->copy);
+
+    for (int c = 0; c < BR_COST_CLASSES && !rc; c++)
+        rc = time_work(b, types[c], false, &model->gammas[c]);
+    model->gamma = model->gammas[BR_COST_4_BYTES];
+    return rc;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static void describe(const struct bench *b, struct br_calibration *c)
+{
+    time_t now = time(NULL);
+    struct tm tm;
+
+    br_topology_text(b->topology, c->topology);
+    snprintf(c->version, sizeof c->version, "%s", braid_version());
+    gmtime_r(&now, &tm);
+    strftime(c->date, sizeof c->date, "%Y-%m-%dT%H:%M:%SZ", &tm);
+}
+
+static int measure(struct bench *b, struct br_calibration *c)
+{
+    uint32_t levels = br_topology_levels(b->topology);
+    int rc = 0;
+
+    c->model.n_levels = levels ? levels : 1;
+    for (uint32_t l = 0; l < c->model.n_levels && !rc; l++)
+        rc = measure_level(b, l, &c->model.levels[l]);
+    if (!rc)
+        rc = measure_relay(b, &c->model);
+    return rc ? rc : measure_work(b, &c->model);
+}
+
+int br_measure(struct braid_comm *comm, struct br_calibration *calibration)
+{
+    struct bench b = {.comm = comm,
+                      .topology = &comm->family->network.topology,
+                      .rank = braid_rank(comm),
+                      .size = braid_size(comm)};
+    int rc;
+
+    memset(calibration, 0, sizeof *calibration);
+    if (b.size < 2)
+        return br_error(EINVAL,
+                        "one rank has no network to measure; start more with `braid run -n N -- ...`");
+    if (b.size != comm->family->size)
+        return br_error(EINVAL, "only the network of a whole job is measured, not of a part of its ranks");
+    b.out = braid_alloc(comm, MOST_BYTES);
+    b.in = b.out ? braid_alloc(comm, MOST_BYTES) : NULL;
+    b.all = calloc((size_t)b.size, sizeof *b.all);
+    if (!b.in || !b.all)
+        rc = br_error(ENOMEM, "rank %d: no memory to measure with", b.rank);
+    else
+        rc = measure(&b, calibration);
+    if (!rc)
+        describe(&b, calibration);
+    free(b.all);
+    if (b.in)
+        braid_free(comm, b.in);
+    if (b.out)
+        braid_free(comm, b.out);
+    return rc;
+}

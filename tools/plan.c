@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `braid plan`: what the cost model makes of every algorithm, and what it chooses and why. On any topology without a job;
+ * in a job on the job's own, where --run measures each candidate and --measure the figures of the model themselves.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <braid/braid.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "collectives/calibration.h"
+#include "collectives/comm.h"
+#include "collectives/show.h"
+#include "collectives/timing.h"
+#include "collectives/type.h"
+#include "tools/kind.h"
+#include "tools/measure.h"
+#include "tools/options.h"
+#include "tools/plan_table.h"
+#include "tools/tool.h"
+
+#define MOST_BYTES     ((int64_t)1 << 40)
+#define MOST_DRAWN     64            /* ranks */
+#define MOST_SIMULATED (4u << 20)    /* steps of all ranks and fragments */
+#define ENOUGH         (500 * BR_MS) /* to measure one candidate of one size */
+#define MOST_CALLS     20
+
+struct settings {
+    int64_t ranks, min_bytes, max_bytes, factor;
+    const char *topology, *hosts, *collective, *calibration, *algorithm, *dot, *json, *measure;
+    bool run, exact;
+};
+
+struct plan {
+    struct settings set;
+    const struct br_kind *kind;
+    enum br_collective collective;
+    struct br_topology own; /* without a job */
+    struct br_cost_model model;
+    char figures[160];
+    struct braid_comm *comm;     /* NULL: no job */
+    char *send, *recv;           /* with --run */
+    struct br_plan_table *table; /* rank 0 */
+};
+
+/* ---- arguments ------------------------------------------------------------------------------ */
+
+static int parse(struct settings *s, int argc, char **argv)
+{
+    const struct br_option options[] = {
+        {"ranks", 'n', BR_OPTION_NUMBER, &s->ranks, 1, 65536, "N ranks of a flat network"},
+        {"topology", 0, BR_OPTION_TEXT, &s->topology, 0, 0, "TEXT bcube:3,2 or hosts:2x4 or flat:9"},
+        {"hosts", 0, BR_OPTION_TEXT, &s->hosts, 0, 0, "HxR H hosts of R ranks each"},
+        {"minbytes", 'b', BR_OPTION_BYTES, &s->min_bytes, 0, MOST_BYTES, "SIZE smallest size; default 1K"},
+        {"maxbytes", 'e', BR_OPTION_BYTES, &s->max_bytes, 0, MOST_BYTES, "SIZE largest size; default 256M"},
+        {"stepfactor", 'f', BR_OPTION_NUMBER, &s->factor, 2, 1 << 20,
+         "N from one size to the next; default 16"},
+        {"collective", 0, BR_OPTION_TEXT, &s->collective, 0, 0, "NAME default allreduce"},
+        {"algorithm", 0, BR_OPTION_TEXT, &s->algorithm, 0, 0, "NAME only this one (doc/collectives.md)"},
+        {"calibration", 0, BR_OPTION_TEXT, &s->calibration, 0, 0,
+         "FILE figures of the model; default: built in"},
+        {"exact", 0, BR_OPTION_FLAG, &s->exact, 0, 0, "time the schedules of all ranks, too"},
+        {"dot", 0, BR_OPTION_TEXT, &s->dot, 0, 0, "FILE the chosen schedule of the largest size as Graphviz"},
+        {"json", 0, BR_OPTION_TEXT, &s->json, 0, 0, "FILE write the rows there too"},
+        {"run", 0, BR_OPTION_FLAG, &s->run, 0, 0, "in a job: measure every candidate"},
+        {"measure", 0, BR_OPTION_TEXT, &s->measure, 0, 0,
+         "FILE in a job: measure the figures, write them there, use them"},
+        {0},
+    };
+    int rc = br_options_parse(options, argc, argv);
+
+    if (rc == 1)
+        br_options_help(options, "[braid run -n N --] braid plan [options]", stdout);
+    return rc;
+}
+
+static bool in_job(void)
+{
+    return getenv("BRAID_WORLD_SIZE") || getenv("WORLD_SIZE");
+}
+
+static int check(struct plan *p)
+{
+    const struct settings *s = &p->set;
+
+    p->kind = br_kind_find(s->collective);
+    if (!p->kind || br_collective_find(s->collective, &p->collective))
+        return br_error(EINVAL, "--collective %s: no such collective", s->collective);
+    if (s->min_bytes > s->max_bytes)
+        return br_error(EINVAL, "--minbytes %" PRId64 " is more than --maxbytes %" PRId64, s->min_bytes,
+                        s->max_bytes);
+    if ((s->run || s->measure) && !in_job())
+        return br_error(EINVAL, "--run and --measure need a job: braid run -n 4 -- braid plan ...");
+    if ((s->run || s->measure) && (s->ranks || s->topology || s->hosts))
+        return br_error(EINVAL,
+                        "the job says what the network is; leave --ranks, --topology and --hosts out");
+    return 0;
+}
+
+/* ---- the network ---------------------------------------------------------------------------- */
+
+static int open_topology(struct plan *p)
+{
+    const struct settings *s = &p->set;
+    char text[BR_TOPOLOGY_TEXT];
+
+    if (!!s->ranks + !!s->topology + !!s->hosts > 1)
+        return br_error(EINVAL, "say one of --ranks, --topology, --hosts");
+    if (s->topology)
+        return br_topology_parse(&p->own, s->topology);
+    if (s->hosts)
+        snprintf(text, sizeof text, "hosts:%s", s->hosts);
+    else
+        snprintf(text, sizeof text, "flat:%" PRId64, s->ranks ? s->ranks : 4);
+    return br_topology_parse(&p->own, text);
+}
+
+/* The figures of a file instead of the built-in ones. */
+static int use_calibration(struct plan *p, const struct br_calibration *c, const char *path)
+{
+    const struct br_topology *topology = p->model.topology;
+    size_t chunk = p->model.chunk_bytes;
+    int rc = br_calibration_check(c, topology);
+
+    if (rc)
+        return rc;
+    p->model = c->model;
+    p->model.topology = topology;
+    p->model.chunk_bytes = chunk;
+    snprintf(p->figures, sizeof p->figures, "calibration %.80s of %s", path, c->date);
+    return 0;
+}
+
+static int open_model(struct plan *p)
+{
+    struct br_calibration calibration;
+    int rc = 0;
+
+    snprintf(p->figures, sizeof p->figures, "default figures");
+    if (p->comm) {
+        p->model = p->comm->group->model;
+        if (p->comm->family->network.measured)
+            snprintf(p->figures, sizeof p->figures, "calibration of the job");
+    } else if (!(rc = open_topology(p))) {
+        br_cost_model_on(&p->model, &p->own, BR_COST_NETWORK, 1);
+        p->model.chunk_bytes = BR_CHUNK_BYTES;
+    }
+    if (!rc && p->set.calibration && !(rc = br_calibration_read(p->set.calibration, &calibration)))
+        rc = use_calibration(p, &calibration, p->set.calibration);
+    if (!rc && p->set.measure && !(rc = br_measure(p->comm, &calibration))) {
+        rc = use_calibration(p, &calibration, p->set.measure);
+        if (!rc && braid_rank(p->comm) == 0)
+            rc = br_calibration_write(p->set.measure, &calibration);
+    }
+    return rc;
+}
+
+/* ---- one candidate -------------------------------------------------------------------------- */
+
+/* The schedules of all ranks; the caller frees with close_schedules(). */
+static struct br_schedule **open_schedules(const struct plan *p, const struct br_choice *choice)
+{
+    uint32_t n = p->model.topology->n;
+    struct br_schedule **all = calloc(n, sizeof(struct br_schedule *));
+    struct br_schedule_request request = {
+        .collective = p->collective, .algorithm = choice->way.algorithm, .n = n, .shape = choice->way.shape};
+
+    for (request.rank = 0; all && request.rank < n; request.rank++)
+        if (br_algorithm_build(&request, &all[request.rank]))
+            break;
+    return all;
+}
+
+static void close_schedules(const struct plan *p, struct br_schedule **all)
+{
+    for (uint32_t r = 0; all && r < p->model.topology->n; r++)
+        br_schedule_free(all[r]);
+    free(all);
+}
+
+/* 0: it cannot be said, or would take too long. */
+static double time_exactly(const struct plan *p, const struct br_choice *choice, double bytes)
+{
+    struct br_schedule **all = p->model.topology->n <= 512 ? open_schedules(p, choice) : NULL;
+    uint32_t n = p->model.topology->n;
+    double seconds = 0;
+
+    if (all && all[n - 1] && (uint64_t)all[0]->n_steps * n * choice->fragments <= MOST_SIMULATED &&
+        br_timing_run(&p->model, (const struct br_schedule *const *)all, bytes, choice->fragments, &seconds))
+        seconds = 0;
+    close_schedules(p, all);
+    return seconds;
+}
+
+static int draw(const struct plan *p, const struct br_choice *choice)
+{
+    struct br_schedule **all;
+    FILE *file;
+    int rc = 0;
+
+    if (p->model.topology->n > MOST_DRAWN)
+        return br_error(EINVAL, "--dot draws %d ranks at most, not %u", MOST_DRAWN, p->model.topology->n);
+    all = open_schedules(p, choice);
+    if (!all || !all[p->model.topology->n - 1])
+        rc = br_error(ENOMEM, "no memory for the schedules");
+    file = rc ? NULL : fopen(p->set.dot, "w");
+    if (!rc && !file)
+        rc = br_error(errno, "--dot %s: %s", p->set.dot, strerror(errno));
+    if (file) {
+        rc = br_show_dot((const struct br_schedule *const *)all, file);
+        fclose(file);
+    }
+    close_schedules(p, all);
+    return rc;
+}
+
+/* Seconds of one call, the mean of as many as there is time for; the same on all ranks. */
+static int measure_calls(struct plan *p, const char *algorithm, size_t bytes, double *seconds)
+{
+    struct braid_options options = {.algorithm = algorithm};
+    struct br_kind_call call = {.kind = p->kind,
+                                .data = {.type = BRAID_FLOAT32, .reduction = BRAID_SUM},
+                                .shape = br_kind_shape(p->kind, bytes, BRAID_FLOAT32, braid_size(p->comm)),
+                                .options = &options};
+    int64_t calls = 1;
+    uint64_t start;
+    int rc = 0;
+
+    for (int phase = 0; phase < 2 && !rc; phase++) {
+        rc = braid_barrier(p->comm, NULL, NULL);
+        start = br_clock_now();
+        for (int64_t i = 0; i < calls && !rc; i++)
+            rc = br_kind_submit(p->comm, &call, p->send, p->recv, NULL);
+        *seconds = (double)(br_clock_now() - start) / 1e9 / (double)calls;
+        if (!rc && phase == 0) {
+            double most = (double)ENOUGH / 1e9 / (*seconds > 1e-7 ? *seconds : 1e-7);
+
+            calls = most < 2 ? 2 : most > MOST_CALLS ? MOST_CALLS : (int64_t)most;
+            rc = braid_allreduce(p->comm, &calls, &calls, 1, BRAID_INT64, BRAID_MIN, NULL, NULL);
+        }
+    }
+    return rc ? rc : braid_allreduce(p->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_AVG, NULL, NULL);
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+static int candidates(const struct plan *p, double bytes, struct br_choice choices[BR_WAYS_MAX])
+{
+    struct br_way way;
+    int rc;
+
+    if (!p->set.algorithm || !strcmp(p->set.algorithm, "auto"))
+        return br_choose_all(&p->model, p->collective, p->model.topology->n, bytes, choices);
+    rc = br_way_parse(p->model.topology, p->set.algorithm, &way);
+    if (!rc)
+        rc = br_choose_methods(&p->model, p->collective, p->model.topology->n, bytes, &way, choices);
+    return rc ? rc : 1;
+}
+
+static int one_row(struct plan *p, size_t bytes, double block, const struct br_choice *choice, bool chosen)
+{
+    char name[BR_WAY_TEXT], why[BR_CHOICE_WORDS];
+    struct br_plan_row row = {.bytes = bytes,
+                              .algorithm = br_way_name(&choice->way, name),
+                              .predicted = choice->seconds,
+                              .chosen = chosen,
+                              .why = why};
+    int rc = br_choice_explain(&p->model, p->collective, p->model.topology->n, block, choice, why);
+
+    if (!rc && p->set.run)
+        rc = measure_calls(p, name, bytes, &row.measured);
+    if (rc || !p->table)
+        return rc;
+    if (p->set.exact)
+        row.exact = time_exactly(p, choice, block);
+    br_plan_table_add(p->table, &row);
+    return 0;
+}
+
+static int one_size(struct plan *p, size_t bytes)
+{
+    static struct br_choice choices[BR_WAYS_MAX];
+    struct br_kind_shape shape = br_kind_shape(p->kind, bytes, BRAID_FLOAT32, (int)p->model.topology->n);
+    double block = (double)(shape.count * br_type_size(BRAID_FLOAT32));
+    int n = candidates(p, block, choices), rc = n < 0 ? n : 0;
+
+    for (int i = 0; i < n && !rc; i++)
+        rc = one_row(p, bytes, block, &choices[i], i == 0);
+    if (!rc && p->set.dot && p->table && (double)bytes * (double)p->set.factor > (double)p->set.max_bytes)
+        rc = draw(p, &choices[0]);
+    return rc;
+}
+
+static int get_buffers(struct plan *p)
+{
+    size_t bytes = (size_t)p->set.max_bytes + 4096;
+
+    if (!p->set.run)
+        return 0;
+    p->send = braid_alloc(p->comm, bytes);
+    p->recv = p->send ? braid_alloc(p->comm, bytes) : NULL;
+    return p->recv ? 0 : -ENOMEM;
+}
+
+static int plan(struct plan *p)
+{
+    const struct settings *s = &p->set;
+    bool barrier = p->kind->id == BR_KIND_BARRIER;
+    int rc = open_model(p);
+
+    if (!rc)
+        rc = get_buffers(p);
+    if (!rc && (!p->comm || braid_rank(p->comm) == 0) &&
+        !(p->table = br_plan_table_new(s->collective, &p->model, p->figures, s->json, s->exact, s->run)))
+        rc = -EIO;
+    for (int64_t bytes = barrier ? s->max_bytes : s->min_bytes; bytes <= s->max_bytes && !rc;
+         bytes = bytes ? bytes * s->factor : s->factor)
+        rc = one_size(p, barrier ? 0 : (size_t)bytes);
+    if (!rc && p->table)
+        rc = br_plan_table_finish(p->table);
+    return rc;
+}
+
+int br_tool_plan(int argc, char **argv)
+{
+    struct plan p = {
+        .set = {.min_bytes = 1 << 10, .max_bytes = 256 << 20, .factor = 16, .collective = "allreduce"}};
+    int rc = parse(&p.set, argc, argv);
+
+    if (rc == 1)
+        return 0;
+    if (!rc)
+        rc = check(&p);
+    if (rc) {
+        fprintf(stderr, "braid plan: %s\n", br_error_words());
+        return 2;
+    }
+    if (p.set.run || p.set.measure || (in_job() && !p.set.ranks && !p.set.topology && !p.set.hosts))
+        rc = braid_init(NULL, &p.comm);
+    if (!rc)
+        rc = plan(&p);
+    if (rc) {
+        fprintf(stderr, "braid plan: %s\n", br_error_words());
+        if (p.comm)
+            braid_comm_abort(p.comm, "a rank of braid plan failed");
+    }
+    br_plan_table_free(p.table);
+    if (p.comm && braid_finalize(p.comm) && !rc)
+        rc = -EIO;
+    br_topology_destroy(&p.own);
+    return rc != 0;
+}
