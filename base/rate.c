@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 #define RATE_MAX 1e15
@@ -20,13 +21,14 @@ static const struct unit {
 
 int br_rate_parse(const char *text, uint64_t *rate)
 {
+    const char *unit = text + strspn(text, "0123456789.");
     char *end = NULL;
     double number = isdigit((unsigned char)*text) ? strtod(text, &end) : -1;
 
     for (size_t i = 0; i < N_UNITS && number >= 0; i++) {
         double bits = number * (double)units[i].bits;
 
-        if (!strcasecmp(end, units[i].name) && bits >= 1 && bits <= RATE_MAX) {
+        if (end == unit && !strcasecmp(unit, units[i].name) && bits >= 1 && bits <= RATE_MAX) {
             *rate = (uint64_t)(bits + 0.5);
             return 0;
         }

@@ -36,7 +36,7 @@ static void rate_parse__and_back(void **state)
 static void rate_parse__bad(void **state)
 {
     static const char *const bad[] = {"",          "mbit",     "100",      "-1mbit", "0bit",
-                                      "1e300gbit", "100 mbit", "100mbits", "nanbit"};
+                                      "1e300gbit", "100 mbit", "100mbits", "nanbit", "0x10mbit"};
     uint64_t rate = 7;
 
     (void)state;

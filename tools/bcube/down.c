@@ -4,7 +4,7 @@
 #include "tools/bcube/arguments.h"
 #include "tools/bcube/bcube.h"
 #include "tools/bcube/network.h"
-#include "tools/bcube/rate.h"
+#include "base/rate.h"
 #include "tools/bcube/testbed.h"
 
 #include <stdio.h>

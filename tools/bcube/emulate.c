@@ -13,7 +13,7 @@
 #include "tools/bcube/bcube.h"
 #include "tools/bcube/netlink.h"
 #include "tools/bcube/network.h"
-#include "tools/bcube/rate.h"
+#include "base/rate.h"
 #include "tools/bcube/testbed.h"
 
 #include <errno.h>
@@ -26,7 +26,6 @@
 #define RATE_DEFAULT "100mbit"
 #define MTU_MIN      576
 #define MTU_MAX      9000
-#define SUBNET_PORTS 254 /* hosts of a /24 */
 
 static volatile sig_atomic_t stopped;
 
@@ -70,11 +69,12 @@ static int set_shape(struct br_testbed *testbed, const struct br_arguments *argu
     if (testbed->hosts > testbed->cube.hosts)
         return br_error(EINVAL, "--hosts %u: BCube(%u,%u) has %u hosts", testbed->hosts, testbed->cube.n,
                         testbed->cube.k, testbed->cube.hosts);
-    if (testbed->hosts > BR_TESTBED_HOSTS_MAX || testbed->cube.n > SUBNET_PORTS)
-        return br_error(EINVAL,
-                        "BCube(%u,%u) is too large for one machine: at most %d hosts, and %d on a switch",
-                        testbed->cube.n, testbed->cube.k, BR_TESTBED_HOSTS_MAX, SUBNET_PORTS);
-    return 0;
+    if (testbed->hosts > BR_TESTBED_HOSTS_MAX)
+        return br_error(
+            EINVAL,
+            "BCube(%u,%u) is too large for one machine, which holds at most %d hosts; --hosts takes less",
+            testbed->cube.n, testbed->cube.k, BR_TESTBED_HOSTS_MAX);
+    return br_testbed_lay(testbed);
 }
 
 static int set_rate(struct br_testbed *testbed, const char *text)
@@ -166,10 +166,20 @@ static int make(struct br_testbed *testbed)
     return rc;
 }
 
+static uint32_t count_switches(const struct br_testbed *testbed)
+{
+    uint32_t per_level = br_bcube_power(&testbed->cube, testbed->cube.k - 1), n = 0;
+
+    for (uint32_t level = 0; level < testbed->cube.k; level++)
+        for (uint32_t index = 0; index < per_level; index++)
+            n += br_cabling_switch_used(&testbed->cabling, level, index);
+    return n;
+}
+
 static void tell(const struct br_testbed *testbed, double seconds)
 {
     const struct br_bcube *cube = &testbed->cube;
-    uint32_t switches = cube->k * br_bcube_power(cube, cube->k - 1);
+    uint32_t switches = count_switches(testbed);
     char rate[BR_RATE_TEXT], host[BR_TESTBED_HOST], address[BR_TESTBED_ADDRESS], path[BR_TESTBED_FOLDER + 32],
         name[48] = "";
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int enter(const struct br_testbed *testbed, const char *text)
+static int enter(struct br_testbed *testbed, const char *text)
 {
     char space[BR_NAMESPACE_NAME], name[BR_TESTBED_HOST];
     uint32_t host;

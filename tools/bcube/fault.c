@@ -37,10 +37,11 @@ static int change(struct br_faults *faults, const struct br_testbed *testbed,
     return plant ? br_faults_plant(faults, &fault) : br_faults_mend(faults, &fault, testbed);
 }
 
-/* The list is on the disk before the network is touched: a killed command is repeated, or the next one finishes it. */
-static int work(const struct br_testbed *testbed, const struct br_arguments *arguments)
+/* The list is on the disk before the network is touched: a killed command is repeated, or the next one finishes it. What the kernel
+ * does not take is taken back. */
+static int work(struct br_testbed *testbed, const struct br_arguments *arguments)
 {
-    static struct br_faults faults;
+    static struct br_faults faults, before;
     int rc = br_testbed_check_ready(testbed);
 
     if (rc == 0)
@@ -55,11 +56,20 @@ static int work(const struct br_testbed *testbed, const struct br_arguments *arg
             "testbed %s has addresses only, there is nothing to break: faults need namespaces, and "
             "those need root",
             testbed->name);
+    before = faults;
     if (rc == 0)
         rc = change(&faults, testbed, arguments);
     if (rc == 0)
         rc = br_faults_save(&faults, testbed);
-    return rc < 0 ? rc : br_network_apply(testbed, &faults);
+    if (rc < 0)
+        return rc;
+    rc = br_network_apply(testbed, &faults);
+    if (rc < 0) {
+        fprintf(stderr, "braid bcube fault: %s\n", br_error_words());
+        if (br_faults_save(&before, testbed) == 0 && br_network_apply(testbed, &before) == 0)
+            br_error(-rc, "the testbed is as it was before");
+    }
+    return rc;
 }
 
 int br_bcube_fault(int argc, char **argv)
@@ -74,9 +84,11 @@ int br_bcube_fault(int argc, char **argv)
     if (rc > 0) {
         puts("\nFAULT is one of\n");
         br_fault_help(stdout);
-        puts("  list                                     what is planted\n"
-             "  clear                                    mends everything\n\n"
-             "HOST is a name, a number or its digits \"[0,1]\"; down plants, up and clear mend.");
+        puts("  list                                            what is planted\n"
+             "  clear                                           mends everything\n\n"
+             "HOST is a name, a number or its digits \"[0,1]\"; SWITCH is s0-2 for switch 2 of level 0. down "
+             "plants, up and clear\n"
+             "mend; where neither is asked for, the fault is planted.");
         return 0;
     }
     if (rc == 0)

@@ -3,48 +3,56 @@
 
 #include "base/error.h"
 #include "tools/bcube/netlink.h"
-#include "tools/bcube/rate.h"
+#include "base/rate.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_NAME  "faults"
-#define LINE_BYTES 128
-#define WORDS_MAX  6
-#define MILLION    1000000
-#define MTU_MIN    68 /* of IPv4 */
-#define MTU_MAX    65535
+#define FILE_NAME    "faults"
+#define LINE_BYTES   128
+#define WORDS_MAX    6
+#define MILLION      1000000
+#define DEFAULT_BITS 24
+#define MTU_MIN      68 /* of IPv4 */
+#define MTU_MAX      65535
 
-/* Operands by letter: Host, Level, switch Index, Bytes, Rate, Address, Percent. The first `keys` say where the fault is. */
+/* Operands by letter: Host, Level, switch Index, any Switch, Bytes, Rate, Percent, Address, Mac, Name. The first `keys` say where
+ * the fault is. */
 static const struct kind {
     const char *name, *operands;
     int keys;
     const char *usage, *help;
 } kinds[BR_FAULT_KINDS] = {
-    [BR_FAULT_NIC] = {"nic", "HL", 2, "nic HOST LEVEL down|up", "its cable is out"},
-    [BR_FAULT_SWITCH] = {"switch", "LI", 2, "switch LEVEL INDEX down|up", "it is without power"},
-    [BR_FAULT_HOST] = {"host", "H", 1, "host HOST down|up", "all its cables are out, mgmt0's too"},
-    [BR_FAULT_LEVEL] = {"level", "L", 1, "level LEVEL down|up", "all its switches are without power"},
-    [BR_FAULT_SWAP] = {"swap", "HLL", 3, "swap HOST LEVEL LEVEL [clear]", "two NICs' cables are exchanged"},
-    [BR_FAULT_MOVE] = {"move", "HLI", 2, "move HOST LEVEL INDEX|clear",
-                       "the cable is on another switch of the level"},
-    [BR_FAULT_MTU] = {"mtu", "HLB", 2, "mtu HOST LEVEL BYTES|clear", "of the NIC"},
-    [BR_FAULT_SWITCH_MTU] = {"switch-mtu", "HLB", 2, "switch-mtu HOST LEVEL BYTES|clear",
-                             "of the NIC's port on the switch"},
-    [BR_FAULT_RATE] = {"rate", "HLR", 2, "rate HOST LEVEL RATE|clear", "of the link, in both directions"},
-    [BR_FAULT_ADDRESS] = {"address", "HLA", 2, "address HOST LEVEL ADDRESS[/BITS]|clear",
-                          "a wrong one, or somebody else's"},
-    [BR_FAULT_LOSS] = {"loss", "HLP", 2, "loss HOST LEVEL PERCENT|clear",
-                       "its port loses so many packets, in both directions"},
-    [BR_FAULT_ARP] = {"arp", "H", 1, "arp HOST [clear]", "it answers ARP for any address on any NIC"},
-    [BR_FAULT_RP_FILTER] = {"rp_filter", "H", 1, "rp_filter HOST [clear]",
-                            "it drops what arrives on another NIC than "
-                            "it would answer on"},
+    [BR_FAULT_NIC] = {"nic", "HL", 2, "HOST LEVEL down|up", "its cable is out"},
+    [BR_FAULT_SWITCH] = {"switch", "LI", 2, "LEVEL INDEX down|up", "it is without power"},
+    [BR_FAULT_HOST] = {"host", "H", 1, "HOST down|up", "all its cables are out, mgmt0's too"},
+    [BR_FAULT_LEVEL] = {"level", "L", 1, "LEVEL down|up", "all its switches are without power"},
+    [BR_FAULT_MISSING] = {"missing", "HL", 2, "HOST LEVEL [clear]", "the host does not have the NIC"},
+    [BR_FAULT_OFF] = {"off", "HL", 2, "HOST LEVEL [clear]", "the NIC is set down"},
+    [BR_FAULT_SWAP] = {"swap", "HLL", 3, "HOST LEVEL LEVEL [clear]", "two NICs' cables are exchanged"},
+    [BR_FAULT_MOVE] = {"move", "HLS", 2, "HOST LEVEL SWITCH|clear", "the cable is on another switch"},
+    [BR_FAULT_JOIN] = {"join", "SS", 2, "SWITCH SWITCH [clear]", "a cable connects two switches"},
+    [BR_FAULT_MUTE] = {"mute", "LI", 2, "LEVEL INDEX [clear]", "the switch has power and passes nothing"},
+    [BR_FAULT_DEAF] = {"deaf", "HL", 2, "HOST LEVEL [clear]", "nothing arrives, what it sends does"},
+    [BR_FAULT_LOSS] = {"loss", "HLP", 2, "HOST LEVEL PERCENT|clear", "its port loses so much, both ways"},
+    [BR_FAULT_RATE] = {"rate", "HLR", 2, "HOST LEVEL RATE|clear", "of the link, both ways"},
+    [BR_FAULT_MTU] = {"mtu", "HLB", 2, "HOST LEVEL BYTES|clear", "of the NIC"},
+    [BR_FAULT_SWITCH_MTU] = {"switch-mtu", "HLB", 2, "HOST LEVEL BYTES|clear", "of its port on the switch"},
+    [BR_FAULT_ADDRESS] = {"address", "HLA", 2, "HOST LEVEL ADDRESS[/BITS]|none|clear", "a wrong one"},
+    [BR_FAULT_MAC] = {"mac", "HLM", 2, "HOST LEVEL MAC|clear", "another one"},
+    [BR_FAULT_NAME] = {"name", "HLN", 2, "HOST LEVEL NAME|clear", "the NIC is called so"},
+    [BR_FAULT_ARP] = {"arp", "H", 1, "HOST [clear]", "it answers ARP for any address on any NIC"},
+    [BR_FAULT_RP_FILTER] = {"rp_filter", "H", 1, "HOST [clear]",
+                            "strict: drops what it would answer elsewhere"},
 };
+
+static uint64_t switch_number(uint32_t level, uint32_t index)
+{
+    return (uint64_t)level << 32 | index;
+}
 
 /* ---- words ---- */
 
@@ -73,16 +81,57 @@ static int parse_percent(const char *text, uint64_t *out)
     return 0;
 }
 
-static int parse_address(const char *text, char out[BR_TESTBED_ADDRESS])
+static int parse_address(const char *text, char out[BR_FAULT_TEXT])
 {
-    int bits = 24, n = 0;
-    struct in_addr ip;
-    char host[16];
+    uint32_t address, bits;
 
-    if (sscanf(text, "%15[0-9.]%n/%d%n", host, &n, &bits, &n) < 1 || text[n] ||
-        inet_pton(AF_INET, host, &ip) != 1 || bits < 1 || bits > 32)
-        return br_error(EINVAL, "'%s' is no address such as 10.0.0.1 or 10.0.0.1/24", text);
-    snprintf(out, BR_TESTBED_ADDRESS, "%s/%d", host, bits & 0x3f);
+    if (strcmp(text, "none") != 0 && br_address_parse(text, &address, &bits) < 0)
+        return br_error(EINVAL, "'%s' is no address such as 10.0.0.1 or 10.0.0.1/24, nor none", text);
+    if (!strcmp(text, "none"))
+        strcpy(out, text);
+    else
+        br_address_text(address, bits > 32 ? DEFAULT_BITS : bits, out);
+    return 0;
+}
+
+static int parse_mac(const char *text, char out[BR_FAULT_TEXT])
+{
+    unsigned m[6];
+    int n = 0;
+
+    if (sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%n", &m[0], &m[1], &m[2], &m[3], &m[4], &m[5], &n) != 6 ||
+        text[n] || m[0] & 1)
+        return br_error(EINVAL, "'%s' is no MAC of a NIC such as 02:00:00:00:00:01", text);
+    snprintf(out, BR_FAULT_TEXT, "%s", text);
+    return 0;
+}
+
+static int parse_name(const char *text, char out[BR_FAULT_TEXT])
+{
+    if (!isalpha((unsigned char)*text) || strlen(text) >= BR_NIC_NAME || text[strcspn(text, "/: \t\n")])
+        return br_error(EINVAL, "'%s' is no name of a NIC: up to %d characters, a letter first", text,
+                        BR_NIC_NAME - 1);
+    snprintf(out, BR_FAULT_TEXT, "%s", text);
+    return 0;
+}
+
+/* "2" is of the level; "s1-2", as plans and findings write it, of any. */
+static int parse_switch(const struct br_testbed *testbed, const char *text, int64_t level, uint64_t *out)
+{
+    uint32_t per_level = br_bcube_power(&testbed->cube, testbed->cube.k - 1);
+    unsigned of = (unsigned)level, index = 0;
+    int n = 0;
+
+    if (*text == 's' && sscanf(text, "s%u-%u%n", &of, &index, &n) != 2)
+        n = 0;
+    if (*text != 's' && level >= 0 && sscanf(text, "%u%n", &index, &n) != 1)
+        n = 0;
+    if (!n || text[n] || of >= testbed->cube.k || index >= per_level)
+        return br_error(EINVAL, "'%s' is no switch: write s0-0 to s%u-%u (level and index)%s", text,
+                        testbed->cube.k - 1, per_level - 1, level >= 0 ? ", or the index alone" : "");
+    if (!br_cabling_switch_used(&testbed->cabling, of, index))
+        return br_error(EINVAL, "no host of this testbed is on switch '%s'", text);
+    *out = switch_number(of, index);
     return 0;
 }
 
@@ -110,13 +159,22 @@ static int parse_operand(struct br_fault *fault, int i, const struct br_testbed 
     case 'L':
         return parse_number(text, 0, cube->k - 1, "level", out);
     case 'I':
-        return parse_number(text, 0, br_bcube_power(cube, cube->k - 1) - 1, "switch", out);
+        rc = parse_switch(testbed, text, (int64_t)fault->operand[0], out);
+        *out &= UINT32_MAX;
+        return rc;
+    case 'S':
+        return parse_switch(testbed, text, fault->kind == BR_FAULT_MOVE ? (int64_t)fault->operand[1] : -1,
+                            out);
     case 'B':
         return parse_number(text, MTU_MIN, MTU_MAX, "MTU", out);
     case 'R':
         return parse_rate(text, out);
     case 'A':
-        return parse_address(text, fault->address);
+        return parse_address(text, fault->text);
+    case 'M':
+        return parse_mac(text, fault->text);
+    case 'N':
+        return parse_name(text, fault->text);
     default:
         return parse_percent(text, out);
     }
@@ -145,12 +203,14 @@ int br_fault_parse(struct br_fault *fault, bool *plant, const struct br_testbed 
     k = &kinds[kind];
     expected = mends ? k->keys : (int)strlen(k->operands);
     if (given != expected || (!says && kind <= BR_FAULT_LEVEL))
-        return br_error(EINVAL, "write it as: fault %s", k->usage);
+        return br_error(EINVAL, "write it as: fault %s %s", k->name, k->usage);
     *fault = (struct br_fault){.kind = (enum br_fault_kind)kind};
     for (int i = 0; i < given && rc == 0; i++)
         rc = parse_operand(fault, i, testbed, argv[1 + i]);
     if (rc == 0 && kind == BR_FAULT_SWAP && fault->operand[1] == fault->operand[2])
         rc = br_error(EINVAL, "swap takes two levels that differ");
+    if (rc == 0 && kind == BR_FAULT_JOIN && fault->operand[0] == fault->operand[1])
+        rc = br_error(EINVAL, "join takes two switches that differ");
     *plant = !mends;
     return rc;
 }
@@ -158,7 +218,7 @@ int br_fault_parse(struct br_fault *fault, bool *plant, const struct br_testbed 
 void br_fault_print(const struct br_fault *fault, const struct br_testbed *testbed, FILE *out)
 {
     const struct kind *k = &kinds[fault->kind];
-    char text[BR_RATE_TEXT > BR_TESTBED_HOST ? BR_RATE_TEXT : BR_TESTBED_HOST];
+    char text[BR_TESTBED_HOST];
 
     fputs(k->name, out);
     for (int i = 0; k->operands[i]; i++) {
@@ -170,8 +230,10 @@ void br_fault_print(const struct br_fault *fault, const struct br_testbed *testb
             fprintf(out, " %s", br_rate_print(operand, text));
         else if (k->operands[i] == 'P')
             fprintf(out, " %.9g", (double)operand * 100 / MILLION);
-        else if (k->operands[i] == 'A')
-            fprintf(out, " %s", fault->address);
+        else if (k->operands[i] == 'S')
+            fprintf(out, " %s", br_cabling_switch_name((uint32_t)(operand >> 32), (uint32_t)operand, text));
+        else if (strchr("AMN", k->operands[i]))
+            fprintf(out, " %s", fault->text);
         else
             fprintf(out, " %" PRIu64, operand);
     }
@@ -181,7 +243,7 @@ void br_fault_print(const struct br_fault *fault, const struct br_testbed *testb
 void br_fault_help(FILE *out)
 {
     for (int i = 0; i < BR_FAULT_KINDS; i++)
-        fprintf(out, "  %-40s %s\n", kinds[i].usage, kinds[i].help);
+        fprintf(out, "  %-10s %-36s %s\n", kinds[i].name, kinds[i].usage, kinds[i].help);
 }
 
 /* ---- the list ---- */
@@ -227,44 +289,90 @@ static void plug(const struct br_fault *fault, const struct br_testbed *testbed,
 {
     const uint64_t *on = fault->operand;
 
-    if (fault->kind == BR_FAULT_MOVE && on[0] == host && on[1] == level)
+    if (fault->kind == BR_FAULT_MOVE && on[0] == host && on[1] == level) {
+        state->level = (uint32_t)(on[2] >> 32);
         state->index = (uint32_t)on[2];
+    }
     if (fault->kind == BR_FAULT_SWAP && on[0] == host && (on[1] == level || on[2] == level)) {
         state->level = (uint32_t)(on[1] == level ? on[2] : on[1]);
         state->index = br_bcube_switch(&testbed->cube, host, state->level);
     }
 }
 
-/* All but the cable: a switch without power takes the link from whoever is plugged into it. */
-static void spoil(const struct br_fault *fault, uint32_t host, uint32_t level, struct br_nic_state *state)
+/* A switch without power takes the link from whoever is plugged into it. */
+static void spoil_switch(const struct br_fault *fault, struct br_nic_state *state)
 {
     const uint64_t *on = fault->operand;
 
-    if (fault->kind == BR_FAULT_SWITCH && on[0] == state->level && on[1] == state->index)
-        state->up = false;
     if (fault->kind == BR_FAULT_LEVEL && on[0] == state->level)
         state->up = false;
-    if (fault->kind == BR_FAULT_HOST && on[0] == host)
-        state->up = false;
-    if (on[0] != host || on[1] != level)
+    if (on[0] != state->level || on[1] != state->index)
         return;
-    if (fault->kind == BR_FAULT_NIC)
+    if (fault->kind == BR_FAULT_SWITCH)
         state->up = false;
-    if (fault->kind == BR_FAULT_MTU)
-        state->mtu = (uint32_t)on[2];
-    if (fault->kind == BR_FAULT_SWITCH_MTU)
-        state->port_mtu = (uint32_t)on[2];
-    if (fault->kind == BR_FAULT_RATE)
-        state->rate = on[2];
-    if (fault->kind == BR_FAULT_LOSS)
-        state->loss = (uint32_t)on[2];
-    if (fault->kind == BR_FAULT_ADDRESS)
-        memcpy(state->address, fault->address, sizeof state->address);
+    if (fault->kind == BR_FAULT_MUTE)
+        state->loss_in = state->loss_out = MILLION;
+}
+
+/* A fault of this NIC. */
+static void spoil_nic(const struct br_fault *fault, struct br_nic_state *state)
+{
+    uint64_t value = fault->operand[2];
+
+    switch (fault->kind) {
+    case BR_FAULT_NIC:
+        state->up = false;
+        break;
+    case BR_FAULT_MISSING:
+        state->missing = true;
+        break;
+    case BR_FAULT_OFF:
+        state->off = true;
+        break;
+    case BR_FAULT_DEAF:
+        state->loss_out = MILLION;
+        break;
+    case BR_FAULT_LOSS:
+        state->loss_in = state->loss_in > value ? state->loss_in : (uint32_t)value;
+        state->loss_out = state->loss_out > value ? state->loss_out : (uint32_t)value;
+        break;
+    case BR_FAULT_RATE:
+        state->rate = value;
+        break;
+    case BR_FAULT_MTU:
+        state->mtu = (uint32_t)value;
+        break;
+    case BR_FAULT_SWITCH_MTU:
+        state->port_mtu = (uint32_t)value;
+        break;
+    case BR_FAULT_ADDRESS:
+        snprintf(state->address, sizeof state->address, "%s", strcmp(fault->text, "none") ? fault->text : "");
+        break;
+    case BR_FAULT_MAC:
+        snprintf(state->mac, sizeof state->mac, "%.17s", fault->text);
+        break;
+    case BR_FAULT_NAME:
+        snprintf(state->name, sizeof state->name, "%.15s", fault->text);
+        break;
+    default:
+        break;
+    }
+}
+
+/* A cable between two switches makes one of them: here everybody moves to the first. */
+static void join(const struct br_fault *fault, struct br_nic_state *state)
+{
+    if (fault->kind != BR_FAULT_JOIN || fault->operand[1] != switch_number(state->level, state->index))
+        return;
+    state->level = (uint32_t)(fault->operand[0] >> 32);
+    state->index = (uint32_t)fault->operand[0];
 }
 
 void br_faults_nic(const struct br_faults *faults, const struct br_testbed *testbed, uint32_t host,
                    uint32_t level, struct br_nic_state *state)
 {
+    const struct br_fault *end = faults->fault + faults->count;
+
     *state = (struct br_nic_state){.up = true,
                                    .level = level,
                                    .index = br_bcube_switch(&testbed->cube, host, level),
@@ -272,10 +380,20 @@ void br_faults_nic(const struct br_faults *faults, const struct br_testbed *test
                                    .port_mtu = testbed->mtu,
                                    .rate = testbed->rate};
     br_testbed_address(testbed, host, level, state->address);
-    for (int i = 0; i < faults->count; i++)
-        plug(&faults->fault[i], testbed, host, level, state);
-    for (int i = 0; i < faults->count; i++)
-        spoil(&faults->fault[i], host, level, state);
+    br_testbed_mac(host, level, state->mac);
+    br_testbed_nic(testbed, host, level, state->name);
+    for (const struct br_fault *fault = faults->fault; fault < end; fault++)
+        plug(fault, testbed, host, level, state);
+    for (const struct br_fault *fault = faults->fault; fault < end; fault++) {
+        spoil_switch(fault, state);
+        if (fault->kind == BR_FAULT_HOST && fault->operand[0] == host)
+            state->up = false;
+        if (strncmp(kinds[fault->kind].operands, "HL", 2) == 0 && fault->operand[0] == host &&
+            fault->operand[1] == level)
+            spoil_nic(fault, state);
+    }
+    for (const struct br_fault *fault = faults->fault; fault < end; fault++)
+        join(fault, state);
 }
 
 void br_faults_host(const struct br_faults *faults, uint32_t host, struct br_host_state *state)
@@ -285,7 +403,7 @@ void br_faults_host(const struct br_faults *faults, uint32_t host, struct br_hos
         enum br_fault_kind kind = faults->fault[i].kind;
 
         if (faults->fault[i].operand[0] != host)
-            continue;
+            continue; /* of another host, or of none, and those have other kinds */
         state->management = state->management && kind != BR_FAULT_HOST;
         state->arp = state->arp && kind != BR_FAULT_ARP;
         state->rp_filter = state->rp_filter && kind != BR_FAULT_RP_FILTER;

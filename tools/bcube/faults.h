@@ -15,29 +15,37 @@
 
 #define BR_FAULTS_MAX     256
 #define BR_FAULT_OPERANDS 3
+#define BR_FAULT_TEXT     BR_TESTBED_ADDRESS
 
 enum br_fault_kind {
     BR_FAULT_NIC,        /* no cable */
     BR_FAULT_SWITCH,     /* no power */
     BR_FAULT_HOST,       /* no cable at all, the management's included */
     BR_FAULT_LEVEL,      /* all switches of a level */
+    BR_FAULT_MISSING,    /* the host has no such NIC */
+    BR_FAULT_OFF,        /* as after `ip link set eth0 down` */
     BR_FAULT_SWAP,       /* two NICs' cables exchanged */
     BR_FAULT_MOVE,       /* a cable on another switch */
+    BR_FAULT_JOIN,       /* a cable between two switches */
+    BR_FAULT_MUTE,       /* the switch has power and passes nothing */
+    BR_FAULT_DEAF,       /* nothing arrives at the NIC; what it sends does */
+    BR_FAULT_LOSS,       /* at the port, in both directions */
+    BR_FAULT_RATE,       /* of both ends */
     BR_FAULT_MTU,        /* of the NIC */
     BR_FAULT_SWITCH_MTU, /* of the port at the other end: larger packets vanish */
-    BR_FAULT_RATE,       /* of both ends */
     BR_FAULT_ADDRESS,
-    BR_FAULT_LOSS, /* at the port, in both directions */
-    BR_FAULT_ARP,  /* arp_ignore and arp_announce as Linux has them: answers for any address on any NIC */
+    BR_FAULT_MAC,
+    BR_FAULT_NAME,
+    BR_FAULT_ARP, /* arp_ignore and arp_announce as Linux has them: answers for any address on any NIC */
     BR_FAULT_RP_FILTER, /* strict */
     BR_FAULT_KINDS
 };
 
 struct br_fault {
     enum br_fault_kind kind;
-    uint64_t
-        operand[BR_FAULT_OPERANDS]; /* in the order of the command line; rate in bit/s, loss in 1/1,000,000 */
-    char address[BR_TESTBED_ADDRESS]; /* of BR_FAULT_ADDRESS */
+    /* In the order of the command line; rate in bit/s, loss in 1/1,000,000, a switch as level << 32 | index. */
+    uint64_t operand[BR_FAULT_OPERANDS];
+    char text[BR_FAULT_TEXT]; /* the operand of those that need one: an address, a MAC, a name */
 };
 
 struct br_faults {
@@ -47,12 +55,15 @@ struct br_faults {
 
 /* What one NIC shall be. */
 struct br_nic_state {
-    bool up;               /* its port has a link */
+    bool missing; /* all that follows counts only without this */
+    bool up;      /* its port has a link */
+    bool off;
     uint32_t level, index; /* of the switch that the cable ends at */
     uint32_t mtu, port_mtu;
-    uint64_t rate; /* bit/s; 0: unshaped */
-    uint32_t loss; /* 1/1,000,000 */
-    char address[BR_TESTBED_ADDRESS];
+    uint64_t rate;                    /* bit/s; 0: unshaped */
+    uint32_t loss_in, loss_out;       /* of the port, 1/1,000,000; out: what goes to the NIC */
+    char address[BR_TESTBED_ADDRESS]; /* "": none */
+    char mac[BR_TESTBED_MAC], name[BR_TESTBED_ADDRESS];
 };
 
 /* What one host shall be. */

@@ -193,6 +193,87 @@ int br_net_set_mtu(struct br_net *net, const char *name, uint32_t mtu)
     return change_link(net, link, changes, "set the MTU of");
 }
 
+int br_net_set_mac(struct br_net *net, const char *name, const char *mac)
+{
+    struct rtnl_link *link, *changes;
+    struct nl_addr *address;
+    int rc = get_link(net, name, &link);
+
+    if (rc < 0)
+        return rc;
+    rc = nl_addr_parse(mac, AF_LLC, &address);
+    if (rc < 0 || nl_addr_cmp(rtnl_link_get_addr(link), address) == 0) {
+        if (rc == 0)
+            nl_addr_put(address);
+        rtnl_link_put(link);
+        return rc < 0 ? br_error(EINVAL, "%s: '%s' is no MAC", net->name, mac) : 0;
+    }
+    changes = rtnl_link_alloc();
+    if (changes)
+        rtnl_link_set_addr(changes, address);
+    nl_addr_put(address);
+    return change_link(net, link, changes, "set the MAC of");
+}
+
+int br_net_has(struct br_net *net, const char *name)
+{
+    struct rtnl_link *link;
+    int rc = rtnl_link_get_kernel(net->sock, 0, name, &link);
+
+    if (rc == -NLE_OBJ_NOTFOUND || rc == -NLE_NODEV)
+        return 0;
+    if (rc < 0)
+        return br_net_error(net, rc, "find", name);
+    rtnl_link_put(link);
+    return 1;
+}
+
+int br_net_remove(struct br_net *net, const char *port)
+{
+    struct rtnl_link *link;
+    int rc = get_link(net, port, &link);
+
+    if (rc < 0)
+        return rc;
+    rc = rtnl_link_delete(net->sock, link);
+    rtnl_link_put(link);
+    return rc < 0 ? br_net_error(net, rc, "remove", port) : 0;
+}
+
+static int rename_link(struct br_net *net, struct rtnl_link *link, const char *name)
+{
+    struct rtnl_link *changes = rtnl_link_alloc();
+    int rc = br_net_set_up(net, rtnl_link_get_name(link), false);
+
+    if (changes)
+        rtnl_link_set_name(changes, name);
+    if (rc < 0) {
+        if (changes)
+            rtnl_link_put(changes);
+        rtnl_link_put(link);
+        return rc;
+    }
+    return change_link(net, link, changes, "rename");
+}
+
+int br_net_set_nic_name(struct br_net *net, const char *port, struct br_net *host, const char *name)
+{
+    struct rtnl_link *link;
+    int rc = get_link(net, port, &link), far;
+
+    if (rc < 0)
+        return rc;
+    far = rtnl_link_get_link(link);
+    rtnl_link_put(link);
+    rc = rtnl_link_get_kernel(host->sock, far, NULL, &link);
+    if (rc < 0)
+        return br_net_error(host, rc, "find the NIC of", port);
+    if (strcmp(rtnl_link_get_name(link), name) != 0)
+        return rename_link(host, link, name);
+    rtnl_link_put(link);
+    return 0;
+}
+
 int br_net_set_bridge(struct br_net *net, const char *port, const char *bridge)
 {
     int master = br_net_index(net, bridge), rc;
@@ -229,7 +310,7 @@ static struct rtnl_addr *address_of(int link, struct nl_addr *local)
     return address;
 }
 
-/* Deletes the IPv4 addresses of the link but `keep`. Returns 1 when that one is there. */
+/* Deletes the IPv4 addresses of the link but `keep` (NULL: all). Returns 1 when that one is there. */
 static int delete_others(struct br_net *net, int link, struct nl_addr *keep)
 {
     struct nl_cache *all;
@@ -242,7 +323,7 @@ static int delete_others(struct br_net *net, int link, struct nl_addr *keep)
 
         if (rtnl_addr_get_ifindex(address) != link || rtnl_addr_get_family(address) != AF_INET)
             continue;
-        if (nl_addr_cmp(rtnl_addr_get_local(address), keep) == 0)
+        if (keep && nl_addr_cmp(rtnl_addr_get_local(address), keep) == 0)
             there = 1;
         else
             rc = rtnl_addr_delete(net->sock, address, 0);
@@ -251,24 +332,30 @@ static int delete_others(struct br_net *net, int link, struct nl_addr *keep)
     return rc < 0 ? rc : there;
 }
 
+static int add_address(struct br_net *net, int link, struct nl_addr *local)
+{
+    struct rtnl_addr *address = address_of(link, local);
+    int rc = address ? rtnl_addr_add(net->sock, address, 0) : -NLE_NOMEM;
+
+    if (address)
+        rtnl_addr_put(address);
+    return rc;
+}
+
 int br_net_set_address(struct br_net *net, const char *name, const char *text)
 {
-    int link = br_net_index(net, name), rc;
-    struct rtnl_addr *address;
-    struct nl_addr *local;
+    int link = br_net_index(net, name), rc = 0;
+    struct nl_addr *local = NULL;
 
     if (link < 0)
         return link;
-    rc = nl_addr_parse(text, AF_INET, &local);
+    if (*text)
+        rc = nl_addr_parse(text, AF_INET, &local);
     if (rc < 0)
         return br_error(EINVAL, "%s: '%s' is no address such as 10.0.0.1/24", net->name, text);
     rc = delete_others(net, link, local);
-    if (rc == 0) {
-        address = address_of(link, local);
-        rc = address ? rtnl_addr_add(net->sock, address, 0) : -NLE_NOMEM;
-        if (address)
-            rtnl_addr_put(address);
-    }
+    if (rc == 0 && local)
+        rc = add_address(net, link, local);
     nl_addr_put(local);
     return rc < 0 ? br_net_error(net, rc, "set the address of", name) : 0;
 }

@@ -36,14 +36,25 @@ int br_net_set_up(struct br_net *net, const char *link, bool up);
 int br_net_set_mtu(struct br_net *net, const char *link, uint32_t mtu);
 int br_net_set_bridge(struct br_net *net, const char *port, const char *bridge);
 
-/* The only IPv4 address of the link: "10.0.0.1/24". Routes of an old one go with it. */
+int br_net_set_mac(struct br_net *net, const char *link, const char *mac);
+
+/* Is there such a link? 1, 0, or a negative errno. */
+int br_net_has(struct br_net *net, const char *link);
+
+/* Removes a cable by its port. */
+int br_net_remove(struct br_net *net, const char *port);
+
+/* Gives the far end of `port`'s cable, which is in `host`, this name. It is down for a moment when it had another. */
+int br_net_set_nic_name(struct br_net *net, const char *port, struct br_net *host, const char *name);
+
+/* The only IPv4 address of the link: "10.0.0.1/24"; "": none. Routes of an old one go with it. */
 int br_net_set_address(struct br_net *net, const char *link, const char *address);
 
 /* What leaves through the link leaves at this rate in bit/s (BR_NET_RATE_MIN..MAX); 0: unshaped. */
 int br_net_set_rate(struct br_net *net, const char *link, uint64_t rate);
 
-/* Loses packets that come in through the link, and that go out through it, at random, each with this probability in 1/1,000,000;
- * 0: none. */
-int br_net_set_loss(struct br_net *net, const char *link, uint32_t millionths);
+/* Loses packets that come in through the link, and that go out through it, at random, each with these probabilities in
+ * 1/1,000,000; 0: none. */
+int br_net_set_loss(struct br_net *net, const char *link, uint32_t in, uint32_t out);
 
 #endif

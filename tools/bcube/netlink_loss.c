@@ -64,7 +64,7 @@ static struct rtnl_qdisc *clsact(int link)
     return qdisc;
 }
 
-/* Hangs the program into one direction: TC_H_MIN_INGRESS or TC_H_MIN_EGRESS. */
+/* Hangs a program into one direction: TC_H_MIN_INGRESS or TC_H_MIN_EGRESS. */
 static int attach(struct br_net *net, int link, int program, uint32_t direction)
 {
     struct tcmsg head = {.tcm_family = AF_UNSPEC,
@@ -88,18 +88,19 @@ static int attach(struct br_net *net, int link, int program, uint32_t direction)
     return nl_send_sync(net->sock, message); /* frees the message */
 }
 
-static int attach_both(struct br_net *net, int link, int program)
+/* A program for one direction; none where nothing is lost. */
+static int lose(struct br_net *net, int link, uint32_t direction, uint32_t millionths, const char *name)
 {
-    struct rtnl_qdisc *qdisc = clsact(link);
-    int rc = qdisc ? rtnl_qdisc_add(net->sock, qdisc, NLM_F_CREATE | NLM_F_EXCL) : -NLE_NOMEM;
+    int program, rc;
 
-    if (rc == 0)
-        rc = attach(net, link, program, TC_H_MIN_INGRESS);
-    if (rc == 0)
-        rc = attach(net, link, program, TC_H_MIN_EGRESS);
-    if (qdisc)
-        rtnl_qdisc_put(qdisc);
-    return rc;
+    if (!millionths)
+        return 0;
+    program = load((int32_t)(millionths * (uint64_t)INT32_MAX / MILLION));
+    if (program < 0)
+        return program;
+    rc = attach(net, link, program, direction);
+    close(program);
+    return rc < 0 ? br_net_error(net, rc, "make lossy", name) : 0;
 }
 
 /* With the qdisc go the programs that hang in it. */
@@ -113,21 +114,24 @@ static int detach(struct br_net *net, int link)
     return rc == -NLE_OBJ_NOTFOUND || rc == -NLE_INVAL ? 0 : rc; /* it had none */
 }
 
-int br_net_set_loss(struct br_net *net, const char *name, uint32_t millionths)
+int br_net_set_loss(struct br_net *net, const char *name, uint32_t in, uint32_t out)
 {
-    int link = br_net_index(net, name), program, rc;
+    int link = br_net_index(net, name), rc;
+    struct rtnl_qdisc *qdisc;
 
     if (link < 0)
         return link;
     rc = detach(net, link);
     if (rc < 0)
         return br_net_error(net, rc, "make lossless", name);
-    if (!millionths)
+    if (!in && !out)
         return 0;
-    program = load((int32_t)(millionths * (uint64_t)INT32_MAX / MILLION));
-    if (program < 0)
-        return program;
-    rc = attach_both(net, link, program);
-    close(program);
-    return rc < 0 ? br_net_error(net, rc, "make lossy", name) : 0;
+    qdisc = clsact(link);
+    rc = qdisc ? rtnl_qdisc_add(net->sock, qdisc, NLM_F_CREATE | NLM_F_EXCL) : -NLE_NOMEM;
+    if (qdisc)
+        rtnl_qdisc_put(qdisc);
+    if (rc < 0)
+        return br_net_error(net, rc, "make lossy", name);
+    rc = lose(net, link, TC_H_MIN_INGRESS, in, name);
+    return rc < 0 ? rc : lose(net, link, TC_H_MIN_EGRESS, out, name);
 }

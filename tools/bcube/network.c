@@ -12,10 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MANAGEMENT     "mgmt" /* the bridge */
-#define MANAGEMENT_MTU 1500
-#define LOOKS          100 /* for the end of processes before SIGKILL, and after */
-#define LOOK_US        10000
+#define MANAGEMENT       "mgmt" /* the bridge */
+#define MANAGEMENT_MTU   1500
+#define MANAGEMENT_LEVEL 0xff /* in MACs */
+#define LOOKS            100  /* for the end of processes before SIGKILL, and after */
+#define LOOK_US          10000
 
 /* ---- sysctls ---- */
 
@@ -66,7 +67,8 @@ static int prepare_switches(void *with)
 
 struct host_sysctls {
     const struct br_testbed *testbed;
-    const struct br_host_state *state;
+    const struct br_faults *faults;
+    uint32_t host;
 };
 
 static int write_of_link(const struct br_host_state *state, const char *link)
@@ -82,16 +84,20 @@ static int write_of_link(const struct br_host_state *state, const char *link)
 static int write_host_sysctls(void *with)
 {
     const struct host_sysctls *sysctls = with;
-    int rc = write_of_link(sysctls->state, "all");
+    struct br_host_state state;
+    int rc;
 
+    br_faults_host(sysctls->faults, sysctls->host, &state);
+    rc = write_of_link(&state, "all");
     if (rc == 0)
-        rc = write_of_link(sysctls->state, "default");
+        rc = write_of_link(&state, "default");
     if (rc == 0)
-        rc = write_of_link(sysctls->state, BR_TESTBED_MANAGEMENT_NIC);
+        rc = write_of_link(&state, BR_TESTBED_MANAGEMENT_NIC);
     for (uint32_t level = 0; level < sysctls->testbed->cube.k && rc == 0; level++) {
-        char nic[BR_TESTBED_ADDRESS];
+        struct br_nic_state nic;
 
-        rc = write_of_link(sysctls->state, br_testbed_nic(sysctls->testbed, 0, level, nic));
+        br_faults_nic(sysctls->faults, sysctls->testbed, sysctls->host, level, &nic);
+        rc = write_of_link(&state, nic.name);
     }
     return rc;
 }
@@ -104,51 +110,75 @@ static char *management_port(uint32_t host, char out[BR_TESTBED_LINK])
     return out;
 }
 
-static int set_nic(struct br_net *switches, struct br_net *net, const struct br_testbed *testbed,
-                   uint32_t host, uint32_t level, const struct br_nic_state *state)
+static int add_cable(const struct br_testbed *testbed, struct br_net *switches, struct br_net *net,
+                     uint32_t host, uint32_t level)
 {
-    char port[BR_TESTBED_LINK], bridge[BR_TESTBED_LINK], nic[BR_TESTBED_ADDRESS];
-    int rc;
+    char port[BR_TESTBED_LINK], bridge[BR_TESTBED_LINK], nic[BR_TESTBED_ADDRESS], mac[BR_TESTBED_MAC];
 
     br_testbed_port(testbed, host, level, port);
+    br_testbed_bridge(level, br_bcube_switch(&testbed->cube, host, level), bridge);
     br_testbed_nic(testbed, host, level, nic);
-    rc = br_net_set_up(net, nic, true);
-    if (rc == 0)
-        rc = br_net_set_bridge(switches, port, br_testbed_bridge(state->level, state->index, bridge));
+    return br_net_add_cable(switches, port, bridge, net, nic, br_testbed_mac(host, level, mac), testbed->mtu);
+}
+
+/* The end of the cable that is in the switch. */
+static int set_port(struct br_net *switches, const char *port, const struct br_nic_state *state)
+{
+    char bridge[BR_TESTBED_LINK];
+    int rc = br_net_set_bridge(switches, port, br_testbed_bridge(state->level, state->index, bridge));
+
     if (rc == 0)
         rc = br_net_set_mtu(switches, port, state->port_mtu);
     if (rc == 0)
         rc = br_net_set_rate(switches, port, state->rate);
     if (rc == 0)
-        rc = br_net_set_loss(switches, port, state->loss);
+        rc = br_net_set_loss(switches, port, state->loss_in, state->loss_out);
+    return rc < 0 ? rc : br_net_set_up(switches, port, state->up);
+}
+
+static int set_nic(struct br_net *switches, struct br_net *net, const struct br_testbed *testbed,
+                   uint32_t host, uint32_t level, const struct br_nic_state *state)
+{
+    char port[BR_TESTBED_LINK];
+    int rc = br_net_has(switches, br_testbed_port(testbed, host, level, port));
+
+    if (rc < 0)
+        return rc;
+    if (state->missing)
+        return rc ? br_net_remove(switches, port) : 0;
+    rc = rc ? 0 : add_cable(testbed, switches, net, host, level);
     if (rc == 0)
-        rc = br_net_set_up(switches, port, state->up);
+        rc = br_net_set_nic_name(switches, port, net, state->name);
     if (rc == 0)
-        rc = br_net_set_mtu(net, nic, state->mtu);
+        rc = set_port(switches, port, state);
     if (rc == 0)
-        rc = br_net_set_rate(net, nic, state->rate);
-    return rc < 0 ? rc : br_net_set_address(net, nic, state->address);
+        rc = br_net_set_mac(net, state->name, state->mac);
+    if (rc == 0)
+        rc = br_net_set_mtu(net, state->name, state->mtu);
+    if (rc == 0)
+        rc = br_net_set_rate(net, state->name, state->rate);
+    if (rc == 0)
+        rc = br_net_set_up(net, state->name, !state->off);
+    return rc < 0 ? rc : br_net_set_address(net, state->name, state->address);
 }
 
 static int set_host(struct br_net *switches, struct br_net *net, const struct br_testbed *testbed,
                     const struct br_faults *faults, uint32_t host)
 {
+    struct host_sysctls sysctls = {testbed, faults, host};
     struct br_host_state state;
-    struct host_sysctls sysctls = {testbed, &state};
     char port[BR_TESTBED_LINK];
     int rc;
 
     br_faults_host(faults, host, &state);
     rc = br_net_set_up(switches, management_port(host, port), state.management);
-    if (rc == 0)
-        rc = br_namespace_visit(net->name, write_host_sysctls, &sysctls);
     for (uint32_t level = 0; level < testbed->cube.k && rc == 0; level++) {
         struct br_nic_state nic;
 
         br_faults_nic(faults, testbed, host, level, &nic);
         rc = set_nic(switches, net, testbed, host, level, &nic);
     }
-    return rc;
+    return rc < 0 ? rc : br_namespace_visit(net->name, write_host_sysctls, &sysctls);
 }
 
 int br_network_apply(const struct br_testbed *testbed, const struct br_faults *faults)
@@ -211,25 +241,22 @@ static int make_switches(const struct br_testbed *testbed, struct br_net *switch
         rc = br_net_add_bridge(switches, MANAGEMENT);
     for (uint32_t level = 0; level < testbed->cube.k; level++)
         for (uint32_t index = 0; index < per_level && rc == 0; index++)
-            rc = br_net_add_bridge(switches, br_testbed_bridge(level, index, bridge));
+            if (br_cabling_switch_used(&testbed->cabling, level, index))
+                rc = br_net_add_bridge(switches, br_testbed_bridge(level, index, bridge));
     return rc;
 }
 
-static int make_cables(const struct br_testbed *testbed, struct br_net *switches, struct br_net *net,
-                       uint32_t host)
+/* lo and the management network; the rest comes from set_host(). */
+static int make_management(const struct br_testbed *testbed, struct br_net *switches, struct br_net *net,
+                           uint32_t host)
 {
-    char port[BR_TESTBED_LINK], bridge[BR_TESTBED_LINK], nic[BR_TESTBED_ADDRESS], mac[18],
-        address[BR_TESTBED_ADDRESS];
+    char port[BR_TESTBED_LINK], mac[BR_TESTBED_MAC], address[BR_TESTBED_ADDRESS];
     int rc = br_net_set_up(net, "lo", true);
 
-    for (uint32_t level = 0; level < testbed->cube.k && rc == 0; level++)
-        rc = br_net_add_cable(switches, br_testbed_port(testbed, host, level, port),
-                              br_testbed_bridge(level, br_bcube_switch(&testbed->cube, host, level), bridge),
-                              net, br_testbed_nic(testbed, host, level, nic),
-                              br_testbed_mac(host, level, mac), testbed->mtu);
     if (rc == 0)
         rc = br_net_add_cable(switches, management_port(host, port), MANAGEMENT, net,
-                              BR_TESTBED_MANAGEMENT_NIC, br_testbed_mac(host, 0xff, mac), MANAGEMENT_MTU);
+                              BR_TESTBED_MANAGEMENT_NIC, br_testbed_mac(host, MANAGEMENT_LEVEL, mac),
+                              MANAGEMENT_MTU);
     if (rc == 0)
         rc = br_net_set_up(net, BR_TESTBED_MANAGEMENT_NIC, true);
     br_testbed_management(testbed, host, address);
@@ -248,7 +275,7 @@ static int make_host(const struct br_testbed *testbed, struct br_net *switches,
     if (rc == 0)
         rc = br_net_open(&net, name);
     if (rc == 0)
-        rc = make_cables(testbed, switches, &net, host);
+        rc = make_management(testbed, switches, &net, host);
     if (rc == 0)
         rc = set_host(switches, &net, testbed, healthy, host);
     br_net_close(&net);

@@ -107,8 +107,7 @@ static int prepare(void *with)
     char space[BR_NAMESPACE_NAME];
     int rc = br_launch_secret(NULL, size, job->secret);
 
-    br_testbed_management(testbed, 0, job->master);
-    job->master[strcspn(job->master, "/")] = 0;
+    br_testbed_management_ip(testbed, 0, job->master);
     if (rc == 0)
         rc = testbed->loopback
                  ? reserve_port(job)

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOOPBACK "127.0.0.0/8"
+#define NO_BITS  33
+
 int br_testbed_check_name(const char *name)
 {
     size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-");
@@ -21,15 +24,15 @@ int br_testbed_check_name(const char *name)
     return 0;
 }
 
+int br_testbed_lay(struct br_testbed *testbed)
+{
+    return br_cabling_init(&testbed->cabling, &testbed->cube, testbed->hosts,
+                           testbed->loopback ? LOOPBACK : NULL);
+}
+
 char *br_testbed_host_name(const struct br_testbed *testbed, uint32_t host, char out[BR_TESTBED_HOST])
 {
-    const struct br_bcube *cube = &testbed->cube;
-    char *end = out;
-
-    *end++ = 'h';
-    for (uint32_t level = cube->k; level-- > 0;)
-        end += sprintf(end, "%u%s", br_bcube_digit(cube, host, level), cube->n > 10 && level ? "-" : "");
-    return out;
+    return br_cabling_host_name(&testbed->cube, host, out);
 }
 
 int br_testbed_parse_host(const struct br_testbed *testbed, const char *text, uint32_t *host)
@@ -66,12 +69,13 @@ char *br_testbed_switch_space(const struct br_testbed *testbed, char out[BR_NAME
 char *br_testbed_nic(const struct br_testbed *testbed, uint32_t host, uint32_t level,
                      char out[BR_TESTBED_ADDRESS])
 {
-    if (testbed->loopback) {
-        br_testbed_address(testbed, host, level, out);
-        *strchr(out, '/') = 0;
-    } else {
-        snprintf(out, BR_TESTBED_ADDRESS, "eth%u", level);
-    }
+    struct br_cable cable;
+
+    br_cabling_cable(&testbed->cabling, host, level, &cable);
+    if (testbed->loopback)
+        br_address_text(cable.address, NO_BITS, out);
+    else
+        snprintf(out, BR_TESTBED_ADDRESS, "%s", cable.nic);
     return out;
 }
 
@@ -89,26 +93,39 @@ char *br_testbed_bridge(uint32_t level, uint32_t index, char out[BR_TESTBED_LINK
     return out;
 }
 
-char *br_testbed_mac(uint32_t host, uint32_t level, char out[18])
+void br_testbed_mac_bytes(uint32_t host, uint32_t level, uint8_t out[6])
 {
-    snprintf(out, 18, "02:bc:be:%02x:%02x:%02x", level & 0xff, host >> 8 & 0xff, host & 0xff);
+    const uint8_t mac[6] = {0x02, 0xbc, 0xbe, (uint8_t)level, (uint8_t)(host >> 8), (uint8_t)host};
+
+    memcpy(out, mac, sizeof mac);
+}
+
+char *br_testbed_mac(uint32_t host, uint32_t level, char out[BR_TESTBED_MAC])
+{
+    uint8_t mac[6];
+
+    br_testbed_mac_bytes(host, level, mac);
+    snprintf(out, BR_TESTBED_MAC, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4],
+             mac[5]);
     return out;
 }
 
 char *br_testbed_address(const struct br_testbed *testbed, uint32_t host, uint32_t level,
                          char out[BR_TESTBED_ADDRESS])
 {
-    uint32_t index = br_bcube_switch(&testbed->cube, host, level),
-             port = br_bcube_port(&testbed->cube, host, level);
+    struct br_cable cable;
 
-    snprintf(out, BR_TESTBED_ADDRESS, "%d.%u.%u.%u/24", testbed->loopback ? 127 : 10,
-             (16 * level + index / 256) & 0xff, index & 0xff, (port + 1) & 0xff);
-    return out;
+    br_cabling_cable(&testbed->cabling, host, level, &cable);
+    return br_address_text(cable.address, cable.bits, out);
 }
 
 char *br_testbed_management(const struct br_testbed *testbed, uint32_t host, char out[BR_TESTBED_ADDRESS])
 {
-    snprintf(out, BR_TESTBED_ADDRESS, "%d.255.%u.%u/16", testbed->loopback ? 127 : 10, host / 250 & 0xff,
-             host % 250 + 1);
-    return out;
+    return br_address_text(br_cabling_management(&testbed->cabling, host), testbed->cabling.management_bits,
+                           out);
+}
+
+char *br_testbed_management_ip(const struct br_testbed *testbed, uint32_t host, char out[BR_TESTBED_ADDRESS])
+{
+    return br_address_text(br_cabling_management(&testbed->cabling, host), NO_BITS, out);
 }

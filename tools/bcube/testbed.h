@@ -15,13 +15,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bcube/address.h"
+#include "bcube/cabling.h"
 #include "tools/bcube/namespace.h"
 
 #define BR_TESTBED_NAME      24 /* bytes of a testbed's name, the final zero included */
-#define BR_TESTBED_HOST      32 /* of a host's name */
+#define BR_TESTBED_HOST      BR_HOST_NAME
 #define BR_TESTBED_LINK      16 /* of a link's name: the kernel's limit */
-#define BR_TESTBED_ADDRESS   20 /* of "255.255.255.255/32" */
+#define BR_TESTBED_ADDRESS   BR_ADDRESS_TEXT
+#define BR_TESTBED_MAC       18
 #define BR_TESTBED_FOLDER    128
 #define BR_TESTBED_HOSTS_MAX 1000 /* a bridge has 1023 ports, and the management network is one */
 
@@ -32,8 +33,9 @@
 struct br_testbed {
     char name[BR_TESTBED_NAME];
     struct br_bcube cube;
-    uint32_t hosts; /* that exist: 0..hosts-1 */
-    uint64_t rate;  /* bit/s of each NIC; 0: unshaped */
+    uint32_t hosts;            /* that exist: 0..hosts-1 */
+    struct br_cabling cabling; /* of these; br_testbed_lay() */
+    uint64_t rate;             /* bit/s of each NIC; 0: unshaped */
     uint32_t mtu;
     bool loopback; /* addresses of 127/8 instead of namespaces */
     bool ready;    /* made completely, and `down` has not begun */
@@ -43,10 +45,12 @@ struct br_testbed {
 
 /* ---- names; pure ---- */
 
+/* Fills in `cabling` from cube, hosts and loopback. -EINVAL, -ENOSPC with words. */
+int br_testbed_lay(struct br_testbed *testbed);
+
 /* 0; -EINVAL with words: letters, digits and '-', beginning with a letter. */
 int br_testbed_check_name(const char *name);
 
-/* "h02": the digits v(k-1)..v0, with '-' between them when n > 10. */
 char *br_testbed_host_name(const struct br_testbed *testbed, uint32_t host, char out[BR_TESTBED_HOST]);
 /* A name as above, a number or "[0,2]". -EINVAL, -ENOENT (host_max) with words. */
 int br_testbed_parse_host(const struct br_testbed *testbed, const char *text, uint32_t *host);
@@ -62,12 +66,14 @@ char *br_testbed_nic(const struct br_testbed *testbed, uint32_t host, uint32_t l
 char *br_testbed_port(const struct br_testbed *testbed, uint32_t host, uint32_t level,
                       char out[BR_TESTBED_LINK]);
 char *br_testbed_bridge(uint32_t level, uint32_t index, char out[BR_TESTBED_LINK]);
-char *br_testbed_mac(uint32_t host, uint32_t level, char out[18]);
+char *br_testbed_mac(uint32_t host, uint32_t level, char out[BR_TESTBED_MAC]);
+void br_testbed_mac_bytes(uint32_t host, uint32_t level, uint8_t out[6]);
 
-/* "10.0.0.1/24" of a NIC, and "10.255.0.1/16" of mgmt0. */
+/* "10.0.0.1/24" of a NIC, "10.255.0.1/16" of mgmt0, and the latter without the prefix. */
 char *br_testbed_address(const struct br_testbed *testbed, uint32_t host, uint32_t level,
                          char out[BR_TESTBED_ADDRESS]);
 char *br_testbed_management(const struct br_testbed *testbed, uint32_t host, char out[BR_TESTBED_ADDRESS]);
+char *br_testbed_management_ip(const struct br_testbed *testbed, uint32_t host, char out[BR_TESTBED_ADDRESS]);
 
 /* ---- the state folder ---- */
 
@@ -79,14 +85,15 @@ int br_testbed_save(const struct br_testbed *testbed);
 
 /*
  * Finds a testbed; name NULL: the only one. 0; -ENOENT there is none, or several and no name, with words. With `lock` it is locked
- * until br_testbed_close(): -EBUSY with words when another command works on it. A folder without settings, whose maker was
+ * until br_testbed_close(): -EBUSY with words when another command works on it for more than some seconds. A folder without settings, whose maker was
  * killed at once, has cube.n == 0.
  */
 int br_testbed_open(struct br_testbed *testbed, const char *name, bool lock);
 void br_testbed_close(struct br_testbed *testbed);
 
-/* 0; -EAGAIN with words when it is being made, or half made. */
-int br_testbed_check_ready(const struct br_testbed *testbed);
+/* 0; waits some seconds for a command that makes or removes it. -EAGAIN with words when it takes longer, or it is half made;
+ * -ENOENT when it is gone. */
+int br_testbed_check_ready(struct br_testbed *testbed);
 
 /* Writes BR_TESTBED_INVENTORY. */
 int br_testbed_write_inventory(const struct br_testbed *testbed);

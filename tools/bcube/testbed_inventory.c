@@ -1,48 +1,53 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The inventory of an emulated BCube. */
 #include "base/error.h"
-#include "tools/bcube/rate.h"
+#include "protocol/bootstrap/inventory.h"
 #include "tools/bcube/testbed.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#define LOOPBACK_RATE 10000000000ull /* bit/s; nothing is shaped there, and an inventory says some rate */
-
-static void write_host(FILE *out, const struct br_testbed *testbed, uint32_t host)
+static void fill_host(struct br_inventory *inventory, const struct br_testbed *testbed, uint32_t number)
 {
-    char name[BR_TESTBED_HOST], space[BR_NAMESPACE_NAME], address[BR_TESTBED_ADDRESS],
-        nic[BR_TESTBED_ADDRESS], mac[18];
+    struct br_inventory_host *host = &inventory->hosts[number];
+    char space[BR_NAMESPACE_NAME], name[BR_TESTBED_ADDRESS];
 
-    br_testbed_management(testbed, host, address);
-    fprintf(out, "  - name: %s\n    reach: %s\n    management: %.*s\n    nics:\n",
-            br_testbed_host_name(testbed, host, name),
-            testbed->loopback ? "here" : br_testbed_host_space(testbed, host, space),
-            (int)strcspn(address, "/"), address);
+    if (!testbed->loopback)
+        snprintf(host->reach, sizeof host->reach, "%s", br_testbed_host_space(testbed, number, space));
     for (uint32_t level = 0; level < testbed->cube.k; level++) {
-        fprintf(out, "      - {name: %s, address: %s", br_testbed_nic(testbed, host, level, nic),
-                br_testbed_address(testbed, host, level, address));
+        struct br_inventory_nic *nic = &host->nics[level];
+
+        nic->rate = testbed->rate;
+        snprintf(nic->name, sizeof nic->name, "%.15s", br_testbed_nic(testbed, number, level, name));
         if (!testbed->loopback)
-            fprintf(out, ", mac: \"%s\"", br_testbed_mac(host, level, mac));
-        fputs("}\n", out);
+            br_testbed_mac_bytes(number, level, nic->mac);
     }
 }
 
 int br_testbed_write_inventory(const struct br_testbed *testbed)
 {
-    char path[BR_TESTBED_FOLDER + 32], rate[BR_RATE_TEXT];
-    FILE *out = fopen(br_testbed_path(testbed, BR_TESTBED_INVENTORY, path), "we");
-    bool good;
+    char path[BR_TESTBED_FOLDER + 32];
+    struct br_inventory inventory;
+    int rc = br_inventory_default(&inventory, &testbed->cabling);
+    FILE *out;
 
-    if (!out)
-        return br_error(errno, "cannot write %s: %s", path, strerror(errno));
-    fprintf(out, "# The emulated testbed %s, by `braid bcube emulate`; it goes with it.\n", testbed->name);
-    fprintf(out, "shape: {n: %u, k: %u}\nreach: %s\nrate: %s\nmtu: %u\nhosts:\n", testbed->cube.n,
-            testbed->cube.k, "emulation", br_rate_print(testbed->rate ? testbed->rate : LOOPBACK_RATE, rate),
-            testbed->mtu);
+    if (rc < 0)
+        return rc;
+    inventory.reach = testbed->loopback ? BR_INVENTORY_HERE : BR_INVENTORY_EMULATION;
+    inventory.mtu = testbed->mtu;
+    inventory.rate = testbed->rate;
     for (uint32_t host = 0; host < testbed->hosts; host++)
-        write_host(out, testbed, host);
-    good = !ferror(out);
-    return fclose(out) == 0 && good ? 0 : br_error(EIO, "cannot write %s", path);
+        fill_host(&inventory, testbed, host);
+    out = fopen(br_testbed_path(testbed, BR_TESTBED_INVENTORY, path), "we");
+    if (!out) {
+        rc = br_error(errno, "cannot write %s: %s", path, strerror(errno));
+    } else {
+        fprintf(out, "# The emulated testbed %s, by `braid bcube emulate`; it goes with it.\n",
+                testbed->name);
+        rc = br_inventory_write(&inventory, out);
+        fclose(out);
+    }
+    br_inventory_destroy(&inventory);
+    return rc;
 }

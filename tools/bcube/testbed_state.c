@@ -18,6 +18,9 @@
 #define ROOT     "/run/braid"
 #define LIST_MAX 64
 
+#define LOCK_TRIES 500 /* 5 s */
+#define LOCK_PAUSE 10000
+
 static char *root_folder(char out[BR_TESTBED_FOLDER])
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -49,38 +52,41 @@ static void set_folder(struct br_testbed *testbed)
 
 /* ---- locks ---- */
 
+/* A killed command may be a while in the kernel before its lock goes. */
+static bool wait_for_lock(int fd, int kind)
+{
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (flock(fd, kind | LOCK_NB) == 0)
+            return true;
+        usleep(LOCK_PAUSE);
+    }
+    return false;
+}
+
 static int lock_folder(struct br_testbed *testbed)
 {
     testbed->lock = open(testbed->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (testbed->lock < 0)
         return br_error(errno, "testbed %s: %s: %s", testbed->name, testbed->folder, strerror(errno));
-    if (flock(testbed->lock, LOCK_EX | LOCK_NB) == 0)
+    if (!wait_for_lock(testbed->lock, LOCK_EX)) {
+        br_testbed_close(testbed);
+        return br_error(EBUSY, "testbed %s: another command works on it; wait for its end", testbed->name);
+    }
+    if (access(testbed->folder, F_OK) == 0)
         return 0;
-    close(testbed->lock);
-    testbed->lock = -1;
-    return br_error(EBUSY, "testbed %s: another command works on it; wait for its end", testbed->name);
+    br_testbed_close(testbed); /* it was removed meanwhile */
+    return br_error(ENOENT, "there is no testbed %s any more", testbed->name);
 }
 
+/* Is somebody at work on it, and does not come to an end? */
 static bool is_locked(const struct br_testbed *testbed)
 {
     int fd = open(testbed->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0;
+    bool locked = fd >= 0 && !wait_for_lock(fd, LOCK_SH);
 
     if (fd >= 0)
         close(fd);
     return locked;
-}
-
-int br_testbed_check_ready(const struct br_testbed *testbed)
-{
-    if (testbed->ready)
-        return 0;
-    if (is_locked(testbed))
-        return br_error(EAGAIN, "testbed %s is being made or removed; wait for the end of that",
-                        testbed->name);
-    return br_error(
-        EAGAIN, "testbed %s is half made, its maker was killed; `braid bcube down %s` removes what there is",
-        testbed->name, testbed->name);
 }
 
 /* ---- settings ---- */
@@ -122,7 +128,26 @@ static int load(struct br_testbed *testbed)
                         "%s is damaged; remove the folder by hand when nothing of the testbed is left", path);
     testbed->loopback = loopback;
     testbed->ready = ready;
-    return 0;
+    return br_testbed_lay(testbed);
+}
+
+int br_testbed_check_ready(struct br_testbed *testbed)
+{
+    int rc;
+
+    if (testbed->ready)
+        return 0;
+    if (is_locked(testbed))
+        return br_error(EAGAIN, "testbed %s is being made or removed; wait for the end of that",
+                        testbed->name);
+    rc = load(testbed);
+    if (rc < 0 || testbed->ready)
+        return rc;
+    if (access(testbed->folder, F_OK) < 0)
+        return br_error(ENOENT, "there is no testbed %s any more", testbed->name);
+    return br_error(
+        EAGAIN, "testbed %s is half made, its maker was killed; `braid bcube down %s` removes what there is",
+        testbed->name, testbed->name);
 }
 
 /* ---- folders ---- */
