@@ -98,9 +98,11 @@ bool br_algorithm_shape(const struct br_schedule_request *request, struct br_sha
     return true;
 }
 
-/* A barrier digit by digit exchanges messages as an allreduce does, but nobody folds. */
-static int check_digits(const struct br_shape *shape, uint32_t n)
+/* A barrier or alltoall digit by digit exchanges messages as an allreduce does, but nobody folds. */
+static int check_digits(const struct br_schedule_request *request)
 {
+    const struct br_shape *shape = &request->shape;
+    uint32_t n = request->n;
     struct br_stages stages;
     int rc = br_shape_check(shape, BR_ALLREDUCE, n);
 
@@ -109,7 +111,8 @@ static int check_digits(const struct br_shape *shape, uint32_t n)
     br_shape_stages(shape, 0, &stages);
     for (uint32_t i = 0; i < shape->n_dimensions; i++)
         if (shape->dimensions[i].method != BR_METHOD_DIRECT || stages.core != n)
-            return br_error(EINVAL, "dissemination needs a shape of direct dimensions with all %u ranks", n);
+            return br_error(EINVAL, "%s needs a shape of direct dimensions with all %u ranks",
+                            br_algorithm_name(request->algorithm), n);
     return 0;
 }
 
@@ -127,8 +130,9 @@ int br_algorithm_check(const struct br_schedule_request *request)
                         br_collective_name(request->collective));
     if (br_algorithm_shape(request, &shape))
         return br_shape_check(&shape, request->collective, request->n);
-    if (request->algorithm == BR_DISSEMINATION && request->shape.n_dimensions > 0)
-        return check_digits(&request->shape, request->n);
+    if ((request->algorithm == BR_DISSEMINATION || request->algorithm == BR_BRUCK) &&
+        request->shape.n_dimensions > 0)
+        return check_digits(request);
     return 0;
 }
 
@@ -147,7 +151,7 @@ uint32_t br_algorithm_pieces(const struct br_schedule_request *request)
 uint32_t br_algorithm_packed(const struct br_schedule_request *request)
 {
     if (request->algorithm == BR_BRUCK)
-        return br_bruck_packed(request->n);
+        return br_bruck_packed(&request->shape, request->n);
     if (request->algorithm == BR_TREE && (BIT(request->collective) & SPREAD))
         return br_tree_packed(BR_TREE_BINOMIAL, request->n);
     return 1;
@@ -173,7 +177,7 @@ static int generate(struct br_builder *builder, const struct br_schedule_request
         br_generate_exchange(builder);
         return 0;
     case BR_BRUCK:
-        return br_generate_bruck(builder);
+        return br_generate_bruck(builder, &request->shape);
     case BR_TREE:
         return br_generate_tree(builder, BR_TREE_BINOMIAL);
     case BR_CHAIN:

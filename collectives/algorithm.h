@@ -20,11 +20,11 @@ enum br_algorithm {
     BR_DIRECT,  /* one dimension, everybody exchanges with everybody; broadcast, reduce: scatter, gather */
     BR_RING,    /* one dimension, a ring; likewise */
     BR_HALVING, /* recursive halving and doubling */
-    BR_BRUCK,   /* alltoall: lg n rounds of packed blocks */
+    BR_BRUCK,   /* alltoall: lg n rounds of packed blocks; digit by digit where the request has a shape */
     BR_DIMENSIONAL,   /* the shape in the request, as are the two that follow (way.h) */
     BR_BML,           /* a thread for each level of a BCube, each starting on another level */
     BR_BLUECONNECT,   /* a stage for each factor of the number of ranks */
-    BR_DISSEMINATION, /* barrier */
+    BR_DISSEMINATION, /* barrier; likewise */
     BR_ALGORITHMS,
 };
 

@@ -290,8 +290,23 @@ static void add_packed_tree(struct problem *p)
 static void add_bruck(struct problem *p)
 {
     uint32_t n = p->request->n;
+    struct br_stages stages = {.n_stages = 0};
 
-    for (uint32_t distance = 1; distance < n; distance *= 2) {
+    if (p->request->shape.n_dimensions > 0)
+        br_shape_stages(&p->request->shape, 0, &stages);
+    for (uint32_t w = 0; w < stages.n_stages; w++) {
+        const struct br_stage *stage = &stages.stages[w];
+        double bytes = n / stage->size * p->bytes;
+        struct br_exchange exchange = {peer_in_stage, stage, stage->size - 1, n, BR_LOAD_ALL, stage->level, 1,
+                                       bytes};
+        struct br_load round;
+
+        br_load_init(&round, p->model, p->topology);
+        br_load_add(&round, p->model, p->topology, &exchange, 1);
+        end_rounds(p, &round, 0);
+        add_copies(p, (stage->size - 1) * bytes);
+    }
+    for (uint32_t distance = 1; distance < n && stages.n_stages == 0; distance *= 2) {
         add_rounds(p, 1, distance, 1, n / 2 * p->bytes, 0);
         add_copies(p, n * 0.5 * p->bytes);
     }

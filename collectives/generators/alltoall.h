@@ -4,6 +4,7 @@
 #define BR_COLLECTIVES_GENERATORS_ALLTOALL_H
 
 #include "collectives/builder.h"
+#include "collectives/generators/shape.h"
 
 /* Generates the steps of the builder's rank: a message to each other rank, the next one first, so that nobody
  * is everybody's first. All at once; the queue of a rail keeps their order, which makes it a pairwise exchange
@@ -11,10 +12,11 @@
 void br_generate_exchange(struct br_builder *builder);
 
 /* Bruck's way: lg n rounds, each with one message of up to n/2 blocks that are on their way to ranks further
- * round. lg(n)/2 times the bytes, and copies: for small blocks. -ENOMEM. */
-int br_generate_bruck(struct br_builder *builder);
+ * round. lg(n)/2 times the bytes, and copies: for small blocks. With a shape, whose dimensions are direct and have all
+ * ranks: digit by digit, so that in a BCube nothing is relayed. -ENOMEM. */
+int br_generate_bruck(struct br_builder *builder, const struct br_shape *shape);
 
 /* Blocks of its longest message. */
-uint32_t br_bruck_packed(uint32_t n);
+uint32_t br_bruck_packed(const struct br_shape *shape, uint32_t n);
 
 #endif

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
+#include "base/error.h"
+#include "bcube/address.h"
 #include "tests/collectives/schedules.h"
 
 static struct br_schedule *build(enum br_algorithm algorithm, uint32_t n, uint32_t rank, bool in_place)
@@ -57,11 +61,61 @@ static void br_generate_bruck__packs_lg_n_messages(void **state)
     }
 }
 
+/* In a BCube: a message to each level neighbour, N/n blocks each, and to nobody else. */
+static void br_generate_bruck__goes_digit_by_digit(void **state)
+{
+    static const char *const cubes[] = {"3,2", "2,3", "4,2", "5,1", "3,3", "2,5"};
+
+    (void)state;
+    for (size_t c = 0; c < sizeof cubes / sizeof *cubes; c++) {
+        struct br_schedule_request request = {.collective = BR_ALLTOALL, .algorithm = BR_BRUCK};
+        struct br_schedule *schedule;
+        struct br_bcube cube;
+
+        assert_int_equal(br_bcube_parse(&cube, cubes[c]), 0);
+        request.n = cube.hosts;
+        request.shape = (struct br_shape){.n_dimensions = cube.k, .threads = 1};
+        for (uint32_t i = 0; i < cube.k; i++)
+            request.shape.dimensions[i] = (struct br_dimension){cube.n, BR_METHOD_DIRECT, (uint8_t)i};
+        assert_int_equal(schedules_prove(BR_BRUCK, &request.shape, cube.hosts), 3);
+        for (request.rank = 0; request.rank < cube.hosts; request.rank++) {
+            assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+            assert_int_equal(schedule->n_sends, cube.k * (cube.n - 1));
+            for (uint32_t i = 0; i < schedule->n_steps; i++) {
+                const struct br_step *step = &schedule->steps[i];
+
+                if (step->kind != BR_STEP_SEND)
+                    continue;
+                assert_int_equal(step->level, br_bcube_level(&cube, request.rank, step->peer));
+                assert_int_equal(step->span.count, cube.hosts / cube.n);
+            }
+            assert_int_equal(schedule->packed, br_algorithm_packed(&request));
+            br_schedule_free(schedule);
+        }
+    }
+}
+
+static void br_generate_bruck__is_proved_for_mixed_digits(void **state)
+{
+    const struct br_shape shape = {
+        3, 1, {{4, BR_METHOD_DIRECT, 0}, {1, BR_METHOD_DIRECT, 1}, {3, BR_METHOD_DIRECT, 2}}};
+    struct br_schedule_request request = {
+        .collective = BR_ALLTOALL, .algorithm = BR_BRUCK, .n = 12, .shape = shape};
+
+    (void)state;
+    assert_int_equal(schedules_prove(BR_BRUCK, &shape, 12), 3);
+    request.n = 13;
+    assert_int_equal(br_algorithm_check(&request), -EINVAL);
+    assert_non_null(strstr(br_error_words(), "bruck needs a shape of direct dimensions with all 13 ranks"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_generate_exchange__sends_all_at_once),
         cmocka_unit_test(br_generate_bruck__packs_lg_n_messages),
+        cmocka_unit_test(br_generate_bruck__goes_digit_by_digit),
+        cmocka_unit_test(br_generate_bruck__is_proved_for_mixed_digits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
