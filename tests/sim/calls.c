@@ -20,11 +20,13 @@ struct layout {
     size_t in_bytes, out_bytes;
 };
 
-bool storm_takes_part(const struct storm_call *call, int rank)
+bool storm_takes_part(const struct storm_plan *plan, int number, int rank)
 {
+    const struct storm_call *call = &plan->calls[number];
+
     switch (call->kind) {
     case BR_OPERATION_COLLECTIVE:
-        return true;
+        return storm_rank_in(&plan->comms[call->comm], rank) >= 0;
     case BR_OPERATION_PUT:
     case BR_OPERATION_GET:
         return rank == call->from;
@@ -49,13 +51,13 @@ void storm_name_call(const struct storm *s, int call, char *words, size_t bytes)
     const struct storm_call *c = &s->plan->calls[call];
 
     if (c->kind == BR_OPERATION_COLLECTIVE)
-        snprintf(words, bytes, "call %d (%s %s of %zu %s %s, root %d%s%s)", call, c->algorithm,
-                 br_collective_name(c->collective), c->count, br_type_name(c->type),
-                 br_reduction_name(c->reduction), c->root, c->in_place ? ", in place" : "",
+        snprintf(words, bytes, "call %d (%s %s of %zu %s %s, root %d, communicator %d%s%s)", call,
+                 c->algorithm, br_collective_name(c->collective), c->count, br_type_name(c->type),
+                 br_reduction_name(c->reduction), c->root, c->comm, c->in_place ? ", in place" : "",
                  c->again >= 0 ? ", again" : "");
     else
-        snprintf(words, bytes, "call %d (%s of %zu bytes, %d to %d, tag %u%s%s)", call, kinds[c->kind],
-                 c->count, c->from, c->to, c->tag, c->stale_key ? ", stale key" : "",
+        snprintf(words, bytes, "call %d (%s of %zu bytes, %d to %d, tag %u, communicator %d%s%s)", call,
+                 kinds[c->kind], c->count, c->from, c->to, c->tag, c->comm, c->stale_key ? ", stale key" : "",
                  c->again >= 0 ? ", again" : "");
 }
 
@@ -101,7 +103,8 @@ static void transpose(uint8_t *to, const uint8_t *from, size_t block, size_t n)
 static const uint8_t *expected(struct storm *s, int call)
 {
     const struct storm_call *c = &s->plan->calls[call];
-    uint32_t n = (uint32_t)s->plan->n;
+    const struct storm_comm *comm = &s->plan->comms[c->comm];
+    uint32_t n = (uint32_t)comm->n;
     size_t block = c->count * br_type_size(c->type);
     size_t bytes = block * br_collective_blocks(c->collective, n, BR_INPUT);
     uint8_t *inputs;
@@ -112,7 +115,7 @@ static const uint8_t *expected(struct storm *s, int call)
     s->expected[call] = malloc(block * n * (c->collective == BR_ALLTOALL ? n : 1) + 1);
     inputs = malloc(bytes * n + 1);
     for (uint32_t r = 0; r < n; r++) {
-        fill(s, call, (int)r, inputs + r * bytes, bytes);
+        fill(s, call, comm->ranks[r], inputs + r * bytes, bytes);
         sources[r] = inputs + r * bytes;
     }
     if (is_reduction(c))
@@ -132,8 +135,9 @@ static const uint8_t *expected(struct storm *s, int call)
 static struct layout lay_out(struct storm *s, int call, int rank)
 {
     const struct storm_call *c = &s->plan->calls[call];
+    const struct storm_comm *comm = &s->plan->comms[c->comm];
     struct storm_part *part = storm_memory_of(s, call, rank);
-    uint32_t n = (uint32_t)s->plan->n;
+    uint32_t n = (uint32_t)comm->n;
     size_t block = c->count * br_type_size(c->type),
            misaligned = storm_mix(s->plan->seed, (uint64_t)call) % 8;
     struct layout l = {0};
@@ -154,9 +158,9 @@ static struct layout lay_out(struct storm *s, int call, int rank)
     if (!c->in_place)
         l.out += l.in_bytes + GUARD;
     else if (l.in_bytes < l.out_bytes)
-        l.in += (size_t)rank * block;
+        l.in += (size_t)storm_rank_in(comm, rank) * block;
     else if (l.out_bytes < l.in_bytes)
-        l.out += (size_t)rank * block;
+        l.out += (size_t)storm_rank_in(comm, rank) * block;
     return l;
 }
 
@@ -164,7 +168,9 @@ void storm_prepare(struct storm *s, int call, int rank)
 {
     const struct storm_call *c = &s->plan->calls[call];
     struct storm_part *part = storm_memory_of(s, call, rank);
-    bool receives = c->kind == BR_OPERATION_SEND && rank == c->to;
+    const struct storm_comm *comm = &s->plan->comms[c->comm];
+    bool receives = c->kind == BR_OPERATION_SEND && rank == c->to,
+         is_root = storm_rank_in(comm, rank) == c->root;
     struct layout l = lay_out(s, call, rank);
 
     memset(part->block, GUARD_BYTE, part->bytes);
@@ -179,7 +185,8 @@ void storm_prepare(struct storm *s, int call, int rank)
         .type = c->type,
         .reduction = c->reduction,
         .root = c->root,
-        .peer = receives ? c->from : c->to,
+        .peer = storm_rank_in(comm, receives ? c->from : c->to),
+        .group = c->comm ? &s->ranks[rank].groups[c->comm] : NULL,
         .priority = c->priority,
         .tag = c->tag,
         .key = {.rank = (uint32_t)c->to, .id = c->stale_key ? 2 : 1, .check = 77},
@@ -187,9 +194,9 @@ void storm_prepare(struct storm *s, int call, int rank)
         .timeout = c->timeout,
     };
     memcpy(part->op.algorithm, c->algorithm, sizeof part->op.algorithm);
-    if (!c->in_place && br_collective_from_root(c->collective) && rank != c->root)
+    if (!c->in_place && br_collective_from_root(c->collective) && !is_root)
         part->op.send = NULL;
-    if (!c->in_place && br_collective_to_root(c->collective) && rank != c->root)
+    if (!c->in_place && br_collective_to_root(c->collective) && !is_root)
         part->op.recv = NULL;
 }
 
@@ -253,11 +260,12 @@ static bool collective_right(struct storm *s, int call, int rank, const struct l
 {
     const struct storm_call *c = &s->plan->calls[call];
     const uint8_t *wanted = expected(s, call);
+    int own = storm_rank_in(&s->plan->comms[c->comm], rank);
 
-    if (br_collective_to_root(c->collective) && rank != c->root)
+    if (br_collective_to_root(c->collective) && own != c->root)
         return true;
     if (c->collective == BR_REDUCE_SCATTER || c->collective == BR_SCATTER || c->collective == BR_ALLTOALL)
-        wanted += (size_t)rank * l->out_bytes;
+        wanted += (size_t)own * l->out_bytes;
     if (c->rough && is_reduction(c))
         return rough_right(s, call, l->out, wanted, l->out_bytes);
     return memcmp(l->out, wanted, l->out_bytes) == 0;

@@ -187,7 +187,7 @@ static void draw_program(struct br_random *r, struct storm_plan *plan)
     }
     plan->region_bytes += GAP;
     if (plan->region_bytes > GAP) { /* nobody leaves while others may still want something of its memory */
-        plan->calls[plan->n_calls] = (struct storm_call){.collective = BR_BARRIER, .again = -1};
+        plan->calls[plan->n_calls] = (struct storm_call){.collective = BR_BARRIER, .again = -1, .last = true};
         plan->calls[plan->n_calls++].timeout = 60 * BR_SEC;
     }
 }
@@ -280,6 +280,7 @@ void storm_draw(uint64_t seed, struct storm_plan *plan)
     draw_network(r, plan);
     draw_settings(r, plan);
     draw_program(r, plan);
+    storm_draw_comms(plan);
     duration = spread(r, 20 * BR_US, 100 * BR_MS);
     if (!plan->calm) {
         draw_disasters(r, plan, duration);
@@ -337,5 +338,6 @@ void storm_show(const struct storm_plan *plan)
             w->eager_bytes, w->slice_bytes, plan->engine.chunk_bytes, plan->engine.quantum_bytes,
             plan->engine.max_runs, plan->engine.window, (unsigned long long)(w->peer_timeout / BR_MS),
             plan->n_calls, plan->window[0], plan->window[1], (unsigned long long)(plan->pause / BR_US));
+    storm_show_comms(plan);
     show_faults(plan);
 }

@@ -119,7 +119,7 @@ static int call_of(struct storm *s, int rank, const struct br_operation *op)
     int found = -1;
 
     for (int c = 0; c < s->ranks[rank].next_call; c++)
-        if (storm_takes_part(&s->plan->calls[c], rank) && &storm_memory_of(s, c, rank)->op == op)
+        if (storm_takes_part(s->plan, c, rank) && &storm_memory_of(s, c, rank)->op == op)
             found = c;
     return found;
 }
@@ -138,7 +138,7 @@ static void submit(struct storm *s, int rank, int call)
     part->op.deadline = now + part->op.timeout;
     part->op.order = r->next_order++;
     if (part->op.kind == BR_OPERATION_COLLECTIVE)
-        part->op.sequence = r->next_sequence++;
+        part->op.sequence = r->next_sequence[s->plan->calls[call].comm]++;
     storm_name_call(s, call, name, sizeof name);
     storm_say(s, "rank %d: %s begins", rank, name);
     rc = br_engine_submit(r->engine, &part->op, now);
@@ -159,7 +159,7 @@ static bool may_submit(struct storm *s, int rank)
     struct storm_rank *r = &s->ranks[rank];
     const struct storm_part *part;
 
-    while (r->next_call < s->plan->n_calls && !storm_takes_part(&s->plan->calls[r->next_call], rank))
+    while (r->next_call < s->plan->n_calls && !storm_takes_part(s->plan, r->next_call, rank))
         r->next_call++;
     if (r->next_call == s->plan->n_calls || r->refused || r->outstanding >= s->plan->window[rank] ||
         br_sim_now(s->sim) < r->may_submit)

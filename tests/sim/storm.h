@@ -22,6 +22,13 @@
 #define STORM_CALLS  24
 #define STORM_FAULTS 24
 #define STORM_STALLS 4
+#define STORM_COMMS  4
+
+/* A communicator; number 0 has all ranks. */
+struct storm_comm {
+    uint32_t number;
+    int n, ranks[STORM_RANKS]; /* of the job, in its order */
+};
 
 /* One line of the program. Both ends of a message are one call; a put or get concerns `from` alone. */
 struct storm_call {
@@ -32,13 +39,15 @@ struct storm_call {
     enum braid_type type;
     enum braid_reduction reduction;
     bool in_place;
-    bool rough;     /* numbers whose sum depends on the order */
-    bool stale_key; /* put, get: to be refused */
-    int root, from, to;
+    bool rough;         /* numbers whose sum depends on the order */
+    bool stale_key;     /* put, get: to be refused */
+    int comm;           /* that a collective or message is of */
+    int root, from, to; /* root: rank in it; from, to: in the job */
     int32_t priority;
     uint32_t tag;
     uint64_t offset; /* put, get: in the region of `to` */
     uint64_t timeout;
+    bool last; /* the barrier behind all puts and gets */
     int again; /* start of an earlier call once more, with its memory; -1: a new one */
 };
 
@@ -57,7 +66,8 @@ struct storm_plan {
     struct br_engine_config engine;
     struct storm_call calls[STORM_CALLS];
     int n_calls, window[STORM_RANKS]; /* calls under way, of each rank */
-    uint64_t pause;                   /* between two calls of a rank, at most */
+    struct storm_comm comms[STORM_COMMS];
+    uint64_t pause; /* between two calls of a rank, at most */
     size_t region_bytes;
     struct br_sim_fault faults[STORM_FAULTS]; /* times count from when all are connected, or from the start */
     int n_faults;
@@ -86,7 +96,8 @@ struct storm_rank {
     struct br_engine *engine;
     struct br_region region; /* what others put and get, guards included */
     int region_uses;
-    uint64_t next_order, next_sequence;
+    uint64_t next_order, next_sequence[STORM_COMMS];
+    struct br_group groups[STORM_COMMS]; /* 0: the engine's own, not this one */
     int next_call, outstanding;
     uint64_t may_submit; /* virtual time */
     uint64_t wake;       /* virtual time of the next turn */
@@ -118,6 +129,13 @@ struct storm_result {
 void storm_draw(uint64_t seed, struct storm_plan *plan);
 void storm_show(const struct storm_plan *plan);
 
+/* comms.c */
+void storm_draw_comms(struct storm_plan *plan);
+void storm_show_comms(const struct storm_plan *plan);
+bool storm_open_comms(struct storm *s, int rank);
+void storm_close_comms(struct storm_rank *rank);
+int storm_rank_in(const struct storm_comm *comm, int rank); /* -1: it is not in it */
+
 /* world.c: opens and closes everything */
 bool storm_open(struct storm *s);
 void storm_close(struct storm *s);
@@ -129,7 +147,7 @@ bool storm_advance(struct storm *s, uint64_t until);
 bool storm_gone(const struct storm *s, int rank);
 
 /* calls.c: memory and results */
-bool storm_takes_part(const struct storm_call *call, int rank);
+bool storm_takes_part(const struct storm_plan *plan, int call, int rank);
 struct storm_part *storm_memory_of(struct storm *s, int call, int rank); /* the part that owns the block */
 void storm_prepare(struct storm *s, int call, int rank);
 void storm_look(struct storm *s, int call, int rank); /* after its end; overwrites the memory */

@@ -50,6 +50,8 @@ static bool open_rank(struct storm *s, int rank)
     if (br_engine_create(r->worker, &engine, &r->engine))
         return storm_wrong(s, "%s", br_error_words());
     storm_fill_region(s, rank);
+    if (!storm_open_comms(s, rank))
+        return false;
     r->due = true;
     return true;
 }
@@ -96,6 +98,7 @@ void storm_close(struct storm *s)
     for (int i = 0; i < s->plan->n; i++) {
         br_worker_destroy(s->ranks[i].worker);
         br_engine_destroy(s->ranks[i].engine);
+        storm_close_comms(&s->ranks[i]);
         free(s->ranks[i].region.base);
     }
     for (int c = 0; c < s->plan->n_calls; c++) {
