@@ -20,14 +20,14 @@
 #define RAILS_MAX 64
 
 struct rank {
-    struct braid_comm *comm;
+    struct braid_comm *all, *comm; /* of the job; that works */
     size_t count;
     float *memory;
     int rails, peer; /* rails of all peers; whose rails we talk about */
     unsigned mask;
     uint64_t failures;      /* of all rails to it */
     uint64_t tx[RAILS_MAX]; /* at the last change of mask */
-    int loops;
+    int loops, parts;
 };
 
 static struct braid_comm *_Atomic current;
@@ -167,8 +167,11 @@ static int work(struct rank *rank)
 {
     struct braid_stats stats;
     uint64_t tx[RAILS_MAX] = {0};
-    int rc;
+    int rc =
+        rank->parts ? braid_comm_split(rank->all, braid_rank(rank->all) % rank->parts, 0, &rank->comm) : 0;
 
+    if (rc)
+        return rc;
     rank->peer = (braid_rank(rank->comm) + 1) % braid_size(rank->comm);
     rank->memory = braid_alloc(rank->comm, 2 * rank->count * sizeof *rank->memory);
     if (!rank->memory)
@@ -189,23 +192,24 @@ int rank_main(int argc, char **argv)
     struct rank rank = {0};
     int files, threads, rc;
 
-    if (argc != 2)
+    if (argc < 2 || argc > 3)
         return 2;
     setvbuf(stdout, NULL, _IOLBF, 0);
     listen_to_signals();
     end_at = br_clock_now() + strtoull(argv[0], NULL, 10) * BR_MS;
     rank.count = strtoull(argv[1], NULL, 10);
+    rank.parts = argc == 3 ? atoi(argv[2]) : 0;
     files = entries("/proc/self/fd");
     threads = entries("/proc/self/task");
-    rc = braid_init(NULL, &rank.comm);
+    rc = braid_init(NULL, &rank.all);
     if (!rc) {
         signal(SIGTERM, SIG_IGN);
-        current = rank.comm;
+        current = rank.comm = rank.all;
         rc = work(&rank);
     }
     if (rc)
         printf("error %d: %s\n", -rc, braid_last_error());
-    if (braid_finalize(rank.comm))
+    if (braid_finalize(rank.all))
         printf("finalize: %s\n", braid_last_error());
     if (entries("/proc/self/fd") != files || entries("/proc/self/task") != threads) {
         printf("leak: %d files, %d threads; before %d, %d\n", entries("/proc/self/fd"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A rank that works until its time is over or something fails, and says what it sees. Tests run themselves as this
- * program: `test rank MILLISECONDS ELEMENTS`. */
+ * program: `test rank MILLISECONDS ELEMENTS [PARTS]`. PARTS: the ranks are split by rank % PARTS, and each part works for itself. */
 #ifndef BR_TESTS_SYSTEM_RANK_H
 #define BR_TESTS_SYSTEM_RANK_H
 

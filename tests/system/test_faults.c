@@ -71,6 +71,22 @@ static void faults__killed(void **state)
         }
 }
 
+/* What a rank of one part suffers ends the other part too, which would not have noticed. */
+static void faults__killed_in_another_part(void **state)
+{
+    (void)state;
+    for (int b = 0; b < BACKENDS; b++) {
+        int victim = b + 1;
+
+        job_start(&job, "exec $run -n 4 --backend %s -- $self rank 20000 " COUNT " 2", backends[b]);
+        job_ready(&job, 4);
+        usleep(WORK_MS * 1000);
+        job_signal(&job, victim, SIGKILL);
+        assert_int_equal(job_end(&job, NOTICE_MS), 128 + SIGKILL);
+        expect_errors(4, victim, ECONNRESET, "is lost", true);
+    }
+}
+
 static void faults__leaves_without_a_word(void **state)
 {
     (void)state;
@@ -178,6 +194,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults__killed),
+        cmocka_unit_test(faults__killed_in_another_part),
         cmocka_unit_test(faults__leaves_without_a_word),
         cmocka_unit_test(faults__aborted),
         cmocka_unit_test(faults__connection_cut),
