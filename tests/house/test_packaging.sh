@@ -23,6 +23,9 @@ $cc -Wall -Werror "$source" -o "$scratch/shared" $(pkg-config --cflags --libs br
 $cc -Wall -Werror "$source" -o "$scratch/static" $(pkg-config --cflags braid) "$libdir/libbraid.a" \
     $(pkg-config --static --libs braid | sed 's/-lbraid//')
 
+# shellcheck disable=SC2046
+$cc -Wall -Werror "$BRAID_SOURCE/examples/grid.c" -o "$scratch/grid" $(pkg-config --cflags --libs braid)
+
 mkdir "$scratch/user"
 cp "$source" "$scratch/user/main.c"
 cat > "$scratch/user/CMakeLists.txt" << 'LISTS'
@@ -47,3 +50,4 @@ fi
 for program in shared static user/build/shared_user user/build/static_user; do
     timeout 60 "$prefix/bin/braid" run -n 2 -- "$scratch/$program"
 done
+timeout 60 "$prefix/bin/braid" run -n 4 -- "$scratch/grid" 2

@@ -482,6 +482,50 @@ static void split__by_several_threads(void **state)
     everywhere(2, 4, 1, threads);
 }
 
+/* Threads with a communicator each, without a common order. */
+static void *worker(void *argument)
+{
+    enum { COUNT = 200000 };
+    struct splitter *s = argument;
+    int32_t *in = calloc(COUNT, sizeof *in), *out = calloc(COUNT, sizeof *out);
+
+    for (int i = 0; i < s->times && !s->rc; i++) {
+        in[COUNT - 1] = i;
+        s->rc = braid_allreduce(s->comm, in, out, i % 2 ? COUNT : 1, I32, SUM, NULL, NULL);
+        if (i % 2 && out[COUNT - 1] != i * braid_size(s->comm))
+            s->rc = 1;
+    }
+    free(in);
+    free(out);
+    return NULL;
+}
+
+static int own_communicators(struct braid_comm *comm, void *context)
+{
+    enum { THREADS = 3 };
+    struct splitter workers[THREADS];
+    pthread_t ids[THREADS];
+
+    (void)context;
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct splitter){.times = 30};
+        RETURNS(0, braid_comm_split(comm, 0, i * braid_rank(comm), &workers[i].comm));
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&ids[i], NULL, worker, &workers[i]);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(ids[i], NULL);
+        CHECK(workers[i].rc == 0, "thread %d: %d", i, workers[i].rc);
+    }
+    return 0;
+}
+
+static void split__a_thread_each(void **state)
+{
+    (void)state;
+    everywhere(2, 4, 1, own_communicators);
+}
+
 /* ---- failure ---------------------------------------------------------------------------------- */
 
 /* What ends one ends all, and the words say which communicator, and whom the deadline was waiting for. */
@@ -530,6 +574,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(split__too_many),
         cmocka_unit_test(split__wrong_color),
         cmocka_unit_test(split__by_several_threads),
+        cmocka_unit_test(split__a_thread_each),
         cmocka_unit_test(split__failure_ends_the_family),
     };
 
