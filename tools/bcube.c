@@ -18,6 +18,7 @@ static const struct command {
     {"run", br_bcube_run, "a command on all hosts at once: braid bcube run -- braid allreduce"},
     {"fault", br_bcube_fault, "plant and mend faults: braid bcube fault nic h00 1 down"},
     {"down", br_bcube_down, "remove an emulated testbed"},
+    {"check", br_bcube_check, "what is wrong with a testbed, and how to mend it"},
     {"agent", br_bcube_agent, NULL},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)

@@ -12,6 +12,7 @@ int br_bcube_exec(int argc, char **argv);
 int br_bcube_run(int argc, char **argv);
 int br_bcube_fault(int argc, char **argv);
 int br_bcube_down(int argc, char **argv);
+int br_bcube_check(int argc, char **argv);
 int br_bcube_agent(int argc, char **argv);
 
 #endif
