@@ -11,6 +11,7 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *help; /* NULL: not for people */
 } commands[] = {
+    {"plan", br_bcube_plan, "cabling, addresses, switch configurations, a drawing: braid bcube plan 3 2"},
     {"emulate", br_bcube_emulate,
      "the whole testbed on this machine: braid bcube emulate 3 2 --rate 500mbit"},
     {"list", br_bcube_list, "the emulated testbeds that there are"},

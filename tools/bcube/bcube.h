@@ -6,6 +6,7 @@
 #ifndef BR_TOOLS_BCUBE_BCUBE_H
 #define BR_TOOLS_BCUBE_BCUBE_H
 
+int br_bcube_plan(int argc, char **argv);
 int br_bcube_emulate(int argc, char **argv);
 int br_bcube_list(int argc, char **argv);
 int br_bcube_exec(int argc, char **argv);
