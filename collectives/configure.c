@@ -132,10 +132,6 @@ static int read_topology(const struct braid_config *c, struct br_settings *s)
 
     if (!rc)
         rc = read_text(c->inventory, "BRAID_INVENTORY", "", inventory, sizeof inventory);
-    if (!rc && *inventory && !strcmp(text, "mesh"))
-        rc =
-            br_error(EINVAL, "BRAID_TOPOLOGY=mesh does not go with BRAID_INVENTORY=%s; leave one of them out",
-                     inventory);
     if (rc || !strcmp(text, "mesh") || (!*text && !*inventory))
         return rc;
     if (!*text)

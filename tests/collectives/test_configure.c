@@ -271,14 +271,17 @@ static void settings_read__inventory(void **state)
     setenv("BRAID_TOPOLOGY", "bcube:2,2", 1); /* the same once more */
     reads(NULL);
     assert_string_equal(settings.host, "bert");
+    setenv("BRAID_TOPOLOGY", "mesh", 1); /* whoever says so wants no cube */
+    reads(NULL);
+    assert_int_equal(settings.cube.n, 0);
+    assert_false(settings.placed);
 }
 
 static void settings_read__bad_inventory(void **state)
 {
     (void)state;
-    job("mesh", "2");
+    job("", "2");
     inventory(two_hosts);
-    refuses(NULL, "BRAID_TOPOLOGY=mesh does not go with BRAID_INVENTORY");
     setenv("BRAID_TOPOLOGY", "bcube:3,2", 1);
     refuses(NULL, "BRAID_TOPOLOGY=bcube:3,2, but");
     job("", "5");
