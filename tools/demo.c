@@ -1,380 +1,295 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `braid demo`: the gradients of a real network, all-reduced by 4 ranks over 2 rails each, every value checked.
+ * `braid demo`: the headline of the BML paper on one machine. BML and a ring on an emulated BCube of hosts with several NICs,
+ * parameter servers on one switch with one NIC a host, the same gradients, the time beside the formula.
  *
- * 1. Without --rank the command starts itself again through `braid run`, once a rank.
- * 2. Three ways, one after the other: each layer alone (its own time and bandwidth); all layers at once in backward order
- *    with P3's priorities (the layer that the next forward pass needs first is the most urgent); the same with one
- *    priority for all. The last two differ in when the first layer is ready, which is what P3 is about.
- * 3. Values are sums of small whole numbers, exact in float32 and different for every rank, element, layer and iteration:
- *    element i of rank r is the upper 14 bits of a product hash. Checking costs a hash a rank and element, no memory.
- * 4. A layer's time ends when its operation ends; braid_test() of all that are under way finds out, in turn, as the
- *    operations need this process to make progress anyway.
+ * 1. Each network is emulated with `braid bcube emulate`, the ranks are started with `braid bcube run`, and it is removed with
+ *    `braid bcube down`, as a person would: this program starts itself. One switch is BCube(N,1).
+ * 2. Without root there are no shaped links: the hosts are addresses of 127/8, the times say what this machine's memory and cores can
+ *    do, and no formula stands beside them.
+ * 3. A model that would take too long or too much memory is scaled down, and the table says so.
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
-#include <stdbool.h>
-#include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <braid/braid.h>
-
-#include "base/clock.h"
 #include "base/error.h"
-#include "tools/demo_report.h"
+#include "bcube/address.h"
+#include "base/rate.h"
+#include "tools/demo.h"
+#include "tools/demo_values.h"
+#include "tools/format.h"
 #include "tools/host.h"
 #include "tools/model.h"
 #include "tools/options.h"
 #include "tools/tool.h"
 
-#define BLOCK 1024 /* elements; a constant, for the compiler to vectorise */
+#define MOST_RESULTS 64
+#define MOST_WORDS   32
 
 struct settings {
-    int64_t ranks, rails, iterations, seconds;
-    const char *backend, *model;
-    bool rank, live; /* this process is one rank; rank 0 may redraw its line */
+    const char *models, *rate, *shape;
+    int64_t seconds, percent, rounds; /* percent 0: as much as time and memory allow */
+    bool loopback;
 };
 
 struct demo {
-    const struct settings *settings;
-    struct braid_comm *comm;
-    struct br_model model;
-    struct br_demo_report report;
-    float **gradients; /* by layer */
-    struct braid_op **ops;
-    uint64_t started; /* ns */
-    uint32_t fill;    /* number of the current filling: other values each time */
-    bool told;        /* the words of the failure are on stderr */
+    struct settings settings;
+    struct br_bcube cube;
+    bool shaped;
+    char self[512], directory[64], results[96], name[32];
 };
 
-/* ---- values ----------------------------------------------------------------------------------------------- */
+/* ---- commands ------------------------------------------------------------------------------------------------ */
 
-static uint32_t seed_of(const struct demo *demo, int layer, int rank)
+/* Starts this program with these arguments and waits. quiet: what it prints goes nowhere. Returns the exit code. */
+static int command(const struct demo *demo, bool quiet, const char *const *words)
 {
-    return demo->fill * 0x9e3779b9u + (uint32_t)layer * 0x85ebca6bu + (uint32_t)rank * 0xc2b2ae35u;
-}
+    const char *argv[MOST_WORDS] = {demo->self};
+    int n = 1, status;
+    pid_t pid;
 
-static uint32_t value(uint32_t seed, size_t i)
-{
-    return ((uint32_t)i * 0x2c1b3c6du + seed) * 0x9e3779b1u >> 18;
-}
-
-static void fill_layer(const struct demo *demo, int layer)
-{
-    uint32_t seed = seed_of(demo, layer, braid_rank(demo->comm));
-    size_t count = demo->model.layers[layer].parameters, whole = count - count % BLOCK;
-    float *out = demo->gradients[layer];
-    for (size_t from = 0; from < whole; from += BLOCK)
-        for (size_t i = 0; i < BLOCK; i++)
-            out[from + i] = (float)(int32_t)value(seed, from + i);
-    for (size_t i = whole; i < count; i++)
-        out[i] = (float)(int32_t)value(seed, i);
-}
-
-/* Wrong elements among [from, from + n), n <= BLOCK. */
-static uint32_t wrong_block(const float *got, const uint32_t *seeds, int ranks, size_t from, size_t n)
-{
-    uint32_t sums[BLOCK] = {0}, wrong = 0;
-    for (int r = 0; r < ranks; r++)
-        for (size_t i = 0; i < BLOCK; i++)
-            sums[i] += value(seeds[r], from + i);
-    for (size_t i = 0; i < n; i++)
-        wrong += got[from + i] != (float)(int32_t)sums[i];
-    return wrong;
-}
-
-static uint64_t wrong_layer(const struct demo *demo, int layer)
-{
-    uint32_t seeds[BR_DEMO_RANKS];
-    int ranks = braid_size(demo->comm);
-    size_t count = demo->model.layers[layer].parameters;
-    uint64_t wrong = 0;
-    for (int r = 0; r < ranks; r++)
-        seeds[r] = seed_of(demo, layer, r);
-    for (size_t from = 0; from < count; from += BLOCK)
-        wrong += wrong_block(demo->gradients[layer], seeds, ranks, from,
-                             count - from < BLOCK ? count - from : BLOCK);
-    return wrong;
-}
-
-/* ---- phases ----------------------------------------------------------------------------------------------- */
-
-static void progress(struct demo *demo, const char *what, uint64_t bytes)
-{
-    if (braid_rank(demo->comm) == 0)
-        br_demo_progress(&demo->report, what, bytes, br_clock_now());
-}
-
-static int submit_layer(struct demo *demo, int layer, int32_t priority, struct braid_op **op)
-{
-    struct braid_options options = {.priority = priority};
-    float *gradient = demo->gradients[layer];
-    return braid_allreduce(demo->comm, gradient, gradient, demo->model.layers[layer].parameters,
-                           BRAID_FLOAT32, BRAID_SUM, &options, op);
-}
-
-/* Every layer by itself; its time into us[layer]. */
-static int run_alone(struct demo *demo, double *us)
-{
-    uint64_t bytes = 0;
-    for (int layer = demo->model.count - 1; layer >= 0; layer--) {
-        uint64_t start = br_clock_now();
-        int rc = submit_layer(demo, layer, 0, NULL);
-        if (rc)
-            return rc;
-        us[layer] = (double)(br_clock_now() - start) / 1e3;
-        bytes += demo->model.layers[layer].parameters * sizeof(float);
-        progress(demo, demo->model.layers[layer].name, bytes);
+    while (*words && n < MOST_WORDS - 1)
+        argv[n++] = *words++;
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        if (quiet && !freopen("/dev/null", "w", stdout))
+            _exit(127);
+        execv(demo->self, (char *const *)argv);
+        _exit(127);
     }
-    return 0;
+    if (pid < 0)
+        return br_error(errno, "cannot start %s: %s", demo->self, strerror(errno));
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return br_error(errno, "waitpid: %s", strerror(errno));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Until all operations have ended; from submission (ns) to end into us[layer]. */
-static int finish_all(struct demo *demo, double *us, const uint64_t *submitted)
+static void down(const struct demo *demo)
 {
-    uint64_t bytes = 0;
-    int left = demo->model.count;
-    while (left) {
-        int before = left;
-        for (int layer = 0; layer < demo->model.count; layer++) {
-            int done = 0, rc = demo->ops[layer] ? braid_test(demo->ops[layer], &done) : 0;
-            if (rc) {
-                demo->ops[layer] = NULL;
-                return rc;
-            }
-            if (!done)
-                continue;
-            us[layer] = (double)(br_clock_now() - submitted[layer]) / 1e3;
-            demo->ops[layer] = NULL;
-            bytes += demo->model.layers[layer].parameters * sizeof(float);
-            progress(demo, demo->model.layers[layer].name, bytes);
-            left--;
-        }
-        if (left == before) {
-            sched_yield();
-            progress(demo, NULL, bytes);
-        }
-    }
-    return 0;
+    command(demo, true, (const char *const[]){"bcube", "down", demo->name, NULL});
 }
 
-/* Says the words of a failure before anything else fails. */
-static void tell(struct demo *demo)
+/* One network: emulate, run the algorithms on all hosts, remove. 0, or the exit code of what failed. */
+static int part(const struct demo *demo, uint32_t n, uint32_t k, const char *algorithms)
 {
-    if (!demo->told)
-        fprintf(stderr, "braid demo: rank %d: %s\n", demo->comm ? braid_rank(demo->comm) : -1,
-                braid_last_error());
-    demo->told = true;
-}
+    char ports[16], levels[16], rounds[16], percent[16], network[48];
+    const char *run[MOST_WORDS] = {"bcube", "run",      "--name", demo->name, "--no-prefix",
+                                   "--",    demo->self, "demo",   "--rank"};
+    int words = 9, rc;
 
-/* All layers under way at once, submitted in the order of the backward pass. */
-static int run_together(struct demo *demo, bool urgent_first, double *us)
-{
-    uint64_t submitted[BR_MODEL_LAYERS] = {0};
-    int rc = 0;
-    for (int layer = demo->model.count - 1; layer >= 0 && !rc; layer--) {
-        submitted[layer] = br_clock_now();
-        rc = submit_layer(demo, layer, urgent_first ? demo->model.count - layer : 0, &demo->ops[layer]);
-    }
-    if (!rc)
-        rc = finish_all(demo, us, submitted);
-    if (rc)
-        tell(demo);
-    for (int layer = 0; layer < demo->model.count; layer++) /* after a failure they end soon, with errors */
-        if (demo->ops[layer])
-            braid_wait(demo->ops[layer], -1);
-    return rc;
-}
-
-static int run_phase(struct demo *demo, enum br_demo_phase phase, double *us)
-{
-    if (phase == BR_DEMO_ALONE)
-        return run_alone(demo, us);
-    return run_together(demo, phase == BR_DEMO_PRIORITIES, us);
-}
-
-/* Fills, runs, checks and reports one phase once. */
-static int iterate(struct demo *demo, enum br_demo_phase phase, int iteration)
-{
-    int layers = demo->model.count;
-    double *us = demo->report.last_us; /* layers, then the whole */
-    uint64_t wrong = 0;
-    demo->fill++;
-    br_demo_phase_begin(&demo->report, phase, iteration);
-    progress(demo, "filling", 0);
-    for (int layer = 0; layer < layers; layer++)
-        fill_layer(demo, layer);
-    int rc = braid_barrier(demo->comm, NULL, NULL);
-    uint64_t start = br_clock_now();
-    if (!rc)
-        rc = run_phase(demo, phase, us);
-    us[layers] = (double)(br_clock_now() - start) / 1e3;
-    if (!rc)
-        rc = braid_barrier(demo->comm, NULL,
-                           NULL); /* checking keeps the cores busy: nobody begins before all are done */
+    snprintf(ports, sizeof ports, "%" PRIu32, n);
+    snprintf(levels, sizeof levels, "%" PRIu32, k);
+    snprintf(rounds, sizeof rounds, "%" PRId64, demo->settings.rounds);
+    snprintf(percent, sizeof percent, "%" PRId64, demo->settings.percent);
+    if (k == 1)
+        snprintf(network, sizeof network, "one switch, 1 NIC");
+    else
+        snprintf(network, sizeof network, "BCube(%" PRIu32 ",%" PRIu32 "), %" PRIu32 " NICs", n, k, k);
+    rc = command(demo, true,
+                 demo->shaped ? (const char *const[]){"bcube", "emulate", ports, levels, "--name", demo->name,
+                                                      "--rate", demo->settings.rate, NULL}
+                              : (const char *const[]){"bcube", "emulate", ports, levels, "--name", demo->name,
+                                                      "--loopback", NULL});
     if (rc)
         return rc;
-    progress(demo, "checking", demo->model.parameters * sizeof(float));
-    for (int layer = 0; layer < layers; layer++)
-        wrong += wrong_layer(demo, layer);
-    rc = braid_allreduce(demo->comm, us, us, (size_t)layers + 1, BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
-    if (!rc)
-        rc = braid_allreduce(demo->comm, &wrong, &wrong, 1, BRAID_UINT64, BRAID_SUM, NULL, NULL);
-    if (!rc && braid_rank(demo->comm) == 0)
-        br_demo_phase_end(&demo->report, phase, wrong);
-    demo->report.wrong += wrong;
+    for (const char *const *more =
+             (const char *const[]){"--models", demo->settings.models, "--algorithms", algorithms, "--network",
+                                   network, "--levels", levels, "--rounds", rounds, "--percent", percent,
+                                   "--results", demo->results, isatty(STDOUT_FILENO) ? "--live" : NULL, NULL};
+         *more; more++)
+        run[words++] = *more;
+    rc = command(demo, false, run);
+    down(demo);
     return rc;
 }
 
-/* Is there time for another round? Rank 0's clock decides for all. */
-static int more_time(struct demo *demo, int rounds, bool *more)
+/* ---- how much ------------------------------------------------------------------------------------------------ */
+
+/* Bytes of the largest model, and of all together. */
+static int sizes(const struct settings *s, double *largest, double *all)
 {
-    uint64_t spent = br_clock_now() - demo->started, each = spent / (uint64_t)rounds;
-    int32_t decision = spent + each < (uint64_t)demo->settings->seconds * BR_SEC;
-    int rc = braid_broadcast(demo->comm, &decision, &decision, 1, BRAID_INT32, 0, NULL, NULL);
-    *more = decision;
+    char *models = strdup(s->models), *save = NULL, name[64], path[768];
+    int rc = models ? 0 : br_error(ENOMEM, "no memory");
+
+    *largest = *all = 0;
+    for (char *m = rc ? NULL : strtok_r(models, ",", &save); m && !rc; m = strtok_r(NULL, ",", &save)) {
+        struct br_model model;
+        double bytes;
+
+        snprintf(name, sizeof name, "models/%s.csv", m);
+        rc = strchr(m, '/') ? 0 : br_host_data_file(name, path, sizeof path);
+        if (!rc)
+            rc = br_model_load(strchr(m, '/') ? m : path, &model);
+        if (rc)
+            break;
+        bytes = (double)model.parameters * sizeof(float);
+        *largest = bytes > *largest ? bytes : *largest;
+        *all += bytes;
+        br_model_free(&model);
+    }
+    free(models);
     return rc;
+}
+
+/* The percentage of each layer that fits into the time and into half of the memory. */
+static int choose_percent(struct demo *demo)
+{
+    struct settings *s = &demo->settings;
+    double largest, all, share = 1, n = demo->cube.hosts;
+    uint64_t memory = br_host_memory_available(), rate = 0;
+    int rc = sizes(s, &largest, &all);
+
+    if (rc || s->percent)
+        return rc;
+    if (memory && largest * n * 1.2 > (double)memory / 2)
+        share = (double)memory / 2 / (largest * n * 1.2);
+    if (demo->shaped && !(rc = br_rate_parse(s->rate, &rate)) &&
+        rate) { /* formulas, a tenth more for headers */
+        double seconds =
+            all * 8 / (double)rate * 1.1 * 2 * (n - 1) / n * (2 + 1.0 / demo->cube.k) * (double)s->rounds;
+
+        if (seconds * share > (double)s->seconds)
+            share = (double)s->seconds / seconds;
+    }
+    s->percent = share >= 1 ? 100 : share < 0.01 ? 1 : (int64_t)(share * 100);
+    return rc;
+}
+
+/* ---- the command --------------------------------------------------------------------------------------------- */
+
+static int report(const struct demo *demo)
+{
+    struct br_demo_result results[MOST_RESULTS];
+    FILE *file = fopen(demo->results, "r");
+    int n = 0, rc = 1;
+
+    if (!file)
+        return br_error(errno, "no results: %s", strerror(errno));
+    while (n < MOST_RESULTS && (rc = br_demo_result_read(file, &results[n])) == 1)
+        n++;
+    fclose(file);
+    if (rc >= 0)
+        br_demo_print(results, n, demo->shaped);
+    return rc < 0 ? rc : 0;
+}
+
+static void opening(const struct demo *demo)
+{
+    uint32_t n = demo->cube.n, k = demo->cube.k;
+
+    printf("\nGradients all-reduced by %" PRIu32
+           " hosts, emulated on this machine: BML and a ring on BCube(%" PRIu32 ",%" PRIu32
+           "), parameter\nservers on one switch with one NIC a host. ",
+           demo->cube.hosts, n, k);
+    if (demo->shaped)
+        printf("Every NIC: %s.\n", demo->settings.rate);
+    else
+        printf("Links without a rate%s: memory and cores are the limit.\n",
+               demo->settings.loopback ? "" : ", because shaping needs root");
+    fflush(stdout);
 }
 
 static int run(struct demo *demo)
 {
-    bool more = true;
-    int rc = 0;
-    demo->started = br_clock_now();
-    for (int iteration = 1; iteration <= demo->settings->iterations && more && !rc; iteration++) {
-        for (int phase = 0; phase < BR_DEMO_PHASES && !rc; phase++)
-            rc = iterate(demo, (enum br_demo_phase)phase, iteration);
-        if (!rc)
-            rc = more_time(demo, iteration, &more);
-    }
-    if (!rc && braid_rank(demo->comm) == 0)
-        br_demo_report(&demo->report, demo->comm);
+    int rc = part(demo, demo->cube.n, demo->cube.k, "bml,ring");
+
+    if (!rc)
+        rc = part(demo, demo->cube.hosts, 1, "server");
+    return rc ? rc : report(demo);
+}
+
+/* The directory of the results; the testbed's name carries our pid, so that several demos do not meet. */
+static int prepare(struct demo *demo)
+{
+    ssize_t length = readlink("/proc/self/exe", demo->self, sizeof demo->self - 1);
+
+    if (length <= 0)
+        return br_error(ENOENT, "cannot find itself: /proc is not mounted");
+    demo->self[length] = 0;
+    snprintf(demo->name, sizeof demo->name, "demo%d", (int)getpid());
+    snprintf(demo->directory, sizeof demo->directory, "/tmp/braid-demo-XXXXXX");
+    if (!mkdtemp(demo->directory))
+        return br_error(errno, "cannot make a directory in /tmp: %s", strerror(errno));
+    snprintf(demo->results, sizeof demo->results, "%s/results", demo->directory);
+    return 0;
+}
+
+static void stay(int signal_number)
+{
+    (void)signal_number;
+}
+
+static int start(struct demo *demo)
+{
+    int rc = prepare(demo);
+
+    if (rc)
+        return rc;
+    signal(SIGINT, stay); /* what we started ends by it, and we clean up; ignoring would be inherited */
+    signal(SIGTERM, stay);
+    opening(demo);
+    rc = run(demo);
+    unlink(demo->results);
+    rmdir(demo->directory);
     return rc;
 }
 
-/* ---- one rank --------------------------------------------------------------------------------------------- */
-
-static int get_memory(struct demo *demo)
+static int check(struct demo *demo)
 {
-    size_t all = demo->model.parameters * sizeof(float);
-    int ranks = braid_size(demo->comm);
-    uint64_t available = br_host_memory_available();
-    if (ranks > BR_DEMO_RANKS)
-        return br_error(EINVAL, "%d ranks: at most %d keep the sums exact", ranks, BR_DEMO_RANKS);
-    if (available && all * (uint64_t)ranks > available / 4 * 3)
-        return br_error(ENOMEM,
-                        "%d ranks need %zu MB each, only %" PRIu64
-                        " MB are free: choose a smaller --model, or fewer "
-                        "--ranks",
-                        ranks, all / 1000000, available / 1000000);
-    demo->gradients = calloc((size_t)demo->model.count, sizeof(float *));
-    demo->ops = calloc((size_t)demo->model.count, sizeof(struct braid_op *));
-    if (!demo->gradients || !demo->ops)
-        return br_error(ENOMEM, "no memory for %d layers", demo->model.count);
-    for (int layer = 0; layer < demo->model.count; layer++) {
-        demo->gradients[layer] =
-            braid_alloc(demo->comm, demo->model.layers[layer].parameters * sizeof(float));
-        if (!demo->gradients[layer])
-            return -ENOMEM;
-    }
-    return br_demo_report_open(&demo->report, &demo->model, ranks, (int)demo->settings->iterations,
-                               demo->settings->live);
-}
+    uint64_t rate;
+    int rc = br_bcube_parse(&demo->cube, demo->settings.shape);
 
-static int load_model(const struct settings *settings, struct br_model *model)
-{
-    char path[768];
-    int rc = settings->model ? 0 : br_host_data_file("models/vgg19.csv", path, sizeof path);
-    return rc ? rc : br_model_load(settings->model ? settings->model : path, model);
-}
-
-static int one_rank(const struct settings *settings)
-{
-    struct demo demo = {.settings = settings};
-    if (load_model(settings, &demo.model)) {
-        fprintf(stderr, "braid demo: %s\n", br_error_words());
-        return 1;
-    }
-    int rc = braid_init(NULL, &demo.comm);
+    if (!rc && demo->cube.hosts > BR_DEMO_RANKS)
+        rc = br_error(EINVAL, "--shape %s has %" PRIu32 " hosts; the demo takes up to %d",
+                      demo->settings.shape, demo->cube.hosts, BR_DEMO_RANKS);
     if (!rc)
-        rc = get_memory(&demo);
-    if (!rc && braid_rank(demo.comm) == 0)
-        br_demo_opening(&demo.report, demo.comm);
-    if (!rc)
-        rc = run(&demo);
-    if (rc)
-        fprintf(stderr, "braid demo: rank %d: %s\n", demo.comm ? braid_rank(demo.comm) : -1,
-                braid_last_error());
-    if (rc && demo.comm)
-        braid_comm_abort(demo.comm, "a rank of the demo failed");
-    int left = demo.comm ? braid_finalize(demo.comm) : 0;
-    if (left && !rc)
-        fprintf(stderr, "braid demo: %s\n", braid_last_error());
-    bool wrong = demo.report.wrong != 0;
-    br_demo_report_close(&demo.report);
-    br_model_free(&demo.model);
-    free(demo.gradients);
-    free(demo.ops);
-    return rc || left || wrong;
-}
-
-/* ---- the command ------------------------------------------------------------------------------------------ */
-
-/* Becomes `braid run -n N ... -- braid demo --rank ...`. Returns only when that fails. */
-static int start_ranks(const struct settings *settings, int argc, char **argv)
-{
-    char self[512], ranks[16], rails[16];
-    const char *words[48];
-    int n = 0;
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0 || argc > 24) {
-        fprintf(stderr, "braid demo: %s\n",
-                argc > 24 ? "too many arguments" : "cannot find itself: /proc is not mounted");
-        return 1;
-    }
-    self[length] = 0;
-    snprintf(ranks, sizeof ranks, "%" PRId64, settings->ranks);
-    snprintf(rails, sizeof rails, "%" PRId64, settings->rails);
-    const char *const start[] = {
-        self,          "run", "-n", ranks,  "--rails", rails, "--backend", settings->backend,
-        "--no-prefix", "--",  self, "demo", "--rank"};
-    for (size_t i = 0; i < sizeof start / sizeof *start; i++)
-        words[n++] = start[i];
-    if (isatty(STDOUT_FILENO))
-        words[n++] = "--live";
-    for (int i = 1; i < argc; i++)
-        words[n++] = argv[i];
-    words[n] = NULL;
-    execv(self, (char **)words);
-    fprintf(stderr, "braid demo: cannot start %s: %s\n", self, strerror(errno));
-    return 1;
+        rc = br_rate_parse(demo->settings.rate, &rate);
+    demo->shaped = geteuid() == 0 && !demo->settings.loopback;
+    return rc ? rc : choose_percent(demo);
 }
 
 int br_tool_demo(int argc, char **argv)
 {
-    struct settings s = {.ranks = 4, .rails = 2, .iterations = 3, .seconds = 75, .backend = "uring"};
+    struct demo demo = {
+        .settings = {
+            .models = "lenet5,vgg19", .rate = "500mbit", .shape = "3,2", .seconds = 60, .rounds = 1}};
+    struct settings *s = &demo.settings;
     const struct br_option options[] = {
-        {"ranks", 'n', BR_OPTION_NUMBER, &s.ranks, 1, BR_DEMO_RANKS, "N processes; default 4"},
-        {"rails", 0, BR_OPTION_NUMBER, &s.rails, 1, 8, "N connections to each peer; default 2"},
-        {"backend", 0, BR_OPTION_TEXT, &s.backend, 0, 0, "NAME uring, shm or auto; default uring"},
-        {"model", 'm', BR_OPTION_TEXT, &s.model, 0, 0, "FILE as data/models/*.csv; default: VGG-19"},
-        {"iterations", 'i', BR_OPTION_NUMBER, &s.iterations, 1, 1000, "N rounds; default 3"},
-        {"seconds", 's', BR_OPTION_NUMBER, &s.seconds, 1, 86400, "N no new round after that; default 75"},
-        {"rank", 0, BR_OPTION_FLAG, &s.rank, 0, 0, " be one rank: what the command starts itself with"},
-        {"live", 0, BR_OPTION_FLAG, &s.live, 0, 0, " redraw the progress line"},
+        {"models", 'm', BR_OPTION_TEXT, &s->models, 0, 0,
+         "LIST names in data/models/, or paths; default lenet5,vgg19"},
+        {"shape", 0, BR_OPTION_TEXT, &s->shape, 0, 0, "N,K of the BCube; default 3,2"},
+        {"rate", 0, BR_OPTION_TEXT, &s->rate, 0, 0, "RATE of every NIC; default 500mbit"},
+        {"rounds", 'i', BR_OPTION_NUMBER, &s->rounds, 1, 1000, "N of each; default 1"},
+        {"seconds", 's', BR_OPTION_NUMBER, &s->seconds, 1, 86400,
+         "N scale models down to take no longer; default 60"},
+        {"percent", 0, BR_OPTION_NUMBER, &s->percent, 1, 100, "P of each layer, whatever time it takes"},
+        {"loopback", 0, BR_OPTION_FLAG, &s->loopback, 0, 0, " no shaped links, as without root"},
         {0},
     };
-    int rc = br_options_parse(options, argc, argv);
+    int rc;
+
+    if (argc > 1 && strcmp(argv[1], "--rank") == 0)
+        return br_demo_rank(argc - 1, argv + 1);
+    rc = br_options_parse(options, argc, argv);
     if (rc == 1) {
         br_options_help(options, "braid demo [options]", stdout);
         return 0;
     }
+    if (!rc)
+        rc = check(&demo);
     if (rc) {
         fprintf(stderr, "braid demo: %s\n", br_error_words());
         return 2;
     }
-    return s.rank ? one_rank(&s) : start_ranks(&s, argc, argv);
+    rc = start(&demo);
+    if (rc < 0)
+        fprintf(stderr, "braid demo: %s\n", br_error_words());
+    return rc != 0;
 }

@@ -1,185 +1,149 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tools/demo_report.h"
-
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "tools/demo.h"
 #include "tools/format.h"
 
-#define REDRAW (100 * BR_MS)
-#define RAILS  1024
-#define LEVELS 64
+#define BAR 24
 
-static const char *const phase_names[BR_DEMO_PHASES] = {"each layer alone", "all at once, priorities",
-                                                        "all at once, no priorities"};
-
-int br_demo_report_open(struct br_demo_report *report, const struct br_model *model, int ranks,
-                        int iterations, bool live)
+int br_demo_result_write(FILE *file, const struct br_demo_result *r)
 {
-    size_t count = (size_t)model->count + 1;
-    *report = (struct br_demo_report){.model = model, .ranks = ranks, .iterations = iterations, .live = live};
-    double *all = calloc(count * (BR_DEMO_PHASES + 1), sizeof *all);
-    if (!all)
-        return br_error(ENOMEM, "no memory for the report");
-    report->last_us = all;
-    for (int phase = 0; phase < BR_DEMO_PHASES; phase++)
-        report->sum_us[phase] = all + count * (size_t)(phase + 1);
-    return 0;
+    int n = fprintf(file,
+                    "%s\t%s\t%s\t%" PRIu32 " %" PRIu32 " %" PRIu32 " %.0f %.0f %.9f %.9f %.1f %" PRIu64
+                    " %" PRIu64 "\n",
+                    r->model, r->algorithm, r->network, r->hosts, r->levels, r->rounds, r->bytes,
+                    r->whole_bytes, r->seconds, r->first_seconds, r->goodput, r->checked, r->wrong);
+
+    return n < 0 ? br_error(EIO, "cannot write a result: %s", strerror(errno)) : 0;
 }
 
-void br_demo_report_close(struct br_demo_report *report)
+int br_demo_result_read(FILE *file, struct br_demo_result *r)
 {
-    free(report->last_us);
+    char line[256];
+    int n;
+
+    if (!fgets(line, sizeof line, file))
+        return 0;
+    memset(r, 0, sizeof *r);
+    n = sscanf(line,
+               "%23[^\t]\t%23[^\t]\t%23[^\t]\t%" SCNu32 " %" SCNu32 " %" SCNu32
+               " %lf %lf %lf %lf %lf %" SCNu64 " %" SCNu64,
+               r->model, r->algorithm, r->network, &r->hosts, &r->levels, &r->rounds, &r->bytes,
+               &r->whole_bytes, &r->seconds, &r->first_seconds, &r->goodput, &r->checked, &r->wrong);
+    return n == 13 ? 1 : br_error(EINVAL, "not a line of results: %.60s", line);
 }
 
-void br_demo_opening(const struct br_demo_report *report, struct braid_comm *comm)
+double br_demo_theory(const struct br_demo_result *r)
 {
-    char bytes[BR_FORMAT_BYTES];
-    struct braid_rail_stats rails[LEVELS];
-    int count = braid_rail_stats(comm, rails, LEVELS);
-    printf("\nbraid %s: the gradients of %.*s\n", braid_version(), (int)strcspn(report->model->title, ","),
-           report->model->title);
-    printf("%d layers, %s as float32 on each of %d ranks", report->model->count,
-           br_format_bytes(bytes, (double)report->model->parameters * 4), report->ranks);
-    if (count > 0)
-        printf("; %d rails a peer, the first over %s", count / (report->ranks > 1 ? report->ranks - 1 : 1),
-               rails[0].device);
-    printf("\n\n");
-    fflush(stdout);
+    double n = r->hosts, t_f = r->goodput > 0 ? r->bytes / r->goodput : 0;
+
+    return 2 * (n - 1) / n * t_f / (strcmp(r->algorithm, "bml") == 0 ? r->levels : 1);
 }
 
-void br_demo_phase_begin(struct br_demo_report *report, enum br_demo_phase phase, int iteration)
+static const char *title_of(const char *algorithm)
 {
-    report->phase = phase;
-    report->iteration = iteration;
-    if (!report->started)
-        report->started = br_clock_now();
+    return strcmp(algorithm, "bml") == 0      ? "BML"
+           : strcmp(algorithm, "ring") == 0   ? "ring"
+           : strcmp(algorithm, "server") == 0 ? "parameter server"
+                                              : algorithm;
 }
 
-static void draw_bar(double share)
+/* The result that the others of its model are compared with: the paper compares with parameter servers. */
+static const struct br_demo_result *server_of(const struct br_demo_result *results, int count,
+                                              const char *model)
 {
-    int full = (int)(share * 24 + 0.5);
-    for (int i = 0; i < 24; i++)
+    for (int i = 0; i < count; i++)
+        if (strcmp(results[i].model, model) == 0 && strcmp(results[i].algorithm, "server") == 0)
+            return &results[i];
+    return NULL;
+}
+
+static void draw_bar(double share, int width)
+{
+    int full = (int)(share * width + 0.5);
+
+    for (int i = 0; i < width; i++)
         fputs(i < full ? "━" : "·", stdout);
 }
 
-void br_demo_progress(struct br_demo_report *report, const char *what, uint64_t bytes, uint64_t now)
+static void print_row(const struct br_demo_result *r, const struct br_demo_result *server, double longest,
+                      bool shaped)
 {
-    if (!report->live || (now - report->drawn < REDRAW && report->drawn))
-        return;
-    double total = (double)report->model->parameters * 4;
-    char done[BR_FORMAT_BYTES];
-    report->drawn = now;
-    printf("\r\033[K%5.1f s  round %d of %d  %-26s ", (double)(now - report->started) / 1e9,
-           report->iteration, report->iterations, phase_names[report->phase]);
-    draw_bar((double)bytes / total);
-    printf("  %s  %s", br_format_bytes(done, (double)bytes), what ? what : "");
-    fflush(stdout);
+    char time[BR_FORMAT_BYTES], theory[BR_FORMAT_BYTES], first[BR_FORMAT_BYTES];
+
+    printf("  %-17s %-22s %9s", title_of(r->algorithm), r->network, br_format_time(time, r->seconds * 1e6));
+    if (shaped)
+        printf(" %9s  %5.2f", br_format_time(theory, br_demo_theory(r) * 1e6),
+               r->seconds / br_demo_theory(r));
+    printf("  %9s", br_format_time(first, r->first_seconds * 1e6));
+    if (server)
+        printf("  %5.2f  ", server->seconds / r->seconds);
+    draw_bar(r->seconds / longest, BAR);
+    printf("\n");
 }
 
-void br_demo_phase_end(struct br_demo_report *report, enum br_demo_phase phase, uint64_t wrong)
+static void print_model(const struct br_demo_result *results, int count, int first, bool shaped)
 {
-    char time[BR_FORMAT_BYTES], first[BR_FORMAT_BYTES];
-    int layers = report->model->count;
-    for (int i = 0; i <= layers; i++)
-        report->sum_us[phase][i] += report->last_us[i];
-    report->rounds[phase]++;
-    report->checked += (uint64_t)report->model->parameters * (uint64_t)report->ranks;
-    if (report->live)
-        printf("\r\033[K");
-    printf("%5.1f s  round %d of %d  %-26s %9s, first layer after %9s, ",
-           (double)(br_clock_now() - report->started) / 1e9, report->iteration, report->iterations,
-           phase_names[phase], br_format_time(time, report->last_us[layers]),
-           br_format_time(first, report->last_us[0]));
+    const struct br_demo_result *head = &results[first], *server = server_of(results, count, head->model);
+    char bytes[BR_FORMAT_BYTES], whole[BR_FORMAT_BYTES], rate[BR_FORMAT_BYTES], t_f[BR_FORMAT_BYTES];
+    double longest = 0;
+
+    for (int i = 0; i < count; i++)
+        if (strcmp(results[i].model, head->model) == 0 && results[i].seconds > longest)
+            longest = results[i].seconds;
+    printf("\n  %s, gradients of %s", head->model, br_format_bytes(bytes, head->bytes));
+    if (head->bytes < 0.999 * head->whole_bytes)
+        printf(" (scaled down from %s, the same part of every layer)",
+               br_format_bytes(whole, head->whole_bytes));
+    printf("; one link carries %s/s, so T_F = %s\n\n", br_format_bytes(rate, head->goodput),
+           br_format_time(t_f, head->bytes / head->goodput * 1e6));
+    printf("  %-17s %-22s %9s", "algorithm", "network", "time");
+    if (shaped)
+        printf(" %9s  %5s", "formula", "ratio");
+    printf("  %9s%s\n", "1st layer", server ? "  speed-up" : "");
+    for (int i = 0; i < count; i++)
+        if (strcmp(results[i].model, head->model) == 0)
+            print_row(&results[i], server, longest, shaped);
+}
+
+void br_demo_print(const struct br_demo_result *results, int count, bool shaped)
+{
+    uint64_t checked = 0, wrong = 0;
+
+    for (int i = 0; i < count; i++) {
+        bool seen = false;
+
+        for (int k = 0; k < i; k++)
+            seen = seen || strcmp(results[k].model, results[i].model) == 0;
+        if (!seen)
+            print_model(results, count, i, shaped);
+        checked += results[i].checked;
+        wrong += results[i].wrong;
+    }
+    if (shaped)
+        printf("\n  Formulas: BML 2(N-1)/(kN) T_F, ring and parameter server 2(N-1)/N T_F (N hosts, k NICs "
+               "each). T_F is the time\n"
+               "  in which one link carries the gradients once, at what it carried alone in this run.\n");
     if (wrong)
-        printf("%" PRIu64 " values WRONG\n", wrong);
+        printf("\n  %" PRIu64 " of %" PRIu64 " values are WRONG.\n\n", wrong, checked);
     else
-        printf("every value right\n");
+        printf("\n  All %" PRIu64 " values on all hosts are right.\n\n", checked);
+}
+
+void br_demo_progress(const char *network, const char *algorithm, const char *model, double share,
+                      const char *what)
+{
+    printf("\r\033[K  %-22s %-9s %-17s ", network, model, title_of(algorithm));
+    draw_bar(share, BAR);
+    printf("  %s", what ? what : "");
     fflush(stdout);
 }
 
-static double mean(const struct br_demo_report *report, enum br_demo_phase phase, int i)
+void br_demo_progress_end(void)
 {
-    return report->rounds[phase] ? report->sum_us[phase][i] / report->rounds[phase] : 0;
-}
-
-static void print_row(const struct br_demo_report *report, const char *name, double bytes, int i)
-{
-    char size[BR_FORMAT_BYTES], alone[BR_FORMAT_BYTES], urgent[BR_FORMAT_BYTES], equal[BR_FORMAT_BYTES];
-    double us = mean(report, BR_DEMO_ALONE, i), algorithm = us > 0 ? bytes / us / 1e3 : 0;
-    printf("  %-16.16s %9s  %9s %7.2f %7.2f    %9s  %9s\n", name, br_format_bytes(size, bytes),
-           br_format_time(alone, us), algorithm, algorithm * 2 * (report->ranks - 1) / report->ranks,
-           br_format_time(urgent, mean(report, BR_DEMO_PRIORITIES, i)),
-           br_format_time(equal, mean(report, BR_DEMO_EQUAL, i)));
-}
-
-static void print_layers(const struct br_demo_report *report)
-{
-    const struct br_model *model = report->model;
-    printf("\n                                     each layer alone          all at once: ready after\n");
-    printf("  %-16s %9s  %9s %7s %7s    %9s  %9s\n", "layer", "size", "time", "algbw", "busbw", "priority",
-           "equal");
-    printf("  %-16s %9s  %9s %7s %7s\n", "", "", "", "GB/s", "GB/s");
-    for (int i = 0; i < model->count; i++)
-        print_row(report, model->layers[i].name, (double)model->layers[i].parameters * 4, i);
-    printf("  %.76s\n", "----------------------------------------------------------------------------");
-    print_row(report, "all", (double)model->parameters * 4, model->count);
-}
-
-static void print_rails(struct braid_comm *comm)
-{
-    struct braid_rail_stats *rails = calloc(RAILS, sizeof *rails);
-    int count = rails ? braid_rail_stats(comm, rails, RAILS) : 0;
-    uint64_t bytes[LEVELS] = {0}, total = 0;
-    const char *device[LEVELS] = {0};
-    for (int i = 0; i < count && i < RAILS; i++) {
-        int level = rails[i].level >= 0 && rails[i].level < LEVELS ? rails[i].level : LEVELS - 1;
-        bytes[level] += rails[i].tx_bytes;
-        total += rails[i].tx_bytes;
-        device[level] = rails[i].device;
-    }
-    if (total)
-        printf("\n  rails of rank 0      sent   share\n");
-    for (int level = 0; level < LEVELS; level++) {
-        char text[BR_FORMAT_BYTES];
-        if (!device[level] || !total)
-            continue;
-        double share = (double)bytes[level] / (double)total;
-        printf("  %d  %-12.12s %9s  %5.1f %%  ", level, device[level],
-               br_format_bytes(text, (double)bytes[level]), share * 100);
-        draw_bar(share);
-        printf("\n");
-    }
-    free(rails);
-}
-
-static void print_first_layer(const struct br_demo_report *report)
-{
-    char alone[BR_FORMAT_BYTES], urgent[BR_FORMAT_BYTES], equal[BR_FORMAT_BYTES];
-    double with = mean(report, BR_DEMO_PRIORITIES, 0), without = mean(report, BR_DEMO_EQUAL, 0);
-    printf("\n  The first layer, which the next forward pass waits for, is ready\n");
-    printf("    alone               after %9s\n", br_format_time(alone, mean(report, BR_DEMO_ALONE, 0)));
-    printf("    with priorities     after %9s", br_format_time(urgent, with));
-    printf("   %s\n    without priorities  after %9s\n", "while all the others are under way",
-           br_format_time(equal, without));
-    if (with > 0)
-        printf("  Priorities (P3) make it %.1f times as early.\n", without / with);
-}
-
-void br_demo_report(const struct br_demo_report *report, struct braid_comm *comm)
-{
-    print_layers(report);
-    print_rails(comm);
-    print_first_layer(report);
-    if (report->wrong)
-        printf("\n  %" PRIu64 " of %" PRIu64 " values are WRONG.\n\n", report->wrong, report->checked);
-    else
-        printf("\n  All %" PRIu64 " values that the %d ranks received are right.\n\n", report->checked,
-               report->ranks);
+    printf("\r\033[K");
     fflush(stdout);
 }

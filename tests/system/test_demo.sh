@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# `braid demo` on a small network: every layer in the table, every value right, the rails' shares; bad models are refused.
+# `braid demo` on small networks: every algorithm in the table, every value right, with formulas where links have a rate; nothing is
+# left behind, also after a signal; bad arguments are refused.
 set -euo pipefail
 braid=$BRAID_BUILD/braid
-model=$BRAID_SOURCE/data/models/alexnet.csv
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -13,33 +13,55 @@ fail() {
     exit 1
 }
 
+left_behind() {
+    find /tmp -maxdepth 1 -name 'braid-demo-*' -newer "$scratch/small.csv"
+    "$braid" bcube list | grep '^demo' || true
+}
+
 cat > "$scratch/small.csv" << 'MODEL'
 # Small, 3 layers
 layer,name,kind,parameters,forward_multiply_adds
 1,first,Linear,1,1
 2,second,Linear,100001,1
-3,third,Linear,3000000,1
+3,third,Linear,300000,1
 MODEL
-timeout 200 "$braid" demo -i 2 --model "$scratch/small.csv" > "$scratch/out" 2> "$scratch/err" || fail "exit code $?"
-for layer in first second third all; do
-    [[ $(grep -c "^  $layer " "$scratch/out") -eq 1 ]] || fail "layer $layer is not in the table once"
-done
-[[ $(grep -c 'every value right' "$scratch/out") -eq 6 ]] || fail "2 rounds of 3 phases"
-# 3,100,002 values on 4 ranks, 6 times.
-grep -q 'All 74400048 values that the 4 ranks received are right' "$scratch/out" || fail "number of values"
-grep -q 'rails of rank 0' "$scratch/out" || fail "rails"
-grep -q 'Priorities (P3) make it' "$scratch/out" || fail "first layer"
-[[ ! -s $scratch/err ]] || fail "words on stderr"
+options=(--shape 2,2 --models "$scratch/small.csv" --percent 100 --rounds 2)
 
-# The models that come along are found, wherever the command is started.
-(cd / && timeout 200 "$braid" demo -i 1 -n 2 --rails 1 --backend shm --model "$model") > "$scratch/out" 2> "$scratch/err" ||
-    fail "alexnet"
-grep -q 'values that the 2 ranks received are right' "$scratch/out" || fail "alexnet"
+timeout 100 "$braid" demo "${options[@]}" --loopback > "$scratch/out" 2> "$scratch/err" || fail "loopback: exit code $?"
+for row in "BML " "ring " "parameter server "; do
+    [[ $(grep -c "^  $row" "$scratch/out") -eq 1 ]] || fail "$row is not in the table once"
+done
+# 400,002 values on 4 hosts, 2 rounds of 3 algorithms.
+grep -q 'All 9600048 values on all hosts are right' "$scratch/out" || fail "number of values"
+! grep -q 'formula' "$scratch/out" || fail "a formula without a rate"
+[[ ! -s $scratch/err ]] || fail "words on stderr"
+[[ -z $(left_behind) ]] || fail "left behind: $(left_behind)"
+
+if [[ $(id -u) -eq 0 ]]; then
+    timeout 100 "$braid" demo "${options[@]}" --rate 200mbit > "$scratch/out" 2> "$scratch/err" || fail "shaped: exit code $?"
+    grep -q 'All 9600048 values on all hosts are right' "$scratch/out" || fail "number of values"
+    grep -q 'BCube(2,2), 2 NICs' "$scratch/out" || fail "network"
+    grep -Eq '^  algorithm .* formula  ratio' "$scratch/out" || fail "formulas"
+    grep -q 'one link carries 2[0-9]\.[0-9] MB/s' "$scratch/out" || fail "goodput of a link of 200 Mbit/s"
+    [[ -z $(left_behind) ]] || fail "left behind: $(left_behind)"
+
+    "$braid" demo "${options[@]}" --rate 1mbit > "$scratch/out" 2> "$scratch/err" &
+    pid=$!
+    for _ in $(seq 100); do
+        "$braid" bcube list | grep -q "^demo$pid " && break
+        sleep 0.1
+    done
+    sleep 0.5
+    kill -TERM "$pid"
+    pkill -TERM -P "$pid" || true
+    if wait "$pid"; then fail "succeeded although it was ended"; fi
+    [[ -z $(left_behind) ]] || fail "left behind after SIGTERM: $(left_behind)"
+fi
 
 echo 'nonsense' > "$scratch/bad.csv"
-for bad in "--model $scratch/bad.csv" "--model /no/such/file" "--ranks 1000" "--backend nonsense"; do
+for bad in "--models $scratch/bad.csv" "--models /no/such/file" "--models nonsense" "--shape 1,2" "--shape 99,2" "--rate fast"; do
     # shellcheck disable=SC2086 # words
-    if timeout 60 "$braid" demo -i 1 $bad > "$scratch/out" 2> "$scratch/err"; then
+    if timeout 60 "$braid" demo $bad > "$scratch/out" 2> "$scratch/err"; then
         fail "accepted: $bad"
     fi
     [[ -s $scratch/err ]] || fail "no words for: $bad"

@@ -43,8 +43,7 @@ char *br_reach_quote(const char *argument)
             to = stpcpy(to, "'\\'");
         *to++ = *c;
     }
-    *to++ = '\'';
-    *to = 0;
+    strcpy(to, "'");
     return text;
 }
 
