@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* An allreduce in a simulated BCube of any size: the engine and the protocol as they are, in virtual time, with neighbours
+ * linked only. */
+#ifndef BR_TESTS_SIM_BML_H
+#define BR_TESTS_SIM_BML_H
+
+#include <stdint.h>
+
+struct bml_plan {
+    uint32_t n, k;
+    uint64_t bits_per_second; /* of each NIC */
+    uint32_t count;           /* float32 of each rank */
+    const char *algorithm;
+    uint32_t chunk_bytes; /* of a fragment (engine.h) */
+    uint32_t eager_bytes;
+};
+
+struct bml_result {
+    double seconds;  /* virtual, from the first rank's start to the last one's end */
+    double one_link; /* T_F: to send all of a rank's numbers once over one link */
+    double theory;   /* 2(N-1)/(kN) T_F */
+    uint64_t frames, payload_bytes;
+    char wrong[300]; /* "": all results are right */
+};
+
+void bml_run(const struct bml_plan *plan, struct bml_result *result);
+
+#endif

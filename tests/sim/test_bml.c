@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * BML on simulated BCubes against the paper's 2(N-1)/(kN) T_F. BRAID_BML=N,K runs that cube alone and prints its figures
+ * (bench/bml_scale.sh).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "bml.h"
+#include "collectives/way.h"
+
+static void run(const struct bml_plan *plan, struct bml_result *result)
+{
+    bml_run(plan, result);
+    if (result->wrong[0])
+        fail_msg("BCube(%u,%u): %s", plan->n, plan->k, result->wrong);
+}
+
+static void bml__takes_the_papers_time(void **state)
+{
+    static const struct bml_plan plans[] = {
+        {2, 2, 1000000000, 1 << 20, "bml", 512 << 10, 1024},
+        {3, 2, 1000000000, 1 << 20, "bml", 512 << 10, 1024},
+        {2, 3, 1000000000, 1 << 20, "bml", 512 << 10, 1024},
+        {4, 2, 1000000000, 1 << 20, "auto", 512 << 10, 1024},
+        {4, 3, 1000000000, 1 << 19, "bml", 512 << 10, 256},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        struct bml_result result;
+
+        run(&plans[i], &result);
+        printf("BCube(%u,%u): %.4f of the paper's time\n", plans[i].n, plans[i].k,
+               result.seconds / result.theory);
+        if (result.seconds < result.theory || result.seconds > 1.02 * result.theory)
+            fail_msg("BCube(%u,%u): %g ms, by theory %g", plans[i].n, plans[i].k, result.seconds * 1e3,
+                     result.theory * 1e3);
+    }
+}
+
+/* The generator's cost grows with what one rank does, and stays small where nobody could simulate all. */
+static void br_algorithm_build__bml_of_65536_hosts(void **state)
+{
+    struct br_schedule_request request = {.algorithm = BR_BML, .rank = 12345};
+    struct br_schedule *schedule;
+    struct br_topology topology;
+    struct rusage before, after;
+    struct br_way way;
+    uint64_t start;
+    double ms, mib;
+
+    (void)state;
+    assert_int_equal(br_topology_parse(&topology, "bcube:16,4"), 0);
+    assert_int_equal(br_way_parse(&topology, "bml", &way), 0);
+    request.n = topology.n;
+    request.shape = way.shape;
+    getrusage(RUSAGE_SELF, &before);
+    start = br_clock_now();
+    assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+    ms = (double)(br_clock_now() - start) / 1e6;
+    getrusage(RUSAGE_SELF, &after);
+    mib = (double)(after.ru_maxrss - before.ru_maxrss) / 1024;
+    printf("BCube(16,4), rank 12345: %u steps in %.1f ms, %.1f MiB\n", schedule->n_steps, ms, mib);
+    assert_int_equal(schedule->n_sends, 4 * 2 * 4 * 15);
+    assert_true(mib < 64);
+    br_schedule_free(schedule);
+}
+
+/* One cube, as large as there is memory for. */
+static int run_alone(const char *cube)
+{
+    struct bml_plan plan = {.bits_per_second = 1000000000,
+                            .count = 1 << 18,
+                            .algorithm = "bml",
+                            .chunk_bytes = 512 << 10,
+                            .eager_bytes = 256};
+    const char *count = getenv("BRAID_BML_COUNT");
+    struct bml_result result;
+    struct rusage usage;
+    uint64_t start = br_clock_now();
+
+    if (sscanf(cube, "%u,%u", &plan.n, &plan.k) != 2) {
+        fprintf(stderr, "BRAID_BML is %s; write N,K\n", cube);
+        return 2;
+    }
+    if (count)
+        plan.count = (uint32_t)atoi(count);
+    bml_run(&plan, &result);
+    if (result.wrong[0]) {
+        fprintf(stderr, "BCube(%u,%u): %s\n", plan.n, plan.k, result.wrong);
+        return 1;
+    }
+    getrusage(RUSAGE_SELF, &usage);
+    printf("BCube(%u,%u), %u float32 a host at 1 Gb/s: %.4f s, by theory %.4f s: %.4f times; %llu frames, "
+           "%.1f s of "
+           "CPU, %ld MiB\n",
+           plan.n, plan.k, plan.count, result.seconds, result.theory, result.seconds / result.theory,
+           (unsigned long long)result.frames, (double)(br_clock_now() - start) / 1e9, usage.ru_maxrss / 1024);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(br_algorithm_build__bml_of_65536_hosts),
+        cmocka_unit_test(bml__takes_the_papers_time),
+    };
+
+    if (getenv("BRAID_BML"))
+        return run_alone(getenv("BRAID_BML"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
