@@ -164,6 +164,39 @@ static int init_network(struct br_family *family)
                            start_deadline(family));
 }
 
+/* Rank 0 alone reports: the others have done the same. */
+static int init_report(struct br_family *family)
+{
+    if (family->rank != 0 || !family->settings.report[0] || strcmp(family->settings.report, "0") == 0)
+        return 0;
+    family->usages = calloc(1, sizeof *family->usages);
+    return family->usages ? 0 : br_error(ENOMEM, "rank 0: no memory for the report");
+}
+
+static void print_report(struct br_family *family)
+{
+    const char *path = family->settings.report;
+    FILE *stream = strcmp(path, "1") == 0 ? stderr : fopen(path, "w");
+    char text[BR_TOPOLOGY_TEXT];
+
+    if (!stream) {
+        br_log_warn("BRAID_REPORT: %s: %s", path, strerror(errno));
+        return;
+    }
+    fprintf(stream, "# braid report of rank 0, %s, %s figures; means of the time from the call to its end\n",
+            br_topology_text(&family->network.topology, text),
+            family->network.measured ? "measured" : "default");
+    br_usages_print(family->usages, &family->network.model, stream);
+    if (stream != stderr)
+        fclose(stream);
+}
+
+static void destroy_report(struct br_family *family)
+{
+    free(family->usages);
+    family->usages = NULL;
+}
+
 static void destroy_network(struct br_family *family)
 {
     br_network_destroy(&family->network);
@@ -245,6 +278,7 @@ static const struct phase {
     {"regions", NULL, br_regions_free},
     {"rendezvous", init_rendezvous, br_rendezvous_end},
     {"network", init_network, destroy_network},
+    {"report", init_report, destroy_report},
     {"engine", init_engine, destroy_engine},
     {"communicator", init_first, destroy_comms},
     {"thread", br_progress_start, br_progress_stop},
@@ -311,6 +345,8 @@ int braid_finalize(struct braid_comm *comm)
             br_progress_drain(family->comms[i]);
     br_progress_stop(family);
     leave(family);
+    if (family->usages)
+        print_report(family);
     undo(family, N_PHASES);
     return 0;
 }
@@ -481,6 +517,7 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
         br_local_submit(comm->local, op);
         return;
     }
+    op->began = now;
     rc = br_engine_submit(comm->family->engine, op, now);
     if (rc) {
         op->status = rc;
@@ -496,4 +533,7 @@ void br_comm_operation_ended(struct br_operation *op)
         op->comm->failed_operations++;
     else
         op->comm->operations++;
+    if (op->comm->family->usages && op->kind == BR_OPERATION_COLLECTIVE && op->began && !op->status)
+        br_usages_add(op->comm->family->usages, op, (uint32_t)op->comm->size, op->began,
+                      op->comm->family->now);
 }

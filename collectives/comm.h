@@ -32,6 +32,7 @@
 #include "collectives/engine.h"
 #include "collectives/network.h"
 #include "collectives/operation.h"
+#include "collectives/usage.h"
 #include "protocol/bootstrap/environment.h"
 #include "protocol/bootstrap/secret.h"
 #include "protocol/worker.h"
@@ -58,6 +59,7 @@ struct br_settings {
     char backend[16];
     char devices[512];
     char calibration[512]; /* a file; "": none */
+    char report[512];      /* "1": to stderr; a file; "": none */
     struct br_bcube
         cube;          /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
     uint32_t probe_ms; /* how long to look at the wires of a BCube, at most; 0: not at all */
@@ -78,6 +80,7 @@ struct br_family {
     struct br_worker *worker;
     struct br_engine *engine;
     struct br_network network;
+    struct br_usages *usages; /* NULL: nobody wants a report */
     struct br_store *store;   /* NULL but during braid_init() */
     struct braid_comm *first; /* of all ranks of the job */
 

@@ -178,6 +178,7 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         (rc = br_secret_read(&s->environment, c->secret, &s->secret)) ||
         (rc = read_text(c->backend, "BRAID_BACKEND", "auto", s->backend, sizeof s->backend)) ||
         (rc = read_text(c->devices, "BRAID_DEVICES", "", s->devices, sizeof s->devices)) ||
+        (rc = read_text(NULL, "BRAID_REPORT", "", s->report, sizeof s->report)) ||
         (rc = read_text(NULL, "BRAID_CALIBRATION", "", s->calibration, sizeof s->calibration)) ||
         (rc = read_topology(c, s)) || (rc = read_times(c, s)) || (rc = read_spin(c, s)) ||
         (rc = read_sizes(c, s)))

@@ -185,6 +185,8 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
     if (rc)
         br_plan_put(f->plan);
     op->check = check_of(op, &choice->way->way);
+    op->way = &choice->way->way;
+    op->predicted = choice->seconds;
     return rc;
 }
 

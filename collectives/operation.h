@@ -40,6 +40,7 @@ enum br_operation_state {
 
 struct br_group;
 struct br_plan;
+struct br_way;
 
 /* A collective's share of the engine: its fragments (fragment.h) and the runs that work on them. */
 struct br_operation_fragments {
@@ -88,8 +89,11 @@ struct br_operation {
     _Atomic int state;
 
     /* the engine's */
-    struct br_list node; /* in one of its lists: running, to oneself, ended */
-    uint16_t check;      /* digest of what the ranks must agree on */
+    struct br_list node;      /* in one of its lists: running, to oneself, ended */
+    const struct br_way *way; /* collective: how it is done (way.h); lives as long as the group */
+    double predicted;         /* s by the cost model */
+    uint64_t began;           /* ns; of collectives that are reported */
+    uint16_t check;           /* digest of what the ranks must agree on */
     union {
         struct br_operation_fragments fragments;
         struct br_operation_parts parts;

@@ -47,4 +47,11 @@ says 'say one of' -n 4 --hosts 2x2
 says 'there are flat' -n 4 --algorithm nothing
 says '64 ranks at most' --topology bcube:3,4 -b 1M -e 1M --dot "$dir/x.dot"
 says 'No such file' -n 4 --json "$dir/no/where.json"
+# The report after a run.
+run=("$braid" run -n 2 --backend uring --no-prefix -- "$braid" allreduce -b 64K -e 64K -n 4)
+out=$(BRAID_REPORT=1 "${run[@]}" 2>&1) || fail "a run with a report: $out"
+grep -q '^  allreduce  *65536  *2  [a-z]*  *[0-9]*  *[0-9.]*  *[0-9.]*  cheapest; ' <<<"$out" || fail "no report: $out"
+BRAID_REPORT=$dir/report "${run[@]}" >/dev/null || fail "a report into a file"
+grep -q '^# braid report of rank 0' "$dir/report" || fail "no report in the file"
+grep -q '^# braid report' <<<"$("${run[@]}" 2>&1)" && fail "a report that nobody wanted"
 echo "braid plan is fine"
