@@ -61,7 +61,10 @@ struct br_settings {
     char calibration[512]; /* a file; "": none */
     char report[512];      /* "1": to stderr; a file; "": none */
     struct br_bcube
-        cube;          /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
+        cube;      /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
+    bool placed;   /* an inventory says the next two */
+    char host[64]; /* what people call this host; "": not known */
+    char nics[BR_MAX_DEVICES][BR_DEVICE_NAME]; /* of each level; "": there is none */
     uint32_t probe_ms; /* how long to look at the wires of a BCube, at most; 0: not at all */
     int rails;         /* 0: one a device */
     uint64_t slice_bytes, eager_bytes;
@@ -130,6 +133,10 @@ struct braid_comm {
 
 /* configure.c: *settings from config, environment and defaults; -EINVAL with words. Blocks on a secret file. */
 int br_settings_read(const struct braid_config *config, struct br_settings *settings);
+
+/* place.c: shape, name and NICs of this rank's host, from an inventory file; environment and cube of *settings are known. -EINVAL and
+ * errors of the file, with words. Blocks on it. */
+int br_place_read(struct br_settings *settings, const char *file);
 
 /* rendezvous.c: opens devices, finds the other ranks, connects to them. Both block up to the init timeout. */
 int br_rendezvous(struct br_family *family);

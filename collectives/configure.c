@@ -127,11 +127,15 @@ static int read_topology(const struct braid_config *c, struct br_settings *s)
 {
     static const char bcube[] = "bcube:";
     uint32_t size = s->environment.size;
-    char text[32];
-    int rc = read_text(c->topology, "BRAID_TOPOLOGY", "mesh", text, sizeof text);
+    char text[32], inventory[4096];
+    int rc = read_text(c->topology, "BRAID_TOPOLOGY", "", text, sizeof text);
 
-    if (rc || !strcmp(text, "mesh"))
+    if (!rc)
+        rc = read_text(c->inventory, "BRAID_INVENTORY", "", inventory, sizeof inventory);
+    if (rc || !strcmp(text, "mesh") || (!*text && !*inventory))
         return rc;
+    if (!*text)
+        return br_place_read(s, inventory);
     if (strncmp(text, bcube, sizeof bcube - 1) != 0)
         return br_error(EINVAL, "BRAID_TOPOLOGY is \"%s\"; it must be mesh, or bcube:N,K as in bcube:3,2",
                         text);
@@ -144,7 +148,7 @@ static int read_topology(const struct braid_config *c, struct br_settings *s)
             "BRAID_TOPOLOGY=%s: BCube(%u,%u) has %u hosts, one a rank, and the job has %u ranks; start "
             "%u or fewer, or name a larger shape",
             text, s->cube.n, s->cube.k, s->cube.hosts, size, s->cube.hosts);
-    return 0;
+    return *inventory ? br_place_read(s, inventory) : 0;
 }
 
 /* What goes with a BCube: every link of it is one rail over one device. */

@@ -77,6 +77,14 @@ static void add_loopback_cube(const struct br_family *family, struct br_devices 
                  rank % 250 + 1);
 }
 
+static void add_placed(const struct br_settings *s, struct br_devices *devices)
+{
+    devices->n = (int)s->cube.k;
+    devices->ordered = true;
+    for (int level = 0; level < devices->n; level++)
+        memcpy(devices->names[level], s->nics[level], sizeof devices->names[level]);
+}
+
 /* The interface behind each device. */
 static int resolve(struct br_devices *devices)
 {
@@ -111,6 +119,8 @@ static int list(const struct br_family *family, struct br_devices *devices)
 
     if (s->devices[0])
         rc = add_named(s, devices);
+    else if (s->placed)
+        add_placed(s, devices);
     else if (s->cube.n && one_host(&s->environment))
         add_loopback_cube(family, devices);
     else
@@ -198,7 +208,8 @@ static int agree(struct br_family *family, const struct br_devices *devices, str
     int rc;
 
     randombytes_buf(mine.nonce, sizeof mine.nonce);
-    if (gethostname(mine.host, sizeof mine.host - 1))
+    snprintf(mine.host, sizeof mine.host, "%s", s->host);
+    if (!*s->host && gethostname(mine.host, sizeof mine.host - 1))
         mine.host[0] = 0;
     rc = br_store_gather(family->store, "settings", &mine, sizeof mine, all, until);
     for (int r = 1; r < family->size && !rc; r++)

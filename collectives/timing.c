@@ -224,8 +224,25 @@ static void start(struct state *s, uint32_t job, int list)
     }
 }
 
+/* Whether the receiver of a message could start one of an earlier fragment. It is then asked what it takes. */
+static bool is_outranked(struct state *s, uint32_t send)
+{
+    uint32_t receiver = rank_of(s, partner_of(s, send)), fragment = send / s->m.n_steps;
+
+    br_list_for_each (node, &s->ranks[receiver].lists[IN]) {
+        uint32_t job = (uint32_t)(br_container_of(node, struct job, node) - s->jobs);
+
+        if (job / s->m.n_steps < fragment && may_start(s, job, IN)) {
+            touch(s, receiver);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Starts what stands in a list of a rank and can start, the first first. At one moment first all ranks choose what they
- * send, then what they receive: so nobody draws the messages of a sender out of their order. */
+ * send, then what they receive: so nobody draws the messages of a sender out of their order, nor pushes a later fragment
+ * before an earlier one of somebody else. */
 static void serve(struct state *s, uint32_t rank, int list)
 {
     for (;;) {
@@ -234,7 +251,7 @@ static void serve(struct state *s, uint32_t rank, int list)
         br_list_for_each (node, &s->ranks[rank].lists[list]) {
             uint32_t job = (uint32_t)(br_container_of(node, struct job, node) - s->jobs);
 
-            if (job < best && may_start(s, job, list))
+            if (job < best && may_start(s, job, list) && (list != OUT || !is_outranked(s, job)))
                 best = job;
         }
         if (best == UINT32_MAX)
@@ -261,12 +278,12 @@ static int run(struct state *s, double *seconds)
     for (uint32_t j = 0; j < s->n_jobs; j++)
         release(s, j);
     for (;;) {
-        for (uint32_t i = 0; i < s->n_touched; i++)
-            s->ranks[s->touched[i]].touched = false;
         for (int list = 0; list < LISTS; list++) {
             for (uint32_t i = 0; i < s->n_touched; i++)
                 serve(s, s->touched[i], list);
         }
+        for (uint32_t i = 0; i < s->n_touched; i++)
+            s->ranks[s->touched[i]].touched = false;
         s->n_touched = 0;
         if (s->n_heap == 0)
             break;

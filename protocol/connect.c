@@ -144,6 +144,8 @@ static void attempt_failed(struct br_worker *w, struct br_rail *rail, int error,
     if (rail->link)
         br_link_retire(w, rail->link);
     rail->link = NULL;
+    rail->doubtful = rail->doubtful || (rail->state == BR_RAIL_HANDSHAKE &&
+                                        rail->handshake.state == BR_HANDSHAKE_AWAIT_WELCOME);
     rail->state = rail->unfenced ? BR_RAIL_FENCING : BR_RAIL_IDLE;
     pause(w, rail);
     if (error == -EPERM || error == -EPROTONOSUPPORT || error == -EEXIST) {
@@ -186,6 +188,7 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
     br_log_debug("rank %d: rail to rank %d on level %d is up (%s, %s)", w->config.rank, peer->rank,
                  rail->level, rail->device->name, rail->link->peer_name);
     rail->was_up = true;
+    rail->up = rail->incarnation;
     peer->cut_at = 0;
     if (rail->unfenced)
         br_rail_fenced(w, rail);
@@ -198,6 +201,13 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
         peer->state = BR_PEER_UP;
         w->n_waited--;
     }
+    if (rail->doubtful)
+        br_peer_ask_again(w, peer);
+    if (peer->bye_due || peer->state == BR_PEER_LEFT) { /* who connects to us has not heard it */
+        peer->bye_due = true;
+        peer->bye_sent = false;
+    }
+    rail->doubtful = false;
     br_peer_activate(w, peer);
 }
 

@@ -202,14 +202,26 @@ void br_rail_confirmed_fenced(struct br_worker *w, struct br_peer *peer, uint32_
     br_rail_fenced(w, rail);
 }
 
+void br_peer_ask_again(struct br_worker *w, struct br_peer *peer)
+{
+    for (int i = 0; i < peer->n_rails; i++)
+        if (peer->rails[i].unfenced)
+            peer->down_due |= (uint8_t)(1u << i);
+    br_list_for_each_safe (node, &peer->moving)
+        send_again(w, peer, br_container_of(node, struct br_transfer, node), 0);
+    br_peer_activate(w, peer);
+}
+
 void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t index, uint32_t incarnation)
 {
     struct br_rail *rail = index < (uint32_t)peer->n_rails ? &peer->rails[index] : NULL;
 
     if (!rail || (int32_t)(rail->incarnation - incarnation) < 0)
-        return;                           /* of a connection to come */
-    if (rail->incarnation == incarnation) /* else its WELCOME was lost with it, and we try again already */
+        return; /* of a connection to come */
+    if (rail->state == BR_RAIL_UP && rail->incarnation == incarnation)
         br_rail_lost(w, rail, ECONNRESET, "the other end lost it");
+    else if ((int32_t)(incarnation - rail->up) > 0) /* its WELCOME was lost with it */
+        br_peer_ask_again(w, peer);
     rail->fenced = incarnation;
     peer->fenced_due |= (uint8_t)(1u << index);
     br_peer_activate(w, peer);

@@ -79,6 +79,8 @@ void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status);
 /* failover.c */
 void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words);
 void br_rail_confirmed_fenced(struct br_worker *w, struct br_peer *peer, uint32_t rail, uint32_t incarnation);
+/* What the peer has said on a connection that was never UP here is lost: asks again for answers it may have given there. */
+void br_peer_ask_again(struct br_worker *w, struct br_peer *peer);
 void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t rail, uint32_t incarnation);
 
 bool br_peer_is_up(const struct br_peer *peer); /* any rail */

@@ -86,6 +86,8 @@ struct br_rail {
     uint32_t incarnation;                  /* of the present or last connection */
     uint32_t fenced;                       /* the connection that the peer's last RAIL_DOWN named */
     uint32_t lost;                         /* the last connection that was lost */
+    uint32_t up;                           /* the last connection that was UP at this end */
+    bool doubtful;                         /* a later one may have been UP at the other end alone */
     bool unfenced;                         /* and the peer has not confirmed that it is fenced */
     bool detour;                           /* its link is a route through other hosts (relay.h) */
     uint32_t attempts;                     /* detours: routes tried */

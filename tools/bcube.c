@@ -11,6 +11,7 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *help; /* NULL: not for people */
 } commands[] = {
+    {"plan", br_bcube_plan, "cabling, addresses, switch configurations, a drawing: braid bcube plan 3 2"},
     {"emulate", br_bcube_emulate,
      "the whole testbed on this machine: braid bcube emulate 3 2 --rate 500mbit"},
     {"list", br_bcube_list, "the emulated testbeds that there are"},
@@ -18,6 +19,7 @@ static const struct command {
     {"run", br_bcube_run, "a command on all hosts at once: braid bcube run -- braid allreduce"},
     {"fault", br_bcube_fault, "plant and mend faults: braid bcube fault nic h00 1 down"},
     {"down", br_bcube_down, "remove an emulated testbed"},
+    {"check", br_bcube_check, "what is wrong with a testbed, and how to mend it"},
     {"agent", br_bcube_agent, NULL},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)

@@ -23,6 +23,7 @@
 #include "collectives/reduce.h"
 #include "tools/format.h"
 #include "tools/host.h"
+#include "tools/info_topology.h"
 #include "tools/options.h"
 #include "tools/tool.h"
 #include "transport/transport.h"
@@ -224,29 +225,17 @@ static void gather_missing(cJSON *root)
 
 /* ---- the text --------------------------------------------------------------------------------------------- */
 
-static const char *text_of(const cJSON *object, const char *name)
-{
-    const cJSON *item = cJSON_GetObjectItem(object, name);
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
-
-static double number_of(const cJSON *object, const char *name)
-{
-    const cJSON *item = cJSON_GetObjectItem(object, name);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
 static void print_machine(const cJSON *root)
 {
     char memory[BR_FORMAT_BYTES];
     const cJSON *machine = cJSON_GetObjectItem(root, "machine");
-    printf("braid %s on %s, Linux %s\n\n", text_of(root, "version"), text_of(machine, "host"),
-           text_of(machine, "kernel"));
-    printf("Machine\n  CPU         %s\n", text_of(machine, "cpu"));
-    printf("  cores       %.0f usable, %.0f NUMA node%s\n", number_of(machine, "cores"),
-           number_of(machine, "numa_nodes"), number_of(machine, "numa_nodes") == 1 ? "" : "s");
-    printf("  memory      %s free\n", br_format_bytes(memory, number_of(machine, "memory_available")));
-    printf("  reductions  %s\n\n", text_of(machine, "reduction_kernels"));
+    printf("braid %s on %s, Linux %s\n\n", br_info_text(root, "version"), br_info_text(machine, "host"),
+           br_info_text(machine, "kernel"));
+    printf("Machine\n  CPU         %s\n", br_info_text(machine, "cpu"));
+    printf("  cores       %.0f usable, %.0f NUMA node%s\n", br_info_number(machine, "cores"),
+           br_info_number(machine, "numa_nodes"), br_info_number(machine, "numa_nodes") == 1 ? "" : "s");
+    printf("  memory      %s free\n", br_format_bytes(memory, br_info_number(machine, "memory_available")));
+    printf("  reductions  %s\n\n", br_info_text(machine, "reduction_kernels"));
 }
 
 static void print_devices(const cJSON *root)
@@ -255,19 +244,19 @@ static void print_devices(const cJSON *root)
     printf("Back ends\n");
     cJSON_ArrayForEach(backend, cJSON_GetObjectItem(root, "backends"))
     {
-        const char *name = text_of(backend, "name");
-        if (text_of(backend, "error")[0])
-            printf("  %-6s %s\n", name, text_of(backend, "error"));
+        const char *name = br_info_text(backend, "name");
+        if (br_info_text(backend, "error")[0])
+            printf("  %-6s %s\n", name, br_info_text(backend, "error"));
         cJSON_ArrayForEach(device, cJSON_GetObjectItem(backend, "devices"))
         {
-            printf("  %-6s %-10s %s", name, text_of(device, "name"), text_of(device, "detail"));
-            if (number_of(device, "bits_per_second") > 0)
-                printf(", %.0f Mb/s", number_of(device, "bits_per_second") / 1e6);
-            if (number_of(device, "numa_node") >= 0)
-                printf(", NUMA node %.0f", number_of(device, "numa_node"));
+            printf("  %-6s %-10s %s", name, br_info_text(device, "name"), br_info_text(device, "detail"));
+            if (br_info_number(device, "bits_per_second") > 0)
+                printf(", %.0f Mb/s", br_info_number(device, "bits_per_second") / 1e6);
+            if (br_info_number(device, "numa_node") >= 0)
+                printf(", NUMA node %.0f", br_info_number(device, "numa_node"));
             printf("\n");
-            if (text_of(device, "why_not")[0])
-                printf("  %-17s not usable: %s\n", "", text_of(device, "why_not"));
+            if (br_info_text(device, "why_not")[0])
+                printf("  %-17s not usable: %s\n", "", br_info_text(device, "why_not"));
         }
     }
     printf("\n");
@@ -280,7 +269,7 @@ static void print_algorithms(const cJSON *root)
     cJSON_ArrayForEach(algorithm, cJSON_GetObjectItem(root, "algorithms"))
     {
         const char *separator = "";
-        printf("  %-14s ", text_of(algorithm, "name"));
+        printf("  %-14s ", br_info_text(algorithm, "name"));
         cJSON_ArrayForEach(collective, cJSON_GetObjectItem(algorithm, "collectives"))
         {
             printf("%s%s", separator, collective->valuestring);
@@ -297,15 +286,16 @@ static void print_rest(const cJSON *root)
     printf("Limits\n");
     cJSON_ArrayForEach(item, cJSON_GetObjectItem(root, "limits"))
     {
-        printf("  %-14s %s\n", text_of(item, "name"), text_of(item, "value"));
-        if (text_of(item, "advice")[0])
-            printf("  %-14s   %s\n", "", text_of(item, "advice"));
+        printf("  %-14s %s\n", br_info_text(item, "name"), br_info_text(item, "value"));
+        if (br_info_text(item, "advice")[0])
+            printf("  %-14s   %s\n", "", br_info_text(item, "advice"));
     }
     printf("\nNot in this build\n");
     cJSON_ArrayForEach(item, cJSON_GetObjectItem(root, "missing"))
     {
-        printf("  %-6s %s: %s\n", text_of(item, "name"), text_of(item, "what"), text_of(item, "build"));
-        printf("  %-6s   this machine: %s\n", "", text_of(item, "machine"));
+        printf("  %-6s %s: %s\n", br_info_text(item, "name"), br_info_text(item, "what"),
+               br_info_text(item, "build"));
+        printf("  %-6s   this machine: %s\n", "", br_info_text(item, "machine"));
     }
 }
 
@@ -329,6 +319,7 @@ int br_tool_info(int argc, char **argv)
     cJSON_AddStringToObject(root, "version", braid_version());
     gather_machine(root);
     gather_backends(root);
+    br_info_gather_topology(root);
     gather_algorithms(root);
     gather_limits(root);
     gather_missing(root);
@@ -339,6 +330,7 @@ int br_tool_info(int argc, char **argv)
     } else {
         print_machine(root);
         print_devices(root);
+        br_info_print_topology(root);
         print_algorithms(root);
         print_rest(root);
     }

@@ -116,7 +116,7 @@ static int read_number(struct reader *reader, const yaml_node_t *node, const cha
     return 0;
 }
 
-/* A word without blanks that is no option of a command. */
+/* A word that means nothing else to a shell, to ssh or to a switch: it ends up in commands that people copy. */
 static int read_word(struct reader *reader, const yaml_node_t *node, const char *what, char *out,
                      size_t bytes)
 {
@@ -128,8 +128,8 @@ static int read_word(struct reader *reader, const yaml_node_t *node, const char 
     if (text[0] == '-')
         return wrong(reader, node, "%s: '%.40s' must not begin with '-'", what, text);
     for (const char *at = text; *at; at++)
-        if (isspace((unsigned char)*at) || iscntrl((unsigned char)*at))
-            return wrong(reader, node, "%s: '%.40s' must have no blanks", what, text);
+        if (!isalnum((unsigned char)*at) && !strchr("-_.:/@+%", *at))
+            return wrong(reader, node, "%s: '%.40s' may have letters, digits and -_.:/@+%% only", what, text);
     memset(out, 0, bytes);
     memcpy(out, text, strlen(text));
     return 0;

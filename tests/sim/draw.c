@@ -72,6 +72,7 @@ static void draw_settings(struct br_random *r, struct storm_plan *plan)
 {
     plan->worker = (struct br_worker_config){
         .size = plan->n,
+        .cube = plan->cube,
         .check = 77,
         .eager_bytes = (uint32_t)ONE_OF(r, 64, 256, 1024, 4096, 16384),
         .slice_bytes = (uint32_t)ONE_OF(r, 4096, 10000, 16 << 10, 64 << 10, 256 << 10),
@@ -200,6 +201,15 @@ static void add_fault(struct storm_plan *plan, const struct br_sim_fault *fault)
         plan->faults[plan->n_faults++] = *fault;
 }
 
+static int draw_switch(struct br_random *r, const struct storm_plan *plan, int level)
+{
+    const struct br_bcube *cube = &plan->cube;
+
+    if (!cube->hosts)
+        return level;
+    return br_sim_bcube_switch(cube, (uint32_t)level, (uint32_t)below(r, cube->hosts / cube->n));
+}
+
 /* Level `level` breaks somewhere and works again later. */
 static void draw_outage(struct br_random *r, struct storm_plan *plan, int level, uint64_t duration)
 {
@@ -208,7 +218,8 @@ static void draw_outage(struct br_random *r, struct storm_plan *plan, int level,
                                                       {BR_SIM_PATH_DOWN, BR_SIM_PATH_UP}};
     unsigned which = (unsigned)below(r, 3);
     struct br_sim_fault fault = {.kind = kinds[which][0],
-                                 .host = which == 1 ? level : (int)below(r, (uint64_t)plan->n),
+                                 .host = which == 1 ? draw_switch(r, plan, level)
+                                                    : (int)below(r, (uint64_t)plan->n),
                                  .peer = (int)below(r, (uint64_t)plan->n),
                                  .port = level,
                                  .at = below(r, duration)};
@@ -264,6 +275,16 @@ static void draw_disasters(struct br_random *r, struct storm_plan *plan, uint64_
     }
 }
 
+static void draw_cube(struct br_random *r, struct storm_plan *plan)
+{
+    static const int shapes[][2] = {{2, 2}, {3, 2}, {2, 3}};
+    const int *shape = shapes[below(r, 3)];
+
+    br_bcube_init(&plan->cube, shape[0], shape[1]);
+    plan->n = (int)plan->cube.hosts;
+    plan->rails = shape[1];
+}
+
 void storm_draw(uint64_t seed, struct storm_plan *plan)
 {
     struct br_random random, *r = &random;
@@ -276,6 +297,8 @@ void storm_draw(uint64_t seed, struct storm_plan *plan)
     plan->crowded = chance(r, 12);
     plan->n = 1 + (int)below(r, chance(r, 4) ? STORM_RANKS : 9);
     plan->rails = 1 + (int)below(r, 3);
+    if (chance(r, 20))
+        draw_cube(r, plan);
     plan->aborter = -1;
     draw_network(r, plan);
     draw_settings(r, plan);
@@ -285,11 +308,12 @@ void storm_draw(uint64_t seed, struct storm_plan *plan)
     if (!plan->calm) {
         draw_disasters(r, plan, duration);
         plan->faults_from_start = chance(r, 10);
-    } else if (plan->rails > 1 && chance(r, 60)) { /* the other levels stay whole */
+    } else if (plan->rails > 1 && chance(r, 60)) {
         int level = (int)below(r, (uint64_t)plan->rails);
 
+        /* The other levels stay whole; in a cube whatever breaks is back before the peer timeout. */
         for (uint64_t n = 1 + below(r, 4); n; n--)
-            draw_outage(r, plan, level, duration);
+            draw_outage(r, plan, plan->cube.hosts ? (int)below(r, (uint64_t)plan->rails) : level, duration);
         plan->faults_from_start = chance(r, 10);
     }
     draw_slow_ports(r, plan, duration);
@@ -322,8 +346,8 @@ void storm_show(const struct storm_plan *plan)
     const struct br_sim_config *net = &plan->network;
     const struct br_worker_config *w = &plan->worker;
 
-    fprintf(stderr, "# seed %llu: %d ranks, %d rails, %s\n", (unsigned long long)plan->seed, plan->n,
-            plan->rails, plan->calm ? "calm" : "not calm");
+    fprintf(stderr, "# seed %llu: %d ranks, %d %s, %s\n", (unsigned long long)plan->seed, plan->n,
+            plan->rails, plan->cube.hosts ? "levels of a cube" : "rails", plan->calm ? "calm" : "not calm");
     fprintf(stderr,
             "# network: %s%s%s%llu b/s, latency %llu ns, frames to %u, depth %u, loss %u, corrupt %u, "
             "duplicates %u, reordered %u ppm, retransmit %llu us\n",

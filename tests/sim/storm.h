@@ -58,7 +58,8 @@ struct storm_stall { /* a rank gets no turn, as if stopped */
 
 struct storm_plan {
     uint64_t seed;
-    int n, rails;
+    int n, rails;         /* rails: to each peer; in a cube the levels */
+    struct br_bcube cube; /* hosts 0: everybody is linked with everybody */
     bool calm;
     bool crowded; /* many small messages ahead of ranks that wait for something else */
     struct br_sim_config network;

@@ -56,22 +56,23 @@ static bool open_rank(struct storm *s, int rank)
     return true;
 }
 
-static bool set_peers(struct storm *s, int rank)
+/* All rails; in a cube the one of the level on which they are neighbours. */
+static bool set_peer(struct storm *s, int rank, int peer)
 {
+    const struct br_bcube *cube = &s->plan->cube;
+    int only = cube->hosts ? br_bcube_level(cube, (uint32_t)rank, (uint32_t)peer) : -1, n = 0;
     struct br_rail_config rails[BR_MAX_RAILS];
 
-    for (int peer = 0; peer < s->plan->n; peer++) {
-        if (peer == rank)
-            continue;
-        for (int i = 0; i < s->plan->rails; i++) {
-            struct br_device *device = s->ranks[peer].worker->devices[i];
+    for (int i = 0; i < s->plan->rails; i++) {
+        struct br_device *device = s->ranks[peer].worker->devices[i];
 
-            rails[i].device = rails[i].level = i;
-            device->ops->device_address(device, &rails[i].address);
-        }
-        if (br_worker_set_peer(s->ranks[rank].worker, peer, rails, s->plan->rails))
-            return storm_wrong(s, "%s", br_error_words());
+        if (cube->hosts && i != only)
+            continue;
+        rails[n].device = rails[n].level = i;
+        device->ops->device_address(device, &rails[n++].address);
     }
+    if (n && br_worker_set_peer(s->ranks[rank].worker, peer, rails, n))
+        return storm_wrong(s, "%s", br_error_words());
     return true;
 }
 
@@ -82,14 +83,16 @@ bool storm_open(struct storm *s)
     if (s->trace && getenv("BRAID_TRACE")[0] > '1')
         network.trace = stderr; /* every packet */
     s->sim = br_sim_create(&network);
-    if (!s->sim || br_sim_add_rails(s->sim, s->plan->n, s->plan->rails))
+    if (!s->sim || (s->plan->cube.hosts ? br_sim_add_bcube(s->sim, &s->plan->cube)
+                                        : br_sim_add_rails(s->sim, s->plan->n, s->plan->rails)))
         return storm_wrong(s, "no memory for the network");
     for (int i = 0; i < s->plan->n; i++)
         if (!open_rank(s, i))
             return false;
     for (int i = 0; i < s->plan->n; i++)
-        if (!set_peers(s, i))
-            return false;
+        for (int peer = 0; peer < s->plan->n; peer++)
+            if (peer != i && !set_peer(s, i, peer))
+                return false;
     return true;
 }
 

@@ -150,7 +150,7 @@ has out '^bcube +BCube\(2,2\), 4 hosts, loopback'
 other run -- sh -c 'echo "$RANK/$WORLD_SIZE $BRAID_DEVICES $BRAID_TOPOLOGY $BRAID_BACKEND"' || fail "run on loopback"
 has out '^\[h10\] 2/4 127\.[0-9.]+,127\.[0-9.]+ bcube:2,2 uring$'
 [[ $(cut -d' ' -f3 "$work/out" | tr , '\n' | sort -u | wc -l) -eq 8 ]] || fail "addresses are not of one NIC each"
-other run -- env BRAID_TOPOLOGY=mesh "$braid" barrier -n 2 -w 0 || fail "a barrier on loopback"
+other run -- "$braid" allreduce -b 64K -e 64K -n 2 -w 1 || fail "an all-reduce on loopback"
 other exec h01 -- sh -c 'exit 9'
 [[ $? -eq 9 ]] || fail "exec on loopback loses the exit code"
 other fault nic h00 0 down && fail "a fault on loopback"
@@ -222,6 +222,8 @@ has out '^\[h22\] h22 8/9 0/1 '
 [[ $(wc -l < "$work/out") -eq 9 ]] || fail "not one line a host"
 bcube 0 run --name "$bed" --ranks-per-host 2 -- sh -c 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE ${BRAID_TOPOLOGY-none}"'
 has out '^\[h01\.1\] 3/18 1/2 none$'
+bcube 0 run --name "$bed" -- "$braid" allreduce -b 64K -e 64K -n 2 -w 1
+has out '^\[h00\] .*65536 .* 0 '
 bcube 5 run --name "$bed" -- sh -c "if [ \$RANK = 4 ]; then sleep 0.3; exit 5; fi; exec sleep 4321.$$"
 has err '^braid bcube run: host h11: rank 4 \(process [0-9]+\) ended with exit code 5, ending the others$'
 pgrep -f "sleep 4321.$$" > /dev/null && fail "processes are left after a failure"
@@ -318,6 +320,7 @@ pgrep -f "sleep 4321.$$" > /dev/null && fail "processes outlive a launcher that 
 
 # -- down ends what runs inside, and removes all
 setsid "$braid" bcube exec --name "$bed" h02 -- sh -c "trap '' TERM; sleep 4321.$$" > /dev/null 2>&1 < /dev/null &
+disown # or bash tells of its end
 for _ in {1..100}; do
     pgrep -f "^sleep 4321.$$" > /dev/null && break
     sleep 0.05
@@ -332,6 +335,7 @@ bcube 0 run --name "$bed" --backend uring -- "$braid" sendrecv -b 2M -e 2M -n 2 
 time=$(grep -oE '"time_us":[[:space:]]*[0-9.]+' "$work/json" | head -n 1 | grep -oE '[0-9]+' | head -n 1)
 # 2 MiB at 40 Mbit/s take 419 ms, and 4.5 % of a wire are headers; the burst goes ahead for nothing.
 [[ ${time:-0} -ge 385000 && ${time:-0} -le 700000 ]] || fail "2 MiB over 40 Mbit/s took ${time:-no time} us"
+bcube 0 run --name "$bed" --ranks-per-host 2 -- "$braid" allreduce -b 64K -e 64K -n 2 -w 1
 bcube 0 down "$bed"
 bcube 0 emulate 2 2 --name "$bed" --hosts 3 --rate none --mtu 9000
 [[ $(ip netns list | grep -c "^$bed-") -eq 4 ]] || fail "--hosts 3"

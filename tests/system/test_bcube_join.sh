@@ -26,7 +26,7 @@ job() { # DEVICES
     local devices=$1 port=$((20000 + RANDOM % 9000)) pids=()
     for ((r = 0; r < hosts; r++)); do
         "$braid" bcube exec --name "$bed" "$r" -- env RANK=$r WORLD_SIZE="$hosts" MASTER_ADDR=10.255.0.1 \
-            MASTER_PORT=$port BRAID_SECRET=a-secret-of-the-tests BRAID_TOPOLOGY="bcube:$n,$k" BRAID_MACHINE_RANKS="$hosts" \
+            MASTER_PORT=$port BRAID_SECRET=a-secret-of-the-tests ${inventory:+BRAID_INVENTORY=$inventory} BRAID_TOPOLOGY="bcube:$n,$k" BRAID_MACHINE_RANKS="$hosts" \
             BRAID_INIT_TIMEOUT=60 ${devices:+BRAID_DEVICES=$devices} "$BRAID_BUILD/tests/test_system_bcube" rank >"$work/out.$r" 2>&1 &
         pids+=($!)
     done
@@ -60,6 +60,7 @@ fault() {
     "$braid" bcube fault --name "$bed" "$@" || fail "fault $*"
 }
 
+inventory=
 build 2 2 4
 joins eth0,eth1
 joins "" # mgmt0 is there too, and the levels are heard
@@ -71,12 +72,18 @@ refused eth0,eth1 "rank 3 (host h11): the cables of eth0 (level 0) and eth1 (lev
 build 3 2 7 # without the last two
 joins eth0,eth1
 joins ""
+"$braid" bcube down "$bed" >"$work/down"
+
+build 3 2 9
+joins eth0,eth1
 fault swap h11 0 1
 refused eth0,eth1 "rank 4 (host h11): the cables of eth0 (level 0) and eth1 (level 1) are swapped"
 fault clear
 fault move h11 1 0
 refused eth0,eth1 "rank 4 (host h11): eth1 (level 1) is plugged into switch <1,0>, it belongs into <1,1>"
 refused "" "rank 4 (host h11): eth1 is plugged into switch <1,0>, it belongs into <1,1>"
+inventory=/run/braid/$bed/inventory.yaml
+refused "" "rank 4 (host h11): eth1 (level 1) is plugged into switch <1,0>, it belongs into <1,1>"
 fault clear
 fault nic h11 0 down
 refused eth0,eth1 "rank 4 (host h11): eth0 (level 0) is down or has no carrier; plug its cable in, and say: ip link set eth0 up"
@@ -84,6 +91,8 @@ fault clear
 fault switch 0 1 down
 refused eth0,eth1 "switch <0,1>: no carrier at eth0 of rank 3, eth0 of rank 4, eth0 of rank 5: it is off, or all its cables are out"
 fault clear
+joins "" # the inventory says which NIC is which level
+inventory=
 if command -v ip >/dev/null; then # what no fault of the emulation does
     switches() { ip -n "$bed-switches" link "$@" || fail "ip link $*"; }
     switches set l1s1p1 master l0s1

@@ -31,5 +31,12 @@ if command -v jq > /dev/null; then
     jq -e '[.backends[].devices[] | select(.usable | not) | .why_not != ""] | all' "$scratch/json" > "$scratch/out" ||
         fail "JSON: why not"
 fi
+# The place of a rank in a BCube.
+RANK=4 WORLD_SIZE=9 MASTER_ADDR=127.0.0.1 MASTER_PORT=7777 BRAID_SECRET=0123456789abcdef BRAID_TOPOLOGY=bcube:3,2 BRAID_DEVICES=lo,lo \
+    "$braid" info > "$scratch/text" || fail "exit code $?"
+grep -qF 'BCube(3,2), 9 ranks; rank 4 is host [1,1]' "$scratch/text" || fail "no place in the cube"
+grep -qE 'level 1 +lo .*port 1 of switch <1,1>; neighbours: 1, 7$' "$scratch/text" || fail "no level 1"
+BRAID_TOPOLOGY=ring "$braid" info > "$scratch/text" || fail "exit code $?"
+grep -q 'BRAID_TOPOLOGY is "ring"' "$scratch/text" || fail "a wrong BRAID_TOPOLOGY is not shown"
 BRAID_SIMD=nonsense "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q 'reductions .*nonsense' "$scratch/text" || fail "a wrong BRAID_SIMD is not shown"

@@ -41,8 +41,8 @@ static int open_arp(const struct br_agent_nic *nic)
     return fd;
 }
 
-/* sender: 0.0.0.0 asks for our own address without claiming it. */
-static void ask(const struct question *question, struct in_addr sender, struct in_addr target)
+/* With sender 0.0.0.0, which claims nothing and changes nobody's table. */
+static void ask(const struct question *question, struct in_addr target)
 {
     struct frame frame = {
         .ethernet.ether_type = htons(ETHERTYPE_ARP),
@@ -55,7 +55,6 @@ static void ask(const struct question *question, struct in_addr sender, struct i
     memset(frame.ethernet.ether_dhost, 0xff, 6);
     memcpy(frame.ethernet.ether_shost, question->nic.mac, 6);
     memcpy(frame.arp.arp_sha, question->nic.mac, 6);
-    memcpy(frame.arp.arp_spa, &sender, 4);
     memcpy(frame.arp.arp_tpa, &target, 4);
     (void)!send(question->fd, &frame, sizeof frame, MSG_DONTWAIT); /* no answer then, as with a dead NIC */
 }
@@ -73,12 +72,11 @@ static void ask_all(struct question *questions, int count, const cJSON *list)
     const cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
-        struct in_addr sender = {0}, target;
+        struct in_addr target;
         struct question *question = question_on(questions, count, br_agent_text(item, "nic", ""));
         if (!question || inet_pton(AF_INET, br_agent_text(item, "address", ""), &target) != 1)
             continue;
-        inet_pton(AF_INET, br_agent_text(item, "from", "0.0.0.0"), &sender);
-        ask(question, sender, target);
+        ask(question, target);
     }
 }
 

@@ -6,12 +6,14 @@
 #ifndef BR_TOOLS_BCUBE_BCUBE_H
 #define BR_TOOLS_BCUBE_BCUBE_H
 
+int br_bcube_plan(int argc, char **argv);
 int br_bcube_emulate(int argc, char **argv);
 int br_bcube_list(int argc, char **argv);
 int br_bcube_exec(int argc, char **argv);
 int br_bcube_run(int argc, char **argv);
 int br_bcube_fault(int argc, char **argv);
 int br_bcube_down(int argc, char **argv);
+int br_bcube_check(int argc, char **argv);
 int br_bcube_agent(int argc, char **argv);
 
 #endif

@@ -13,7 +13,7 @@
 static int enter(struct br_testbed *testbed, const char *text)
 {
     char space[BR_NAMESPACE_NAME], name[BR_TESTBED_HOST];
-    uint32_t host;
+    uint32_t host = 0;
     int rc = br_testbed_check_ready(testbed);
 
     if (rc == 0)
@@ -37,7 +37,7 @@ int br_bcube_exec(int argc, char **argv)
         return 0;
     if (rc == 0 && (arguments.count != 1 || !arguments.command))
         rc = br_error(EINVAL, "write it as: %s", usage);
-    if (rc < 0) {
+    if (rc < 0 || !arguments.command) {
         fprintf(stderr, "braid bcube exec: %s\n", br_error_words());
         return 2;
     }

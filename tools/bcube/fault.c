@@ -23,8 +23,8 @@ static void list(const struct br_faults *faults, const struct br_testbed *testbe
 static int change(struct br_faults *faults, const struct br_testbed *testbed,
                   const struct br_arguments *arguments)
 {
-    struct br_fault fault;
-    bool plant;
+    struct br_fault fault = {0};
+    bool plant = false;
     int rc;
 
     if (arguments->count == 1 && !strcmp(arguments->words[0], "clear")) {

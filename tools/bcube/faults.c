@@ -58,8 +58,8 @@ static uint64_t switch_number(uint32_t level, uint32_t index)
 
 static int parse_number(const char *text, uint64_t min, uint64_t max, const char *what, uint64_t *out)
 {
-    char *end;
-    unsigned long long number = isdigit((unsigned char)*text) ? strtoull(text, &end, 10) : 0;
+    char *end = NULL;
+    unsigned long long number = strtoull(text, &end, 10);
 
     if (!isdigit((unsigned char)*text) || *end || number < min || number > max)
         return br_error(EINVAL, "%s '%s': it must be a number from %" PRIu64 " to %" PRIu64, what, text, min,
@@ -70,12 +70,12 @@ static int parse_number(const char *text, uint64_t min, uint64_t max, const char
 
 static int parse_percent(const char *text, uint64_t *out)
 {
-    char *end;
-    double percent = isdigit((unsigned char)*text) ? strtod(text, &end) : -1;
+    char *end = NULL;
+    double percent = strtod(text, &end);
 
-    if (percent >= 0 && *end == '%')
+    if (*end == '%')
         end++;
-    if (percent <= 0 || percent > 100 || *end)
+    if (!isdigit((unsigned char)*text) || *end || !(percent > 0 && percent <= 100))
         return br_error(EINVAL, "'%s' is no percentage above 0, up to 100", text);
     *out = (uint64_t)(percent * MILLION / 100 + 0.5);
     return 0;
@@ -83,14 +83,15 @@ static int parse_percent(const char *text, uint64_t *out)
 
 static int parse_address(const char *text, char out[BR_FAULT_TEXT])
 {
-    uint32_t address, bits;
+    uint32_t address = 0, bits = 0;
 
-    if (strcmp(text, "none") != 0 && br_address_parse(text, &address, &bits) < 0)
+    if (!strcmp(text, "none")) {
+        snprintf(out, BR_FAULT_TEXT, "%s", text);
+        return 0;
+    }
+    if (br_address_parse(text, &address, &bits) < 0)
         return br_error(EINVAL, "'%s' is no address such as 10.0.0.1 or 10.0.0.1/24, nor none", text);
-    if (!strcmp(text, "none"))
-        strcpy(out, text);
-    else
-        br_address_text(address, bits > 32 ? DEFAULT_BITS : bits, out);
+    br_address_text(address, bits > 32 ? DEFAULT_BITS : bits, out);
     return 0;
 }
 
@@ -415,9 +416,9 @@ void br_faults_host(const struct br_faults *faults, uint32_t host, struct br_hos
 static int load_line(struct br_faults *faults, const struct br_testbed *testbed, char *line)
 {
     char *words[WORDS_MAX], *rest = line;
-    struct br_fault fault;
+    struct br_fault fault = {0};
     int n = 0, rc;
-    bool plant;
+    bool plant = false;
 
     while (n < WORDS_MAX && (words[n] = strtok_r(rest, " \n", &rest)))
         n++;

@@ -43,7 +43,8 @@ char *br_reach_quote(const char *argument)
             to = stpcpy(to, "'\\'");
         *to++ = *c;
     }
-    strcpy(to, "'");
+    *to++ = '\'';
+    *to = 0;
     return text;
 }
 

@@ -145,8 +145,9 @@ static void inventory_parse__bad(void **state)
         {SHAPE "hosts: [~,~,~,~,~,\n~,~,~,~,~]\n",
          "test.yaml:3: hosts: 10 are listed, BCube(3,2) has at most 9"},
         {HOST "h00\n", "test.yaml:3: a host must have keys: name, reach, management"},
-        {HOST "{name: \"a b\"}\n", "name of a host: 'a b' must have no blanks"},
+        {HOST "{name: \"a b\"}\n", "name of a host: 'a b' may have letters, digits and -_.:/@+% only"},
         {HOST "{name: \"\"}\n", "must have from 1 to 63 letters"},
+        {HOST "{name: \"a$(b)\"}\n", "'a$(b)' may have letters"},
         {HOST "{name: a, reach: -oProxyCommand=x}\n", "must not begin with '-'"},
         {HOST "{name: \"a\\0b\"}\n", "name of a host must be one value"},
         {HOST "{name: a, management: 10.0.0.1/24}\n",
@@ -221,7 +222,7 @@ static void inventory_write__reads_back(void **state)
         full,
         SHAPE,
         "shape: {n: 16, k: 3}\nnetwork: 172.16.0.0/12\nrate: 40gbit\n",
-        HOST "{name: \"on\", reach: \"a\\\"b\\\\c#d\", nics: [~, {name: \"1:2\", rate: 3mbit}]}\n",
+        HOST "{name: \"on\", reach: \"@a:b%c\", nics: [~, {name: \"1:2\", rate: 3mbit}]}\n",
     };
 
     (void)state;

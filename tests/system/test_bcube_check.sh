@@ -1,0 +1,198 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# `braid bcube check` on an emulated BCube(3,2): nothing is found on a healthy one, each planted fault is found by its code and
+# with the name of the NIC, cable or switch, and nothing else is; after mending it is healthy again. Root only.
+set -euo pipefail
+braid=$BRAID_BUILD/braid
+name=chk$$
+if [[ $(id -u) -ne 0 ]]; then
+    echo "skipped: needs root for network namespaces"
+    exit 77
+fi
+scratch=$(mktemp -d)
+cleanup() {
+    "$braid" bcube down "$name" > "$scratch/down" 2>&1 || cat "$scratch/down"
+    rm -rf "$scratch"
+}
+trap cleanup EXIT
+ulimit -l unlimited 2> /dev/null || true # a limit below 8 MiB is a finding, and it would be right
+if ! "$braid" bcube emulate 3 2 --rate 60mbit --name "$name" > "$scratch/out" 2>&1; then
+    cat "$scratch/out"
+    echo "skipped: this machine emulates no testbed"
+    exit 77
+fi
+planted=0
+
+fail() {
+    echo "FAILED: $*"
+    cat "$scratch/out" "$scratch/err" 2> /dev/null || true
+    exit 1
+}
+
+check() {
+    local rc=0
+    timeout 60 "$braid" bcube check --name "$name" "$@" > "$scratch/out" 2> "$scratch/err" || rc=$?
+    return $rc
+}
+
+# found CODE PATTERN [OPTION...]: exit code 1, exactly one finding, of this code, whose title matches.
+found() {
+    local rc=0 code=$1 pattern=$2
+    shift 2
+    check "$@" || rc=$?
+    [[ $rc -eq 1 ]] || fail "exit code $rc instead of 1 with $code planted ($pattern)"
+    [[ $(grep -cE '^(error|warning) ' "$scratch/out") -eq 1 ]] || fail "not exactly one finding with $code planted ($pattern)"
+    grep -E "^(error|warning) +$code " "$scratch/out" | grep -qE -- "$pattern" || fail "no $code that says '$pattern'"
+    grep -q '^        mend: .' "$scratch/out" || fail "$code without the way to mend it"
+    planted=$((planted + 1))
+}
+
+fault() {
+    "$braid" bcube fault --name "$name" "$@" > "$scratch/fault" 2>&1 || fail "fault $*: $(cat "$scratch/fault")"
+}
+
+# by_fault CODE PATTERN FAULT...: with a fault of `braid bcube fault`, which is mended afterwards.
+by_fault() {
+    local code=$1 pattern=$2 mended=clear
+    shift 2
+    if [[ ${!#} == down ]]; then
+        mended=up
+    fi
+    fault "$@"
+    found "$code" "$pattern"
+    local words=("$@")
+    case $1 in
+        nic | switch | host | level) unset 'words[-1]' ;;
+        move | mtu | switch-mtu | rate | address | loss) unset 'words[-1]' ;;
+    esac
+    fault "${words[@]}" "$mended"
+}
+
+# at HOST COMMAND...: on a host; on all switches' namespace with `switches`.
+at() {
+    local place=$1
+    shift
+    ip netns exec "$name-$place" "$@"
+}
+
+# address HOST NIC: "10.0.0.1/24"
+address() {
+    at "$1" ip -4 -o addr show dev "$2" | awk '{ print $4; exit }'
+}
+
+healthy() {
+    check "$@" || fail "$(date +%T) a healthy testbed has findings"
+    grep -q '^healthy' "$scratch/out" || fail "no word of health"
+}
+
+healthy --json "$scratch/json" --html "$scratch/page.html"
+grep -q '"healthy":.*true' "$scratch/json" || fail "the JSON does not say healthy"
+grep -q '<svg' "$scratch/page.html" || fail "the page has no drawing"
+if grep -qE 'https?://[^w]' "$scratch/page.html" && grep -qE '(src|href)=' "$scratch/page.html"; then
+    fail "the page needs something outside it"
+fi
+
+# Cables.
+by_fault BC020 'cables of eth0 and eth1 of host h11 are swapped' swap h11 0 1
+by_fault BC022 'cable of eth0 of h12 is on s.*s0-2 instead of s0-1' move h12 0 2
+by_fault BC016 'no carrier on the cable from eth1 of h02 to port 0 of switch s1-2' nic h02 1 down
+by_fault BC016 'no carrier on any cable of host h20' host h20 down
+by_fault BC028 'switch s1-0 is down' switch 1 0 down
+
+at switches ip link set l0s1p2 nomaster
+at switches ip link set l0s2p0 nomaster
+at switches ip link set l0s1p2 master l0s2
+at switches ip link set l0s2p0 master l0s1
+found BC021 'cables of eth0 of h12 and of eth0 of h20 are crossed|cables of eth0 of h20 and of eth0 of h12 are crossed'
+at switches ip link set l0s1p2 master l0s1
+at switches ip link set l0s2p0 master l0s2
+
+at switches ip link add joint0 type veth peer name joint1
+at switches ip link set joint0 master l0s0 up
+at switches ip link set joint1 master l0s1 up
+found BC024 'switches s0-0 and s0-1 are joined'
+at switches ip link set joint1 master l1s2
+found BC025 'switches s0-0 and s1-2 are joined: levels'
+at switches ip link del joint0
+
+at switches ip link set l1s1p0 nomaster
+found BC026 'nothing passes between eth1 of h01 and port 0 of switch s1-1'
+at switches ip link set l1s1p0 master l1s1
+
+# NICs.
+at h21 ip link set eth1 down
+found BC015 'eth1 of h21 is down'
+at h21 ip link set eth1 up
+
+at h10 ip link set eth1 down
+at h10 ip link set eth1 name enp7s0
+at h10 ip link set enp7s0 up
+found BC011 'NIC eth1 of h10 is called enp7s0'
+at h10 ip link set enp7s0 down
+at h10 ip link set enp7s0 name eth1
+at h10 ip link set eth1 up
+
+one=$(address h10 eth1)
+at h10 ip link set eth1 netns "$name-switches"
+found BC010 'h10 has no NIC eth1'
+at switches ip link set eth1 netns "$name-h10"
+at h10 ip addr add "$one" dev eth1
+at h10 ip link set eth1 up
+at h10 sysctl -qw net.ipv4.conf.eth1.arp_ignore=1 net.ipv4.conf.eth1.arp_announce=2 net.ipv4.conf.eth1.rp_filter=2
+
+inventory=/run/braid/$name/inventory.yaml
+mac=$(at h22 ip -br link show eth0 | awk '{ print $3 }')
+one=$(address h11 eth1)
+sed "s/$mac/02:00:5e:00:00:01/" "$inventory" > "$scratch/mac.yaml"
+found BC012 'eth0 of h22 has another MAC than the inventory says' --inventory "$scratch/mac.yaml"
+sed "s#address: $one#address: $one, pci: \"0000:3b:00.0\"#" "$inventory" > "$scratch/pci.yaml"
+found BC013 'eth1 of h11 sits in another PCI slot' --inventory "$scratch/pci.yaml"
+sed "s#address: $one#address: $one, rate: 25gbit#" "$inventory" > "$scratch/rate.yaml"
+found BC017 'eth1 of h11 runs at 10 Gb/s instead of 25' --inventory "$scratch/rate.yaml"
+sed "0,/reach: $name-h02/s//reach: $name-nowhere/" "$inventory" > "$scratch/host.yaml"
+found BC001 'host h02 cannot be asked' --inventory "$scratch/host.yaml"
+
+# MTU.
+by_fault BC050 'eth1 of h20 has an MTU of 1400 instead of 1500' mtu h20 1 1400
+by_fault BC051 'switch port of eth0 of h11' switch-mtu h11 0 1400
+
+# Addresses.
+by_fault BC041 'eth0 of h10 has 10.77.0.1/24 instead of 10.0.1.1/24: another subnet' address h10 0 10.77.0.1/24
+by_fault BC042 'eth0 of h10 has 10.0.0.1, the address of eth0 of h00' address h10 0 10.0.0.1/24
+one=$(address h02 eth1)
+at h02 ip addr del "$one" dev eth1
+found BC040 'eth1 of h02 has no address'
+at h02 ip addr add "${one%/*}/25" dev eth1
+found BC044 'eth1 of h02 has the prefix /25 instead of /24'
+at h02 ip addr del "${one%/*}/25" dev eth1
+at h02 ip addr add "$one" dev eth1
+one=$(address h21 eth0) two=$(address h21 eth1)
+at h21 ip addr flush dev eth0
+at h21 ip addr flush dev eth1
+at h21 ip addr add "$two" dev eth0
+at h21 ip addr add "$one" dev eth1
+found BC043 'addresses of eth0 and eth1 of host h21 are exchanged'
+at h21 ip addr flush dev eth0
+at h21 ip addr flush dev eth1
+at h21 ip addr add "$one" dev eth0
+at h21 ip addr add "$two" dev eth1
+
+# Settings.
+by_fault BC061 'ARP flux on h12' arp h12
+by_fault BC060 'rp_filter is strict on eth0 of h22' rp_filter h22
+(
+    ulimit -l 64
+    found BC062 'limit of locked memory is low on h00'
+)
+planted=$((planted + 1))
+
+# Rates and losses.
+by_fault BC082 'link of eth0 of h02 is slow' rate h02 0 15mbit
+by_fault BC081 'eth1 of h21 loses packets' loss h21 1 8
+at h01 tc qdisc replace dev eth1 root tbf rate 12mbit burst 128kb limit 512kb
+found BC082 'eth1 of h01 sends slowly'
+at h01 tc qdisc replace dev eth1 root tbf rate 60mbit burst 128kb limit 512kb
+
+healthy
+echo "$planted planted faults found, each as the one finding"
+[[ $planted -ge 20 ]] || fail "only $planted faults were planted"

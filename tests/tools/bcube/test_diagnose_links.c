@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/bcube/diagnose.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/tools/bcube/synthetic.h"
+
+static struct br_survey survey;
+
+static void make(uint32_t n, uint32_t k)
+{
+    int wires[64];
+    synthetic_init(&survey, n, k);
+    synthetic_wires(&survey, wires);
+    synthetic_hear(&survey, wires);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    make(3, 2);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    br_survey_destroy(&survey);
+    return 0;
+}
+
+/* Host 4's neighbours of level 0 are 3 and 5. */
+static void links__port_unreachable(void **state)
+{
+    (void)state;
+    synthetic_link(&survey, 4, 3)->got = synthetic_link(&survey, 3, 4)->got = 0;
+    synthetic_link(&survey, 4, 5)->got = synthetic_link(&survey, 5, 4)->got = 0;
+    expect_one(&survey, "BC080", "eth0 of h04 is not reached by its neighbours");
+}
+
+static void links__one_direction_unreachable(void **state)
+{
+    (void)state;
+    synthetic_link(&survey, 3, 4)->got = synthetic_link(&survey, 5, 4)->got = 0;
+    expect_one(&survey, "BC080", "nothing that is sent to eth0 of h04 is answered");
+}
+
+static void links__pair_unreachable(void **state)
+{
+    (void)state;
+    synthetic_link(&survey, 4, 3)->got = synthetic_link(&survey, 3, 4)->got = 0;
+    expect_one(&survey, "BC080", "eth0 of h03 and eth0 of h04 do not reach each other");
+}
+
+static void links__switch_port_mtu(void **state)
+{
+    (void)state;
+    synthetic_link(&survey, 4, 3)->path_mtu = synthetic_link(&survey, 3, 4)->path_mtu = 1404;
+    synthetic_link(&survey, 4, 5)->path_mtu = synthetic_link(&survey, 5, 4)->path_mtu = 1404;
+    expect_one(&survey, "BC051", "full packets do not pass the switch port of eth0 of h04");
+}
+
+static void links__loss(void **state)
+{
+    (void)state;
+    synthetic_link(&survey, 4, 3)->got = synthetic_link(&survey, 3, 4)->got = 55;
+    synthetic_link(&survey, 4, 5)->got = synthetic_link(&survey, 5, 4)->got = 58;
+    synthetic_link(&survey, 4, 5)->alone = 20e6; /* TCP suffers from it: no second finding */
+    expect_one(&survey, "BC081", "eth0 of h04 loses packets");
+}
+
+static void links__one_lost_echo_is_nothing(void **state)
+{
+    (void)state;
+    synthetic_link(&survey, 4, 3)->got = 59;
+    expect_none(&survey);
+}
+
+static void links__slow(void **state)
+{
+    (void)state;
+    synthetic_link(&survey, 4, 3)->alone = synthetic_link(&survey, 3, 4)->alone = 20e6;
+    synthetic_link(&survey, 4, 5)->alone = synthetic_link(&survey, 5, 4)->alone = 20e6;
+    expect_one(&survey, "BC082", "the link of eth0 of h04 is slow");
+}
+
+static void links__slow_one_direction(void **state)
+{
+    (void)state;
+    synthetic_link(&survey, 4, 3)->alone = synthetic_link(&survey, 4, 5)->alone = 20e6;
+    synthetic_link(&survey, 3, 4)->together = 10e6; /* its acknowledgements */
+    expect_one(&survey, "BC082", "eth0 of h04 sends slowly");
+    synthetic_link(&survey, 4, 3)->alone = synthetic_link(&survey, 4, 5)->alone = 95e6;
+    synthetic_link(&survey, 3, 4)->alone = synthetic_link(&survey, 5, 4)->alone = 20e6;
+    expect_one(&survey, "BC082", "eth0 of h04 receives slowly");
+}
+
+/* With two ports a switch nobody can tell which end it is. */
+static void links__slow_pair(void **state)
+{
+    (void)state;
+    br_survey_destroy(&survey);
+    make(2, 2);
+    synthetic_link(&survey, 1, 0)->alone = 20e6;
+    expect_one(&survey, "BC082", "the link between eth0 of h01 and eth0 of h00 is slow");
+}
+
+static void links__all_below_nominal_is_a_note(void **state)
+{
+    struct br_findings findings;
+    (void)state;
+    for (uint32_t l = 0; l < br_survey_links(&survey); l++)
+        survey.links[l].alone = 40e6;
+    synthetic_diagnose(&survey, &findings);
+    assert_int_equal(findings.count, 2);
+    assert_string_equal(findings.list[0].code, "BC086");
+    assert_int_equal(findings.list[0].severity, BR_NOTE);
+    br_findings_destroy(&findings);
+}
+
+static void links__late(void **state)
+{
+    (void)state;
+    synthetic_link(&survey, 4, 3)->min_us = synthetic_link(&survey, 3, 4)->min_us = 2000;
+    synthetic_link(&survey, 4, 5)->min_us = synthetic_link(&survey, 5, 4)->min_us = 2000;
+    expect_one(&survey, "BC084", "the latency of eth0 of h04 is high");
+}
+
+static void links__collapse_under_load(void **state)
+{
+    (void)state;
+    synthetic_link(&survey, 4, 3)->together = synthetic_link(&survey, 4, 5)->together = 5e6;
+    synthetic_link(&survey, 3, 4)->together = synthetic_link(&survey, 5, 4)->together = 5e6;
+    expect_one(&survey, "BC085", "eth0 of h04 is slow when all links are busy");
+}
+
+static void links__counters(void **state)
+{
+    (void)state;
+    synthetic_nic(&survey, 4, 1)->before[2] = 10;
+    synthetic_nic(&survey, 4, 1)->after[2] = 17;
+    expect_one(&survey, "BC087", "error counters of eth1 of h04 rise under load");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(links__port_unreachable),
+        TEST(links__one_direction_unreachable),
+        TEST(links__pair_unreachable),
+        TEST(links__switch_port_mtu),
+        TEST(links__loss),
+        TEST(links__one_lost_echo_is_nothing),
+        TEST(links__slow),
+        TEST(links__slow_one_direction),
+        TEST(links__slow_pair),
+        TEST(links__all_below_nominal_is_a_note),
+        TEST(links__late),
+        TEST(links__collapse_under_load),
+        TEST(links__counters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/bcube/diagnose.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/error.h"
+
+int br_diagnose_cause(const struct br_survey *survey, const struct br_findings *findings, uint32_t port)
+{
+    for (int i = 0; i < findings->count; i++) {
+        const struct br_finding *finding = &findings->list[i];
+        for (int p = 0; finding->breaks && p < finding->n_places; p++) {
+            const struct br_place *place = &finding->places[p];
+            if ((place->kind == BR_PLACE_PORT && place->number == port) ||
+                (place->kind == BR_PLACE_HOST && place->number == br_survey_host_of(survey, port)) ||
+                (place->kind == BR_PLACE_SWITCH && place->number == br_survey_switch_of(survey, port)))
+                return i;
+        }
+    }
+    return -1;
+}
+
+char *br_diagnose_on(const struct br_survey *survey, uint32_t host, char out[384], const char *format, ...)
+{
+    va_list args;
+    int used = snprintf(out, 384, "%s%s", survey->hosts[host].run, survey->hosts[host].run[0] ? " " : "");
+    va_start(args, format);
+    vsnprintf(out + used, 384 - (size_t)used, format, args);
+    va_end(args);
+    return out;
+}
+
+void br_diagnose_hosts(const struct br_survey *survey, struct br_findings *findings)
+{
+    char on[384];
+    uint32_t unprivileged = 0, example = 0;
+    for (int h = 0; h < survey->n_hosts; h++) {
+        const struct br_survey_host *host = &survey->hosts[h];
+        if (host->reached && !host->root && !unprivileged++)
+            example = (uint32_t)h;
+        if (host->reached || host->absent)
+            continue;
+        struct br_finding *finding =
+            br_finding_add(findings, "BC001", BR_ERROR, "host %s cannot be asked", host->name);
+        br_finding_evidence(finding, "%s", host->words);
+        br_finding_mend(finding, "%s", br_diagnose_on(survey, (uint32_t)h, on, "braid version"));
+        br_finding_place(finding, BR_PLACE_HOST, (uint32_t)h);
+        finding->breaks = true;
+    }
+    if (!unprivileged)
+        return;
+    struct br_finding *finding = br_finding_add(
+        findings, "BC002", BR_NOTE, "the agent is not root on %u of %d hosts", unprivileged, survey->n_hosts);
+    br_finding_evidence(finding, "no ARP questions and no raw frames there, e.g. on %s",
+                        survey->hosts[example].name);
+    br_finding_mend(finding, "reach the hosts as root: `reach: root@%s` in the inventory",
+                    survey->hosts[example].name);
+}
+
+int br_diagnose(const struct br_survey *survey, struct br_findings *findings)
+{
+    br_diagnose_hosts(survey, findings);
+    br_diagnose_nics(survey, findings);
+    int rc = br_diagnose_cabling(survey, findings);
+    br_diagnose_addresses(survey, findings);
+    br_diagnose_settings(survey, findings);
+    br_diagnose_rdma(survey, findings);
+    if (!rc)
+        rc = br_diagnose_links(survey, findings);
+    br_findings_sort(findings);
+    if (!rc && findings->no_memory)
+        rc = br_error(ENOMEM, "no memory for all findings");
+    return rc;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Stage 5: kernel settings and RDMA. What is wrong on many hosts alike is one finding that names them. */
+#include "tools/bcube/diagnose.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MEMLOCK      (8 << 20)  /* what io_uring's registered buffers of a job need */
+#define MEMLOCK_RDMA (64 << 20) /* registered memory of an RDMA device */
+
+/* Ports or hosts with the same trouble. */
+struct group {
+    const struct br_survey *survey;
+    bool hosts; /* of hosts, else of ports */
+    uint32_t count, first;
+    uint32_t members[BR_FINDING_PLACES];
+    char names[200];
+};
+
+static void group_add(struct group *group, uint32_t number)
+{
+    char words[160];
+    if (group->count < BR_FINDING_PLACES)
+        group->members[group->count] = number;
+    if (!group->count++)
+        group->first = number;
+    if (group->hosts)
+        snprintf(words, sizeof words, "%s", group->survey->hosts[number].name);
+    else
+        br_survey_nic_words(group->survey, number, words);
+    if (group->count <= 4)
+        snprintf(group->names + strlen(group->names), sizeof group->names - strlen(group->names), "%s%s",
+                 group->count > 1 ? ", " : "", words);
+}
+
+/* NULL: nobody has the trouble. */
+static struct br_finding *group_report(const struct group *group, struct br_findings *findings,
+                                       const char *code, enum br_severity severity, const char *trouble)
+{
+    char more[32] = "";
+    if (!group->count)
+        return NULL;
+    if (group->count > 4)
+        snprintf(more, sizeof more, " and %u more", group->count - 4);
+    struct br_finding *finding =
+        br_finding_add(findings, code, severity, "%s on %s%s", trouble, group->names, more);
+    for (uint32_t i = 0; i < group->count && i < BR_FINDING_PLACES; i++)
+        br_finding_place(finding, group->hosts ? BR_PLACE_HOST : BR_PLACE_PORT, group->members[i]);
+    return finding;
+}
+
+static const char *likewise(const struct group *group)
+{
+    return group->count > 1 ? "; likewise for the others" : "";
+}
+
+static void check_rp_filter(const struct br_survey *survey, struct br_findings *findings)
+{
+    struct group strict = {.survey = survey};
+    char on[384];
+    for (uint32_t p = 0; p < br_survey_ports(survey); p++)
+        if (br_survey_nic(survey, p) && br_survey_nic(survey, p)->rp_filter == 1)
+            group_add(&strict, p);
+    struct br_finding *finding = group_report(&strict, findings, "BC060", BR_WARNING, "rp_filter is strict");
+    if (!finding)
+        return;
+    br_finding_evidence(finding,
+                        "packets whose way back leads through another NIC are dropped without a word");
+    br_diagnose_on(survey, br_survey_host_of(survey, strict.first), on,
+                   "sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.%s.rp_filter=2",
+                   br_survey_nic(survey, strict.first)->name);
+    br_finding_mend(finding, "%s%s", on, likewise(&strict));
+}
+
+/* The port of a planned address; -1: none. */
+static int port_of_address(const struct br_survey *survey, uint32_t ip)
+{
+    for (uint32_t p = 0; p < br_survey_ports(survey); p++)
+        if (ip && survey->ports[p].address.ip == ip)
+            return (int)p;
+    return -1;
+}
+
+static bool answers_with(const struct br_survey *survey, uint32_t host, const uint8_t mac[6])
+{
+    for (int i = 0; i < survey->hosts[host].n_nics; i++)
+        if (!memcmp(survey->hosts[host].nics[i].mac, mac, 6))
+            return true;
+    return false;
+}
+
+/* A host answered on one level for its address of another one; the switches themselves are not joined. */
+static bool flux_seen(const struct br_survey *survey, uint32_t host)
+{
+    for (int i = 0; i < survey->n_answers; i++) {
+        const struct br_arp_answer *answer = &survey->answers[i];
+        int owner = port_of_address(survey, answer->ip), asker = br_survey_port_of_node(survey, answer->on);
+        if (owner < 0 || asker < 0 || br_survey_host_of(survey, (uint32_t)owner) != host ||
+            br_survey_level_of(survey, (uint32_t)owner) == br_survey_level_of(survey, (uint32_t)asker))
+            continue;
+        if (answers_with(survey, host, answer->mac))
+            return true;
+    }
+    return false;
+}
+
+static void check_flux(const struct br_survey *survey, struct br_findings *findings)
+{
+    struct group flux = {.survey = survey, .hosts = true};
+    char on[384];
+    for (uint32_t h = 0; h < (uint32_t)survey->n_hosts; h++) {
+        bool open = false;
+        for (uint32_t level = 0; level < survey->cube.k && survey->hosts[h].reached; level++) {
+            const struct br_nic *nic = br_survey_nic(survey, br_survey_port_of(survey, h, level));
+            open |= nic && nic->arp_ignore == 0;
+        }
+        /* Where nobody could ask, the setting alone is the evidence. */
+        if (open && survey->cube.k > 1 && (survey->arped ? flux_seen(survey, h) : true))
+            group_add(&flux, h);
+    }
+    struct br_finding *finding =
+        group_report(&flux, findings, "BC061", survey->arped ? BR_WARNING : BR_NOTE, "ARP flux");
+    if (!finding)
+        return;
+    br_finding_evidence(finding,
+                        survey->arped ? "%s answers on one level for its address of another (arp_ignore=0)"
+                                      : "arp_ignore=0 on %s; whether it answers could not be asked",
+                        survey->hosts[flux.first].name);
+    br_diagnose_on(survey, flux.first, on,
+                   "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2");
+    br_finding_mend(finding, "%s%s", on, likewise(&flux));
+}
+
+static void check_memlock(const struct br_survey *survey, struct br_findings *findings)
+{
+    struct group low = {.survey = survey, .hosts = true};
+    for (uint32_t h = 0; h < (uint32_t)survey->n_hosts; h++) {
+        const struct br_survey_host *host = &survey->hosts[h];
+        if (host->reached && host->memlock >= 0 && host->memlock < (host->n_rdma ? MEMLOCK_RDMA : MEMLOCK))
+            group_add(&low, h);
+    }
+    struct br_finding *finding =
+        group_report(&low, findings, "BC062", BR_WARNING, "the limit of locked memory is low");
+    if (!finding)
+        return;
+    br_finding_evidence(finding, "%s allows %lld KiB; registered buffers need %d MiB",
+                        survey->hosts[low.first].name, (long long)(survey->hosts[low.first].memlock >> 10),
+                        (survey->hosts[low.first].n_rdma ? MEMLOCK_RDMA : MEMLOCK) >> 20);
+    br_finding_mend(finding,
+                    "`* - memlock unlimited` in /etc/security/limits.conf and a new login; for services "
+                    "LimitMEMLOCK=infinity%s",
+                    likewise(&low));
+}
+
+/* Versions that differ between hosts on a level: harmless mostly, the first thing to know when one host misbehaves. */
+static void check_versions(const struct br_survey *survey, struct br_findings *findings)
+{
+    for (uint32_t level = 0; level < survey->cube.k; level++) {
+        struct group odd = {.survey = survey};
+        const struct br_nic *first = NULL;
+        for (uint32_t h = 0; h < (uint32_t)survey->n_hosts; h++) {
+            uint32_t port = br_survey_port_of(survey, h, level);
+            const struct br_nic *nic = br_survey_nic(survey, port);
+            if (!first)
+                first = nic;
+            if (nic && (strcmp(nic->driver, first->driver) != 0 ||
+                        strcmp(nic->driver_version, first->driver_version) != 0 ||
+                        strcmp(nic->firmware, first->firmware) != 0))
+                group_add(&odd, port);
+        }
+        struct br_finding *finding =
+            group_report(&odd, findings, "BC019", BR_NOTE, "another driver or firmware");
+        if (!finding)
+            continue;
+        const struct br_nic *nic = br_survey_nic(survey, odd.first);
+        br_finding_evidence(finding, "%s %s, firmware %s; on %s: %s %s, firmware %s", nic->driver,
+                            nic->driver_version, nic->firmware, survey->hosts[0].name, first->driver,
+                            first->driver_version, first->firmware);
+        br_finding_mend(finding, "install the same versions everywhere");
+    }
+}
+
+void br_diagnose_settings(const struct br_survey *survey, struct br_findings *findings)
+{
+    check_rp_filter(survey, findings);
+    check_flux(survey, findings);
+    check_memlock(survey, findings);
+    check_versions(survey, findings);
+}
+
+/* ---- RDMA ------------------------------------------------------------------------------------------------- */
+
+static const struct br_rdma *rdma_of(const struct br_survey *survey, uint32_t port)
+{
+    const struct br_nic *nic = br_survey_nic(survey, port);
+    const struct br_survey_host *host = &survey->hosts[br_survey_host_of(survey, port)];
+    for (int i = 0; nic && i < host->n_rdma; i++)
+        if (!strcmp(host->rdma[i].netdev, nic->name))
+            return &host->rdma[i];
+    return NULL;
+}
+
+static void check_quality(const struct br_survey *survey, struct br_findings *findings, uint32_t level)
+{
+    struct group odd = {.survey = survey};
+    const struct br_rdma *first = NULL;
+    for (uint32_t h = 0; h < (uint32_t)survey->n_hosts; h++) {
+        const struct br_rdma *rdma = rdma_of(survey, br_survey_port_of(survey, h, level));
+        if (!first)
+            first = rdma;
+        if (rdma && strcmp(rdma->quality, first->quality) != 0)
+            group_add(&odd, br_survey_port_of(survey, h, level));
+    }
+    struct br_finding *finding =
+        group_report(&odd, findings, "BC072", BR_WARNING, "PFC, ECN or DSCP differ from the other hosts'");
+    if (!finding)
+        return;
+    br_finding_evidence(finding, "there: %s", rdma_of(survey, odd.first)->quality);
+    br_finding_evidence(finding, "else: %s", first->quality);
+    br_finding_mend(finding, "set the same everywhere: mlnx_qos -i %s --trust dscp --pfc 0,0,0,1,0,0,0,0",
+                    rdma_of(survey, odd.first)->netdev);
+}
+
+void br_diagnose_rdma(const struct br_survey *survey, struct br_findings *findings)
+{
+    struct group inactive = {.survey = survey}, no_gid = {.survey = survey};
+    for (uint32_t p = 0; p < br_survey_ports(survey); p++) {
+        const struct br_rdma *rdma = rdma_of(survey, p);
+        if (rdma && !strstr(rdma->state, "ACTIVE"))
+            group_add(&inactive, p);
+        else if (rdma && rdma->gid_index < 0)
+            group_add(&no_gid, p);
+    }
+    struct br_finding *finding =
+        group_report(&inactive, findings, "BC070", BR_ERROR, "the RDMA port is not active");
+    if (finding) {
+        br_finding_evidence(finding, "its state is %s", rdma_of(survey, inactive.first)->state);
+        br_finding_mend(
+            finding, "bring up the interface below it, and a subnet manager on InfiniBand: ibv_devinfo -d %s",
+            rdma_of(survey, inactive.first)->device);
+    }
+    finding = group_report(&no_gid, findings, "BC071", BR_ERROR, "no RoCE v2 GID with an IPv4 address");
+    if (finding)
+        br_finding_mend(finding, "give the NIC its address; then see show_gids, or cma_roce_mode -d %s -m 2",
+                        rdma_of(survey, no_gid.first)->device);
+    for (uint32_t level = 0; level < survey->cube.k; level++)
+        check_quality(survey, findings, level);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which testbed check and matrix look at: an inventory file or an emulation. */
+#ifndef BR_TOOLS_BCUBE_SITE_H
+#define BR_TOOLS_BCUBE_SITE_H
+
+#include "protocol/bootstrap/inventory.h"
+#include "tools/bcube/survey.h"
+#include "tools/bcube/testbed.h"
+
+struct br_site_options {
+    const char *inventory, *name; /* NULL: not given */
+    const char *agent;            /* path of braid on the hosts, NULL: the usual */
+};
+
+struct br_site {
+    struct br_inventory inventory;
+    char title[256];
+    char testbed_name[BR_TESTBED_NAME];
+    const char *testbed; /* points to testbed_name; NULL: it is no emulation, or not known which */
+};
+
+/* Loads. -EINVAL, -ENOENT and others with words: no such testbed, a bad file, hosts without network namespaces of their own. */
+int br_site_open(struct br_site *site, const struct br_site_options *options);
+void br_site_close(struct br_site *site); /* also of a zeroed one */
+
+bool br_site_any_reached(const struct br_survey *survey);
+
+/* What is done now, on the terminal's last line; NULL clears it. */
+void br_site_progress(const char *step);
+
+#endif
