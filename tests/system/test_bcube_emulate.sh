@@ -133,14 +133,17 @@ if [[ $EUID -eq 0 ]]; then
     mkdir "$work/run"
     chown 65534:65534 "$work/run"
     other() {
-        timeout -s KILL 60 setpriv --reuid 65534 --regid 65534 --clear-groups env XDG_RUNTIME_DIR="$work/run" "$braid" bcube "$@" \
+        timeout -s KILL 60 setpriv --reuid 65534 --regid 65534 --clear-groups env XDG_RUNTIME_DIR="${other_state:-$work/run}" "$braid" bcube "$@" \
             > "$work/out" 2> "$work/err" < /dev/null
     }
 else
     other() {
-        XDG_RUNTIME_DIR=$work timeout -s KILL 60 "$braid" bcube "$@" > "$work/out" 2> "$work/err" < /dev/null
+        XDG_RUNTIME_DIR=${other_state:-$work} timeout -s KILL 60 "$braid" bcube "$@" > "$work/out" 2> "$work/err" < /dev/null
     }
 fi
+mkdir "$work/taken" && ln -s /nowhere "$work/taken/braid"
+other_state=$work/taken other emulate 2 2 --loopback && fail "a state folder of somebody else"
+has err "somebody else's"
 other emulate 2 2 && fail "namespaces without root"
 has err 'root.*--loopback'
 other emulate 2 2 --loopback || fail "loopback"

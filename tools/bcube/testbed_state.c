@@ -152,15 +152,32 @@ int br_testbed_check_ready(struct br_testbed *testbed)
 
 /* ---- folders ---- */
 
+/* In /tmp somebody else may have been first. */
+static int check_owner(const char *root)
+{
+    struct stat st;
+
+    if (lstat(root, &st) < 0)
+        return errno == ENOENT ? 0 : br_error(errno, "%s: %s", root, strerror(errno));
+    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+        return br_error(
+            EPERM, "the state folder %s is somebody else's; set XDG_RUNTIME_DIR to a folder of yours", root);
+    return 0;
+}
+
 /* The root goes with the last testbed, perhaps just when we want to use it: then again. */
 static int make_folder(const struct br_testbed *testbed)
 {
     char root[BR_TESTBED_FOLDER];
+    int rc;
 
     root_folder(root);
     for (int tries = 0; tries < 3; tries++) {
         if (mkdir(root, 0755) < 0 && errno != EEXIST)
             return br_error(errno, "cannot make the state folder %s: %s", root, strerror(errno));
+        rc = check_owner(root);
+        if (rc < 0)
+            return rc;
         if (mkdir(testbed->folder, 0755) == 0)
             return 0;
         if (errno != ENOENT)
