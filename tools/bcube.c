@@ -20,6 +20,7 @@ static const struct command {
     {"fault", br_bcube_fault, "plant and mend faults: braid bcube fault nic h00 1 down"},
     {"down", br_bcube_down, "remove an emulated testbed"},
     {"check", br_bcube_check, "what is wrong with a testbed, and how to mend it"},
+    {"matrix", br_bcube_matrix, "latency and bandwidth of every link, as a heat map"},
     {"agent", br_bcube_agent, NULL},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)

@@ -17,7 +17,7 @@ static const struct verb {
 } verbs[] = {
     {"facts", br_agent_facts}, {"listen", br_agent_listen}, {"shout", br_agent_shout},
     {"heard", br_agent_heard}, {"arp", br_agent_arp},       {"serve", br_agent_serve},
-    {"ping", br_agent_ping},   {"bulk", br_agent_bulk},
+    {"ping", br_agent_ping},   {"bulk", br_agent_bulk},     {"trips", br_agent_trips},
 };
 
 const char *br_agent_text(const cJSON *object, const char *name, const char *otherwise)

@@ -49,6 +49,7 @@ int br_agent_arp(struct br_agent *agent, const cJSON *request, cJSON *reply);
 int br_agent_serve(struct br_agent *agent, const cJSON *request, cJSON *reply);
 int br_agent_ping(struct br_agent *agent, const cJSON *request, cJSON *reply);
 int br_agent_bulk(struct br_agent *agent, const cJSON *request, cJSON *reply);
+int br_agent_trips(struct br_agent *agent, const cJSON *request, cJSON *reply);
 
 /* Ends the threads and frees. NULL is fine. */
 void br_agent_probe_close(struct br_agent_probe *probe);

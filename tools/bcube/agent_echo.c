@@ -12,6 +12,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ struct stream {
     size_t greeted;
     struct br_echo_hello hello;
     uint64_t begun, mark, last; /* ns; 0: not yet */
-    uint64_t bytes;             /* that arrived after the mark */
+    uint64_t bytes;             /* that arrived after the mark; of the present trip */
     bool answered;
 };
 
@@ -104,6 +105,18 @@ static void greet(struct stream *stream)
         finish(stream);
 }
 
+static void tell_trips(struct stream *stream, uint64_t bytes)
+{
+    stream->bytes += bytes;
+    while (stream->bytes >= stream->hello.trip_bytes) {
+        stream->bytes -= stream->hello.trip_bytes;
+        if (send(stream->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
+            finish(stream);
+            return;
+        }
+    }
+}
+
 static void take(struct stream *stream, uint64_t now)
 {
     /* MSG_TRUNC: the kernel throws the bytes away and only counts them. */
@@ -114,6 +127,10 @@ static void take(struct stream *stream, uint64_t now)
     }
     if (bytes < 0 || stream->answered)
         return;
+    if (stream->hello.trip_bytes) {
+        tell_trips(stream, (uint64_t)bytes);
+        return;
+    }
     if (!stream->begun)
         stream->begun = now;
     if (stream->mark) {
@@ -140,7 +157,8 @@ static void take_in(struct br_agent_echo *server)
 {
     int fd;
     while ((fd = accept4(server->tcp, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-        int i = 0;
+        int i = 0, one = 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         while (i < CONNECTIONS && server->streams[i].fd >= 0)
             i++;
         if (i == CONNECTIONS)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the two sides of a measured TCP stream say: hello, bytes of any value, and then the result back. Both are agents
- * of one version; in host order, since BCube's hosts are alike. */
+/*
+ * What the two sides of a measured TCP stream say: hello, bytes of any value, and then the result back; or, with trip_bytes, one byte
+ * back for each so many. Both are agents of one version; in host order, since BCube's hosts are alike.
+ */
 #ifndef BR_TOOLS_BCUBE_AGENT_ECHO_H
 #define BR_TOOLS_BCUBE_AGENT_ECHO_H
 
@@ -10,6 +12,7 @@
 
 struct br_echo_hello {
     uint32_t magic, warm_ms, measure_ms; /* each at most a minute */
+    uint32_t trip_bytes;                 /* 0: a stream */
 };
 
 struct br_echo_result {

@@ -21,12 +21,17 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "tools/bcube/agent_echo.h"
+#include "tools/bcube/statistics.h"
 
 #define TARGETS    1024
 #define PINGS      10000
 #define FIRST_MS   250 /* the first echo may wait for ARP */
 #define NEXT_MS    30
 #define LATE_MS    150
+#define SIZES      8
+#define TRIPS      50 /* of the first size; of the others 3 */
+#define TRIP_MS    (uint64_t)10000
+#define LARGEST    (64 << 20)
 #define IP_UDP     28
 #define BULK_BYTES (256 << 10)
 
@@ -42,6 +47,9 @@ struct target {
     double min_us, median_us;
     uint64_t rate_bytes, rate_ns;
     uint32_t retransmits;
+    int n_sizes;
+    size_t sizes[SIZES];
+    double trip_us[SIZES];
     uint32_t *rtt; /* ns, `got` of them; owned by the thread */
 };
 
@@ -211,30 +219,39 @@ static bool pour(int fd, const char *buffer, struct br_echo_result *result, uint
     return false;
 }
 
-static void stream_to(struct target *target, int fd, const struct sockaddr_in *to, const char *buffer)
+/* Connects, and says what is to come. false with target->error. */
+static bool greet(struct target *target, int fd, const struct sockaddr_in *to,
+                  const struct br_echo_hello *hello)
 {
-    struct br_echo_hello hello = {BR_ECHO_MAGIC, (uint32_t)target->warm_ms, (uint32_t)target->measure_ms};
-    struct br_echo_result result;
-    struct tcp_info info = {0};
     struct linger reset = {.l_onoff = 1};
-    socklen_t size = sizeof info;
-    int err = 0;
-    socklen_t err_size = sizeof err;
-    uint64_t now = br_clock_now();
-    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);     /* bbr is slow on short local paths */
+    int err = 0, one = 1;
+    socklen_t size = sizeof err;
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5); /* bbr is slow on short local paths */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset); /* what still waits to be sent is no use */
     if (connect(fd, (const struct sockaddr *)to, sizeof *to) && errno != EINPROGRESS)
         err = errno;
-    else if (!wait_for(fd, POLLOUT, now + BR_SEC))
+    else if (!wait_for(fd, POLLOUT, br_clock_now() + BR_SEC))
         err = ETIMEDOUT;
     else
-        getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &err_size);
-    if (err) {
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size);
+    if (!err && send(fd, hello, sizeof *hello, MSG_NOSIGNAL) != sizeof *hello)
+        err = EPIPE;
+    if (err)
         snprintf(target->error, sizeof target->error, "connect: %s", strerror(err));
+    return !err;
+}
+
+static void stream_to(struct target *target, int fd, const struct sockaddr_in *to, const char *buffer)
+{
+    struct br_echo_hello hello = {BR_ECHO_MAGIC, (uint32_t)target->warm_ms, (uint32_t)target->measure_ms, 0};
+    struct br_echo_result result;
+    struct tcp_info info = {0};
+    socklen_t size = sizeof info;
+    uint64_t until = br_clock_now() + (uint64_t)(target->warm_ms + target->measure_ms + 1500) * BR_MS;
+    if (!greet(target, fd, to, &hello))
         return;
-    }
-    uint64_t until = now + (uint64_t)(target->warm_ms + target->measure_ms + 1500) * BR_MS;
-    if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello || !pour(fd, buffer, &result, until)) {
+    if (!pour(fd, buffer, &result, until)) {
         snprintf(target->error, sizeof target->error, "no result came back in time");
         return;
     }
@@ -254,6 +271,54 @@ static void *bulk_thread(void *argument)
         stream_to(target, fd, &to, buffer);
     if (fd >= 0)
         close(fd);
+    free(buffer);
+    return NULL;
+}
+
+/* ---- trips ------------------------------------------------------------------------------------------------ */
+
+/* Sends `bytes` and waits for the byte that says they arrived. Microseconds; 0: it did not come. */
+static double trip(int fd, const char *buffer, size_t bytes, uint64_t until)
+{
+    uint64_t begin = br_clock_now();
+    size_t sent = 0;
+    char said;
+    while (wait_for(fd, sent < bytes ? POLLOUT : POLLIN, until)) {
+        if (sent < bytes) {
+            size_t part = bytes - sent < BULK_BYTES ? bytes - sent : BULK_BYTES;
+            ssize_t done = send(fd, buffer, part, MSG_DONTWAIT | MSG_NOSIGNAL);
+            if (done < 0 && errno != EAGAIN)
+                return 0;
+            sent += done > 0 ? (size_t)done : 0;
+        } else {
+            return recv(fd, &said, 1, MSG_DONTWAIT) == 1 ? (double)(br_clock_now() - begin) / 1e3 : 0;
+        }
+    }
+    return 0;
+}
+
+/* The median of `count` trips, after one that warms up. 0: they did not come back. */
+static double trips_of(struct target *target, const char *buffer, size_t bytes, int count)
+{
+    struct sockaddr_in to;
+    double times[TRIPS] = {0};
+    struct br_echo_hello hello = {BR_ECHO_MAGIC, 0, 0, (uint32_t)bytes};
+    int fd = open_socket(target, SOCK_STREAM, &to), done = 0;
+    uint64_t until = br_clock_now() + TRIP_MS * BR_MS;
+    if (fd >= 0 && greet(target, fd, &to, &hello) && trip(fd, buffer, bytes, until) > 0)
+        while (done < count && (times[done] = trip(fd, buffer, bytes, until)) > 0)
+            done++;
+    if (fd >= 0)
+        close(fd);
+    return done ? br_median(times, done) : 0;
+}
+
+static void *trips_thread(void *argument)
+{
+    struct target *target = argument;
+    char *buffer = calloc(1, BULK_BYTES);
+    for (int i = 0; i < target->n_sizes && buffer; i++)
+        target->trip_us[i] = trips_of(target, buffer, target->sizes[i], i ? 3 : TRIPS);
     free(buffer);
     return NULL;
 }
@@ -278,12 +343,25 @@ static void add_result(cJSON *array, const struct target *target)
         cJSON_AddNumberToObject(object, "ns", (double)target->rate_ns);
         cJSON_AddNumberToObject(object, "retransmits", target->retransmits);
     }
+    if (target->n_sizes)
+        cJSON_AddItemToObject(object, "us", cJSON_CreateDoubleArray(target->trip_us, target->n_sizes));
     cJSON_AddItemToArray(array, object);
 }
 
 static int64_t within(int64_t value, int64_t low, int64_t high)
 {
     return value < low ? low : value > high ? high : value;
+}
+
+static void read_sizes(struct target *target, const cJSON *sizes)
+{
+    const cJSON *size;
+    cJSON_ArrayForEach(size, sizes)
+    {
+        if (cJSON_IsNumber(size) && size->valuedouble >= 1 && size->valuedouble <= LARGEST &&
+            target->n_sizes < SIZES)
+            target->sizes[target->n_sizes++] = (size_t)size->valuedouble;
+    }
 }
 
 static int measure(const cJSON *request, cJSON *reply, void *(*run)(void *))
@@ -304,6 +382,7 @@ static int measure(const cJSON *request, cJSON *reply, void *(*run)(void *))
         target->bytes = br_agent_number(request, "bytes", 0);
         target->warm_ms = within(br_agent_number(request, "warm_ms", 30), 0, 60000);
         target->measure_ms = within(br_agent_number(request, "measure_ms", 100), 1, 60000);
+        read_sizes(target, cJSON_GetObjectItemCaseSensitive(request, "sizes"));
         target->started = pthread_create(&target->thread, NULL, run, target) == 0;
         if (!target->started)
             snprintf(target->error, sizeof target->error, "no thread for it");
@@ -327,4 +406,10 @@ int br_agent_bulk(struct br_agent *agent, const cJSON *request, cJSON *reply)
 {
     (void)agent;
     return measure(request, reply, bulk_thread);
+}
+
+int br_agent_trips(struct br_agent *agent, const cJSON *request, cJSON *reply)
+{
+    (void)agent;
+    return measure(request, reply, trips_thread);
 }

@@ -14,6 +14,7 @@ int br_bcube_run(int argc, char **argv);
 int br_bcube_fault(int argc, char **argv);
 int br_bcube_down(int argc, char **argv);
 int br_bcube_check(int argc, char **argv);
+int br_bcube_matrix(int argc, char **argv);
 int br_bcube_agent(int argc, char **argv);
 
 #endif

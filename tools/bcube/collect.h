@@ -39,6 +39,15 @@ int br_collect_echoes(struct br_collect *collect);
  */
 int br_collect_rates(struct br_collect *collect);
 
+#define BR_TRIP_SIZES 5
+
+/*
+ * How long messages of several sizes take over each link, one stream a NIC at a time: us[link][i] from sending sizes[i] bytes to hearing
+ * that they have arrived, a median; 0: not measured. After the echoes.
+ */
+int br_collect_trips(struct br_collect *collect, const double sizes[BR_TRIP_SIZES],
+                     double (*us)[BR_TRIP_SIZES]);
+
 /* LLDP frames that came in since the probes, after waiting for one to be due. */
 void br_collect_lldp(struct br_collect *collect, int wait_ms);
 

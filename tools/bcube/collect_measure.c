@@ -210,7 +210,17 @@ static uint32_t digits_of(const struct br_survey *survey, uint32_t link, uint32_
     return br_bcube_digit(&survey->cube, br_survey_host_of(survey, from), level);
 }
 
-static int alone(struct br_collect *collect, bool *chosen, uint32_t level)
+/* Measures some links at once. */
+typedef int run_links(struct br_collect *collect, const bool *chosen, void *user);
+
+static int run_alone(struct br_collect *collect, const bool *chosen, void *user)
+{
+    (void)user;
+    return stream(collect, chosen, false);
+}
+
+/* All links, in rounds in which a NIC has one at most; with --full only those of a level. */
+static int in_rounds(struct br_collect *collect, bool *chosen, uint32_t level, run_links *run, void *user)
 {
     const struct br_survey *survey = collect->survey;
     uint32_t n = survey->cube.n, rounds = n % 2 ? n : n - 1;
@@ -224,7 +234,7 @@ static int alone(struct br_collect *collect, bool *chosen, uint32_t level)
                 now && works(survey, l) && (from < to) == upwards && partner(n, round / 2, from) == (int)to;
             any |= chosen[l];
         }
-        rc = any ? stream(collect, chosen, false) : 0;
+        rc = any ? run(collect, chosen, user) : 0;
     }
     return rc;
 }
@@ -294,13 +304,59 @@ int br_collect_rates(struct br_collect *collect)
     if (collect->progress)
         collect->progress("every link alone");
     for (uint32_t level = 0; level < (collect->full ? collect->survey->cube.k : 1) && !rc; level++)
-        rc = alone(collect, chosen, level);
+        rc = in_rounds(collect, chosen, level, run_alone, NULL);
     if (!rc)
         rc = again(collect, chosen);
     if (collect->progress && !rc)
         collect->progress("all links at once");
     if (!rc)
         rc = together(collect, chosen);
+    free(chosen);
+    return rc;
+}
+
+struct trips {
+    const double *sizes;
+    double (*us)[BR_TRIP_SIZES];
+};
+
+static int run_trips(struct br_collect *collect, const bool *chosen, void *user)
+{
+    const struct trips *trips = user;
+    cJSON **questions = questions_for(collect, "trips", chosen);
+    if (!questions)
+        return -ENOMEM;
+    for (int h = 0; h < collect->agents->count; h++)
+        if (questions[h])
+            cJSON_AddItemToObject(questions[h], "sizes",
+                                  cJSON_CreateDoubleArray(trips->sizes, BR_TRIP_SIZES));
+    br_agents_ask(collect->agents, questions, ECHO_MS);
+    free(questions);
+    for (int h = 0; h < collect->agents->count; h++) {
+        const cJSON *item;
+        cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(collect->agents->list[h].answer, "results"))
+        {
+            int64_t id = br_agent_number(item, "id", -1);
+            const cJSON *times = cJSON_GetObjectItemCaseSensitive(item, "us");
+            for (int i = 0; i < BR_TRIP_SIZES && id >= 0 && id < br_survey_links(collect->survey); i++) {
+                const cJSON *time = cJSON_GetArrayItem(times, i);
+                trips->us[id][i] = cJSON_IsNumber(time) ? time->valuedouble : 0;
+            }
+        }
+    }
+    return 0;
+}
+
+int br_collect_trips(struct br_collect *collect, const double sizes[BR_TRIP_SIZES],
+                     double (*us)[BR_TRIP_SIZES])
+{
+    struct trips trips = {sizes, us};
+    bool *chosen = calloc(br_survey_links(collect->survey) + 1, 1);
+    int rc = chosen ? 0 : br_error(ENOMEM, "no memory for the measurements");
+    if (collect->progress)
+        collect->progress("messages of several sizes over every link");
+    for (uint32_t level = 0; level < (collect->full ? collect->survey->cube.k : 1) && !rc; level++)
+        rc = in_rounds(collect, chosen, level, run_trips, &trips);
     free(chosen);
     return rc;
 }
