@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "collectives/comm.h"
+#include "collectives/subnet.h"
 #include "protocol/bootstrap/beacon.h"
 #include "protocol/bootstrap/store.h"
 #include "transport/uring/interface.h"
@@ -226,6 +227,7 @@ struct report {
         char name[IF_NAMESIZE];
         int8_t level;
         uint8_t up, blind, reserved;
+        struct br_subnet subnet;
     } nics[BR_BEACON_NICS];
     uint32_t n_seen;
     struct br_beacon_sighting seen[];
@@ -236,6 +238,7 @@ struct wires {
     const struct br_devices *devices;
     struct br_beacon *beacon;
     struct br_wiring wiring;
+    struct br_subnet *subnets; /* of all NICs of all hosts */
     struct report *mine, *all;
     uint32_t max_seen;
     size_t bytes; /* of a report */
@@ -253,6 +256,7 @@ static void wires_close(struct wires *w)
 {
     br_beacon_close(w->beacon);
     br_wiring_destroy(&w->wiring);
+    free(w->subnets);
     free(w->mine);
     free(w->all);
 }
@@ -275,8 +279,9 @@ static int wires_open(struct wires *w, struct br_family *family, const struct br
     config.max_sightings = w->max_seen / (uint32_t)devices->n;
     w->mine = calloc(1, w->bytes);
     w->all = calloc((size_t)family->size, w->bytes);
-    rc = w->mine && w->all ? br_wiring_init(&w->wiring, cube, (uint32_t)family->size)
-                           : br_error(ENOMEM, "no memory for %d reports", family->size);
+    w->subnets = calloc((size_t)family->size * BR_WIRING_NICS, sizeof *w->subnets);
+    rc = w->mine && w->all && w->subnets ? br_wiring_init(&w->wiring, cube, (uint32_t)family->size)
+                                         : br_error(ENOMEM, "no memory for %d reports", family->size);
     if (!rc)
         rc = br_beacon_open(&config, &w->beacon);
     if (rc)
@@ -293,6 +298,7 @@ static void fill_report(struct wires *w)
         memcpy(r->nics[i].name, w->devices->nics[i], IF_NAMESIZE);
         r->nics[i].level = (int8_t)(w->devices->ordered ? i : -1);
         r->nics[i].up = br_beacon_nic_up(w->beacon, i);
+        r->nics[i].subnet = br_subnet_of(w->devices->names[i], w->devices->nics[i]);
         r->nics[i].blind = !w->devices->names[i][0] || br_beacon_nic_blind(w->beacon, i);
     }
     r->n_seen = br_beacon_sightings(w->beacon, r->seen, w->max_seen);
@@ -323,6 +329,7 @@ static int take_reports(struct wires *w, const struct agreement *agreements)
                 return br_error(EPROTO, "the report of rank %d on its NICs makes no sense", r);
             host->nics[i] = (struct br_wiring_nic){
                 .level = report->nics[i].level, .up = report->nics[i].up, .blind = report->nics[i].blind};
+            w->subnets[(size_t)r * BR_WIRING_NICS + i] = report->nics[i].subnet;
             snprintf(host->nics[i].name, sizeof host->nics[i].name, "%.15s", report->nics[i].name);
         }
     }
@@ -384,6 +391,8 @@ static int look(struct wires *w, const struct agreement *agreements, uint64_t un
         rc = br_store_gather(w->family->store, "wires", w->mine, w->bytes, w->all, until);
         if (!rc)
             rc = take_reports(w, agreements);
+        if (!rc)
+            rc = br_subnet_check(&w->wiring, w->subnets);
         if (rc <= 0)
             return rc;
     }

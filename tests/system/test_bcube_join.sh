@@ -93,6 +93,13 @@ refused eth0,eth1 "switch <0,1>: no carrier at eth0 of rank 3, eth0 of rank 4, e
 fault clear
 joins "" # the inventory says which NIC is which level
 inventory=
+fault address h11 1 10.99.0.1/24
+job eth0,eth1
+for ((r = 0; r < hosts; r++)); do
+    grep -qE "^error: both are on switch <1,1> of level 1, but rank 1: eth1 has [0-9./]+ and rank 4: eth1 has 10.99.0.1/24" \
+        "$work/out.$r" || fail "rank $r does not say which addresses are wrong"
+done
+fault clear
 if command -v ip >/dev/null; then # what no fault of the emulation does
     switches() { ip -n "$bed-switches" link "$@" || fail "ip link $*"; }
     switches set l1s1p1 master l0s1
