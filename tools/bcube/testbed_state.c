@@ -63,6 +63,15 @@ static bool wait_for_lock(int fd, int kind)
     return false;
 }
 
+/* Is the locked folder still the testbed's? It may have been removed while we waited, and made anew. */
+static bool is_still(const struct br_testbed *testbed)
+{
+    struct stat ours, there;
+
+    return fstat(testbed->lock, &ours) == 0 && stat(testbed->folder, &there) == 0 &&
+           ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+}
+
 static int lock_folder(struct br_testbed *testbed)
 {
     testbed->lock = open(testbed->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -72,9 +81,9 @@ static int lock_folder(struct br_testbed *testbed)
         br_testbed_close(testbed);
         return br_error(EBUSY, "testbed %s: another command works on it; wait for its end", testbed->name);
     }
-    if (access(testbed->folder, F_OK) == 0)
+    if (is_still(testbed))
         return 0;
-    br_testbed_close(testbed); /* it was removed meanwhile */
+    br_testbed_close(testbed);
     return br_error(ENOENT, "there is no testbed %s any more", testbed->name);
 }
 
