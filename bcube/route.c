@@ -146,6 +146,18 @@ static bool try_detours(const struct br_bcube *cube, uint32_t a, uint32_t b,
     return false;
 }
 
+/* Has a host anybody on a level to talk to? */
+static bool level_works(const struct br_bcube *cube, uint32_t host, uint32_t level,
+                        const struct br_failures *failures)
+{
+    if (!br_nic_works(cube, failures, host, level))
+        return false;
+    for (uint32_t i = 0; i < cube->n - 1; i++)
+        if (br_nic_works(cube, failures, br_bcube_neighbour(cube, host, level, i), level))
+            return true;
+    return false;
+}
+
 /* Cheap reasons for which no search will find anything. */
 static int check_end(const struct br_bcube *cube, uint32_t host, const struct br_failures *failures)
 {
@@ -154,7 +166,7 @@ static int check_end(const struct br_bcube *cube, uint32_t host, const struct br
     if (!br_host_works(failures, host))
         return br_error(EHOSTUNREACH, "host %u %s does not work", host, text);
     for (uint32_t level = 0; level < cube->k; level++)
-        if (br_nic_works(cube, failures, host, level))
+        if (level_works(cube, host, level, failures))
             return 0;
     return br_error(EHOSTUNREACH, "host %u %s has no level that works", host, text);
 }

@@ -52,8 +52,8 @@ int br_route_disjoint(const struct br_bcube *cube, uint32_t a, uint32_t b, struc
  * 0; -EHOSTUNREACH with words: there is no route, or the search gave up (the words say which), or every route has more than
  * BR_ROUTE_HOPS hops; -ENOMEM. a == b is a route of no hops, whatever has failed.
  */
-#define BR_ROUTE_SEARCH_HOSTS 16384u
-#define BR_ROUTE_SEARCH_LINKS 1048576u
+#define BR_ROUTE_SEARCH_HOSTS 4096u
+#define BR_ROUTE_SEARCH_LINKS 262144u
 int br_route_around(const struct br_bcube *cube, uint32_t a, uint32_t b, const struct br_failures *failures,
                     struct br_route *route);
 

@@ -69,7 +69,7 @@ static int read_file(FILE *in, const char *file, char **text, size_t *bytes)
     char *buffer = NULL;
     do {
         room = room ? room * 2 : 65536;
-        char *larger = room <= BR_INVENTORY_BYTES * 2 ? realloc(buffer, room) : NULL;
+        char *larger = room <= (size_t)BR_INVENTORY_BYTES * 2 ? realloc(buffer, room) : NULL;
         if (!larger) {
             free(buffer);
             return room > BR_INVENTORY_BYTES

@@ -20,9 +20,9 @@
 #include "bcube/cabling.h"
 #include "bcube/failures.h"
 
-#define BR_INVENTORY_REACH 192                 /* bytes of what ssh takes, the final zero included */
-#define BR_INVENTORY_MTU   1500                /* where the file says nothing */
-#define BR_INVENTORY_BYTES (32u * 1024 * 1024) /* of a file, at most */
+#define BR_INVENTORY_REACH 192                  /* bytes of what ssh takes, the final zero included */
+#define BR_INVENTORY_MTU   1500                 /* where the file says nothing */
+#define BR_INVENTORY_BYTES (UINT32_C(32) << 20) /* of a file, at most */
 
 enum br_inventory_reach {
     BR_INVENTORY_SSH,       /* host.reach is what ssh takes */
@@ -31,7 +31,7 @@ enum br_inventory_reach {
 };
 
 struct br_inventory_nic {
-    char name[BR_NIC_NAME]; /* "": the host has no NIC for this level */
+    char name[BR_NIC_NAME]; /* "": none on this level; with line 0 the file's list ends too early */
     uint32_t address, bits; /* host byte order */
     uint8_t mac[6];         /* all zero: not said */
     char pci[16];           /* "0000:3b:00.0"; "": not said */

@@ -145,9 +145,12 @@ static void check_host(struct check *check, uint32_t number)
         struct br_cable cable;
         br_cabling_cable(&inventory->cabling, number, level, &cable);
         if (!nic->name[0]) {
-            find(check, line,
-                 "%s has no NIC for level %u: write - {name: %s, address: %s} as number %u of its nics",
-                 host->name, level, cable.nic, br_address_text(cable.address, cable.bits, text), level + 1);
+            if (!nic->line) /* else it is said that there is none */
+                find(check, line,
+                     "%s has no NIC for level %u: write - {name: %s, address: %s} as number %u of its nics, "
+                     "or ~",
+                     host->name, level, cable.nic, br_address_text(cable.address, cable.bits, text),
+                     level + 1);
             continue;
         }
         if (nic->mac[0] & 1)

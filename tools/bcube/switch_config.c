@@ -71,7 +71,7 @@ static void sonic_port(const struct place *place, const char *port, const char *
     fprintf(place->out,
             "# %s %s\nsudo config interface mtu %s %u\nsudo config vlan member add -u %u %s\n"
             "sudo config interface startup %s\n",
-            host, nic->name, port, switch_mtu(place) == 1500 ? 1500 : 9100, place->vlan, port, port);
+            host, nic->name, port, switch_mtu(place) == 1500 ? 1500u : 9100u, place->vlan, port, port);
 }
 
 static void linux_begin(const struct place *place, const char *name)

@@ -124,10 +124,12 @@ static void inventory_check__overlap(void **state)
 }
 
 /* Nothing is expected of a host that is not there. */
-static void inventory_check__missing_host(void **state)
+static void inventory_check__what_is_not_there(void **state)
 {
     (void)state;
     assert_int_equal(check(TWO "  - {}\n  - {missing: true, nics: []}\n", NULL), 0);
+    assert_int_equal(check(TWO "  - {}\n  - {nics: [~]}\n", NULL),
+                     0); /* nor of a NIC that is said not to be */
 }
 
 static void inventory_sound__counts_the_others(void **state)
@@ -149,7 +151,7 @@ int main(void)
         cmocka_unit_test(inventory_check__sound),
         cmocka_unit_test(inventory_check__each_contradiction),
         cmocka_unit_test(inventory_check__overlap),
-        cmocka_unit_test(inventory_check__missing_host),
+        cmocka_unit_test(inventory_check__what_is_not_there),
         cmocka_unit_test(inventory_sound__counts_the_others),
     };
 
