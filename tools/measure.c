@@ -15,8 +15,9 @@
 #include "collectives/type.h"
 
 #define BURST       16 /* small messages on their way at once */
-#define MOST_BYTES  (4u << 20)
-#define BLOCK_BYTES (512u << 10) /* of local work, as in a fragment */
+#define WINDOW      4  /* large ones, as of fragments */
+#define MOST_BYTES  (512u << 10)
+#define BLOCK_BYTES (256u << 10) /* of local work */
 #define ENOUGH      (200 * BR_MS)
 #define MOST_TURNS  64
 
@@ -24,7 +25,7 @@ struct bench {
     struct braid_comm *comm;
     const struct br_topology *topology;
     int rank, size;
-    uint8_t *out, *in; /* MOST_BYTES each */
+    uint8_t *out, *in; /* WINDOW * MOST_BYTES each */
     double *all;       /* [size] */
 };
 
@@ -130,9 +131,10 @@ static int shift(struct bench *b, struct partners p, size_t bytes, int count)
     if (p.next == b->rank || p.previous == b->rank)
         return 0;
     for (int i = 0; i < count && !rc; i++)
-        rc = braid_recv(b->comm, b->in, bytes, p.previous, NULL, &recvs[i]);
+        rc = braid_recv(b->comm, b->in + (size_t)(i % WINDOW) * MOST_BYTES, bytes, p.previous, NULL,
+                        &recvs[i]);
     for (int i = 0; i < count && !rc; i++)
-        rc = braid_send(b->comm, b->out, bytes, p.next, NULL, &sends[i]);
+        rc = braid_send(b->comm, b->out + (size_t)(i % WINDOW) * MOST_BYTES, bytes, p.next, NULL, &sends[i]);
     for (int i = 0; i < count; i++) {
         int received = recvs[i] ? braid_wait(recvs[i], -1) : 0,
             sent = sends[i] ? braid_wait(sends[i], -1) : 0;
@@ -177,15 +179,15 @@ static double sharers(const struct bench *b, uint32_t level)
 
 static int measure_level(struct bench *b, uint32_t level, struct br_cost_level *out)
 {
-    static const size_t sizes[] = {256u << 10, 512u << 10, 1u << 20, 2u << 20, MOST_BYTES};
+    static const size_t sizes[] = {32u << 10, 64u << 10, 128u << 10, 256u << 10, MOST_BYTES};
     double bytes[5], seconds[5], one = 0, many = 0, start, shared = sharers(b, level);
     int rc = time_shift(b, level, 8, 1, &one);
 
     if (!rc)
         rc = time_shift(b, level, 8, BURST, &many);
     for (int i = 0; i < 5 && !rc; i++) {
-        bytes[i] = (double)sizes[i];
-        rc = time_shift(b, level, sizes[i], 1, &seconds[i]);
+        bytes[i] = (double)sizes[i] * WINDOW;
+        rc = time_shift(b, level, sizes[i], WINDOW, &seconds[i]);
     }
     if (rc)
         return rc;
@@ -238,7 +240,7 @@ static int time_work(struct bench *b, enum braid_type type, bool copies, double 
     start = br_clock_now();
     end = start + ENOUGH / 4;
     for (; !rc && br_clock_now() < end; blocks++)
-        rc = work(b, type, copies, (size_t)blocks * BLOCK_BYTES % MOST_BYTES);
+        rc = work(b, type, copies, (size_t)blocks * BLOCK_BYTES % (WINDOW * MOST_BYTES));
     *seconds = (double)(br_clock_now() - start) / 1e9 / (double)blocks / BLOCK_BYTES;
     return rc ? rc : agree(b, seconds);
 }
@@ -297,8 +299,8 @@ int br_measure(struct braid_comm *comm, struct br_calibration *calibration)
                         "one rank has no network to measure; start more with `braid run -n N -- ...`");
     if (b.size != comm->family->size)
         return br_error(EINVAL, "only the network of a whole job is measured, not of a part of its ranks");
-    b.out = braid_alloc(comm, MOST_BYTES);
-    b.in = b.out ? braid_alloc(comm, MOST_BYTES) : NULL;
+    b.out = braid_alloc(comm, WINDOW * MOST_BYTES);
+    b.in = b.out ? braid_alloc(comm, WINDOW * MOST_BYTES) : NULL;
     b.all = calloc((size_t)b.size, sizeof *b.all);
     if (!b.in || !b.all)
         rc = br_error(ENOMEM, "rank %d: no memory to measure with", b.rank);

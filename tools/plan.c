@@ -31,7 +31,7 @@
 #define MOST_CALLS     20
 
 struct settings {
-    int64_t ranks, min_bytes, max_bytes, factor;
+    int64_t ranks, min_bytes, max_bytes, factor, limit;
     const char *topology, *hosts, *collective, *calibration, *algorithm, *dot, *json, *measure;
     bool run, exact;
 };
@@ -68,6 +68,8 @@ static int parse(struct settings *s, int argc, char **argv)
         {"dot", 0, BR_OPTION_TEXT, &s->dot, 0, 0, "FILE the chosen schedule of the largest size as Graphviz"},
         {"json", 0, BR_OPTION_TEXT, &s->json, 0, 0, "FILE write the rows there too"},
         {"run", 0, BR_OPTION_FLAG, &s->run, 0, 0, "in a job: measure every candidate"},
+        {"limit", 0, BR_OPTION_NUMBER, &s->limit, 1, 3600,
+         "SECONDS --run leaves out what should take longer; default 5"},
         {"measure", 0, BR_OPTION_TEXT, &s->measure, 0, 0,
          "FILE in a job: measure the figures, write them there, use them"},
         {0},
@@ -272,7 +274,7 @@ static int one_row(struct plan *p, size_t bytes, double block, const struct br_c
                               .why = why};
     int rc = br_choice_explain(&p->model, p->collective, p->model.topology->n, block, choice, why);
 
-    if (!rc && p->set.run)
+    if (!rc && p->set.run && choice->seconds < (double)p->set.limit)
         rc = measure_calls(p, name, bytes, &row.measured);
     if (rc || !p->table)
         return rc;
@@ -328,8 +330,11 @@ static int plan(struct plan *p)
 
 int br_tool_plan(int argc, char **argv)
 {
-    struct plan p = {
-        .set = {.min_bytes = 1 << 10, .max_bytes = 256 << 20, .factor = 16, .collective = "allreduce"}};
+    struct plan p = {.set = {.min_bytes = 1 << 10,
+                             .max_bytes = 256 << 20,
+                             .factor = 16,
+                             .limit = 5,
+                             .collective = "allreduce"}};
     int rc = parse(&p.set, argc, argv);
 
     if (rc == 1)

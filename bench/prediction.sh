@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# How far the cost model is from the truth on emulated networks: measures the figures, then every algorithm and size.
+# prediction.sh [options]: --shapes "3,2 2,2 2,3 4,2 2x4" (NxR: N hosts of R ranks on one switch), --rate 100mbit, --min 64K,
+# --max 4M, --factor 8, --limit SECONDS (leaves out what should take longer). Needs root. The last line is the median error of all.
+set -u
+build=${BRAID_BUILD:-$(dirname "$0")/../build/release}
+braid=$(realpath "$build/braid")
+shapes="3,2 2,2 2,3 4,2 2x4" rate=100mbit min=64K max=4M factor=8 limit=3
+while [ $# -gt 0 ]; do
+    case $1 in
+    --shapes | --rate | --min | --max | --factor | --limit) declare "${1#--}=$2" ;;
+    *) echo "prediction.sh: $1 is no option"; exit 2 ;;
+    esac
+    shift 2
+done
+[ "$(id -u)" = 0 ] || { echo "prediction.sh: the emulation needs root"; exit 77; }
+name=prediction$$
+dir=$(mktemp -d)
+trap '"$braid" bcube down "$name" >/dev/null 2>&1; rm -rf "$dir"' EXIT
+failed=0
+for shape in $shapes; do
+    case $shape in
+    *x*) cube="${shape%x*} 1" per_host=${shape#*x} ;;
+    *) cube=${shape/,/ } per_host=1 ;;
+    esac
+    # shellcheck disable=SC2086
+    "$braid" bcube emulate $cube --rate "$rate" --name "$name" >/dev/null || exit 1
+    "$braid" bcube run --name "$name" --ranks-per-host "$per_host" --no-prefix -- "$braid" plan --measure "$dir/cal.json" --run \
+        -b "$min" -e "$max" -f "$factor" --limit "$limit" --json "$dir/$shape.json" || failed=1
+    "$braid" bcube down "$name" >/dev/null
+done
+python3 - "$dir" <<'PYTHON' || failed=1
+import glob, json, statistics, sys
+
+def error(row):
+    return abs(row["predicted_us"] / row["measured_us"] - 1)
+
+rows = []
+for path in sorted(glob.glob(sys.argv[1] + "/[0-9]*.json")):
+    plan = json.load(open(path))
+    measured = [r for r in plan["rows"] if "measured_us" in r]
+    rows += measured
+    by_size = {b: [r for r in measured if r["bytes"] == b] for b in {r["bytes"] for r in measured}}
+    best = sum(1 for group in by_size.values()
+               if any(r["chosen"] and r["measured_us"] <= 1.1 * min(g["measured_us"] for g in group) for r in group))
+    print(f"# {plan['topology']}: median error {100 * statistics.median(map(error, measured)):.1f} %, "
+          f"the chosen one within 10 % of the fastest for {best} of {len(by_size)} sizes")
+if not rows:
+    sys.exit("prediction.sh: nothing was measured")
+print(f"# median error of all {len(rows)}: {100 * statistics.median(map(error, rows)):.1f} %")
+PYTHON
+exit $failed
