@@ -42,6 +42,8 @@ count i.yaml 'management:' 9
 has i.yaml 'rate: 40gbit'
 has i.svg '<svg xmlns="http://www.w3.org/2000/svg"'
 count i.svg '<circle' 18
+has i.svg '9 hosts of 2 NICs, 6 switches of 3 ports, 18 cables'
+has i.svg 'level 1  ens2'
 if command -v rsvg-convert > /dev/null; then
     rsvg-convert i.svg > i.png || fail "i.svg is no SVG"
 fi

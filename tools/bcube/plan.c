@@ -208,13 +208,23 @@ static void paint_switch(void *user, uint32_t level, uint32_t index, struct br_p
 
 static int write_svg(const struct br_inventory *inventory, FILE *out)
 {
+    char sums[128], words[BR_BCUBE_LEVELS_MAX][40];
+    struct br_draw_key keys[BR_BCUBE_LEVELS_MAX];
     struct br_drawing drawing = {
         .cabling = inventory->cabling,
+        .subtitle = br_plan_sums(inventory, sums, sizeof sums),
+        .keys = keys,
+        .n_keys = (int)inventory->cabling.cube.k,
         .host = paint_host,
         .cable = paint_cable,
         .switch_ = paint_switch,
         .user = (void *)(uintptr_t)inventory,
     };
+    for (uint32_t level = 0; level < inventory->cabling.cube.k; level++) {
+        snprintf(words[level], sizeof words[level], "level %u  %s", level,
+                 inventory->hosts[0].nics[level].name);
+        keys[level] = (struct br_draw_key){br_draw_level_colour(level), words[level]};
+    }
     drawing.cabling.hosts = inventory->n_hosts;
     return br_draw(&drawing, out);
 }

@@ -85,6 +85,14 @@ static struct sums add_up(const struct br_inventory *inventory)
     return sums;
 }
 
+char *br_plan_sums(const struct br_inventory *inventory, char *out, size_t bytes)
+{
+    struct sums sums = add_up(inventory);
+    snprintf(out, bytes, "%u hosts of %u NICs, %u switches of %u ports, %u cables", sums.hosts,
+             inventory->cabling.cube.k, sums.switches, inventory->cabling.cube.n, sums.cables);
+    return out;
+}
+
 static void print_levels(const struct br_inventory *inventory, FILE *out)
 {
     const struct br_bcube *cube = &inventory->cabling.cube;
@@ -129,10 +137,10 @@ static void print_cables(const struct br_inventory *inventory, FILE *out)
 void br_plan_list(const struct br_inventory *inventory, FILE *out)
 {
     const struct br_bcube *cube = &inventory->cabling.cube;
-    struct sums sums = add_up(inventory);
-    fprintf(out, "BCube(%u,%u)%s: %u hosts of %u NICs, %u switches of %u ports, %u cables\n\n", cube->n,
-            cube->k, sums.hosts < cube->hosts ? ", partial" : "", sums.hosts, cube->k, sums.switches, cube->n,
-            sums.cables);
+    char sums[128];
+    fprintf(out, "BCube(%u,%u)%s: %s\n\n", cube->n, cube->k,
+            add_up(inventory).hosts < cube->hosts ? ", partial" : "",
+            br_plan_sums(inventory, sums, sizeof sums));
     print_levels(inventory, out);
     fputs("\nPorts are digits, from 0, where the inventory has no labels for them. Management is a network "
           "of its own.\n\n",

@@ -16,6 +16,9 @@ bool br_plan_has_cable(const struct br_inventory *inventory, uint32_t host, uint
 /* Has the switch any cable? */
 bool br_plan_has_switch(const struct br_inventory *inventory, uint32_t level, uint32_t index);
 
+/* "9 hosts of 2 NICs, 6 switches of 3 ports, 18 cables": what is really there. Returns out. */
+char *br_plan_sums(const struct br_inventory *inventory, char *out, size_t bytes);
+
 /* Sums, subnets by level, one line for each cable. */
 void br_plan_list(const struct br_inventory *inventory, FILE *out);
 
