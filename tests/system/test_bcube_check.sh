@@ -11,7 +11,9 @@ if [[ $(id -u) -ne 0 ]]; then
 fi
 scratch=$(mktemp -d)
 cleanup() {
-    "$braid" bcube down "$name" > "$scratch/down" 2>&1 || cat "$scratch/down"
+    for testbed in "$name" "${name}b"; do
+        "$braid" bcube down "$testbed" > "$scratch/down" 2>&1 || true
+    done
     rm -rf "$scratch"
 }
 trap cleanup EXIT
@@ -194,5 +196,33 @@ found BC082 'eth1 of h01 sends slowly'
 at h01 tc qdisc replace dev eth1 root tbf rate 60mbit burst 128kb limit 512kb
 
 healthy
+
+# What cannot be checked is neither healthy nor full of findings.
+refused() {
+    local rc=0 pattern=$1
+    shift
+    timeout 60 "$braid" bcube check "$@" > "$scratch/out" 2> "$scratch/err" || rc=$?
+    [[ $rc -eq 2 ]] || fail "exit code $rc instead of 2: $*"
+    grep -q -- "$pattern" "$scratch/err" "$scratch/out" || fail "no '$pattern': $*"
+}
+refused 'no testbed' --name nowhere
+refused "$scratch/none.yaml" --inventory "$scratch/none.yaml"
+refused 'no option' --nonsense
+sed "s/reach: $name-/reach: nowhere-/" "$inventory" > "$scratch/all.yaml"
+refused 'BC001' --inventory "$scratch/all.yaml"
+
+# Two ports a switch; a partial cube; alpha and beta.
+"$braid" bcube down "$name" > "$scratch/down" 2>&1
+name=${name}b
+"$braid" bcube emulate 2 2 --hosts 3 --rate 100mbit --name "$name" > "$scratch/out" 2>&1 || fail "emulate 2 2"
+healthy
+by_fault BC020 'cables of eth0 and eth1 of host h00 are swapped' swap h00 0 1
+by_fault BC086 'level 1 reaches 0.0[23].* of 0.1 Gb/s on all links' rate h10 1 30mbit
+healthy
+timeout 120 "$braid" bcube matrix --name "$name" --json "$scratch/matrix.json" --svg "$scratch/matrix.svg" > "$scratch/out" ||
+    fail "matrix"
+grep -q '^1/beta, Gb/s: median 0.0[89]' "$scratch/out" || fail "beta is not that of 100 Mb/s"
+[[ $(grep -c beta_s_per_byte "$scratch/matrix.json") -eq 4 ]] || fail "3 hosts of BCube(2,2) have 4 directions of links"
+grep -q '</svg>' "$scratch/matrix.svg" || fail "no drawing"
 echo "$planted planted faults found, each as the one finding"
 [[ $planted -ge 20 ]] || fail "only $planted faults were planted"

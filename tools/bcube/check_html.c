@@ -67,6 +67,8 @@ static void paint_host(void *user, uint32_t host, struct br_paint *paint)
     for (uint32_t level = 0; level < survey->cube.k; level++)
         worst = worse(
             worst, br_findings_at(report->findings, BR_PLACE_PORT, br_survey_port_of(survey, host, level)));
+    if (!survey->hosts[host].reached && !survey->hosts[host].absent)
+        worst = BR_ERROR;
     snprintf(paint->label, sizeof paint->label, "%s", survey->hosts[host].name);
     snprintf(paint->tooltip, sizeof paint->tooltip, "%s: %s", survey->hosts[host].name,
              survey->hosts[host].reached ? survey->hosts[host].kernel : survey->hosts[host].words);

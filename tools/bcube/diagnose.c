@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 
@@ -32,22 +33,55 @@ char *br_diagnose_on(const struct br_survey *survey, uint32_t host, char out[384
     return out;
 }
 
+static bool unanswered(const struct br_survey_host *host)
+{
+    return !host->reached && !host->absent;
+}
+
+/* Hosts that fail with the same words are one finding. */
+static void report_unanswered(const struct br_survey *survey, struct br_findings *findings, int first)
+{
+    const struct br_survey_host *host = &survey->hosts[first];
+    char names[160] = "", on[384];
+    int count = 0;
+    for (int h = 0; h < first; h++)
+        if (unanswered(&survey->hosts[h]) && !strcmp(survey->hosts[h].words, host->words))
+            return;
+    struct br_finding *finding = br_finding_add(findings, "BC001", BR_ERROR, "host");
+    for (int h = first; h < survey->n_hosts; h++) {
+        size_t used = strlen(names);
+        if (!unanswered(&survey->hosts[h]) || strcmp(survey->hosts[h].words, host->words) != 0)
+            continue;
+        if (++count <= 4)
+            snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", survey->hosts[h].name);
+        br_finding_place(finding, BR_PLACE_HOST, (uint32_t)h);
+    }
+    if (count > 4)
+        snprintf(finding->title, sizeof finding->title, "hosts %s and %d more cannot be asked", names,
+                 count - 4);
+    else
+        snprintf(finding->title, sizeof finding->title, "host%s %s cannot be asked", count > 1 ? "s" : "",
+                 names);
+    finding->breaks = true;
+    br_finding_evidence(finding, "%s", host->words);
+    br_diagnose_on(survey, (uint32_t)first, on, "braid version");
+    if (strstr(host->words, "not found"))
+        br_finding_mend(finding,
+                        "install braid there, or say where it is with --agent PATH; then this must work: %s",
+                        on);
+    else
+        br_finding_mend(finding, "this must work: %s", on);
+}
+
 void br_diagnose_hosts(const struct br_survey *survey, struct br_findings *findings)
 {
-    char on[384];
     uint32_t unprivileged = 0, example = 0;
     for (int h = 0; h < survey->n_hosts; h++) {
         const struct br_survey_host *host = &survey->hosts[h];
         if (host->reached && !host->root && !unprivileged++)
             example = (uint32_t)h;
-        if (host->reached || host->absent)
-            continue;
-        struct br_finding *finding =
-            br_finding_add(findings, "BC001", BR_ERROR, "host %s cannot be asked", host->name);
-        br_finding_evidence(finding, "%s", host->words);
-        br_finding_mend(finding, "%s", br_diagnose_on(survey, (uint32_t)h, on, "braid version"));
-        br_finding_place(finding, BR_PLACE_HOST, (uint32_t)h);
-        finding->breaks = true;
+        if (unanswered(host))
+            report_unanswered(survey, findings, h);
     }
     if (!unprivileged)
         return;

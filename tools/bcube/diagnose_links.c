@@ -357,21 +357,36 @@ static void judge_links(struct judge *judge)
     blame(judge, &collapsed);
 }
 
-/* The whole level is below its nominal rate: no cable is to blame, the hosts are. */
+static bool reaches_nominal(const struct judge *judge, uint32_t level)
+{
+    double rate = judge->survey->ports[level].rate * GOODPUT;
+    return rate > 0 && judge->alone[level] >= SLOW * rate;
+}
+
+/* The whole level is below its nominal rate: no cable is to blame. If no other level does better, the hosts are. */
 static void check_level(const struct judge *judge, uint32_t level)
 {
     const struct br_survey *survey = judge->survey;
-    double rate = survey->ports[level].rate * GOODPUT;
-    if (!(rate > 0) || !(judge->alone[level] > 0) || judge->alone[level] >= SLOW * rate)
+    bool others = false;
+    if (!(survey->ports[level].rate > 0) || !(judge->alone[level] > 0) || reaches_nominal(judge, level))
         return;
-    struct br_finding *finding =
-        br_finding_add(judge->findings, "BC086", BR_NOTE, "level %u reaches %.3g of %.3g Gb/s on all links",
-                       level, judge->alone[level] / 1e9, survey->ports[level].rate / 1e9);
-    br_finding_evidence(
-        finding, "one TCP stream a link was measured: at such rates a core may be the limit, not the link");
-    br_finding_mend(
-        finding,
-        "if the links are meant to be faster, see CPU frequency and NUMA placement; or correct `rate`");
+    for (uint32_t other = 0; other < survey->cube.k; other++)
+        others |= reaches_nominal(judge, other);
+    struct br_finding *finding = br_finding_add(judge->findings, "BC086", others ? BR_WARNING : BR_NOTE,
+                                                "level %u reaches %.3g of %.3g Gb/s on all links", level,
+                                                judge->alone[level] / 1e9, survey->ports[level].rate / 1e9);
+    if (others) {
+        br_finding_evidence(finding, "other levels reach their rate");
+        br_finding_mend(finding,
+                        "see the speed of the ports and the shapers of its switches; or correct `rate`");
+    } else {
+        br_finding_evidence(
+            finding,
+            "one TCP stream a link was measured: at such rates a core may be the limit, not the link");
+        br_finding_mend(
+            finding,
+            "if the links are meant to be faster, see CPU frequency and NUMA placement; or correct `rate`");
+    }
 }
 
 /* Error counters that rose while the links were loaded. */
@@ -439,8 +454,9 @@ int br_diagnose_links(const struct br_survey *survey, struct br_findings *findin
         judge.alone[level] = median_of(&judge, level, value_alone);
         judge.together[level] = median_of(&judge, level, value_together);
         judge.late[level] = median_of(&judge, level, value_late);
-        check_level(&judge, level);
     }
+    for (uint32_t level = 0; level < survey->cube.k && !rc; level++)
+        check_level(&judge, level);
     if (!rc) {
         fold(&judge);
         judge_links(&judge);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define BR_FINDING_EVIDENCE 8
-#define BR_FINDING_PLACES   16
+#define BR_FINDING_PLACES   64
 
 enum br_severity {
     BR_NOTE,    /* good to know; the testbed counts as healthy */

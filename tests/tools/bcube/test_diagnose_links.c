@@ -123,6 +123,16 @@ static void links__all_below_nominal_is_a_note(void **state)
     br_findings_destroy(&findings);
 }
 
+/* The hosts can do better: the level is to blame. */
+static void links__a_level_below_nominal(void **state)
+{
+    (void)state;
+    for (uint32_t l = 0; l < br_survey_links(&survey); l++)
+        if (br_survey_level_of(&survey, l / 2) == 1)
+            survey.links[l].alone = 40e6;
+    expect_one(&survey, "BC086", "level 1 reaches 0.04 of 0.1 Gb/s on all links");
+}
+
 static void links__late(void **state)
 {
     (void)state;
@@ -161,6 +171,7 @@ int main(void)
         TEST(links__slow_one_direction),
         TEST(links__slow_pair),
         TEST(links__all_below_nominal_is_a_note),
+        TEST(links__a_level_below_nominal),
         TEST(links__late),
         TEST(links__collapse_under_load),
         TEST(links__counters),

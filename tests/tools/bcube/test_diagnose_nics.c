@@ -161,6 +161,18 @@ static void hosts__not_reached(void **state)
     br_findings_destroy(&findings);
 }
 
+static void hosts__same_reason(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 9; h++) {
+        survey.hosts[h].reached = false;
+        survey.hosts[h].n_nics = 0;
+        strcpy(survey.hosts[h].words, "the agent has ended: sh: 1: braid: not found");
+    }
+    br_survey_match(&survey);
+    expect_one(&survey, "BC001", "hosts h00, h01, h02, h03 and 5 more cannot be asked");
+}
+
 /* Empty places of a partial cube are no findings. */
 static void hosts__absent(void **state)
 {
@@ -181,11 +193,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(nics__missing),      TEST(nics__renamed),    TEST(nics__renamed_and_replaced),
-        TEST(nics__mac),          TEST(nics__same_mac),   TEST(nics__place),
-        TEST(nics__down),         TEST(nics__no_carrier), TEST(nics__host_dark),
-        TEST(nics__switch_down),  TEST(nics__speed),      TEST(nics__mtu),
-        TEST(hosts__not_reached), TEST(hosts__absent),
+        TEST(nics__missing),      TEST(nics__renamed),      TEST(nics__renamed_and_replaced),
+        TEST(nics__mac),          TEST(nics__same_mac),     TEST(nics__place),
+        TEST(nics__down),         TEST(nics__no_carrier),   TEST(nics__host_dark),
+        TEST(nics__switch_down),  TEST(nics__speed),        TEST(nics__mtu),
+        TEST(hosts__not_reached), TEST(hosts__same_reason),
+        TEST(hosts__absent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
