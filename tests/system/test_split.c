@@ -198,6 +198,19 @@ static void split__all_collectives_at_once(void **state)
     everywhere(4, 6, 2, all_at_once);
 }
 
+/* Parts whose ranks are no neighbours are relayed through others; a duplicate of the whole is a BCube, too. */
+static void split__in_a_bcube(void **state)
+{
+    const struct ranks jobs[] = {{.size = 4, .topology = "bcube:2,2", .timeout_ms = 30000},
+                                 {.size = 9, .topology = "bcube:3,2", .timeout_ms = 30000}};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        ranks_run(&jobs[i], by_color_and_key, NULL);
+        ranks_run(&jobs[i], all_at_once, NULL);
+    }
+}
+
 /* Blocking calls in any order that would end if there were only these; and the same operation again and again. */
 static int in_turns(struct braid_comm *comm, void *context)
 {
@@ -566,6 +579,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(split__by_color_and_key),
         cmocka_unit_test(split__all_collectives_at_once),
+        cmocka_unit_test(split__in_a_bcube),
         cmocka_unit_test(split__rows_and_columns),
         cmocka_unit_test(split__messages_do_not_mix),
         cmocka_unit_test(split__memory_is_the_family_s),
