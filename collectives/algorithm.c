@@ -98,7 +98,12 @@ bool br_algorithm_shape(const struct br_schedule_request *request, struct br_sha
     return true;
 }
 
-/* A barrier or alltoall digit by digit exchanges messages as an allreduce does, but nobody folds. */
+bool br_algorithm_digits(enum br_algorithm algorithm)
+{
+    return algorithm == BR_TREE || algorithm == BR_BRUCK || algorithm == BR_DISSEMINATION;
+}
+
+/* A barrier, alltoall or tree digit by digit exchanges messages as an allreduce does, but nobody folds. */
 static int check_digits(const struct br_schedule_request *request)
 {
     const struct br_shape *shape = &request->shape;
@@ -130,8 +135,7 @@ int br_algorithm_check(const struct br_schedule_request *request)
                         br_collective_name(request->collective));
     if (br_algorithm_shape(request, &shape))
         return br_shape_check(&shape, request->collective, request->n);
-    if ((request->algorithm == BR_DISSEMINATION || request->algorithm == BR_BRUCK) &&
-        request->shape.n_dimensions > 0)
+    if (br_algorithm_digits(request->algorithm) && request->shape.n_dimensions > 0)
         return check_digits(request);
     return 0;
 }
@@ -153,12 +157,13 @@ uint32_t br_algorithm_packed(const struct br_schedule_request *request)
     if (request->algorithm == BR_BRUCK)
         return br_bruck_packed(&request->shape, request->n);
     if (request->algorithm == BR_TREE && (BIT(request->collective) & SPREAD))
-        return br_tree_packed(BR_TREE_BINOMIAL, request->n);
+        return br_tree_packed(BR_TREE_BINOMIAL, &request->shape, request->n);
     return 1;
 }
 
 static int generate(struct br_builder *builder, const struct br_schedule_request *request)
 {
+    static const struct br_shape none;
     struct br_shape shape;
 
     if (br_algorithm_shape(request, &shape))
@@ -179,12 +184,12 @@ static int generate(struct br_builder *builder, const struct br_schedule_request
     case BR_BRUCK:
         return br_generate_bruck(builder, &request->shape);
     case BR_TREE:
-        return br_generate_tree(builder, BR_TREE_BINOMIAL);
+        return br_generate_tree(builder, BR_TREE_BINOMIAL, &request->shape);
     case BR_CHAIN:
-        return br_generate_tree(builder, BR_TREE_CHAIN);
+        return br_generate_tree(builder, BR_TREE_CHAIN, &none);
     default:
         return request->collective == BR_ALLREDUCE ? br_generate_flat(builder)
-                                                   : br_generate_tree(builder, BR_TREE_FLAT);
+                                                   : br_generate_tree(builder, BR_TREE_FLAT, &none);
     }
 }
 

@@ -12,7 +12,7 @@
 
 enum br_algorithm {
     BR_FLAT,        /* allreduce, and where there is a root: all at once in one step */
-    BR_TREE,        /* where there is a root: binomial tree */
+    BR_TREE,        /* where there is a root: binomial tree; digit by digit where the request has a shape */
     BR_CHAIN,       /* broadcast, reduce: through all ranks in turn, pipelined by fragments */
     BR_BINARY_TREE, /* allreduce, broadcast, reduce: binary tree, pipelined by fragments */
     BR_DOUBLE_TREE, /* likewise, halves of the buffer on two trees */
@@ -20,7 +20,7 @@ enum br_algorithm {
     BR_DIRECT,  /* one dimension, everybody exchanges with everybody; broadcast, reduce: scatter, gather */
     BR_RING,    /* one dimension, a ring; likewise */
     BR_HALVING, /* recursive halving and doubling */
-    BR_BRUCK,   /* alltoall: lg n rounds of packed blocks; digit by digit where the request has a shape */
+    BR_BRUCK,   /* alltoall: lg n rounds of packed blocks; likewise */
     BR_DIMENSIONAL,   /* the shape in the request, as are the two that follow (way.h) */
     BR_BML,           /* a thread for each level of a BCube, each starting on another level */
     BR_BLUECONNECT,   /* a stage for each factor of the number of ranks */
@@ -45,6 +45,9 @@ int br_algorithm_find(const char *name, enum br_algorithm *algorithm);
 /* 0, or -EINVAL with words that say why this algorithm cannot serve this request. The rank is not looked at.
  */
 int br_algorithm_check(const struct br_schedule_request *request);
+
+/* Whether it goes digit by digit where the request has a shape (direct dimensions with all ranks): in a BCube. */
+bool br_algorithm_digits(enum br_algorithm algorithm);
 
 /* The shape of an algorithm that the dimensional generator serves; false: it is none of those. */
 bool br_algorithm_shape(const struct br_schedule_request *request, struct br_shape *shape);

@@ -293,23 +293,8 @@ static void add_packed_tree(struct problem *p)
 static void add_bruck(struct problem *p)
 {
     uint32_t n = p->request->n;
-    struct br_stages stages = {.n_stages = 0};
 
-    if (p->request->shape.n_dimensions > 0)
-        br_shape_stages(&p->request->shape, 0, &stages);
-    for (uint32_t w = 0; w < stages.n_stages; w++) {
-        const struct br_stage *stage = &stages.stages[w];
-        double bytes = n / stage->size * p->bytes;
-        struct br_exchange exchange = {peer_in_stage, stage, stage->size - 1, n, BR_LOAD_ALL, stage->level, 1,
-                                       bytes};
-        struct br_load round;
-
-        br_load_init(&round, p->model, p->topology);
-        br_load_add(&round, p->model, p->topology, &exchange, 1);
-        end_rounds(p, &round, 0);
-        add_copies(p, (stage->size - 1) * bytes);
-    }
-    for (uint32_t distance = 1; distance < n && stages.n_stages == 0; distance *= 2) {
+    for (uint32_t distance = 1; distance < n; distance *= 2) {
         add_rounds(p, 1, distance, 1, n / 2 * p->bytes, 0);
         add_copies(p, n * 0.5 * p->bytes);
     }
@@ -328,14 +313,29 @@ static void add_doubling(struct problem *p)
     }
 }
 
-/* A barrier digit by digit. */
-static void add_digits(struct problem *p)
+/* Digit by digit, as much as the busiest rank has: in a tree the root. packed: blocks of a subtree travel together. */
+static void add_digits(struct problem *p, double sum, bool packed)
 {
+    bool bruck = p->request->algorithm == BR_BRUCK;
+    uint32_t n = p->request->n;
     struct br_stages stages;
 
     br_shape_stages(&p->request->shape, 0, &stages);
-    for (uint32_t w = 0; w < stages.n_stages; w++)
-        add_stage(p, &stages, 1, w, false);
+    for (uint32_t w = 0; w < stages.n_stages; w++) {
+        const struct br_stage *stage = &stages.stages[w];
+        double bytes = (bruck ? n / stage->size : packed ? stage->stride : 1) * p->bytes;
+        struct br_exchange exchange = {peer_in_stage, stage, stage->size - 1, n, BR_LOAD_ALL, stage->level, 1,
+                                       bytes};
+        struct br_load round;
+
+        br_load_init(&round, p->model, p->topology);
+        br_load_add(&round, p->model, p->topology, &exchange, 1);
+        end_rounds(p, &round, sum * (stage->size - 1) * bytes * p->model->gamma);
+        if (bruck)
+            add_copies(p, (stage->size - 1) * bytes);
+    }
+    if (bruck || packed)
+        add_copies(p, n * p->bytes);
 }
 
 /* Everybody with everybody, or the root with all. */
@@ -358,6 +358,8 @@ static void add_algorithm(struct problem *p)
         p->path = p->cpu = p->bytes * p->model->copy;
     } else if (br_algorithm_shape(request, &shape)) {
         add_shape(p, &shape);
+    } else if (request->shape.n_dimensions > 0 && br_algorithm_digits(request->algorithm)) {
+        add_digits(p, sum, packed);
     } else if (request->algorithm == BR_BINARY_TREE || request->algorithm == BR_DOUBLE_TREE) {
         add_binary_tree(p, request->algorithm == BR_BINARY_TREE ? 1 : 2);
     } else if (request->algorithm == BR_DOUBLING) {
@@ -373,8 +375,6 @@ static void add_algorithm(struct problem *p)
         p->path *= request->n - 1; /* each rank has one message of them */
     } else if (request->algorithm == BR_TREE) {
         add_doubling_rounds(p, p->bytes, sum); /* a rank adds up its children at once */
-    } else if (request->shape.n_dimensions > 0) {
-        add_digits(p);
     } else {
         add_doubling_rounds(p, 0, 0);
     }

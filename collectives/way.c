@@ -150,8 +150,7 @@ int br_way_parse(const struct br_topology *t, const char *text, struct br_way *w
         rc = colon ? parse_factors(t, colon + 1, way) : default_factors(t, way);
     else if (way->algorithm == BR_RING && t->kind == BR_TOPOLOGY_BCUBE)
         set_cube(way, &t->cube, 1, BR_METHOD_CYCLE);
-    else if ((way->algorithm == BR_DISSEMINATION || way->algorithm == BR_BRUCK) &&
-             t->kind == BR_TOPOLOGY_BCUBE)
+    else if (br_algorithm_digits(way->algorithm) && t->kind == BR_TOPOLOGY_BCUBE)
         set_cube(way, &t->cube, 1, BR_METHOD_DIRECT);
     if (way->algorithm == BR_BLUECONNECT && !rc)
         set_levels(t, &way->shape);

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 1. Ranks in a tree are counted from the root: by distance, or digit by digit where there is a shape. A number's parent is the
+ *    number with its lowest digit that is not 0 set to 0; a binomial tree is that in base 2. So the numbers of a subtree
+ *    follow each other.
+ * 2. A chain and a flat tree have no digits.
+ */
 #include "collectives/generators/tree.h"
 
 #include <errno.h>
@@ -8,87 +14,162 @@
 
 static const struct br_span input = {BR_INPUT, 0, 1}, output = {BR_OUTPUT, 0, 1};
 
-/* Ranks in the tree are counted from the root. Fills in the children, the one with the largest subtree first.
- */
-static uint32_t list_children(enum br_tree tree, uint32_t n, uint32_t rank, uint32_t *children)
-{
-    uint32_t count = 0, step = 1;
+struct family {
+    struct br_builder *b;
+    const struct br_schedule *head;
+    enum br_tree tree;
+    bool digits; /* numbers are counted digit by digit */
+    struct br_stages stages;
+    uint32_t n, own;
+    uint32_t *children, n_children; /* numbers, the one with the largest subtree first */
+};
 
-    if (tree == BR_TREE_CHAIN) {
-        if (rank + 1 < n)
-            children[count++] = rank + 1;
-        return count;
-    }
-    if (tree == BR_TREE_FLAT) {
-        for (uint32_t i = 1; rank == 0 && i < n; i++)
-            children[count++] = i;
-        return count;
-    }
-    while (step < n && (rank & step) == 0)
-        step *= 2;
-    while (step > 1) {
-        step /= 2;
-        if (rank + step < n)
-            children[count++] = rank + step;
-    }
-    return count;
+static void set_digits(struct br_stages *stages, const struct br_shape *shape, uint32_t n)
+{
+    *stages = (struct br_stages){.n_stages = 0};
+    if (shape->n_dimensions > 0)
+        br_shape_stages(shape, 0, stages);
+    for (uint64_t stride = 1; shape->n_dimensions == 0 && stride < n; stride *= 2)
+        stages->stages[stages->n_stages++] =
+            (struct br_stage){.size = 2, .stride = (uint32_t)stride, .level = BR_LEVEL_ANY};
 }
 
-static uint32_t parent_of(enum br_tree tree, uint32_t rank)
+/* The lowest digit that is not 0; of the root: one beyond the last. */
+static uint32_t lowest(const struct br_stages *stages, uint32_t number)
 {
-    if (tree == BR_TREE_CHAIN)
-        return rank - 1;
-    return tree == BR_TREE_FLAT ? 0 : rank & (rank - 1);
+    uint32_t w = 0;
+
+    while (w < stages->n_stages && br_stage_digit(&stages->stages[w], number) == 0)
+        w++;
+    return w;
 }
 
-/* Ranks in the subtree of one, which follow each other. */
-static uint32_t subtree(enum br_tree tree, uint32_t n, uint32_t rank)
+/* Numbers in the subtree of one, which follow each other. */
+static uint32_t subtree(enum br_tree tree, const struct br_stages *stages, uint32_t n, uint32_t number)
 {
-    if (rank == 0 || tree == BR_TREE_CHAIN)
-        return n - rank;
+    uint32_t stride;
+
+    if (number == 0 || tree == BR_TREE_CHAIN)
+        return n - number;
     if (tree == BR_TREE_FLAT)
         return 1;
-    return (rank & (~rank + 1)) < n - rank ? rank & (~rank + 1) : n - rank;
+    stride = stages->stages[lowest(stages, number)].stride;
+    return stride < n - number ? stride : n - number;
 }
 
-static void broadcast(struct br_builder *b, uint32_t parent, const uint32_t *children, uint32_t n_children)
+static uint32_t size_of(const struct family *f, uint32_t number)
 {
-    const struct br_schedule *head = br_builder_head(b);
-    bool root = head->rank == head->root;
+    return subtree(f->tree, &f->stages, f->n, number);
+}
 
-    if (!root)
-        br_builder_recv(b, parent, BR_LEVEL_ANY, output);
-    for (uint32_t i = 0; i < n_children; i++)
-        br_builder_send(b, children[i], BR_LEVEL_ANY, root ? input : output);
-    if (root)
-        br_builder_copy(b, output, input);
+/* Takes the root's digits from those of a rank, or adds them to those of a number. */
+static uint32_t turn(const struct family *f, uint32_t from, bool to_rank)
+{
+    uint32_t root = f->head->root, result = 0;
+
+    if (!f->digits)
+        return to_rank ? (from + root) % f->n : (from + f->n - root) % f->n;
+    for (uint32_t w = 0; w < f->stages.n_stages; w++) {
+        const struct br_stage *stage = &f->stages.stages[w];
+        uint32_t digit = br_stage_digit(stage, root);
+
+        digit = br_stage_digit(stage, from) + (to_rank ? digit : stage->size - digit);
+        result += digit % stage->size * stage->stride;
+    }
+    return result;
+}
+
+static uint32_t rank_of(const struct family *f, uint32_t number)
+{
+    return turn(f, number, true);
+}
+
+/* Of the message between a child and its parent. */
+static uint8_t level_of(const struct family *f, uint32_t child)
+{
+    return f->digits ? f->stages.stages[lowest(&f->stages, child)].level : BR_LEVEL_ANY;
+}
+
+static uint32_t parent_of(const struct family *f)
+{
+    const struct br_stage *stage;
+
+    if (f->tree == BR_TREE_CHAIN)
+        return f->own - 1;
+    if (f->tree == BR_TREE_FLAT)
+        return 0;
+    stage = &f->stages.stages[lowest(&f->stages, f->own)];
+    return f->own - br_stage_digit(stage, f->own) * stage->stride;
+}
+
+static void list_children(struct family *f)
+{
+    if (f->tree == BR_TREE_CHAIN && f->own + 1 < f->n)
+        f->children[f->n_children++] = f->own + 1;
+    for (uint32_t i = 1; f->tree == BR_TREE_FLAT && f->own == 0 && i < f->n; i++)
+        f->children[f->n_children++] = i;
+    for (uint32_t w = lowest(&f->stages, f->own); f->tree == BR_TREE_BINOMIAL && w-- > 0;) {
+        const struct br_stage *stage = &f->stages.stages[w];
+
+        for (uint32_t digit = 1; digit < stage->size && digit * stage->stride < f->n - f->own; digit++)
+            f->children[f->n_children++] = f->own + digit * stage->stride;
+    }
+}
+
+static void send_to(const struct family *f, uint32_t child, struct br_span span)
+{
+    br_builder_send(f->b, rank_of(f, child), level_of(f, child), span);
+}
+
+static void recv_from(const struct family *f, uint32_t child, struct br_span span)
+{
+    br_builder_recv(f->b, rank_of(f, child), level_of(f, child), span);
+}
+
+static void send_up(const struct family *f, struct br_span span)
+{
+    br_builder_send(f->b, rank_of(f, parent_of(f)), level_of(f, f->own), span);
+}
+
+static void recv_down(const struct family *f, struct br_span span)
+{
+    br_builder_recv(f->b, rank_of(f, parent_of(f)), level_of(f, f->own), span);
+}
+
+static void broadcast(const struct family *f)
+{
+    if (f->own != 0)
+        recv_down(f, output);
+    for (uint32_t i = 0; i < f->n_children; i++)
+        send_to(f, f->children[i], f->own == 0 ? input : output);
+    if (f->own == 0)
+        br_builder_copy(f->b, output, input);
 }
 
 /* sources: room for n_children + 1. */
-static void reduce(struct br_builder *b, uint32_t parent, const uint32_t *children, uint32_t n_children,
-                   struct br_span *sources)
+static void reduce(const struct family *f, struct br_span *sources)
 {
-    const struct br_schedule *head = br_builder_head(b);
-    bool root = head->rank == head->root;
     struct br_span sum = input;
+    uint32_t n = 0;
 
-    sources[0] = input;
-    for (uint32_t i = n_children; i-- > 0;) /* the smallest subtree is ready first */
-        sources[n_children - i] = br_builder_recv_scratch(b, children[i], BR_LEVEL_ANY, input);
-    if (n_children > 0) {
-        sum = root ? output : br_builder_scratch(b, 1);
-        br_builder_reduce(b, sum, sources, n_children + 1, root);
+    sources[n++] = input;
+    for (uint32_t i = f->n_children; i-- > 0;) /* the smallest subtree is ready first */
+        sources[n++] =
+            br_builder_recv_scratch(f->b, rank_of(f, f->children[i]), level_of(f, f->children[i]), input);
+    if (n > 1) {
+        sum = f->own == 0 ? output : br_builder_scratch(f->b, 1);
+        br_builder_reduce(f->b, sum, sources, n, f->own == 0);
     }
-    if (!root)
-        br_builder_send(b, parent, BR_LEVEL_ANY, sum);
-    else if (n_children == 0)
-        br_builder_copy(b, output, input);
+    if (f->own != 0)
+        send_up(f, sum);
+    else if (n == 1)
+        br_builder_copy(f->b, output, input);
 }
 
-/* The block of the rank that is `v` after the root. */
-static struct br_span block(const struct br_schedule *head, enum br_buffer buffer, uint32_t v)
+/* The block of the rank with a number. */
+static struct br_span block(const struct family *f, enum br_buffer buffer, uint32_t number)
 {
-    return (struct br_span){buffer, (head->root + v) % head->n, 1};
+    return (struct br_span){buffer, rank_of(f, number), 1};
 }
 
 static struct br_span part(struct br_span all, uint32_t first, uint32_t count)
@@ -96,107 +177,107 @@ static struct br_span part(struct br_span all, uint32_t first, uint32_t count)
     return (struct br_span){all.buffer, all.first + first, count};
 }
 
-/* Ranks count from the root here, but for the ends of messages. */
-static void gather(struct br_builder *b, enum br_tree tree, uint32_t parent, const uint32_t *children,
-                   uint32_t n_children)
+static void gather(const struct family *f)
 {
-    const struct br_schedule *head = br_builder_head(b);
-    uint32_t n = head->n, own = (head->rank + n - head->root) % n, size = subtree(tree, n, own);
+    uint32_t own = f->own, size = size_of(f, own);
     struct br_span all = input;
 
     if (own == 0)
-        br_builder_copy(b, block(head, BR_OUTPUT, 0), input);
+        br_builder_copy(f->b, block(f, BR_OUTPUT, 0), input);
     else if (size > 1)
-        br_builder_copy(b, part(all = br_builder_scratch(b, size), 0, 1), input);
-    for (uint32_t i = n_children; i-- > 0;) { /* the smallest subtree is ready first */
-        uint32_t child = (children[i] + n - head->root) % n, count = subtree(tree, n, child);
+        br_builder_copy(f->b, part(all = br_builder_scratch(f->b, size), 0, 1), input);
+    for (uint32_t i = f->n_children; i-- > 0;) { /* the smallest subtree is ready first */
+        uint32_t child = f->children[i], count = size_of(f, child);
         struct br_span got;
 
         if (own == 0 && count == 1)
-            got = block(head, BR_OUTPUT, child);
+            got = block(f, BR_OUTPUT, child);
         else
-            got = own == 0 ? br_builder_scratch(b, count) : part(all, child - own, count);
-        br_builder_recv(b, children[i], BR_LEVEL_ANY, got);
+            got = own == 0 ? br_builder_scratch(f->b, count) : part(all, child - own, count);
+        recv_from(f, child, got);
         for (uint32_t j = 0; own == 0 && count > 1 && j < count; j++)
-            br_builder_copy(b, block(head, BR_OUTPUT, child + j), part(got, j, 1));
+            br_builder_copy(f->b, block(f, BR_OUTPUT, child + j), part(got, j, 1));
     }
     if (own != 0)
-        br_builder_send(b, parent, BR_LEVEL_ANY, all);
+        send_up(f, all);
 }
 
-static void scatter(struct br_builder *b, enum br_tree tree, uint32_t parent, const uint32_t *children,
-                    uint32_t n_children)
+static void scatter(const struct family *f)
 {
-    const struct br_schedule *head = br_builder_head(b);
-    uint32_t n = head->n, own = (head->rank + n - head->root) % n, size = subtree(tree, n, own);
+    uint32_t own = f->own, size = size_of(f, own);
     struct br_span all = output;
 
     if (own != 0 && size > 1)
-        all = br_builder_scratch(b, size);
+        all = br_builder_scratch(f->b, size);
     if (own != 0)
-        br_builder_recv(b, parent, BR_LEVEL_ANY, all);
-    for (uint32_t i = 0; i < n_children; i++) {
-        uint32_t child = (children[i] + n - head->root) % n, count = subtree(tree, n, child);
-        struct br_span give = block(head, BR_INPUT, child);
+        recv_down(f, all);
+    for (uint32_t i = 0; i < f->n_children; i++) {
+        uint32_t child = f->children[i], count = size_of(f, child);
+        struct br_span give = block(f, BR_INPUT, child);
 
         if (own != 0)
             give = part(all, child - own, count);
         else if (count > 1)
-            give = br_builder_scratch(b, count);
+            give = br_builder_scratch(f->b, count);
         for (uint32_t j = 0; own == 0 && count > 1 && j < count; j++)
-            br_builder_copy(b, part(give, j, 1), block(head, BR_INPUT, child + j));
-        br_builder_send(b, children[i], BR_LEVEL_ANY, give);
+            br_builder_copy(f->b, part(give, j, 1), block(f, BR_INPUT, child + j));
+        send_to(f, child, give);
     }
     if (own == 0)
-        br_builder_copy(b, output, block(head, BR_INPUT, 0));
+        br_builder_copy(f->b, output, block(f, BR_INPUT, 0));
     else if (size > 1)
-        br_builder_copy(b, output, part(all, 0, 1));
+        br_builder_copy(f->b, output, part(all, 0, 1));
 }
 
-uint32_t br_tree_packed(enum br_tree tree, uint32_t n)
+uint32_t br_tree_packed(enum br_tree tree, const struct br_shape *shape, uint32_t n)
 {
+    struct br_stages stages;
     uint32_t packed = 1;
 
-    for (uint32_t v = 1; v < n; v = tree == BR_TREE_BINOMIAL ? 2 * v : n)
-        packed = subtree(tree, n, v) > packed ? subtree(tree, n, v) : packed;
-    return packed;
+    set_digits(&stages, shape, n);
+    for (uint32_t w = 0; tree == BR_TREE_BINOMIAL && w < stages.n_stages; w++) {
+        uint32_t size = subtree(tree, &stages, n, stages.stages[w].stride);
+
+        packed = size > packed ? size : packed;
+    }
+    return tree == BR_TREE_CHAIN && n > 1 ? n - 1 : packed;
 }
 
-static void generate(struct br_builder *b, enum br_tree tree, uint32_t parent, const uint32_t *children,
-                     uint32_t n_children, struct br_span *sources)
+static void generate(const struct family *f, struct br_span *sources, uint32_t packed)
 {
-    const struct br_schedule *head = br_builder_head(b);
-
-    br_builder_cut(b, 1);
-    if (head->collective == BR_BROADCAST) {
-        broadcast(b, parent, children, n_children);
-    } else if (head->collective == BR_REDUCE) {
-        reduce(b, parent, children, n_children, sources);
-    } else {
-        br_builder_pack(b, br_tree_packed(tree, head->n));
-        (head->collective == BR_GATHER ? gather : scatter)(b, tree, parent, children, n_children);
+    br_builder_cut(f->b, 1);
+    switch (f->head->collective) {
+    case BR_BROADCAST:
+        broadcast(f);
+        break;
+    case BR_REDUCE:
+        reduce(f, sources);
+        break;
+    default:
+        br_builder_pack(f->b, packed);
+        (f->head->collective == BR_GATHER ? gather : scatter)(f);
+        break;
     }
 }
 
-int br_generate_tree(struct br_builder *b, enum br_tree tree)
+int br_generate_tree(struct br_builder *b, enum br_tree tree, const struct br_shape *shape)
 {
-    const struct br_schedule *head = br_builder_head(b);
-    uint32_t n = head->n, rank = (head->rank + n - head->root) % n, n_children;
-    uint32_t *children = calloc(n, sizeof *children);
-    struct br_span *sources = calloc((size_t)n + 1, sizeof *sources);
-    uint32_t parent = (parent_of(tree, rank) + head->root) % n;
+    struct family f = {.b = b, .head = br_builder_head(b), .tree = tree, .digits = shape->n_dimensions > 0};
+    struct br_span *sources;
     int rc = 0;
 
-    if (!children || !sources) {
-        rc = br_error(ENOMEM, "no memory for the schedule of rank %u", head->rank);
-        goto out;
+    f.n = f.head->n;
+    f.children = calloc(f.n, sizeof *f.children);
+    sources = calloc((size_t)f.n + 1, sizeof *sources);
+    if (f.children && sources) {
+        set_digits(&f.stages, shape, f.n);
+        f.own = turn(&f, f.head->rank, false);
+        list_children(&f);
+        generate(&f, sources, br_tree_packed(tree, shape, f.n));
+    } else {
+        rc = br_error(ENOMEM, "no memory for the schedule of rank %u", f.head->rank);
     }
-    n_children = list_children(tree, n, rank, children);
-    for (uint32_t i = 0; i < n_children; i++)
-        children[i] = (children[i] + head->root) % n;
-    generate(b, tree, parent, children, n_children, sources);
-out:
     free(sources);
-    free(children);
+    free(f.children);
     return rc;
 }

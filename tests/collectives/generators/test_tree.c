@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "bcube/address.h"
 #include "tests/collectives/schedules.h"
 
 static uint32_t sends(enum br_algorithm algorithm, enum br_collective collective, uint32_t n, uint32_t rank)
@@ -88,10 +89,46 @@ static void br_generate_tree__flat_gathers_in_place(void **state)
     br_schedule_free(schedule);
 }
 
+/* In a BCube, whoever is the root: a rank and its parent differ in one digit, and nobody has more than k(n-1) children. */
+static void br_generate_tree__goes_digit_by_digit(void **state)
+{
+    static const char *const cubes[] = {"3,2", "2,3", "4,2", "5,1", "3,3", "2,5"};
+
+    (void)state;
+    for (size_t c = 0; c < sizeof cubes / sizeof *cubes; c++) {
+        struct br_schedule_request request = {.algorithm = BR_TREE};
+        struct br_schedule *schedule;
+        struct br_bcube cube;
+
+        assert_int_equal(br_bcube_parse(&cube, cubes[c]), 0);
+        request.n = cube.hosts;
+        request.root = cube.hosts / 2;
+        request.shape = (struct br_shape){.n_dimensions = cube.k, .threads = 1};
+        for (uint32_t i = 0; i < cube.k; i++)
+            request.shape.dimensions[i] = (struct br_dimension){cube.n, BR_METHOD_DIRECT, (uint8_t)i};
+        assert_true(schedules_prove(BR_TREE, &request.shape, cube.hosts) >= 4 * 3);
+        for (uint32_t i = 0; i < 2 * cube.hosts; i++) {
+            request.collective = i % 2 ? BR_GATHER : BR_BROADCAST;
+            request.rank = i / 2;
+            assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+            assert_true(schedule->n_sends <= cube.k * (cube.n - 1));
+            assert_int_equal(schedule->packed, i % 2 ? br_algorithm_packed(&request) : 1);
+            for (uint32_t j = 0; j < schedule->n_steps; j++) {
+                const struct br_step *step = &schedule->steps[j];
+
+                if (step->kind <= BR_STEP_RECV)
+                    assert_int_equal(step->level, br_bcube_level(&cube, request.rank, step->peer));
+            }
+            br_schedule_free(schedule);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_generate_tree__packs_subtrees),
+        cmocka_unit_test(br_generate_tree__goes_digit_by_digit),
         cmocka_unit_test(br_generate_tree__flat_gathers_in_place),
         cmocka_unit_test(br_generate_tree__spreads_the_sends),
         cmocka_unit_test(br_generate_tree__serves_the_largest_subtree_first),
