@@ -5,7 +5,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BRAID_BUILD:-$here/../build/release}
 rounds=3 milliseconds=200 json=allreduce_peers.json
-ranks_list="2 4" transports="shm loopback veth" congestions="cubic system"
+ranks_list="2 4" transports="shm loopback veth" congestions="cubic system" rate=
 peers="openmpi mpich gloo braid braid_alloc"
 sizes="8 64 512 4096 32768 65536 262144 1048576 2097152 4194304 16777216 67108864 268435456"
 
@@ -18,6 +18,8 @@ usage: bench/allreduce_peers.sh [options]
   --transports "shm loopback veth"
   --congestion "cubic system"   of TCP
   --peers "$peers"
+                       also braid_ring, braid_blueconnect, ...: braid with that algorithm
+  --rate RATE          of the veth, as tc writes it: 1gbit (default: as fast as the machine)
   --sizes "8 64 ..."   in bytes, multiples of 4, ascending
   --quick              one round, 50 ms, 2 ranks, sizes up to 16 MiB, cubic only
   --json FILE          default $json
@@ -28,6 +30,7 @@ while (($#)); do
     case $1 in
     --rounds) rounds=$2 ;; --ms) milliseconds=$2 ;; --ranks) ranks_list=$2 ;; --transports) transports=$2 ;;
     --congestion) congestions=$2 ;; --peers) peers=$2 ;; --sizes) sizes=$2 ;; --json) json=$2 ;;
+    --rate) rate=$2 ;;
     --quick)
         rounds=1 milliseconds=50 ranks_list=2 congestions=cubic
         sizes="8 512 32768 65536 262144 2097152 16777216"
@@ -95,19 +98,17 @@ launch_mpich() {
     esac
 }
 
-# each_rank N ENVIRONMENT... -- COMMAND...: one process a rank, half of them in each namespace. The namespaces share
-# the machine's cores: where these are fewer than the ranks, local_size says so, without calling it one host.
+# each_rank N ENVIRONMENT... -- COMMAND...: one process a rank, half of them in each namespace.
 each_rank() {
-    local n=$1 r failed=0 local_size=$(($1 / 2)) pids=() environment=()
+    local n=$1 r failed=0 pids=() environment=()
     shift
-    ((n <= cpus)) || local_size=$((n - 1))
     while [[ $1 != -- ]]; do environment+=("$1"); shift; done
     shift
     for ((r = 0; r < n; r++)); do
         # MPI's launchers bind ranks to cores; so do we where there is one for each
         ((n <= cpus)) && bind=(taskset -c "$r") || bind=()
         "${bind[@]}" ip netns exec "$(side_of $r "$n")" env RANK=$r WORLD_SIZE="$n" LOCAL_RANK=$((r % (n / 2))) \
-            LOCAL_WORLD_SIZE=$local_size "${environment[@]}" "$@" &
+            LOCAL_WORLD_SIZE=$((n / 2)) BRAID_MACHINE_RANKS="$n" "${environment[@]}" "$@" &
         pids+=($!)
     done
     for r in "${pids[@]}"; do wait "$r" || failed=1; done
@@ -144,17 +145,23 @@ launch_braid() {
     esac
 }
 
-launch_braid_alloc() {
-    local transport=$1 n=$2
-    shift 2
-    BENCH_MEMORY=alloc launch_braid "$transport" "$n" --limit "$@"
+# launch_braid_alloc, launch_braid_ALGORITHM
+launch_braid_other() {
+    local variant=$1 transport=$2 n=$3
+    shift 3
+    if [[ $variant == alloc ]]; then
+        BENCH_MEMORY=alloc launch_braid "$transport" "$n" --limit "$@"
+    else
+        BENCH_ALGORITHM=$variant launch_braid "$transport" "$n" "$@"
+    fi
 }
 
 # One peer once over all sizes; appends "transport congestion ranks bytes peer us memcpy_us" lines to $results.
 measure() {
-    local transport=$1 n=$2 peer=$3
+    local transport=$1 n=$2 peer=$3 launch=launch_$3
+    [[ $peer != braid_* ]] || launch="launch_braid_other ${peer#braid_}"
     # shellcheck disable=SC2086 # the sizes are a list
-    timeout 600 bash -c "$(declare -f side_of each_rank "launch_$peer" launch_braid); launch_$peer \"\$@\"" \
+    timeout 600 bash -c "$(declare -f side_of each_rank "${launch%% *}" launch_braid); $launch \"\$@\"" \
         measure "$transport" "$n" "$milliseconds" $sizes >"$work/out" 2>"$work/words" </dev/null &
     group=$!
     if ! wait $group; then
@@ -179,6 +186,7 @@ present=
 for peer in $peers; do build_driver "$peer" && present+=" $peer"; done
 [[ -n $present ]] || { echo "nothing to measure" >&2; exit 1; }
 [[ $transports == shm ]] || namespaces_up
+[[ -z $rate ]] || namespaces_shape "$rate"
 export net_a net_b work here build cpus congestion=none
 : >"$results"
 for transport in $transports; do

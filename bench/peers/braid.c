@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braid. BENCH_MEMORY=malloc (default) or alloc: where the buffers come from. */
+/* braid. BENCH_MEMORY=malloc (default) or alloc: where the buffers come from; BENCH_ALGORITHM: default auto. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "loop.h"
 
 static struct braid_comm *comm;
+static struct braid_options options;
 
 static int said(int rc, const char *what)
 {
@@ -19,7 +20,7 @@ static int said(int rc, const char *what)
 
 static int allreduce(const float *in, float *out, size_t count)
 {
-    return said(braid_allreduce(comm, in, out, count, BRAID_FLOAT32, BRAID_SUM, NULL, NULL), "all-reduce");
+    return said(braid_allreduce(comm, in, out, count, BRAID_FLOAT32, BRAID_SUM, &options, NULL), "all-reduce");
 }
 
 static int maximum(double *values, int count)
@@ -36,6 +37,7 @@ static void *get(size_t bytes)
 int main(int argc, char **argv)
 {
     const char *memory = getenv("BENCH_MEMORY");
+    options.algorithm = getenv("BENCH_ALGORITHM");
     if (memory && strcmp(memory, "malloc") && strcmp(memory, "alloc")) {
         fprintf(stderr, "BENCH_MEMORY is '%s': must be malloc or alloc\n", memory);
         return 2;

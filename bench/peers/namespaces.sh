@@ -21,6 +21,14 @@ namespaces_up() {
     done
 }
 
+# The veth gets a rate. The bucket must hold what the stack hands over at once, or a core burns.
+namespaces_shape() { # RATE
+    local side
+    for side in "$net_a" "$net_b"; do
+        ip netns exec "$side" tc qdisc add dev veth0 root tbf rate "$1" burst 256kb latency 50ms || exit 1
+    done
+}
+
 # Congestion control of all connections inside the namespaces, by route attribute: a namespace may not choose it by
 # sysctl. `system`: what the machine has.
 namespaces_congestion() {
