@@ -160,6 +160,40 @@ static void send_message(struct fuzz *f, struct wire_link *link)
     wire_message(link, &m, payload, length);
 }
 
+/* Ranks 0 to 3 and no rank; ids that come again; inner frames that may be right. */
+static void send_relay(struct fuzz *f, struct wire_link *link)
+{
+    uint8_t what = byte(&f->in), places = byte(&f->in), which = byte(&f->in);
+    struct br_message_relay relay = {.type = BR_MESSAGE_RELAY,
+                                     .what = what & 0x87,
+                                     .hosts = 2 + (places & 3),
+                                     .at = places >> 2 & 3,
+                                     .priority = what & 8 ? INT16_MAX : (int16_t)which,
+                                     .id = (uint32_t)(which & 3) << 16 | (which >> 2 & 1),
+                                     .number = which >> 4};
+    uint8_t payload[2048] = {0};
+    struct br_frame_header inner = {.magic = BR_FRAME_MAGIC, .version = BR_FRAME_VERSION};
+    uint32_t length = 0;
+    struct br_message m;
+
+    for (uint32_t i = 0; i < relay.hosts; i++)
+        relay.path[i] = byte(&f->in) % 5;
+    if ((relay.what & BR_RELAY_KIND) == BR_RELAY_FRAME) {
+        struct br_message within = {.type = byte(&f->in) % 18, .tag = tag(byte(&f->in))};
+
+        inner.kind = byte(&f->in) & 3;
+        inner.length = number(&f->in, 2) % (sizeof payload - sizeof inner);
+        inner.slot = slot_number(f, byte(&f->in));
+        memcpy(inner.inline_, &within, sizeof within);
+        memcpy(payload, &inner, sizeof inner);
+        length = what & 16 ? number(&f->in, 1) : (uint32_t)sizeof inner + inner.length;
+        for (uint32_t i = sizeof inner; i < sizeof inner + 80; i++)
+            payload[i] = byte(&f->in);
+    }
+    memcpy(&m, &relay, sizeof m);
+    wire_message(link, &m, payload, length);
+}
+
 static void send_placed(struct fuzz *f, struct wire_link *link)
 {
     static const uint8_t bytes[BYTES];
@@ -230,6 +264,8 @@ static void step(struct fuzz *f)
         return;
     if ((command & 7) == 4 && command & 64)
         wire_fail(link, 104, "cut");
+    else if ((command & 7) < 6 && command & 32)
+        send_relay(f, link);
     else if ((command & 7) < 6)
         send_message(f, link);
     else
@@ -249,7 +285,10 @@ static void set_up(struct fuzz *f, const uint8_t *data, size_t size)
         f->places[i] = calloc(1, BYTES);
         check(f->places[i] != NULL);
     }
-    wired_create(&f->x, 0, 2, &caps);
+    if (size && data[0] & 2)
+        wired_create_bcube(&f->x, 0, 2, &caps);
+    else
+        wired_create(&f->x, 0, 2, &caps);
     f->x.w->config.slice_bytes = 4096;
     f->x.w->config.region_find = find;
     f->x.w->config.region_done = done;

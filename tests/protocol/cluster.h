@@ -9,9 +9,9 @@
 struct cluster {
     struct br_sim *sim;
     struct br_worker **workers; /* [n] */
-    int n, rails;         /* rails: of a mesh; levels of a cube */
-    struct br_bcube cube; /* hosts 0: a mesh */
-    int done; /* transfers ended so far, all ranks */
+    int n, rails;               /* rails: of a mesh; levels of a cube */
+    struct br_bcube cube;       /* hosts 0: a mesh */
+    int done;                   /* transfers ended so far, all ranks */
 };
 
 /* Everything connected, or the test fails. config: of the network; worker: NULL for the defaults, rank and size are filled in. */

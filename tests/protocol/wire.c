@@ -437,12 +437,13 @@ struct br_handshake_self wired_self(const struct wired *x)
     };
 }
 
-void wired_open(struct wired *x, int rank, int rails, const struct br_caps *caps)
+static void open_as(struct wired *x, int rank, int rails, const struct br_caps *caps,
+                    const struct br_bcube *cube)
 {
     static const char *const names[WIRE_RAILS] = {"wire0", "wire1"};
     struct br_worker_config config = {
         .rank = rank,
-        .size = 2,
+        .size = cube ? (int)cube->hosts : 2,
         .seed = 1,
         .check = 77,
         .eager_bytes = 1024,
@@ -455,6 +456,8 @@ void wired_open(struct wired *x, int rank, int rails, const struct br_caps *caps
     };
     struct br_rail_config rail_configs[WIRE_RAILS] = {0};
 
+    if (cube)
+        config.cube = *cube;
     memset(x, 0, sizeof *x);
     x->rank = rank;
     x->peer = 1 - rank;
@@ -469,6 +472,11 @@ void wired_open(struct wired *x, int rank, int rails, const struct br_caps *caps
         rail_configs[r].level = r;
     }
     check(!br_worker_set_peer(x->w, x->peer, rail_configs, rails), "no peer");
+}
+
+void wired_open(struct wired *x, int rank, int rails, const struct br_caps *caps)
+{
+    open_as(x, rank, rails, caps, NULL);
 }
 
 static void take_done(struct wired *x)
@@ -549,9 +557,11 @@ bool wired_connect(struct wired *x, int rail)
     return true;
 }
 
-void wired_create(struct wired *x, int rank, int rails, const struct br_caps *caps)
+/* All rails up. */
+static void set_up(struct wired *x)
 {
-    wired_open(x, rank, rails, caps);
+    int rails = x->rails;
+
     for (int r = 0; r < rails; r++)
         check(wired_connect(x, r), "the handshake failed");
     for (int r = 0; r < rails; r++) { /* as if measured, so that whole slices leave */
@@ -562,6 +572,21 @@ void wired_create(struct wired *x, int rank, int rails, const struct br_caps *ca
             rail->device->caps.max_frame < 64u << 10 ? rail->device->caps.max_frame : 64u << 10;
     }
     check(br_worker_connected(x->w), "it is not connected");
+}
+
+void wired_create(struct wired *x, int rank, int rails, const struct br_caps *caps)
+{
+    wired_open(x, rank, rails, caps);
+    set_up(x);
+}
+
+void wired_create_bcube(struct wired *x, int rank, int rails, const struct br_caps *caps)
+{
+    struct br_bcube cube;
+
+    check(!br_bcube_init(&cube, 2, 2), "no cube");
+    open_as(x, rank, rails, caps, &cube);
+    set_up(x);
 }
 
 void wired_destroy(struct wired *x)

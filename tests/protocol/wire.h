@@ -60,6 +60,8 @@ struct br_caps wire_caps(bool sent_means_placed);
 void wired_open(struct wired *x, int rank, int rails, const struct br_caps *caps);
 /* The same, and all rails up. */
 void wired_create(struct wired *x, int rank, int rails, const struct br_caps *caps);
+/* The same as ranks of a BCube(2,2) of which there are no others. */
+void wired_create_bcube(struct wired *x, int rank, int rails, const struct br_caps *caps);
 void wired_destroy(struct wired *x);
 /* `ns` later, then polls and pumps until there is nothing to do. */
 void wired_turn(struct wired *x, uint64_t ns);
