@@ -244,8 +244,12 @@ int br_comm_leave(struct braid_comm *comm)
     int rc;
 
     br_progress_drain(comm);
+    br_progress_lock(family);
     unreceived = group->unreceived;
-    rc = braid_allreduce(comm, &unreceived, &unreceived, 1, BRAID_INT64, BRAID_SUM, NULL, NULL);
+    rc = family->worker->failed; /* then there is nobody to talk to, and the caller still wants the words */
+    br_progress_unlock(family);
+    if (!rc)
+        rc = braid_allreduce(comm, &unreceived, &unreceived, 1, BRAID_INT64, BRAID_SUM, NULL, NULL);
     if (!rc && unreceived && !comm->rank)
         br_log_warn("%lld messages of communicator %u were sent and never received", (long long)unreceived,
                     group->number);

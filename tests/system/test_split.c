@@ -564,6 +564,7 @@ static int late(struct braid_comm *comm, void *context)
     if (part) {
         SAYS(-ECANCELED, "failed before", braid_barrier(part, NULL, NULL));
         RETURNS(0, braid_finalize(part));
+        CHECK(strstr(braid_last_error(), "failed before: "), "finalize has taken the words away");
     }
     return 0;
 }
