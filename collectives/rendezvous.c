@@ -188,7 +188,10 @@ static int set_topology(struct br_family *family, const struct record *all)
     int rc;
 
     if (family->settings.cube.n) {
-        br_topology_bcube(&family->network.topology, &family->settings.cube);
+        struct br_bcube cube = family->settings.cube;
+
+        cube.hosts = n; /* the last ones may be missing */
+        br_topology_bcube(&family->network.topology, &cube);
         return 0;
     }
     host = calloc(n, sizeof *host);

@@ -62,17 +62,28 @@ uint32_t br_topology_levels(const struct br_topology *topology)
                                                  : 0;
 }
 
-static uint32_t route_in_cube(const struct br_bcube *cube, uint32_t from, uint32_t to, struct br_hop *hops)
+bool br_topology_is_whole_cube(const struct br_topology *topology)
 {
+    return topology->kind == BR_TOPOLOGY_BCUBE &&
+           br_bcube_power(&topology->cube, topology->cube.k) == topology->n;
+}
+
+/* The lowest digit first. Where hosts are missing, which are the last ones, digits that fall before those that rise: then no
+ * host on the way has a larger number than both ends. */
+static uint32_t route_in_cube(const struct br_topology *t, uint32_t from, uint32_t to, struct br_hop *hops)
+{
+    bool any = br_topology_is_whole_cube(t);
     uint32_t n = 0, at = from;
 
-    for (uint32_t level = 0; level < cube->k; level++) {
-        uint32_t next = br_bcube_with_digit(cube, at, level, br_bcube_digit(cube, to, level));
+    for (int rises = 0; rises < 2; rises++)
+        for (uint32_t level = 0; level < t->cube.k; level++) {
+            uint32_t next = br_bcube_with_digit(&t->cube, at, level, br_bcube_digit(&t->cube, to, level));
 
-        if (next != at)
+            if (next == at || (!any && (next > at) != rises))
+                continue;
             hops[n++] = (struct br_hop){at, next, (uint8_t)level};
-        at = next;
-    }
+            at = next;
+        }
     return n;
 }
 
@@ -80,7 +91,7 @@ uint32_t br_topology_route(const struct br_topology *t, uint32_t from, uint32_t 
                            struct br_hop hops[BR_TOPOLOGY_HOPS])
 {
     if (t->kind == BR_TOPOLOGY_BCUBE)
-        return route_in_cube(&t->cube, from, to, hops);
+        return route_in_cube(t, from, to, hops);
     if (t->kind == BR_TOPOLOGY_HOSTS)
         level = t->leader[from] != t->leader[to];
     hops[0] = (struct br_hop){from, to, level};

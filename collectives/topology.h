@@ -23,7 +23,7 @@ enum br_topology_kind { BR_TOPOLOGY_FLAT, BR_TOPOLOGY_HOSTS, BR_TOPOLOGY_BCUBE }
 struct br_topology {
     enum br_topology_kind kind;
     uint32_t n;           /* ranks */
-    struct br_bcube cube; /* BCUBE; rank = host number */
+    struct br_bcube cube; /* BCUBE; rank = host number, the last ones may be missing */
     uint32_t hosts;       /* HOSTS: how many */
     uint32_t per_host;    /* HOSTS: ranks of each, one host after the other; 0: they lie in another way */
     uint32_t *leader;     /* HOSTS: [n] lowest rank of each rank's host; owned */
@@ -44,10 +44,12 @@ void br_topology_destroy(struct br_topology *topology);
 /* Levels that a cost model of it has: HOSTS 2, BCUBE its levels, FLAT 0: as many as there are rails. */
 uint32_t br_topology_levels(const struct br_topology *topology);
 
-/* The links of a message, in order; returns how many. `level`: the schedule's, counts where the network is FLAT. BCUBE: the lowest
- * digit is corrected first. */
+/* The links of a message, in order; returns how many. `level`: the schedule's, counts where the network is FLAT. */
 uint32_t br_topology_route(const struct br_topology *topology, uint32_t from, uint32_t to, uint8_t level,
                            struct br_hop hops[BR_TOPOLOGY_HOPS]);
+
+/* A BCube without a missing host? */
+bool br_topology_is_whole_cube(const struct br_topology *topology);
 
 /* The rank by which the port of a rank on a level is named: itself, or the leader of the host that shares it. */
 uint32_t br_topology_port(const struct br_topology *topology, uint32_t rank, uint8_t level);

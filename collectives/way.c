@@ -49,8 +49,9 @@ static int parse_bml(const struct br_topology *t, const char *arguments, struct 
 
     if (arguments)
         rc = br_bcube_parse(&cube, arguments);
-    else if (t->kind != BR_TOPOLOGY_BCUBE)
-        rc = br_error(EINVAL, "bml needs a BCube: set BRAID_TOPOLOGY=bcube:N,K, or write bml:N,K");
+    else if (!br_topology_is_whole_cube(t))
+        rc = br_error(EINVAL,
+                      "bml needs a BCube with all its hosts: set BRAID_TOPOLOGY=bcube:N,K, or write bml:N,K");
     if (!rc && cube.hosts != t->n)
         rc = br_error(EINVAL, "bml:%s has %u ranks, this job %u", arguments, cube.hosts, t->n);
     if (!rc)
@@ -117,9 +118,9 @@ static void set_factors(struct br_way *way, uint32_t first, uint32_t second)
 
 static int default_factors(const struct br_topology *t, struct br_way *way)
 {
-    if (t->kind == BR_TOPOLOGY_BCUBE)
+    if (br_topology_is_whole_cube(t))
         set_cube(way, &t->cube, 1, BR_METHOD_DIRECT);
-    else if (t->kind == BR_TOPOLOGY_FLAT)
+    else if (t->kind != BR_TOPOLOGY_HOSTS)
         set_factors(way, t->n / divisor(t->n), divisor(t->n));
     else if (t->per_host)
         set_factors(way, t->per_host, t->hosts);
@@ -148,9 +149,9 @@ int br_way_parse(const struct br_topology *t, const char *text, struct br_way *w
         rc = parse_bml(t, colon ? colon + 1 : NULL, way);
     else if (way->algorithm == BR_BLUECONNECT)
         rc = colon ? parse_factors(t, colon + 1, way) : default_factors(t, way);
-    else if (way->algorithm == BR_RING && t->kind == BR_TOPOLOGY_BCUBE)
+    else if (way->algorithm == BR_RING && br_topology_is_whole_cube(t))
         set_cube(way, &t->cube, 1, BR_METHOD_CYCLE);
-    else if (br_algorithm_digits(way->algorithm) && t->kind == BR_TOPOLOGY_BCUBE)
+    else if (br_algorithm_digits(way->algorithm) && br_topology_is_whole_cube(t))
         set_cube(way, &t->cube, 1, BR_METHOD_DIRECT);
     if (way->algorithm == BR_BLUECONNECT && !rc)
         set_levels(t, &way->shape);
@@ -221,7 +222,7 @@ uint32_t br_ways_list(const struct br_topology *t, struct br_way ways[BR_WAYS_MA
             continue;
         br_way_parse(t, br_algorithm_name((enum br_algorithm)a), &ways[n++]);
     }
-    if (t->kind == BR_TOPOLOGY_BCUBE) {
+    if (br_topology_is_whole_cube(t)) {
         br_way_parse(t, "bml", &ways[n++]);
         br_way_parse(t, "blueconnect", &ways[n++]);
     } else if (t->kind == BR_TOPOLOGY_HOSTS) {

@@ -137,6 +137,25 @@ static void br_cost_estimate__counts_every_link_of_a_relayed_message(void **stat
     close_network(&network);
 }
 
+/* Every collective still has a way where hosts are missing. */
+static void br_choose__serves_a_cube_with_missing_hosts(void **state)
+{
+    struct network network;
+    struct br_choice choice;
+
+    (void)state;
+    open_network(&network, "bcube:3,2");
+    network.topology.n = network.topology.cube.hosts = 7;
+    for (int c = 0; c < BR_COLLECTIVES; c++)
+        for (double bytes = 1; bytes < 1e9; bytes *= 1e4)
+            if (br_choose(&network.model, (enum br_collective)c, 7, bytes, &choice))
+                fail_msg("%s, %g bytes: %s", br_collective_name((enum br_collective)c), bytes,
+                         br_error_words());
+    price(&network, "ring", 1e6, &choice);
+    assert_true(fabs(timed(&network, &choice.way, 1e6, choice.fragments) / choice.seconds - 1) < 0.5);
+    close_network(&network);
+}
+
 static void br_choose_methods__decides_what_is_open(void **state)
 {
     struct network network;
@@ -180,6 +199,7 @@ int main(void)
         cmocka_unit_test(br_choose__takes_bml_for_large_buffers_in_a_bcube),
         cmocka_unit_test(br_choose__takes_blueconnect_between_hosts),
         cmocka_unit_test(br_cost_estimate__counts_every_link_of_a_relayed_message),
+        cmocka_unit_test(br_choose__serves_a_cube_with_missing_hosts),
         cmocka_unit_test(br_choose_methods__decides_what_is_open),
         cmocka_unit_test(br_choice_explain__names_what_is_scarce),
     };

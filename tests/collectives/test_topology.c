@@ -72,6 +72,30 @@ static void br_topology_route__knows_levels_and_relays(void **state)
     assert_int_equal(hops[0].level, 1);
 }
 
+static void br_topology_route__keeps_off_hosts_that_are_missing(void **state)
+{
+    struct br_hop hops[BR_TOPOLOGY_HOPS];
+    struct br_topology t;
+
+    (void)state;
+    assert_int_equal(br_topology_parse(&t, "bcube:3,3"), 0);
+    assert_true(br_topology_is_whole_cube(&t));
+    for (t.cube.hosts = t.n = 2; t.n < 27; t.n = ++t.cube.hosts) {
+        assert_false(br_topology_is_whole_cube(&t));
+        for (uint32_t from = 0; from < t.n; from++)
+            for (uint32_t to = 0; to < t.n; to++) {
+                uint32_t n = br_topology_route(&t, from, to, BR_LEVEL_ANY, hops);
+
+                assert_int_equal(n == 0, from == to);
+                for (uint32_t i = 0; i < n; i++) {
+                    assert_int_equal(hops[i].from, i ? hops[i - 1].to : from);
+                    assert_true(hops[i].to < t.n);
+                }
+                assert_true(n == 0 || hops[n - 1].to == to);
+            }
+    }
+}
+
 static void br_topology_parse__reads_what_text_writes(void **state)
 {
     static const char *const good[] = {"bcube:3,2", "bcube:16,4", "hosts:2x4", "flat:9"};
@@ -99,6 +123,7 @@ int main(void)
         cmocka_unit_test(br_topology_hosts__finds_hosts_in_any_order),
         cmocka_unit_test(br_topology_hosts__is_flat_where_hosts_make_no_difference),
         cmocka_unit_test(br_topology_route__knows_levels_and_relays),
+        cmocka_unit_test(br_topology_route__keeps_off_hosts_that_are_missing),
         cmocka_unit_test(br_topology_parse__reads_what_text_writes),
     };
 
