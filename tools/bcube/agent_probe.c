@@ -15,6 +15,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <netinet/in.h>
@@ -68,6 +69,7 @@ struct br_agent_probe {
     bool raw;
     int nics;
     struct br_agent_nic nic[BR_AGENT_NICS];
+    bool speaks[BR_AGENT_NICS]; /* it can send and hear probes */
     int fd[2 *
            BR_AGENT_NICS]; /* raw: probe sockets, then LLDP sockets; -1: none. Else fd[0] is the UDP socket */
     int stop;
@@ -231,24 +233,48 @@ static int open_raw(const struct br_agent_nic *nic, int ethertype)
     return fd;
 }
 
+/* Marks the NICs that have a link-local address: the others neither speak nor hear. How many there are. */
+static int find_speakers(struct br_agent_probe *probe)
+{
+    struct ifaddrs *list;
+    int count = 0;
+    if (getifaddrs(&list))
+        return 0;
+    for (const struct ifaddrs *entry = list; entry; entry = entry->ifa_next) {
+        if (!entry->ifa_addr || entry->ifa_addr->sa_family != AF_INET6)
+            continue;
+        const struct sockaddr_in6 *address = (const struct sockaddr_in6 *)(const void *)entry->ifa_addr;
+        for (int i = 0; i < probe->nics; i++)
+            if (IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr) && !strcmp(entry->ifa_name, probe->nic[i].name))
+                probe->speaks[i] = true;
+    }
+    freeifaddrs(list);
+    for (int i = 0; i < probe->nics; i++)
+        count += probe->speaks[i];
+    return count;
+}
+
 static int open_multicast(struct br_agent_probe *probe)
 {
     struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons(PORT)};
     struct ipv6_mreq group = {0};
-    int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1, zero = 0, joined = 0;
-    if (fd < 0)
-        return br_error(errno, "neither raw frames (not root) nor IPv6 for the probes: %s", strerror(errno));
+    int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1, zero = 0;
+    if (fd < 0 || !find_speakers(probe)) {
+        if (fd >= 0)
+            close(fd);
+        return br_error(EAFNOSUPPORT, "probes need root, or IPv6 link-local addresses on the NICs");
+    }
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     setsockopt(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, &one, sizeof one);
     setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &zero, sizeof zero);
     inet_pton(AF_INET6, GROUP, &group.ipv6mr_multiaddr);
     for (int i = 0; i < probe->nics; i++) {
         group.ipv6mr_interface = (unsigned)probe->nic[i].index;
-        joined += setsockopt(fd, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &group, sizeof group) == 0;
+        if (probe->speaks[i] && setsockopt(fd, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &group, sizeof group))
+            probe->speaks[i] = false;
     }
-    if (bind(fd, (struct sockaddr *)&address, sizeof address) || !joined) {
-        int rc = br_error(joined ? errno : EAFNOSUPPORT, "the probes need root, or IPv6 on the NICs: %s",
-                          joined ? strerror(errno) : "no NIC takes IPv6 multicasts");
+    if (bind(fd, (struct sockaddr *)&address, sizeof address)) {
+        int rc = br_error(errno, "cannot listen for probes on port %d: %s", PORT, strerror(errno));
         close(fd);
         return rc;
     }
@@ -265,6 +291,7 @@ static int open_sockets(struct br_agent_probe *probe)
     }
     probe->fd[0] = first;
     for (int i = 0; i < probe->nics; i++) {
+        probe->speaks[i] = true;
         if (i)
             probe->fd[i] = open_raw(&probe->nic[i], ETHERTYPE_PROBE);
         probe->fd[BR_AGENT_NICS + i] = open_raw(&probe->nic[i], ETHERTYPE_LLDP);
@@ -318,6 +345,10 @@ int br_agent_listen(struct br_agent *agent, const cJSON *request, cJSON *reply)
     }
     agent->probe = probe;
     cJSON_AddBoolToObject(reply, "raw", probe->raw);
+    cJSON *speakers = cJSON_AddArrayToObject(reply, "nics");
+    for (int i = 0; i < probe->nics; i++)
+        if (probe->speaks[i])
+            cJSON_AddItemToArray(speakers, cJSON_CreateString(probe->nic[i].name));
     return 0;
 }
 
@@ -354,7 +385,7 @@ int br_agent_shout(struct br_agent *agent, const cJSON *request, cJSON *reply)
     struct timespec pause = {.tv_sec = gap / 1000, .tv_nsec = gap % 1000 * 1000000};
     for (int64_t t = 0; t < times; t++) {
         for (int i = 0; i < agent->probe->nics; i++)
-            if (agent->probe->nic[i].up)
+            if (agent->probe->nic[i].up && agent->probe->speaks[i])
                 shout_once(agent->probe, i);
         nanosleep(&pause, NULL);
     }

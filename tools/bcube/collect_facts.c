@@ -209,6 +209,24 @@ static void read_lldp(struct br_survey *survey, uint32_t h, const cJSON *answer)
     }
 }
 
+static void read_speakers(struct br_collect *collect)
+{
+    for (int h = 0; h < collect->agents->count; h++) {
+        const struct br_agents_one *one = &collect->agents->list[h];
+        struct br_survey_host *host = &collect->survey->hosts[h];
+        const cJSON *name;
+        collect->survey->probed |= one->answer != NULL;
+        if (host->reached && !one->answer)
+            snprintf(host->words, sizeof host->words, "%s", one->words);
+        cJSON_ArrayForEach(name, cJSON_GetObjectItemCaseSensitive(one->answer, "nics"))
+        {
+            int nic = cJSON_IsString(name) ? nic_by_name(host, name->valuestring) : -1;
+            if (nic >= 0)
+                host->nics[nic].speaks = true;
+        }
+    }
+}
+
 int br_collect_probes(struct br_collect *collect)
 {
     struct timespec now, settle = {.tv_nsec = 60000000};
@@ -227,18 +245,15 @@ int br_collect_probes(struct br_collect *collect)
     }
     br_agents_ask(collect->agents, questions, STEP_MS);
     free(questions);
+    read_speakers(collect);
     cJSON *shout = question("shout");
     cJSON_AddNumberToObject(shout, "times", collect->full ? 20 : 6);
     cJSON_AddNumberToObject(shout, "gap_ms", 20);
     br_agents_ask_all(collect->agents, shout, STEP_MS);
     nanosleep(&settle, NULL);
     br_agents_ask_all(collect->agents, question("heard"), STEP_MS);
-    for (int h = 0; h < collect->agents->count && !rc; h++) {
-        if (!collect->agents->list[h].answer)
-            continue;
+    for (int h = 0; h < collect->agents->count && !rc; h++)
         rc = read_heard(collect, (uint32_t)h, collect->agents->list[h].answer);
-        collect->survey->probed = true;
-    }
     mark_lost(collect);
     br_survey_match(collect->survey);
     return rc;

@@ -73,24 +73,56 @@ static void report_unanswered(const struct br_survey *survey, struct br_findings
         br_finding_mend(finding, "this must work: %s", on);
 }
 
+/* A NIC that is up could not take part in the probes. */
+static bool is_deaf(const struct br_survey *survey, uint32_t host)
+{
+    for (uint32_t level = 0; level < survey->cube.k; level++) {
+        uint32_t port = br_survey_port_of(survey, host, level);
+        if (br_survey_alive(survey, port) && !br_survey_nic(survey, port)->speaks)
+            return true;
+    }
+    return false;
+}
+
+/* What the agents could not do is a note: the testbed is not to blame. */
+static void report_limits(const struct br_survey *survey, struct br_findings *findings)
+{
+    int unprivileged = 0, deaf = 0;
+    const struct br_survey_host *user = NULL, *listener = NULL;
+    for (int h = survey->n_hosts - 1; h >= 0; h--) {
+        const struct br_survey_host *host = &survey->hosts[h];
+        if (host->reached && !host->root) {
+            unprivileged++;
+            user = host;
+        }
+        if (host->reached && is_deaf(survey, (uint32_t)h)) {
+            deaf++;
+            listener = host;
+        }
+    }
+    if (user) {
+        struct br_finding *finding =
+            br_finding_add(findings, "BC002", BR_NOTE, "the agent is not root on %d of %d hosts",
+                           unprivileged, survey->n_hosts);
+        br_finding_evidence(finding, "no ARP questions and no raw frames there, e.g. on %s", user->name);
+        br_finding_mend(finding, "reach the hosts as root: `reach: root@%s` in the inventory", user->name);
+    }
+    if (listener) {
+        struct br_finding *finding =
+            br_finding_add(findings, "BC003", BR_NOTE, "the cables of %d of %d hosts were not looked at",
+                           deaf, survey->n_hosts);
+        br_finding_evidence(finding, "%s: %s", listener->name,
+                            listener->words[0] ? listener->words : "no IPv6 link-local address on a NIC");
+        br_finding_mend(finding, "reach the hosts as root, or allow IPv6 link-local addresses on the NICs");
+    }
+}
+
 void br_diagnose_hosts(const struct br_survey *survey, struct br_findings *findings)
 {
-    uint32_t unprivileged = 0, example = 0;
-    for (int h = 0; h < survey->n_hosts; h++) {
-        const struct br_survey_host *host = &survey->hosts[h];
-        if (host->reached && !host->root && !unprivileged++)
-            example = (uint32_t)h;
-        if (unanswered(host))
+    for (int h = 0; h < survey->n_hosts; h++)
+        if (unanswered(&survey->hosts[h]))
             report_unanswered(survey, findings, h);
-    }
-    if (!unprivileged)
-        return;
-    struct br_finding *finding = br_finding_add(
-        findings, "BC002", BR_NOTE, "the agent is not root on %u of %d hosts", unprivileged, survey->n_hosts);
-    br_finding_evidence(finding, "no ARP questions and no raw frames there, e.g. on %s",
-                        survey->hosts[example].name);
-    br_finding_mend(finding, "reach the hosts as root: `reach: root@%s` in the inventory",
-                    survey->hosts[example].name);
+    report_limits(survey, findings);
 }
 
 int br_diagnose(const struct br_survey *survey, struct br_findings *findings)

@@ -10,7 +10,8 @@
  *    mistakes to many. Exhaustive search was rejected: mishaps hardly interact, and a testbed has hundreds of ports.
  * 3. Segments have no names; the switch of which most ports are in a segment gives it one. With n = 2 that may be a tie: then a
  *    swap at one host and crossed cables of its two neighbours look alike, and the swap is named.
- * 4. Ports without a carrier and hosts that were not reached take no part: they are explained already.
+ * 4. Ports without a carrier and hosts that were not reached take no part: they are explained already. Nor do
+ *    NICs that could not speak.
  */
 #include "tools/bcube/diagnose_cabling.h"
 
@@ -43,6 +44,27 @@ static uint32_t root(uint32_t *parent, uint32_t node)
     return node;
 }
 
+uint32_t br_tangle_node_of(const struct br_survey *survey, uint32_t port)
+{
+    return br_survey_host_of(survey, port) * BR_SURVEY_NICS + (uint32_t)survey->ports[port].found;
+}
+
+/* Some switches drop frames of a type they do not know. What answers echoes over the planned link is connected. */
+static void trust_echoes(struct br_tangle *tangle)
+{
+    const struct br_survey *survey = tangle->survey;
+    uint32_t *parent = tangle->node_segment;
+    for (uint32_t l = 0; l < br_survey_links(survey); l++) {
+        uint32_t from = l / (survey->cube.n - 1), to = br_survey_link_end(survey, l);
+        if (!br_survey_link_is(survey, l))
+            continue;
+        bool quiet = !tangle->hears[from] && !tangle->heard[from] && !tangle->hears[to] && !tangle->heard[to];
+        if (!survey->links[l].got || !quiet || !br_survey_alive(survey, from) || !br_survey_alive(survey, to))
+            continue;
+        parent[root(parent, br_tangle_node_of(survey, from))] = root(parent, br_tangle_node_of(survey, to));
+    }
+}
+
 static void find_segments(struct br_tangle *tangle)
 {
     const struct br_survey *survey = tangle->survey;
@@ -59,13 +81,9 @@ static void find_segments(struct br_tangle *tangle)
         if (to >= 0)
             tangle->hears[to] = true;
     }
+    trust_echoes(tangle);
     for (uint32_t i = 0; i < nodes; i++)
         parent[i] = root(parent, i);
-}
-
-uint32_t br_tangle_node_of(const struct br_survey *survey, uint32_t port)
-{
-    return br_survey_host_of(survey, port) * BR_SURVEY_NICS + (uint32_t)survey->ports[port].found;
 }
 
 static void number_segments(struct br_tangle *tangle)
@@ -73,7 +91,7 @@ static void number_segments(struct br_tangle *tangle)
     const struct br_survey *survey = tangle->survey;
     for (uint32_t p = 0; p < tangle->ports; p++) {
         tangle->segment[p] = BR_TANGLE_NONE;
-        if (!br_survey_alive(survey, p))
+        if (!br_survey_alive(survey, p) || !br_survey_nic(survey, p)->speaks)
             continue;
         for (uint32_t q = 0; q < p && tangle->segment[p] == BR_TANGLE_NONE; q++)
             if (tangle->segment[q] != BR_TANGLE_NONE &&

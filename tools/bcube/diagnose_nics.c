@@ -214,8 +214,8 @@ static void report_dark(const struct br_survey *survey, struct br_findings *find
     for (int i = 0; i < findings->count; i++)
         if (findings->list[i].places[0].kind == BR_PLACE_HOST && findings->list[i].places[0].number == host)
             return;
-    struct br_finding *finding =
-        br_finding_add(findings, "BC016", BR_ERROR, "no carrier on any cable of host %s", survey->hosts[host].name);
+    struct br_finding *finding = br_finding_add(
+        findings, "BC016", BR_ERROR, "no carrier on any cable of host %s", survey->hosts[host].name);
     br_finding_evidence(finding, "its NICs are up but see no light or signal");
     br_finding_mend(finding, "plug its cables in at both ends");
     br_finding_place(finding, BR_PLACE_HOST, host);

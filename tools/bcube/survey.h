@@ -30,6 +30,7 @@ struct br_nic {
     char name[16];
     uint8_t mac[6];
     bool up, carrier;
+    bool speaks; /* it took part in the probes */
     int mtu, numa;
     int64_t speed; /* Mb/s; 0: unknown */
     int rp_filter, arp_ignore, arp_announce;
@@ -54,7 +55,7 @@ struct br_survey_host {
     char run[192]; /* what stands before a command that is to run there, e.g. "ssh root@10.0.0.1" */
     bool absent;   /* an empty place of a partial cube */
     bool reached;
-    char words[256]; /* why it was not */
+    char words[256]; /* why it was not; or why it could not listen */
     char hostname[64], kernel[64];
     bool root;
     int64_t memlock; /* bytes, -1: no limit */

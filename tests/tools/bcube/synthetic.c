@@ -26,6 +26,7 @@ static void make_nic(struct br_survey *survey, uint32_t port)
     plan->rate = SYNTHETIC_RATE;
     *nic = (struct br_nic){.up = true,
                            .carrier = true,
+                           .speaks = true,
                            .mtu = 1500,
                            .numa = -1,
                            .speed = 10000,

@@ -202,6 +202,20 @@ static void cabling__strangers(void **state)
     br_survey_destroy(&survey);
 }
 
+/* A switch that drops the probes but carries the traffic is no broken one. */
+static void cabling__probes_dropped(void **state)
+{
+    (void)state;
+    make(3, 2);
+    for (uint32_t p = 0; p < br_survey_ports(&survey); p++)
+        wires[p] = wires[p] == 4 ? -1 : wires[p];
+    synthetic_hear(&survey, wires);
+    for (uint32_t l = 0; l < br_survey_links(&survey); l++)
+        survey.links[l] = survey.links[0];
+    expect_none(&survey);
+    br_survey_destroy(&survey);
+}
+
 /* Two independent mishaps are two findings. */
 static void cabling__two_at_once(void **state)
 {
@@ -236,6 +250,7 @@ int main(void)
         cmocka_unit_test(cabling__switch_split),
         cmocka_unit_test(cabling__one_way),
         cmocka_unit_test(cabling__strangers),
+        cmocka_unit_test(cabling__probes_dropped),
         cmocka_unit_test(cabling__two_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -173,6 +173,25 @@ static void hosts__same_reason(void **state)
     expect_one(&survey, "BC001", "hosts h00, h01, h02, h03 and 5 more cannot be asked");
 }
 
+/* A host that could not listen is not taken for one that hears nobody. */
+static void hosts__could_not_listen(void **state)
+{
+    struct br_findings findings;
+    (void)state;
+    survey.hosts[4].root = false;
+    synthetic_nic(&survey, 4, 0)->speaks = synthetic_nic(&survey, 4, 1)->speaks = false;
+    wires[br_survey_port_of(&survey, 4, 0)] = wires[br_survey_port_of(&survey, 4, 1)] = -1;
+    br_survey_match(&survey);
+    synthetic_hear(&survey, wires);
+    for (uint32_t l = 0; l < br_survey_links(&survey); l++)
+        survey.links[l] = survey.links[0];
+    synthetic_diagnose(&survey, &findings);
+    assert_int_equal(findings.count, 2);
+    assert_string_equal(findings.list[0].code, "BC002");
+    assert_string_equal(findings.list[1].code, "BC003");
+    br_findings_destroy(&findings);
+}
+
 /* Empty places of a partial cube are no findings. */
 static void hosts__absent(void **state)
 {
@@ -197,7 +216,7 @@ int main(void)
         TEST(nics__mac),          TEST(nics__same_mac),     TEST(nics__place),
         TEST(nics__down),         TEST(nics__no_carrier),   TEST(nics__host_dark),
         TEST(nics__switch_down),  TEST(nics__speed),        TEST(nics__mtu),
-        TEST(hosts__not_reached), TEST(hosts__same_reason),
+        TEST(hosts__not_reached), TEST(hosts__same_reason), TEST(hosts__could_not_listen),
         TEST(hosts__absent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
