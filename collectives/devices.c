@@ -49,15 +49,15 @@ static bool one_host(const struct br_environment *env)
     return env->local_known && env->local_size == env->size;
 }
 
-/* Without BRAID_DEVICES: loopback when the job has one host only, else every NIC that is up. */
-static int add_default(const struct br_environment *env, struct br_devices *devices)
+/* Without BRAID_DEVICES: loopback when the job has one host only, else every NIC that is up; `most` of them. */
+static int add_default(const struct br_environment *env, int most, struct br_devices *devices)
 {
     struct br_device_info infos[32];
     int n = br_transport_get("uring")->probe(infos, 32), rc = 0;
 
     if (n < 0)
         return n;
-    for (int i = 0; i < n && !rc; i++)
+    for (int i = 0; i < n && !rc && devices->n < most; i++)
         if (!infos[i].why_not[0] && infos[i].loopback == one_host(env))
             rc = add(devices, infos[i].name);
     if (!rc && !devices->n)
@@ -125,7 +125,7 @@ static int list(const struct br_family *family, struct br_devices *devices)
     else if (s->cube.n && one_host(&s->environment))
         add_loopback_cube(family, devices);
     else
-        rc = add_default(&s->environment, devices);
+        rc = add_default(&s->environment, s->cube.n ? BR_WIRING_NICS : BR_MAX_DEVICES - 1, devices);
     if (!rc && s->cube.n)
         rc = resolve(devices);
     return rc ? br_error_prefix(rc, "rank %d: ", family->rank) : 0;
