@@ -4,9 +4,9 @@
  *
  * 1. A neighbour's detours connect when its direct rail is lost; those of another peer when there is first something to do with
  *    it. Detours that are up when a direct rail comes back stay, unused, until their route breaks.
- * 2. Routes: those that are disjoint first, one a detour, then any that avoids what is known to be broken: our own rails
- *    that are down, and hops that others have named in the last seconds. When nothing is left, the disjoint ones all the same: what
- *    is known may be out of date.
+ * 2. Routes: those that are disjoint first, one a detour, then any that shares no host in between with the others, if it
+ *    avoids what is known to be broken: our own rails that are down, and hops that others have named in the last
+ *    seconds. When nothing is left, the disjoint ones all the same: what is known may be out of date.
  */
 #include "protocol/relay.h"
 
@@ -30,7 +30,7 @@ int br_relay_detours(const struct br_worker *w, int rank)
 {
     int n = (int)w->config.cube.k - is_neighbour(w, rank);
 
-    return n < 1 ? 1 : n > BR_RELAY_DETOURS ? BR_RELAY_DETOURS : n;
+    return n < 2 ? 2 : n > BR_RELAY_DETOURS ? BR_RELAY_DETOURS : n;
 }
 
 /* ---- peers ------------------------------------------------------------------------------------------------- */
@@ -232,14 +232,28 @@ static bool choose_beside(const struct br_relay *relay, const struct br_rail *ra
     return false;
 }
 
-static bool choose(const struct br_relay *relay, const struct br_rail *rail,
-                   const struct br_failures *failures, struct br_route *out)
+/* Hosts in between that the peer's other detours load already. */
+static void add_taken(const struct br_rail *rail, struct br_failures *failures)
+{
+    const struct br_peer *peer = rail->peer;
+
+    for (int i = peer->n_rails - peer->n_detours; i < peer->n_rails; i++) {
+        const struct br_relay_link *link = (const struct br_relay_link *)peer->rails[i].link;
+
+        for (int j = 1; link && j < link->hosts - 1; j++)
+            br_failures_add(failures, BR_FAILURE_HOST, link->path[j], 0);
+    }
+}
+
+static bool choose(const struct br_relay *relay, const struct br_rail *rail, struct br_failures *failures,
+                   struct br_route *out)
 {
     const struct br_worker *w = relay->w;
     const struct br_failures missing = {.missing_from = (uint32_t)w->config.size};
 
     if (choose_disjoint(relay, rail, failures, out))
         return true;
+    add_taken(rail, failures);
     if (!br_route_around(&w->config.cube, (uint32_t)w->config.rank, (uint32_t)rail->peer->rank, failures,
                          out) &&
         fits(relay, rail, failures, out))

@@ -204,7 +204,7 @@ static void classes__full_one_does_not_stop_others(void **state)
     run(BR_MS);
     h = header(BR_RELAY_FRAME, 3, to_4);
     for (uint32_t i = 0; i < 2 * CLASS; i++) {
-        h.priority = i == 2 * CLASS - 2 ? 9 : (int16_t)i % 3;
+        h.priority = (int16_t)(i == 2 * CLASS - 2 ? 9 : i % 3);
         say(0, 1, &h, 4096);
         run_two(0, 1, 50 * BR_US);
     }
