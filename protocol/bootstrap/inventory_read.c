@@ -3,7 +3,7 @@
  * YAML to inventory.
  *
  * 1. libyaml loads the whole document as an array of nodes; we walk down from the root as the format says, at most four levels deep. So
- *    neither depth nor aliases that point upwards can hurt, and libyaml itself refuses more than 1,000 levels.
+ *    aliases that point upwards cannot hurt; what is nested deeper is refused before (yaml_depth.h).
  * 2. A mapping is read in one go into an array of its values, in the order of a list of known keys. Unknown and repeated keys are
  *    errors there and nowhere else.
  * 3. An empty value (`mac:`, `mac: ~`) is the same as no value.
@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/rate.h"
+#include "protocol/bootstrap/yaml_depth.h"
 
 #define KEYS_MAX 8
 
@@ -463,16 +464,20 @@ int br_inventory_parse(struct br_inventory *inventory, const char *text, size_t 
 {
     struct reader reader = {.inventory = inventory, .file = file};
     yaml_parser_t parser;
-    *inventory = (struct br_inventory){.file = strdup(file)};
+    *inventory = (struct br_inventory){.file = NULL};
+    if (bytes > BR_INVENTORY_BYTES)
+        return br_error(E2BIG, "%s has more than the %u bytes that an inventory may have", file,
+                        BR_INVENTORY_BYTES);
+    int rc = br_yaml_check_depth(text, bytes, file);
+    if (rc)
+        return rc;
+    inventory->file = strdup(file);
     if (!inventory->file || !yaml_parser_initialize(&parser)) {
         br_inventory_destroy(inventory);
         return br_error(ENOMEM, "no memory to read %s", file);
     }
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
-    int rc = bytes > BR_INVENTORY_BYTES
-                 ? br_error(E2BIG, "%s has more than the %u bytes that an inventory may have", file,
-                            BR_INVENTORY_BYTES)
-                 : load(&reader, &parser);
+    rc = load(&reader, &parser);
     yaml_parser_delete(&parser);
     if (rc)
         br_inventory_destroy(inventory);

@@ -201,7 +201,13 @@ static void inventory_parse__deep(void **state)
     memset(text, '[', DEPTH);
     text[DEPTH] = 0;
     assert_int_equal(parse(&inventory, text), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "no YAML"));
+    assert_non_null(strstr(br_error_words(), "test.yaml:1: lists within lists"));
+    memset(text, '{', DEPTH);
+    assert_int_equal(parse(&inventory, text), -EINVAL);
+    for (size_t i = 0; i < DEPTH; i++)
+        text[i] = "- "[i % 2];
+    assert_int_equal(parse(&inventory, text), -EINVAL);
+    assert_non_null(strstr(br_error_words(), "lists within lists"));
     free(text);
 }
 
