@@ -134,7 +134,8 @@ static void ping_many(struct target *target, int fd)
         target->error[0] = 0;
         qsort(target->rtt, (size_t)timed, sizeof *target->rtt, by_value);
         target->min_us = target->rtt[0] / 1e3;
-        target->median_us = target->rtt[timed / 2] / 1e3;
+        const uint32_t *middle = &target->rtt[timed / 2];
+        target->median_us = *middle / 1e3;
     }
 }
 

@@ -142,8 +142,8 @@ static int fill(const struct br_agents *agents, struct pollfd *fds)
     for (int i = 0; i < agents->count; i++) {
         const struct br_agents_one *one = &agents->list[i];
         bool sends = one->waiting && one->asked < one->length;
-        fds[2 * i] = (struct pollfd){.fd = sends ? one->reach.in : -1, .events = POLLOUT};
-        fds[2 * i + 1] = (struct pollfd){.fd = one->waiting ? one->reach.out : -1, .events = POLLIN};
+        fds[2 * (size_t)i] = (struct pollfd){.fd = sends ? one->reach.in : -1, .events = POLLOUT};
+        fds[2 * (size_t)i + 1] = (struct pollfd){.fd = one->waiting ? one->reach.out : -1, .events = POLLIN};
         waiting += one->waiting;
     }
     return waiting;
@@ -158,9 +158,9 @@ void br_agents_ask(struct br_agents *agents, cJSON **questions, int timeout_ms)
     while (fds && fill(agents, fds) && now < until) {
         poll(fds, (nfds_t)agents->count * 2, (int)((until - now) / BR_MS) + 1);
         for (int i = 0; i < agents->count; i++) {
-            if (fds[2 * i].revents && agents->list[i].waiting)
+            if (fds[2 * (size_t)i].revents && agents->list[i].waiting)
                 send_more(&agents->list[i]);
-            if (fds[2 * i + 1].revents && agents->list[i].waiting)
+            if (fds[2 * (size_t)i + 1].revents && agents->list[i].waiting)
                 receive_more(&agents->list[i]);
         }
         now = br_clock_now();

@@ -26,7 +26,8 @@ double br_link_value(const struct br_survey_link *link, enum br_link_value value
 struct br_spread br_link_spread(const struct br_survey *survey, uint32_t level, enum br_link_value value);
 
 /* Is it to be marked? By median and MAD; what a busy machine does to loaded links and latencies is not. */
-bool br_link_outlier(const struct br_spread *spread, const struct br_survey_link *link, enum br_link_value value);
+bool br_link_outlier(const struct br_spread *spread, const struct br_survey_link *link,
+                     enum br_link_value value);
 
 int br_check_unhealthy(const struct br_check_report *report); /* errors and warnings */
 void br_check_text(const struct br_check_report *report, bool colour, FILE *out);

@@ -25,7 +25,8 @@ struct br_spread br_link_spread(const struct br_survey *survey, uint32_t level, 
     return spread;
 }
 
-bool br_link_outlier(const struct br_spread *spread, const struct br_survey_link *link, enum br_link_value value)
+bool br_link_outlier(const struct br_spread *spread, const struct br_survey_link *link,
+                     enum br_link_value value)
 {
     static const double least[] = {[BR_LINK_ALONE] = 0.1, [BR_LINK_TOGETHER] = 0.5, [BR_LINK_LATENCY] = 4};
     double measured = br_link_value(link, value);
@@ -99,7 +100,8 @@ static void print_outliers(const struct br_survey *survey, FILE *out)
                 uint32_t from = l / (survey->cube.n - 1);
                 double value = br_link_value(&survey->links[l], v);
                 char a[160], b[160];
-                if (br_survey_level_of(survey, from) != level || !br_link_outlier(&spread, &survey->links[l], v))
+                if (br_survey_level_of(survey, from) != level ||
+                    !br_link_outlier(&spread, &survey->links[l], v))
                     continue;
                 fprintf(out, "  outlier    %s -> %s: %.4g %s, the median is %.4g\n",
                         br_survey_nic_words(survey, from, a),

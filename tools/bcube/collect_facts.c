@@ -237,10 +237,10 @@ int br_collect_probes(struct br_collect *collect)
     if (collect->progress)
         collect->progress("who hears whom");
     clock_gettime(CLOCK_REALTIME, &now);
-    double run = (double)(now.tv_sec % 1000 * 1000000 + now.tv_nsec / 1000) + (double)getpid() * 1e9;
+    int64_t run = (int64_t)getpid() * 1000000000 + now.tv_sec % 1000 * 1000000 + now.tv_nsec / 1000;
     for (int h = 0; h < collect->agents->count; h++) {
         questions[h] = question("listen");
-        cJSON_AddNumberToObject(questions[h], "run", run);
+        cJSON_AddNumberToObject(questions[h], "run", (double)run);
         cJSON_AddNumberToObject(questions[h], "host", h);
     }
     br_agents_ask(collect->agents, questions, STEP_MS);

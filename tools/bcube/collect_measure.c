@@ -300,7 +300,9 @@ static int together(struct br_collect *collect, bool *chosen)
 int br_collect_rates(struct br_collect *collect)
 {
     bool *chosen = calloc(br_survey_links(collect->survey) + 1, 1);
-    int rc = chosen ? 0 : br_error(ENOMEM, "no memory for the rates");
+    int rc = 0;
+    if (!chosen)
+        return br_error(ENOMEM, "no memory for the rates");
     if (collect->progress)
         collect->progress("every link alone");
     for (uint32_t level = 0; level < (collect->full ? collect->survey->cube.k : 1) && !rc; level++)
@@ -352,7 +354,9 @@ int br_collect_trips(struct br_collect *collect, const double sizes[BR_TRIP_SIZE
 {
     struct trips trips = {sizes, us};
     bool *chosen = calloc(br_survey_links(collect->survey) + 1, 1);
-    int rc = chosen ? 0 : br_error(ENOMEM, "no memory for the measurements");
+    int rc = 0;
+    if (!chosen)
+        return br_error(ENOMEM, "no memory for the measurements");
     if (collect->progress)
         collect->progress("messages of several sizes over every link");
     for (uint32_t level = 0; level < (collect->full ? collect->survey->cube.k : 1) && !rc; level++)

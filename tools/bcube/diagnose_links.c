@@ -441,27 +441,32 @@ static void fold(struct judge *judge)
     }
 }
 
+static void judge_all(struct judge *judge)
+{
+    const struct br_survey *survey = judge->survey;
+    for (uint32_t level = 0; level < survey->cube.k; level++) {
+        judge->alone[level] = median_of(judge, level, value_alone);
+        judge->together[level] = median_of(judge, level, value_together);
+        judge->late[level] = median_of(judge, level, value_late);
+    }
+    for (uint32_t level = 0; level < survey->cube.k; level++)
+        check_level(judge, level);
+    fold(judge);
+    judge_links(judge);
+    check_counters(judge);
+}
+
 int br_diagnose_links(const struct br_survey *survey, struct br_findings *findings)
 {
     struct judge judge = {.survey = survey, .findings = findings, .links = br_survey_links(survey)};
-    judge.bad = calloc(judge.links, 1);
-    judge.explained = calloc(judge.links, 1);
-    judge.scratch = calloc(judge.links, sizeof *judge.scratch);
-    int rc = judge.bad && judge.explained && judge.scratch
-                 ? 0
-                 : br_error(ENOMEM, "no memory to judge %u links", judge.links);
-    for (uint32_t level = 0; level < survey->cube.k && !rc; level++) {
-        judge.alone[level] = median_of(&judge, level, value_alone);
-        judge.together[level] = median_of(&judge, level, value_together);
-        judge.late[level] = median_of(&judge, level, value_late);
-    }
-    for (uint32_t level = 0; level < survey->cube.k && !rc; level++)
-        check_level(&judge, level);
-    if (!rc) {
-        fold(&judge);
-        judge_links(&judge);
-        check_counters(&judge);
-    }
+    int rc = 0;
+    judge.bad = calloc(judge.links + 1, 1);
+    judge.explained = calloc(judge.links + 1, 1);
+    judge.scratch = calloc(judge.links + 1, sizeof *judge.scratch);
+    if (judge.bad && judge.explained && judge.scratch)
+        judge_all(&judge);
+    else
+        rc = br_error(ENOMEM, "no memory to judge %u links", judge.links);
     free(judge.bad);
     free(judge.explained);
     free(judge.scratch);

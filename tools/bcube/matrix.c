@@ -48,11 +48,12 @@ static int measure(struct br_collect *collect, struct br_matrix *matrix)
     uint32_t links = br_survey_links(collect->survey);
     double(*us)[BR_TRIP_SIZES] = calloc(links + 1, sizeof *us);
     matrix->cells = calloc(links + 1, sizeof *matrix->cells);
-    int rc = us && matrix->cells ? 0 : br_error(ENOMEM, "no memory for %u links", links);
-    if (!rc) {
-        br_collect_facts(collect, false);
-        rc = br_collect_echoes(collect);
+    if (!us || !matrix->cells) {
+        free(us);
+        return br_error(ENOMEM, "no memory for %u links", links);
     }
+    br_collect_facts(collect, false);
+    int rc = br_collect_echoes(collect);
     if (!rc) {
         choose_sizes(collect->survey, sizes);
         rc = br_collect_trips(collect, sizes, us);
