@@ -27,14 +27,14 @@ for shape in $shapes; do
     # shellcheck disable=SC2086
     "$braid" bcube emulate $cube --rate "$rate" --name "$name" >/dev/null || exit 1
     "$braid" bcube run --name "$name" --ranks-per-host "$per_host" --no-prefix -- "$braid" plan --measure "$dir/cal.json" --run \
-        -b "$min" -e "$max" -f "$factor" --limit "$limit" --json "$dir/$shape.json" || failed=1
+        -b "$min" -e "$max" -f "$factor" --limit "$limit" --exact --json "$dir/$shape.json" || failed=1
     "$braid" bcube down "$name" >/dev/null
 done
 python3 - "$dir" <<'PYTHON' || failed=1
 import glob, json, statistics, sys
 
 def error(row):
-    return abs(row["predicted_us"] / row["measured_us"] - 1)
+    return abs(row.get("exact_us", row["predicted_us"]) / row["measured_us"] - 1)
 
 rows = []
 for path in sorted(glob.glob(sys.argv[1] + "/[0-9]*.json")):

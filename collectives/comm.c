@@ -173,24 +173,6 @@ static int init_report(struct br_family *family)
     return family->usages ? 0 : br_error(ENOMEM, "rank 0: no memory for the report");
 }
 
-static void print_report(struct br_family *family)
-{
-    const char *path = family->settings.report;
-    FILE *stream = strcmp(path, "1") == 0 ? stderr : fopen(path, "w");
-    char text[BR_TOPOLOGY_TEXT];
-
-    if (!stream) {
-        br_log_warn("BRAID_REPORT: %s: %s", path, strerror(errno));
-        return;
-    }
-    fprintf(stream, "# braid report of rank 0, %s, %s figures; means of the time from the call to its end\n",
-            br_topology_text(&family->network.topology, text),
-            family->network.measured ? "measured" : "default");
-    br_usages_print(family->usages, &family->network.model, stream);
-    if (stream != stderr)
-        fclose(stream);
-}
-
 static void destroy_report(struct br_family *family)
 {
     free(family->usages);
@@ -346,7 +328,7 @@ int braid_finalize(struct braid_comm *comm)
     br_progress_stop(family);
     leave(family);
     if (family->usages)
-        print_report(family);
+        br_usages_report(family->usages, &family->network, family->settings.report);
     undo(family, N_PHASES);
     return 0;
 }

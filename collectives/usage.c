@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "collectives/usage.h"
 
+#include <errno.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "collectives/type.h"
 
 static struct br_usage *find(struct br_usages *usages, const struct br_operation *op, size_t bytes,
@@ -53,4 +55,20 @@ void br_usages_print(const struct br_usages *usages, const struct br_cost_model 
     }
     if (usages->unlisted)
         fprintf(stream, "# and %llu operations of other sizes\n", (unsigned long long)usages->unlisted);
+}
+
+void br_usages_report(const struct br_usages *usages, const struct br_network *network, const char *path)
+{
+    FILE *stream = strcmp(path, "1") == 0 ? stderr : fopen(path, "w");
+    char text[BR_TOPOLOGY_TEXT];
+
+    if (!stream) {
+        br_log_warn("BRAID_REPORT: %s: %s", path, strerror(errno));
+        return;
+    }
+    fprintf(stream, "# braid report of rank 0, %s, %s figures; means of the time from the call to its end\n",
+            br_topology_text(&network->topology, text), network->measured ? "measured" : "default");
+    br_usages_print(usages, &network->model, stream);
+    if (stream != stderr)
+        fclose(stream);
 }

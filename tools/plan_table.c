@@ -107,7 +107,8 @@ static void print_time(double seconds)
 
 void br_plan_table_add(struct br_plan_table *t, const struct br_plan_row *row)
 {
-    double error = row->measured > 0 ? row->predicted / row->measured - 1 : 0;
+    double predicted = row->exact > 0 ? row->exact : row->predicted;
+    double error = row->measured > 0 ? predicted / row->measured - 1 : 0;
 
     if (row->bytes != t->last_bytes && t->last_bytes)
         printf("\n");

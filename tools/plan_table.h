@@ -10,7 +10,7 @@
 
 struct br_plan_table;
 
-/* One candidate for one size. Times in seconds; 0: none. */
+/* One candidate for one size. Times in seconds; 0: none. The error is that of the exact time where there is one. */
 struct br_plan_row {
     size_t bytes;
     const char *algorithm; /* borrowed for the call */

@@ -1,82 +1,80 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "collectives/network.h"
-
+/* What ranks hear from each other through the store is in tests/system/test_plan.sh. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-static struct br_network whole, part;
+#include "base/error.h"
+#include "collectives/calibration.h"
+#include "collectives/network.h"
 
-static void part_of(const int *ranks, int n)
+static void open_network(struct br_network *network, const char *text)
 {
-    assert_int_equal(br_network_part(&whole, ranks, n, &part), 0);
-    assert_ptr_equal(part.model.topology, &part.topology);
-    assert_int_equal(part.topology.n, n);
-    assert_int_equal(br_cost_model_check(&part.model), 0);
+    memset(network, 0, sizeof *network);
+    assert_int_equal(br_topology_parse(&network->topology, text), 0);
 }
 
-static void part__of_hosts(void **state)
+static void br_network_init__has_default_figures_for_each_topology(void **state)
 {
-    const uint64_t hosts[6] = {7, 7, 7, 9, 9, 9};
+    struct br_network network;
 
     (void)state;
-    assert_int_equal(br_topology_hosts(&whole.topology, 6, hosts), 0);
-    br_cost_model_on(&whole.model, &whole.topology, BR_COST_NETWORK, 1);
-    part_of((const int[]){5, 4, 1, 2}, 4); /* two of each, in another order */
-    assert_int_equal(part.topology.kind, BR_TOPOLOGY_HOSTS);
-    assert_int_equal(part.topology.per_host, 2);
-    assert_int_equal(part.model.n_levels, 2);
-    br_network_destroy(&part);
-    part_of((const int[]){0, 2}, 2); /* in one host */
-    assert_int_equal(part.topology.kind, BR_TOPOLOGY_FLAT);
-    assert_true(part.model.levels[0].beta == whole.model.levels[0].beta);
-    br_network_destroy(&part);
-    part_of((const int[]){3, 2}, 2); /* one of each */
-    assert_int_equal(part.topology.kind, BR_TOPOLOGY_FLAT);
-    assert_int_equal(part.model.n_levels, 1);
-    assert_true(part.model.levels[0].beta == whole.model.levels[1].beta);
-    br_network_destroy(&part);
-    br_network_destroy(&whole);
+    open_network(&network, "hosts:2x4");
+    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 4, "", NULL, 0), 0);
+    assert_false(network.measured);
+    assert_ptr_equal(network.model.topology, &network.topology);
+    assert_int_equal(network.model.n_levels, 2);
+    assert_true(network.model.levels[0].alpha < network.model.levels[1].alpha);
+    br_network_destroy(&network);
+    open_network(&network, "bcube:3,2");
+    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 1, "", NULL, 0), 0);
+    assert_int_equal(network.model.n_levels, 2);
+    assert_true(network.model.levels[0].beta == network.model.levels[1].beta);
+    br_network_destroy(&network);
+    open_network(&network, "flat:4");
+    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 3, "", NULL, 0), 0);
+    assert_int_equal(network.model.n_levels, 3);
+    br_network_destroy(&network);
 }
 
-static void part__of_a_cube(void **state)
+static void br_network_init__takes_the_figures_of_a_calibration_that_fits(void **state)
 {
-    struct br_bcube cube;
+    struct br_calibration calibration = {.topology = "bcube:3,2", .version = "0", .date = "now"};
+    char path[] = "/tmp/braid_network_XXXXXX";
+    struct br_network network;
+    int fd = mkstemp(path);
 
     (void)state;
-    assert_int_equal(br_bcube_init(&cube, 2, 2), 0);
-    br_topology_bcube(&whole.topology, &cube);
-    br_cost_model_on(&whole.model, &whole.topology, BR_COST_NETWORK, 1);
-    whole.model.levels[1].beta *= 2;
-    part_of((const int[]){0, 1, 2, 3}, 4);
-    assert_int_equal(part.topology.kind, BR_TOPOLOGY_BCUBE);
-    assert_int_equal(part.model.n_levels, 2);
-    part_of((const int[]){0, 2, 1, 3}, 4);
-    assert_int_equal(part.topology.kind, BR_TOPOLOGY_FLAT);
-    part_of((const int[]){2, 1}, 2);
-    assert_int_equal(part.model.n_levels, 1);
-    assert_true(part.model.levels[0].beta == whole.model.levels[1].beta);
-    br_network_destroy(&whole);
-}
-
-static void part__of_a_flat_network(void **state)
-{
-    (void)state;
-    br_topology_flat(&whole.topology, 5);
-    br_cost_model_on(&whole.model, &whole.topology, BR_COST_NETWORK, 3);
-    part_of((const int[]){4, 0, 1}, 3);
-    assert_int_equal(part.topology.kind, BR_TOPOLOGY_FLAT);
-    assert_int_equal(part.model.n_levels, 3);
+    assert_true(fd >= 0);
+    close(fd);
+    calibration.model.n_levels = 2;
+    calibration.model.levels[0] = (struct br_cost_level){3e-6, 1e-6, 5e-9};
+    calibration.model.levels[1] = (struct br_cost_level){4e-6, 1e-6, 6e-9};
+    assert_int_equal(br_calibration_write(path, &calibration), 0);
+    open_network(&network, "bcube:4,2");
+    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 1, path, NULL, 0), 0);
+    assert_true(network.measured);
+    assert_true(network.model.levels[1].beta == 6e-9);
+    assert_ptr_equal(network.model.topology, &network.topology);
+    br_network_destroy(&network);
+    open_network(&network, "flat:4");
+    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 1, path, NULL, 0), -EINVAL);
+    assert_non_null(strstr(br_error_words(), "BRAID_CALIBRATION: the calibration was measured on bcube:3,2"));
+    br_network_destroy(&network);
+    unlink(path);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(part__of_hosts),
-        cmocka_unit_test(part__of_a_cube),
-        cmocka_unit_test(part__of_a_flat_network),
+        cmocka_unit_test(br_network_init__has_default_figures_for_each_topology),
+        cmocka_unit_test(br_network_init__takes_the_figures_of_a_calibration_that_fits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
