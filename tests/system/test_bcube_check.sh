@@ -70,6 +70,18 @@ by_fault() {
     fault "${words[@]}" "$mended"
 }
 
+# by_mend CODE PATTERN FAULT...: what stands behind "mend:" mends it.
+by_mend() {
+    local code=$1 pattern=$2 command
+    shift 2
+    fault "$@"
+    found "$code" "$pattern"
+    command=$(sed -n 's/^        mend: //p' "$scratch/out")
+    PATH=$BRAID_BUILD:$PATH bash -c "$command" > "$scratch/fault" 2>&1 || fail "'$command' fails: $(cat "$scratch/fault")"
+    healthy
+    fault clear
+}
+
 # at HOST COMMAND...: on a host; on all switches' namespace with `switches`.
 at() {
     local place=$1
@@ -122,17 +134,9 @@ found BC026 'nothing passes between eth1 of h01 and port 0 of switch s1-1'
 at switches ip link set l1s1p0 master l1s1
 
 # NICs.
-at h21 ip link set eth1 down
-found BC015 'eth1 of h21 is down'
-at h21 ip link set eth1 up
-
-at h10 ip link set eth1 down
-at h10 ip link set eth1 name enp7s0
-at h10 ip link set enp7s0 up
-found BC011 'NIC eth1 of h10 is called enp7s0'
-at h10 ip link set enp7s0 down
-at h10 ip link set enp7s0 name eth1
-at h10 ip link set eth1 up
+by_mend BC015 'eth1 of h21 is down' off h21 1
+by_mend BC011 'NIC eth1 of h10 is called enp7s0' name h10 1 enp7s0
+by_mend BC018 'eth0 of h22 and eth1 of h20|eth1 of h20 and eth0 of h22' mac h20 1 "$(at h22 ip -br link show eth0 | awk '{ print $3 }')"
 
 one=$(address h10 eth1)
 at h10 ip link set eth1 netns "$name-switches"
@@ -155,12 +159,12 @@ sed "0,/reach: $name-h02/s//reach: $name-nowhere/" "$inventory" > "$scratch/host
 found BC001 'host h02 cannot be asked' --inventory "$scratch/host.yaml"
 
 # MTU.
-by_fault BC050 'eth1 of h20 has an MTU of 1400 instead of 1500' mtu h20 1 1400
+by_mend BC050 'eth1 of h20 has an MTU of 1400 instead of 1500' mtu h20 1 1400
 by_fault BC051 'switch port of eth0 of h11' switch-mtu h11 0 1400
 
 # Addresses.
-by_fault BC041 'eth0 of h10 has 10.77.0.1/24 instead of 10.0.1.1/24: another subnet' address h10 0 10.77.0.1/24
-by_fault BC042 'eth0 of h10 has 10.0.0.1, the address of eth0 of h00' address h10 0 10.0.0.1/24
+by_mend BC041 'eth0 of h10 has 10.77.0.1/24 instead of 10.0.1.1/24: another subnet' address h10 0 10.77.0.1/24
+by_mend BC042 'eth0 of h10 has 10.0.0.1, the address of eth0 of h00' address h10 0 10.0.0.1/24
 one=$(address h02 eth1)
 at h02 ip addr del "$one" dev eth1
 found BC040 'eth1 of h02 has no address'
@@ -180,8 +184,8 @@ at h21 ip addr add "$one" dev eth0
 at h21 ip addr add "$two" dev eth1
 
 # Settings.
-by_fault BC061 'ARP flux on h12' arp h12
-by_fault BC060 'rp_filter is strict on eth0 of h22' rp_filter h22
+by_mend BC061 'ARP flux on h12' arp h12
+by_mend BC060 'rp_filter is strict on eth0 of h22, eth1 of h22$' rp_filter h22
 (
     ulimit -l 64
     found BC062 'limit of locked memory is low on h00'

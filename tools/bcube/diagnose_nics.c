@@ -47,9 +47,10 @@ static void renamed(const struct br_survey *survey, struct br_findings *findings
                 port, false);
     br_finding_evidence(finding, "there is no %s; %s (%s) has its MAC, its address or its cable", plan->nic,
                         nic->name, mac_text(nic->mac, mac));
-    br_finding_mend(finding, "%s (or write %s into the inventory)",
+    br_finding_mend(finding, "%s # or write %s into the inventory",
                     br_diagnose_on(survey, br_survey_host_of(survey, port), on,
-                                   "ip link set %s down name %s up", nic->name, plan->nic),
+                                   "sh -c 'ip link set %s down; ip link set %s name %s; ip link set %s up'",
+                                   nic->name, nic->name, plan->nic, plan->nic),
                     nic->name);
 }
 
@@ -64,28 +65,49 @@ static int port_with_mac(const struct br_survey *survey, const uint8_t mac[6], u
     return -1;
 }
 
+static bool has_planned_mac(const struct br_survey *survey, uint32_t port)
+{
+    const struct br_nic *nic = br_survey_nic(survey, port);
+    return nic && survey->ports[port].has_mac && !memcmp(survey->ports[port].mac, nic->mac, 6);
+}
+
+/* Said once for the two, and against the one that has another MAC than planned. */
+static void report_twins(const struct br_survey *survey, struct br_findings *findings, uint32_t port,
+                         uint32_t twin)
+{
+    uint32_t wrong = has_planned_mac(survey, port) ? twin : port;
+    const struct br_nic *nic = br_survey_nic(survey, wrong);
+    char words[160], other[160], mac[18], planned[18] = "ITS-OWN-MAC", on[384];
+    if (twin < port)
+        return;
+    struct br_finding *finding =
+        br_finding_add(findings, "BC018", BR_ERROR, "%s and %s have the same MAC %s",
+                       br_survey_nic_words(survey, port, words), br_survey_nic_words(survey, twin, other),
+                       mac_text(nic->mac, mac));
+    at_port(finding, port, true);
+    at_port(finding, twin, true);
+    if (survey->ports[wrong].has_mac)
+        mac_text(survey->ports[wrong].mac, planned);
+    br_finding_mend(finding, "%s",
+                    br_diagnose_on(survey, br_survey_host_of(survey, wrong), on, "ip link set %s address %s",
+                                   nic->name, planned));
+}
+
 static void check_mac(const struct br_survey *survey, struct br_findings *findings, uint32_t port,
                       const struct br_nic *nic)
 {
     const struct br_survey_port *plan = &survey->ports[port];
     char words[160], other[160], planned[18], mac[18];
     int twin = port_with_mac(survey, nic->mac, port);
-    br_survey_nic_words(survey, port, words);
-    if (twin >= 0 && (uint32_t)twin > port) {
-        struct br_finding *finding =
-            br_finding_add(findings, "BC018", BR_ERROR, "%s and %s have the same MAC %s", words,
-                           br_survey_nic_words(survey, (uint32_t)twin, other), mac_text(nic->mac, mac));
-        at_port(finding, port, true);
-        at_port(finding, (uint32_t)twin, true);
-        br_finding_mend(finding, "give one of them its own MAC again: ip link set %s address %s", nic->name,
-                        plan->has_mac ? mac_text(plan->mac, planned) : "MAC");
-    }
-    if (!plan->has_mac || !memcmp(plan->mac, nic->mac, 6))
+    if (twin >= 0)
+        report_twins(survey, findings, port, (uint32_t)twin);
+    if (twin >= 0 || !plan->has_mac || has_planned_mac(survey, port))
         return;
     int holder = port_with_mac(survey, plan->mac, port);
-    struct br_finding *finding = at_port(
-        br_finding_add(findings, "BC012", BR_WARNING, "%s has another MAC than the inventory says", words),
-        port, false);
+    struct br_finding *finding =
+        at_port(br_finding_add(findings, "BC012", BR_WARNING, "%s has another MAC than the inventory says",
+                               br_survey_nic_words(survey, port, words)),
+                port, false);
     br_finding_evidence(finding, "the inventory says %s, it has %s", mac_text(plan->mac, planned),
                         mac_text(nic->mac, mac));
     if (holder >= 0) {

@@ -57,19 +57,28 @@ static const char *likewise(const struct group *group)
 static void check_rp_filter(const struct br_survey *survey, struct br_findings *findings)
 {
     struct group strict = {.survey = survey};
-    char on[384];
+    char on[384], own[160] = "";
+    bool elsewhere = false;
     for (uint32_t p = 0; p < br_survey_ports(survey); p++)
         if (br_survey_nic(survey, p) && br_survey_nic(survey, p)->rp_filter == 1)
             group_add(&strict, p);
     struct br_finding *finding = group_report(&strict, findings, "BC060", BR_WARNING, "rp_filter is strict");
     if (!finding)
         return;
+    uint32_t host = br_survey_host_of(survey, strict.first);
+    for (uint32_t p = strict.first; p < br_survey_ports(survey); p++) {
+        const struct br_nic *nic = br_survey_nic(survey, p);
+        if (!nic || nic->rp_filter != 1)
+            continue;
+        if (br_survey_host_of(survey, p) == host)
+            snprintf(own + strlen(own), sizeof own - strlen(own), " net.ipv4.conf.%s.rp_filter=2", nic->name);
+        else
+            elsewhere = true;
+    }
     br_finding_evidence(finding,
                         "packets whose way back leads through another NIC are dropped without a word");
-    br_diagnose_on(survey, br_survey_host_of(survey, strict.first), on,
-                   "sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.%s.rp_filter=2",
-                   br_survey_nic(survey, strict.first)->name);
-    br_finding_mend(finding, "%s%s", on, likewise(&strict));
+    br_diagnose_on(survey, host, on, "sysctl -w net.ipv4.conf.all.rp_filter=0%s", own);
+    br_finding_mend(finding, "%s%s", on, elsewhere ? "; likewise for the others" : "");
 }
 
 /* The port of a planned address; -1: none. */
