@@ -121,14 +121,10 @@ found BC021 'cables of eth0 of h12 and of eth0 of h20 are crossed|cables of eth0
 at switches ip link set l0s1p2 master l0s1
 at switches ip link set l0s2p0 master l0s2
 
-at switches ip link add joint0 type veth peer name joint1
-at switches ip link set joint0 master l0s0 up
-at switches ip link set joint1 master l0s1 up
-found BC024 'switches s0-0 and s0-1 are joined'
-at switches ip link set joint1 master l1s2
-found BC025 'switches s0-0 and s1-2 are joined: levels'
-at switches ip link del joint0
-
+by_fault BC024 'switches s0-0 and s0-1 are joined' join s0-0 s0-1
+by_fault BC025 'switches s0-0 and s1-2 are joined: levels' join s0-0 s1-2
+by_fault BC028 'switch s1-1 passes nothing' mute 1 1
+by_fault BC027 'only one direction works between eth0 of h12 and port 2 of switch s0-1' deaf h12 0
 at switches ip link set l1s1p0 nomaster
 found BC026 'nothing passes between eth1 of h01 and port 0 of switch s1-1'
 at switches ip link set l1s1p0 master l1s1
