@@ -29,7 +29,8 @@ const char *br_agent_text(const cJSON *object, const char *name, const char *oth
 int64_t br_agent_number(const cJSON *object, const char *name, int64_t otherwise)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    return cJSON_IsNumber(item) ? (int64_t)item->valuedouble : otherwise;
+    bool fits = cJSON_IsNumber(item) && item->valuedouble > -9e18 && item->valuedouble < 9e18;
+    return fits ? (int64_t)item->valuedouble : otherwise;
 }
 
 static int serve_line(struct br_agent *agent, const char *line, cJSON *reply)
