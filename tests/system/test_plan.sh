@@ -31,8 +31,8 @@ done
 out=$("$braid" run -n 3 --backend uring --no-prefix -- "$braid" plan --measure "$dir/cal.json" --run -b 1K -e 64K -f 64 --algorithm ring) ||
     fail "measuring: $out"
 grep -q 'median error of 2 predictions' <<<"$out" || fail "no error line: $out"
-BRAID_CALIBRATION=$dir/cal.json "$braid" run -n 3 --backend uring --no-prefix -- "$braid" plan -b 1K -e 1K |
-    grep -q 'calibration of the job' || fail "the calibration is not used"
+out=$(BRAID_CALIBRATION=$dir/cal.json "$braid" run -n 3 --backend uring --no-prefix -- "$braid" plan -b 1K -e 1K)
+grep -q 'calibration of the job' <<<"$out" || fail "the calibration is not used: $out"
 "$braid" plan -n 5 --calibration "$dir/cal.json" | grep -q 'calibration .*cal.json' || fail "the calibration is not read"
 
 echo '{"format": 1}' >"$dir/bad.json"
