@@ -16,9 +16,10 @@
 
 #define BURST       16 /* small messages on their way at once */
 #define WINDOW      4  /* large ones, as of fragments */
-#define MOST_BYTES  (512u << 10)
+#define MOST_BYTES  (256u << 10)
 #define BLOCK_BYTES (256u << 10) /* of local work */
 #define ENOUGH      (200 * BR_MS)
+#define LEAST_TURNS 5
 #define MOST_TURNS  64
 
 struct bench {
@@ -144,28 +145,34 @@ static int shift(struct bench *b, struct partners p, size_t bytes, int count)
     return rc;
 }
 
-/* Seconds of one shift. All ranks must agree when it is enough, so the slowest first turn says how many there will be. */
+/* Seconds of one shift, the median of many. All ranks must agree when it is enough, so the slowest first one says how many
+ * there will be. */
 static int time_shift(struct bench *b, uint32_t level, size_t bytes, int count, double *seconds)
 {
     struct partners p = partners_on(b, level);
+    double times[MOST_TURNS];
     int64_t turns = 1;
-    uint64_t start;
     int rc = shift(b, p, bytes, count);
 
     for (int phase = 0; phase < 2 && !rc; phase++) {
         rc = braid_barrier(b->comm, NULL, NULL);
-        start = br_clock_now();
-        for (int64_t i = 0; i < turns && !rc; i++)
-            rc = shift(b, p, bytes, count);
-        *seconds = (double)(br_clock_now() - start) / 1e9 / (double)turns;
-        if (!rc && phase == 0) {
-            double most = (double)ENOUGH / 1e9 / fmax(*seconds, 1e-7);
+        for (int64_t i = 0; i < turns && !rc; i++) {
+            uint64_t start = br_clock_now();
 
-            turns = most < 3 ? 3 : most > MOST_TURNS ? MOST_TURNS : (int64_t)most;
+            rc = shift(b, p, bytes, count);
+            times[i] = (double)(br_clock_now() - start) / 1e9;
+        }
+        if (!rc && phase == 0) {
+            double most = (double)ENOUGH / 1e9 / fmax(times[0], 1e-7);
+
+            turns = most < LEAST_TURNS ? LEAST_TURNS : most > MOST_TURNS ? MOST_TURNS : (int64_t)most;
             rc = braid_allreduce(b->comm, &turns, &turns, 1, BRAID_INT64, BRAID_MIN, NULL, NULL);
         }
     }
-    return rc ? rc : agree(b, seconds);
+    if (rc)
+        return rc;
+    *seconds = median(times, (size_t)turns);
+    return agree(b, seconds);
 }
 
 /* On shared links the figures are those of the link, not of one of the ranks that share it. */
@@ -179,7 +186,7 @@ static double sharers(const struct bench *b, uint32_t level)
 
 static int measure_level(struct bench *b, uint32_t level, struct br_cost_level *out)
 {
-    static const size_t sizes[] = {32u << 10, 64u << 10, 128u << 10, 256u << 10, MOST_BYTES};
+    static const size_t sizes[] = {32u << 10, 64u << 10, 96u << 10, 128u << 10, MOST_BYTES};
     double bytes[5], seconds[5], one = 0, many = 0, start, shared = sharers(b, level);
     int rc = time_shift(b, level, 8, 1, &one);
 
