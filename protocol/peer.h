@@ -2,11 +2,12 @@
 /*
  * Peers and rails. A peer is a remote process; a rail is one link to it together with budget, rate and health.
  *
- * 1. Budget. A rail has at most `budget` bytes in flight: what it delivers, at its measured rate, in twice its least round
+ * 1. Budget. A rail has at most `budget` bytes in flight: what it delivers (`volume`) in twice its least round
  *    trip, or in `target_delay` (1 ms) if that is longer. More does not add throughput, it only adds queue, and the queue is
  *    what something urgent waits behind: the budget is the preemption latency. It grows by itself: while the rail is limited
- *    by its budget, rate = budget / RTT, so the next budget is larger, until the rate stops growing or the RTT has
- *    reached the target. Rejected: twice the bandwidth-delay product alone. On a loaded host the other end answers after the
+ *    by its budget, it delivers several budgets in that time, so the next one is larger, until the link is full or the RTT
+ *    has reached the target. The volume is measured over windows of four times that long. Rejected: the rate of single frames,
+ *    which a shaper or a switch that lets a burst through at once puts at a hundred times of what the link carries. Rejected: twice the bandwidth-delay product alone. On a loaded host the other end answers after the
  *    time its scheduler takes, not after the least round trip, and the budget then shrinks itself to nothing. A frame leaves
  *    only if it fits into the budget. The least round trip is forgotten after 10 s and then measured by a frame that is alone
  *    on the rail (`solo`), because every other one would count our own queue as path, and double the budget each time.
@@ -107,6 +108,8 @@ struct br_rail {
     uint64_t target_delay;              /* ns */
     uint64_t rate;                      /* bytes/s, largest of the present and the last period; 0 unknown */
     uint64_t rate_now, rate_period_end; /* maximum of the running period; its end */
+    uint64_t volume, volume_now; /* likewise: bytes delivered in a window as long as the budget's delay */
+    uint64_t window_at, window_acked; /* ns, acked_bytes: where the running window began */
     uint64_t
         used; /* the peer's `uses` at the last frame: of equally free rails the one that waited longest goes */
     bool was_full; /* when `rate` was measured the budget was used up: it is what the rail can carry */

@@ -10,12 +10,13 @@
 
 #define BUDGET_FIRST                                                                                         \
     (64u << 10) /* small, so that the first round trip of a slow link is not that of a long queue */
-#define BUDGET_LEAST (64u << 10)
-#define BUDGET_MOST  (4u << 20)
-#define FRAME_LEAST  (16u << 10)
-#define FRAME_MOST   (256u << 10)
-#define RATE_PERIOD  (100 * BR_MS) /* the rate is the maximum over one to two of these */
-#define RTT_PERIOD   (10 * BR_SEC) /* after this the least round trip is measured anew */
+#define BUDGET_LEAST  (64u << 10)
+#define BUDGET_MOST   (4u << 20)
+#define FRAME_LEAST   (16u << 10)
+#define FRAME_MOST    (256u << 10)
+#define RATE_PERIOD   (100 * BR_MS) /* the rate is the maximum over one to two of these */
+#define WINDOW_DELAYS 4
+#define RTT_PERIOD    (10 * BR_SEC) /* after this the least round trip is measured anew */
 
 int br_rail_prepare(const struct br_worker *w, struct br_rail *rail)
 {
@@ -73,7 +74,9 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->unannounced_since = 0;
     rail->ack_due = rail->ping_due = rail->pong_due = false;
     rail->last_rx = rail->last_ping = now;
-    rail->rate = rail->rate_now = rail->min_rtt = 0;
+    rail->rate = rail->rate_now = rail->volume = rail->volume_now = rail->min_rtt = 0;
+    rail->window_at = now;
+    rail->window_acked = 0;
     rail->acked_posted_at = now;
     rail->limited = rail->was_full = rail->solo = false;
     rail->rate_period_end = now + RATE_PERIOD;
@@ -135,6 +138,42 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
     return !sooner || mine <= others_bytes / others_rate;
 }
 
+static uint64_t delay_of(const struct br_rail *rail)
+{
+    return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
+}
+
+/* Ends the window of a volume, which was `span` long: what it says of one delay. */
+static void end_window(struct br_rail *rail, uint64_t span, uint64_t now)
+{
+    uint64_t bytes = rail->acked_bytes - rail->window_acked, delay = delay_of(rail);
+
+    if (span > delay)
+        bytes = (uint64_t)((double)bytes * (double)delay / (double)span);
+    if (bytes > rail->volume_now)
+        rail->volume_now = bytes;
+    if (rail->volume_now > rail->volume)
+        rail->volume = rail->volume_now;
+    rail->window_at = now;
+    rail->window_acked = rail->acked_bytes;
+}
+
+/* A window ends when it is long enough, so that what a shaper or a switch lets through at once counts little, */
+static void volume_acknowledged(struct br_rail *rail, uint64_t now)
+{
+    uint64_t span = now - rail->window_at;
+
+    if (span >= WINDOW_DELAYS * delay_of(rail))
+        end_window(rail, span, now);
+}
+
+/* or when nothing has been in flight for a while. */
+static void volume_posted(struct br_rail *rail, uint64_t now)
+{
+    if (!br_rail_in_flight(rail) && now - rail->acked_at >= delay_of(rail))
+        end_window(rail, rail->acked_at > rail->window_at ? rail->acked_at - rail->window_at : 0, now);
+}
+
 /* A frame of `length` bytes was just posted whose acknowledgement will be reported. The first one after an idle time
  * starts a measurement of its own: what was or was not acknowledged before says nothing about the rate. */
 static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
@@ -160,7 +199,7 @@ static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now)
 {
     if (now > rail->rate_period_end + RATE_PERIOD) {
-        rail->rate = rail->rate_now = 0;
+        rail->rate = rail->rate_now = rail->volume = rail->volume_now = 0;
         rail->was_full = false;
     }
 }
@@ -175,6 +214,7 @@ bool br_rail_asks(const struct br_rail *rail, uint32_t length)
 
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now)
 {
+    volume_posted(rail, now);
     rail->tx_bytes += length;
     rail->total_tx += length;
     rail->used = ++rail->peer->uses;
@@ -204,7 +244,7 @@ static void measured_rtt(struct br_rail *rail, const struct br_probe *probe, uin
  * in a bunch, and would show a rate that no link has. */
 static void measured(struct br_rail *rail, const struct br_probe *probe, uint64_t now)
 {
-    uint64_t sent_in = probe->posted_at - probe->acked_posted_at, span = now - probe->acked_at, delay, rate;
+    uint64_t sent_in = probe->posted_at - probe->acked_posted_at, span = now - probe->acked_at, rate;
 
     if (now <= probe->posted_at || now <= probe->acked_at)
         return; /* posted and acknowledged within one turn: the clock is too coarse to say anything */
@@ -221,12 +261,13 @@ static void measured(struct br_rail *rail, const struct br_probe *probe, uint64_
         if (rail->limited)
             rail->rate =
                 rail->rate_now; /* a rail that was never full says nothing about what it could carry */
-        rail->rate_now = 0;
+        if (rail->limited && rail->volume_now)
+            rail->volume = rail->volume_now;
+        rail->rate_now = rail->volume_now = 0;
         rail->limited = false;
         rail->rate_period_end = now + RATE_PERIOD;
     }
-    delay = 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
-    set_budget(rail, (uint64_t)((double)rail->rate * (double)delay / 1e9));
+    set_budget(rail, rail->volume);
 }
 
 void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
@@ -235,6 +276,7 @@ void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
         return; /* overtaken by a later ACK, or nonsense */
     rail->acked_bytes = bytes;
     rail->acked_at = now;
+    volume_acknowledged(rail, now);
     while (rail->probe_tail != rail->probe_head) {
         const struct br_probe *probe = &rail->probes[rail->probe_tail % BR_PROBES];
 

@@ -36,6 +36,9 @@ static void set_up(struct bench *b, int n_rails)
     }
 }
 
+static uint64_t most_in_flight; /* that drive() has seen */
+static uint64_t bucket;         /* what the link lets through at once after an idle time, in ns of its rate */
+
 /* Keeps a link of `rate` bytes/s and round trip `rtt` as full as its budget allows; returns when `end` has come.
  * Everything that is asked for is acknowledged in order, one rtt after it has been delivered. */
 static void drive(struct br_rail *rail, uint64_t rate, uint64_t rtt, uint64_t *now, uint64_t end)
@@ -43,7 +46,7 @@ static void drive(struct br_rail *rail, uint64_t rate, uint64_t rtt, uint64_t *n
     static struct {
         uint64_t bytes, at;
     } acks[4096];
-    uint64_t free_at = *now;
+    uint64_t free_at = *now - bucket;
     unsigned head = 0, tail = 0;
 
     while (*now < end) {
@@ -52,10 +55,12 @@ static void drive(struct br_rail *rail, uint64_t rate, uint64_t rtt, uint64_t *n
             bool asks = br_rail_asks(rail, length);
 
             br_rail_posted(rail, length, asks, *now);
-            free_at = (free_at > *now ? free_at : *now) + (uint64_t)length * BR_SEC / rate;
+            if (br_rail_in_flight(rail) > most_in_flight)
+                most_in_flight = br_rail_in_flight(rail);
+            free_at = (free_at + bucket > *now ? free_at : *now - bucket) + (uint64_t)length * BR_SEC / rate;
             if (asks) {
                 acks[head % 4096].bytes = rail->tx_bytes;
-                acks[head++ % 4096].at = free_at + rtt;
+                acks[head++ % 4096].at = (free_at > *now ? free_at : *now) + rtt;
             }
         }
         assert_true(head != tail); /* in flight, but nobody was asked: the rail would stand still for ever */
@@ -136,6 +141,26 @@ static void budget__shrinks_with_the_rate(void **state)
     drive(&b.rails[0], 125000000, 20 * BR_US, &now, now + 250 * BR_MS);
     assert_in_range(b.rails[0].rate, 100000000, 150000000);
     assert_in_range(b.rails[0].budget, 100000, 150000);
+}
+
+/* A shaper of 100 Mb/s lets 128 KiB through at the speed of memory after every idle time. The budget of 5 ms must stay
+ * near the 62,500 bytes that the link carries in them; a megabyte would be 80 ms for everything behind it. */
+static void budget__does_not_believe_in_a_bucket(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 1);
+    b.rails[0].target_delay = 5 * BR_MS;
+    most_in_flight = 0;
+    bucket = 131072 * BR_SEC / 12500000;
+    for (int i = 0; i < 20; i++) {
+        drive(&b.rails[0], 12500000, 20 * BR_US, &now, now + 50 * BR_MS);
+        now += 20 * BR_MS;
+    }
+    bucket = 0;
+    assert_in_range(most_in_flight, 62500, 150000);
 }
 
 /* Posts frames as the pump does until the budget says no. */
@@ -538,6 +563,7 @@ int main(void)
         cmocka_unit_test(budget__covers_two_round_trips),
         cmocka_unit_test(budget__stays_within_its_bounds),
         cmocka_unit_test(budget__shrinks_with_the_rate),
+        cmocka_unit_test(budget__does_not_believe_in_a_bucket),
         cmocka_unit_test(budget__bounds_what_is_in_flight),
         cmocka_unit_test(budget__shrinks_below_what_did_not_ask),
         cmocka_unit_test(budget__is_not_for_descriptors),
