@@ -97,7 +97,6 @@ static int init_worker(struct br_family *family)
         .slice_bytes = (uint32_t)s->slice_bytes,
         .peer_timeout = s->peer_timeout,
         .starvation = s->starvation,
-        .target_delay = s->oversubscribed ? 5 * BR_MS : 0, /* the time to get a core is no queue of ours */
         .connect_timeout = 5 * BR_SEC,
         .cube = s->cube,
         .neighbours = (int)(s->cube.k * (s->cube.n - 1)), /* mesh: 0, which means all */

@@ -283,6 +283,8 @@ static int run_all(struct rank *rank, FILE *results)
     char *models = strdup(rank->settings->models), *save = NULL;
     int rc = models ? measure_link(rank) : br_error(ENOMEM, "no memory");
 
+    if (!rc)
+        rc = braid_barrier(rank->comm, NULL, NULL); /* nobody takes the cores from the two that measure */
     for (char *name = rc ? NULL : strtok_r(models, ",", &save); name && !rc;
          name = strtok_r(NULL, ",", &save)) {
         rank->name = name;
