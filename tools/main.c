@@ -33,7 +33,8 @@ static const struct command {
     {"sendrecv", br_tool_collective, "likewise, from each rank to the next"},
     {"plan", br_tool_plan, "what each algorithm should take, and which is chosen why; --run: and does take"},
     {"bcube", br_tool_bcube, "plan, emulate and check a BCube; braid bcube help says more"},
-    {"demo", br_tool_demo, "gradients over an emulated BCube: BML, a ring and parameter servers beside the formulas"},
+    {"demo", br_tool_demo,
+     "gradients over an emulated BCube: BML, a ring and parameter servers beside the formulas"},
     {"version", version, "the version"},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)

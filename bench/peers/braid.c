@@ -20,7 +20,8 @@ static int said(int rc, const char *what)
 
 static int allreduce(const float *in, float *out, size_t count)
 {
-    return said(braid_allreduce(comm, in, out, count, BRAID_FLOAT32, BRAID_SUM, &options, NULL), "all-reduce");
+    return said(braid_allreduce(comm, in, out, count, BRAID_FLOAT32, BRAID_SUM, &options, NULL),
+                "all-reduce");
 }
 
 static int maximum(double *values, int count)

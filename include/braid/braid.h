@@ -70,10 +70,10 @@ struct braid_config {
         topology; /* mesh | bcube:N,K (BRAID_TOPOLOGY): which ranks are linked directly; default: mesh, all with
                                 all. In a BCube rank r is host r, its device i is on level i, and it is linked to its
                                 neighbours of each level */
-    const char
-        *inventory; /* a BCube's inventory, a YAML file (BRAID_INVENTORY): its shape, and which NIC of each host is on which
+    const char *
+        inventory; /* a BCube's inventory, a YAML file (BRAID_INVENTORY): its shape, and which NIC of each host is on which
                                 level. Rank r is its host r */
-    int rails;    /* connections to each peer, dealt round over the devices (BRAID_RAILS); default: one
+    int rails; /* connections to each peer, dealt round over the devices (BRAID_RAILS); default: one
                                 a device */
     uint32_t
         slice_bytes; /* unit of scheduling (BRAID_SLICE_BYTES); default 256 KiB, after P3's 50,000 parameters */

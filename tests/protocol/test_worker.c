@@ -214,11 +214,11 @@ static void failover__arrivals_nobody_has_seen(void **state)
     while (c.workers[0]->peers[1].rails[1].flights.next != &c.workers[0]->peers[1].rails[1].flights ||
            send.cursor < length)
         turn_of_first(&c);
-    assert_int_equal(br_sim_add_fault(c.sim, &(struct br_sim_fault){.kind = BR_SIM_PORT_DOWN,
-                                                                    .at = br_sim_now(c.sim),
-                                                                    .host = 0,
-                                                                    .port = 1}),
-                     0);
+    assert_int_equal(
+        br_sim_add_fault(
+            c.sim,
+            &(struct br_sim_fault){.kind = BR_SIM_PORT_DOWN, .at = br_sim_now(c.sim), .host = 0, .port = 1}),
+        0);
     while (c.workers[0]->peers[1].rails[1].state == BR_RAIL_UP)
         turn_of_first(&c);
     for (int i = 0; i < 20; i++) /* RAIL_DOWN leaves */
