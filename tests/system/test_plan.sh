@@ -18,8 +18,8 @@ says() {
     grep -qF -- "$words" <<<"$out" || fail "plan $*: '$words' is not in: $out"
 }
 
-out=$("$braid" plan --topology bcube:3,2 -b 256M -e 256M --exact --json "$dir/plan.json" --dot "$dir/plan.dot") || fail "bcube"
-grep -q '^\* *268435456  bml:3,2 .*bandwidth bound on level' <<<"$out" || fail "BML is not chosen: $out"
+out=$("$braid" plan --topology bcube:3,2 -b 32M -e 32M --exact --json "$dir/plan.json" --dot "$dir/plan.dot") || fail "bcube"
+grep -q '^\* *33554432  bml:3,2 .*bandwidth bound on level' <<<"$out" || fail "BML is not chosen: $out"
 grep -q '"algorithm":.*"bml:3,2"' "$dir/plan.json" || fail "no JSON"
 grep -q '^digraph' "$dir/plan.dot" || fail "no drawing"
 out=$("$braid" plan --hosts 3x4 -b 64M -e 64M) || fail "hosts"
