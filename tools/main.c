@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The command `braid`: finds the sub-command. */
+#include "tools/dispatch.h"
 #include "tools/tool.h"
 
 #include <braid/braid.h>
 #include <stdio.h>
-#include <string.h>
 
 static int version(int argc, char **argv)
 {
@@ -14,11 +14,7 @@ static int version(int argc, char **argv)
     return 0;
 }
 
-static const struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *help;
-} commands[] = {
+static const struct br_command commands[] = {
     {"run", br_tool_run, "start the ranks of a job on this host: braid run -n 4 -- COMMAND"},
     {"info", br_tool_info, "devices, limits, algorithms; what is missing and how to get it"},
     {"allreduce", br_tool_collective, "collectives, with the options and columns of nccl-tests"},
@@ -37,28 +33,8 @@ static const struct command {
      "gradients over an emulated BCube: BML, a ring and parameter servers beside the formulas"},
     {"version", version, "the version"},
 };
-#define N_COMMANDS (sizeof commands / sizeof *commands)
-
-static void help(FILE *out)
-{
-    fputs("usage: braid COMMAND [option...]; braid COMMAND --help says more\n\n", out);
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  %-16s %s\n", commands[i].name, commands[i].help);
-}
 
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
-        help(stderr);
-        return 2;
-    }
-    if (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
-        help(stdout);
-        return 0;
-    }
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        if (!strcmp(argv[1], commands[i].name))
-            return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "braid: there is no command '%s'; `braid help` lists them\n", argv[1]);
-    return 2;
+    return br_dispatch("braid", commands, sizeof commands / sizeof *commands, argc, argv);
 }

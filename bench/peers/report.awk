@@ -33,7 +33,7 @@ function table(group, where, size, i, p, us, best, mine, line)
             line = line (us ? sprintf(" %12.2f", us) : sprintf(" %12s", "-"))
             if (us && peer[p] !~ /^braid/ && (!best || us < best))
                 best = us
-            if (peer[p] == "braid" || (peer[p] == "braid_blueconnect" && !mine))
+            if (peer[p] == "braid")
                 mine = us
         }
         line = line (best && mine ? sprintf(" %12.2fx", best / mine) : sprintf(" %13s", "-"))
