@@ -13,6 +13,7 @@
 #include "tools/bcube/diagnose.h"
 #include "tools/bcube/site.h"
 #include "tools/options.h"
+#include "tools/output.h"
 
 #define LLDP_MS 30000 /* switches speak every 30 s */
 
@@ -46,15 +47,9 @@ static int survey_all(struct br_collect *collect)
 static int write_file(const char *path, const struct br_check_report *report,
                       int (*print)(const struct br_check_report *report, FILE *out))
 {
-    if (!strcmp(path, "-"))
-        return print(report, stdout);
-    FILE *out = fopen(path, "we");
-    if (!out)
-        return br_error(errno, "cannot write %s: %s", path, strerror(errno));
-    int rc = print(report, out);
-    if (fclose(out) && !rc)
-        rc = br_error(errno, "cannot write %s: %s", path, strerror(errno));
-    return rc;
+    int rc;
+    FILE *out = br_output_open(path, &rc);
+    return out ? br_output_close(out, path, print(report, out)) : rc;
 }
 
 static int report_all(const struct options *options, const struct br_check_report *report)
@@ -121,16 +116,11 @@ int br_bcube_check(int argc, char **argv)
     const struct br_option table[] = {
         {"full", 0, BR_OPTION_FLAG, &options.full, 0, 0,
          " more of everything, one level at a time, and LLDP (30 s at least)"},
-        {"inventory", 0, BR_OPTION_TEXT, &options.site.inventory, 0, 0,
-         "FILE the plan, and how to reach the hosts"},
-        {"name", 0, BR_OPTION_TEXT, &options.site.name, 0, 0,
-         "NAME an emulated testbed; without it the only one that there is"},
+        BR_SITE_OPTIONS(&options.site),
         {"json", 0, BR_OPTION_TEXT, &options.json, 0, 0,
          "FILE the result for programs; - is standard output"},
         {"html", 0, BR_OPTION_TEXT, &options.html, 0, 0, "FILE the result as one page with a drawing"},
         {"no-color", 0, BR_OPTION_FLAG, &options.no_color, 0, 0, " no colours on a terminal"},
-        {"agent", 0, BR_OPTION_TEXT, &options.site.agent, 0, 0,
-         "PATH of braid on the hosts, where it is not in their PATH"},
         {0},
     };
     int rc = br_options_parse(table, argc, argv);

@@ -18,6 +18,7 @@
 #include "tools/bcube/bcube.h"
 #include "tools/bcube/site.h"
 #include "tools/options.h"
+#include "tools/output.h"
 
 #define SMALL      64
 #define LARGE_MIN  (256 << 10) /* twice the burst of the emulation's shapers */
@@ -73,13 +74,9 @@ static int write_svg(const struct br_matrix *matrix, FILE *out)
 static int write_file(const char *path, const struct br_matrix *matrix,
                       int (*print)(const struct br_matrix *matrix, FILE *out))
 {
-    FILE *out = fopen(path, "we");
-    if (!out)
-        return br_error(errno, "cannot write %s: %s", path, strerror(errno));
-    int rc = print(matrix, out);
-    if (fclose(out) && !rc)
-        rc = br_error(errno, "cannot write %s: %s", path, strerror(errno));
-    return rc;
+    int rc;
+    FILE *out = br_output_open(path, &rc);
+    return out ? br_output_close(out, path, print(matrix, out)) : rc;
 }
 
 static int run_site(const struct options *options, struct br_site *site)
@@ -103,7 +100,7 @@ static int run_site(const struct options *options, struct br_site *site)
     if (!rc && !br_site_any_reached(&survey))
         rc = br_error(EHOSTUNREACH, "no host can be asked; %s: %s", survey.hosts[0].name,
                       survey.hosts[0].words);
-    if (!rc)
+    if (!rc && !(options->json && !strcmp(options->json, "-"))) /* standard output is the JSON's then */
         br_matrix_text(&matrix, !options->no_color && isatty(1), stdout);
     if (!rc && options->json)
         rc = write_file(options->json, &matrix, br_matrix_json);
@@ -119,15 +116,11 @@ int br_bcube_matrix(int argc, char **argv)
     struct options options = {0};
     struct br_site site = {0};
     const struct br_option table[] = {
-        {"inventory", 0, BR_OPTION_TEXT, &options.site.inventory, 0, 0,
-         "FILE the plan, and how to reach the hosts"},
-        {"name", 0, BR_OPTION_TEXT, &options.site.name, 0, 0,
-         "NAME an emulated testbed; without it the only one that there is"},
-        {"json", 0, BR_OPTION_TEXT, &options.json, 0, 0, "FILE alpha and beta of every link"},
+        BR_SITE_OPTIONS(&options.site),
+        {"json", 0, BR_OPTION_TEXT, &options.json, 0, 0,
+         "FILE alpha and beta of every link; - is standard output"},
         {"svg", 0, BR_OPTION_TEXT, &options.svg, 0, 0, "FILE the heat map as a drawing"},
         {"no-color", 0, BR_OPTION_FLAG, &options.no_color, 0, 0, " no colours on a terminal"},
-        {"agent", 0, BR_OPTION_TEXT, &options.site.agent, 0, 0,
-         "PATH of braid on the hosts, where it is not in their PATH"},
         {0},
     };
     int rc = br_options_parse(table, argc, argv);

@@ -12,6 +12,21 @@ struct br_site_options {
     const char *agent;            /* path of braid on the hosts, NULL: the usual */
 };
 
+/* The rows of a table of options (tools/options.h) that fill a struct br_site_options. */
+#define BR_SITE_OPTIONS(site)                                                                                \
+    {"inventory", 0, BR_OPTION_TEXT, &(site)->inventory, 0, 0, "FILE the plan, and how to reach the hosts"}, \
+        {"name",                                                                                             \
+         0,                                                                                                  \
+         BR_OPTION_TEXT,                                                                                     \
+         &(site)->name,                                                                                      \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         "NAME an emulated testbed; without it the only one that there is"},                                 \
+    {                                                                                                        \
+        "agent", 0, BR_OPTION_TEXT, &(site)->agent, 0, 0,                                                    \
+            "PATH of braid on the hosts, where it is not in their PATH"                                      \
+    }
+
 struct br_site {
     struct br_inventory inventory;
     char title[256];

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A file that an option names: "-" is standard output. */
+#ifndef BR_TOOLS_OUTPUT_H
+#define BR_TOOLS_OUTPUT_H
+
+#include <stdio.h>
+
+/* Open for writing, what was there is replaced. NULL with words in *rc, a negative errno. */
+FILE *br_output_open(const char *path, int *rc);
+
+/* Closes. rc: of the writing; returned if it is an error. Else 0, or a negative errno with words: the disk is full. */
+int br_output_close(FILE *out, const char *path, int rc);
+
+#endif
