@@ -220,7 +220,7 @@ static int join(struct br_store *store, const struct br_environment *environment
             return br_error_prefix(-ETIMEDOUT,
                                    "no store of rank 0 at %s after %u s; is rank 0 running, and are "
                                    "MASTER_ADDR and MASTER_PORT right? ",
-                                   store->where, (unsigned)((now - start) / BR_SEC));
+                                   store->where, (unsigned)((now - start + BR_SEC / 2) / BR_SEC));
         if (rc == -ENXIO && !warned) {
             br_log_warn("%s; trying again until %u s are over", br_error_words(),
                         (unsigned)(environment->init_timeout / BR_SEC));

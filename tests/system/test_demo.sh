@@ -13,10 +13,16 @@ fail() {
     exit 1
 }
 
-left_behind() {
-    find /tmp -maxdepth 1 -name 'braid-demo-*' -newer "$scratch/small.csv"
-    "$braid" bcube list | grep '^demo' || true
+# What was there before is not ours: another demo may run, or have been killed, on this machine.
+demo_traces() {
+    find /tmp -maxdepth 1 -name 'braid-demo-*'
+    "$braid" bcube list | grep -o '^demo[0-9]*' || true
 }
+
+left_behind() {
+    demo_traces | sort | comm -13 "$scratch/before" -
+}
+demo_traces | sort > "$scratch/before"
 
 cat > "$scratch/small.csv" << 'MODEL'
 # Small, 3 layers
