@@ -29,6 +29,7 @@ static void offer_place(struct br_worker *w, struct br_transfer *t)
         return;
     }
     t->slot->owner = t;
+    t->slot->region = t->region;
     t->slot->may_map = t->may_map;
     t->state = BR_TRANSFER_QUEUED;
     br_send_message_due(w, peer, t);

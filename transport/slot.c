@@ -63,6 +63,9 @@ struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t le
         return NULL;
     slot = &table->slots[table->free_[--table->n_free]];
     slot->used = true;
+    slot->first = slot->generation;
+    slot->region = NULL;
+    slot->placed = 0;
     slot->may_map = false;
     slot->base = base;
     slot->length = length;
@@ -78,14 +81,35 @@ struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t le
     return slot;
 }
 
+static void next_generation(struct br_slot *slot)
+{
+    if (++slot->generation == 0)
+        slot->generation = 1;
+}
+
 void br_slot_put(struct br_slot_table *table, struct br_slot *slot)
 {
     slot->used = false;
     slot->owner = NULL;
     slot->base = NULL;
-    if (++slot->generation == 0)
-        slot->generation = 1;
+    slot->region = NULL;
+    next_generation(slot);
     table->free_[table->n_free++] = (uint32_t)(slot - table->slots);
+}
+
+void br_slot_renew(struct br_slot *slot)
+{
+    next_generation(slot);
+    for (uint64_t left = slot->missing; left; left &= left - 1)
+        slot->arrived[__builtin_ctzll(left)] = 0;
+}
+
+bool br_slot_was_renewed(const struct br_slot_table *table, uint32_t number)
+{
+    const struct br_slot *slot = &table->slots[(number & 0xffff) % table->count];
+    uint16_t age = (uint16_t)((number >> 16) - slot->first), now = (uint16_t)(slot->generation - slot->first);
+
+    return (number & 0xffff) < table->count && slot->used && age < now;
 }
 
 uint32_t br_slot_number(const struct br_slot_table *table, const struct br_slot *slot)

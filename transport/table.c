@@ -41,6 +41,17 @@ static void no_region_release(struct br_device *device, struct br_region *region
     (void)device, (void)region;
 }
 
+static int no_place_token(struct br_device *device, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES])
+{
+    (void)device, (void)slot, (void)token;
+    return br_error(EOPNOTSUPP, "this back end makes no place tokens");
+}
+
+static void no_place_release(struct br_device *device, struct br_slot *slot)
+{
+    (void)device, (void)slot;
+}
+
 static int no_wait(struct br_device *device)
 {
     (void)device;
@@ -69,6 +80,8 @@ static void complete(struct br_transport_ops *ops)
     DEFAULT(device_open);
     DEFAULT(region_register);
     DEFAULT(region_release);
+    DEFAULT(place_token);
+    DEFAULT(place_release);
     DEFAULT(wait);
     DEFAULT(wake);
     DEFAULT(map_release);

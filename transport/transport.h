@@ -17,7 +17,15 @@
  *    which they return -EOPNOTSUPP with words (after rdma-core's dummy_ops.c).
  * 7. All frames of one transfer that come over one link are mapped, in one piece, or none is. A peer whose links map has
  *    one rail.
- * 8. Back ends know nothing of peers, credits, priorities or authentication. They must survive any bytes: a
+ * 8. Places (caps.needs_place). Where the sender's NIC writes by itself into the receiver's memory, it has to be told where:
+ *    the receiver's device makes a token for each slot (place_token), the protocol carries it to the sender in READY, the
+ *    sender hands it to post() with each PLACED frame of that slot. Only the two devices know what is in it. A token is
+ *    good for every link between the two devices, also one made later, until place_release(). The protocol sees to it that
+ *    no frame is on its way to a slot when its place is released: it sends a frame again only with a new number and new
+ *    tokens, which it asks for when all frames posted before have been SENT or their link is fenced on both sides
+ *    (br_slot_renew). So the back end must tell numbers apart: a frame posted with an older number of a slot is reported as
+ *    `stale` (or not at all), never as one of the present number, even if its bytes stand in the place.
+ * 9. Back ends know nothing of peers, credits, priorities or authentication. They must survive any bytes: a
  *    malformed frame fails its link with words (-EPROTO), never the process.
  */
 #ifndef BR_TRANSPORT_TRANSPORT_H
@@ -47,7 +55,9 @@ struct br_caps {
     bool zero_copy_send;    /* no copy of payload in user space on the way out */
     bool zero_copy_receive; /* no copy in user space besides the one that places the payload */
     bool maps;              /* may report mapped arrivals for slots with may_map */
-    bool budget_free;       /* posting moves no bytes (descriptors): rails need no in-flight budget */
+    bool
+        needs_place; /* PLACED frames need a place token (note 8). Implies sent_means_placed, excludes maps */
+    bool budget_free; /* posting moves no bytes (descriptors): rails need no in-flight budget */
 };
 
 /* What probe() found: one NIC (or the one pseudo device of shm). */
@@ -90,8 +100,10 @@ struct br_frame {
     enum br_frame_kind kind;
     const void *payload; /* may be NULL when length is 0 */
     uint32_t length;
-    uint32_t slot;            /* PLACED: the receiver's slot number */
-    uint32_t offset;          /* PLACED: from the start of the transfer; on the granule grid */
+    uint32_t slot;        /* PLACED: the receiver's slot number */
+    uint32_t offset;      /* PLACED: from the start of the transfer; on the granule grid */
+    const uint8_t *place; /* PLACED with caps.needs_place: the slot's token, BR_PLACE_BYTES; copied by post().
+                               * Else NULL */
     struct br_region *region; /* region that payload lies in, or NULL: plain memory */
     const uint8_t *inline_;   /* BR_FRAME_INLINE bytes for the header; NULL: zeros */
     uint64_t cookie;          /* comes back in SENT */
@@ -134,7 +146,7 @@ struct br_region {
     size_t bytes;
     int segment_fd; /* memfd behind memory from braid_alloc(), whose offset 0 is base; -1 for other memory */
     uint32_t id;    /* unique in this process, never reused */
-    void *keys[8];  /* by br_device slot index: see br_device.index */
+    void *keys[BR_SLOT_DEVICES]; /* by br_device slot index: see br_device.index */
 };
 
 /* First member of every back end's device. */
@@ -183,7 +195,20 @@ struct br_transport_ops {
 
     /* Makes region usable by this device (keys); -ENOMEM with the memlock hint. Not on the data path. */
     int (*region_register)(struct br_device *device, struct br_region *region);
+    /* No slot whose place lies in it has a token any more, and no frame from it is under way, or all links are closed. */
     void (*region_release)(struct br_device *device, struct br_region *region);
+
+    /* caps.needs_place only. Makes the token of a slot: what the device at the other end must know to write there. Called
+     * before the slot's number leaves, at most once until place_release(). slot->base, length and region say where; without
+     * a region it is any memory of the user's, and the back end finds a way (keys of its own, or buffers from which it
+     * copies to slot->base before it reports PLACED; both bounded). On the data path: no system call in the steady state.
+     * 0; -EAGAIN: no room just now, asked again when another slot of this device is released (never when none has a token);
+     * other -errno with words: this device cannot, and frames of this transfer come over other rails. */
+    int (*place_token)(struct br_device *device, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES]);
+    /* The token of the slot's present number is void. Once for each token made, while slot->base and region still are what
+     * they were; before region_release(). device_close() releases those that are left. */
+    void (*place_release)(struct br_device *device, struct br_slot *slot);
+
     /* Starts to connect; *out is the caller's at once and CONNECTED or CLOSED follows. Words on -errno;
      * -EMFILE: max_links are open. */
     int (*link_connect)(struct br_device *device, const struct br_address *address, struct br_link **out);

@@ -65,12 +65,16 @@ static void slot_get__starts_clean(void **state)
     slot->mapped = place;
     slot->n_maps = 3;
     slot->owner = place;
+    slot->region = (struct br_region *)place;
+    slot->placed = 1;
     assert_true(br_slot_arrive(slot, 0, 100));
     br_slot_put(&table, slot);
     slot = br_slot_get(&table, place, 200, 4096);
     assert_false(slot->may_map);
     assert_null(slot->mapped);
     assert_null(slot->owner);
+    assert_null(slot->region);
+    assert_int_equal(slot->placed, 0);
     assert_int_equal(slot->n_maps, 0);
     assert_int_equal(slot->missing, 1);
     assert_int_equal(slot->arrived[0], 0);
@@ -91,6 +95,50 @@ static void slot_put__number_dies(void **state)
         assert_true(br_slot_number(&table, slot) >> 16); /* generation 0 is never used */
         assert_int_not_equal(br_slot_number(&table, slot), number);
     }
+}
+
+/* What was complete stays so; what had begun to arrive has not; and the old number is known as such. */
+static void slot_renew__keeps_complete_slices(void **state)
+{
+    struct br_slot *slot = br_slot_get(&table, place, 10000, 4096), *found;
+    uint32_t number = br_slot_number(&table, slot), renewed;
+
+    (void)state;
+    assert_false(br_slot_arrive(slot, 0, 4096));
+    assert_false(br_slot_arrive(slot, 4096, 64));
+    assert_false(br_slot_was_renewed(&table, number));
+    br_slot_renew(slot);
+    renewed = br_slot_number(&table, slot);
+    assert_null(br_slot_find(&table, number));
+    assert_ptr_equal(br_slot_find(&table, renewed), slot);
+    assert_true(br_slot_was_renewed(&table, number));
+    assert_false(br_slot_was_renewed(&table, renewed));
+    assert_false(br_slot_was_renewed(&table, number - 0x10000)); /* of the use before */
+    assert_int_equal(br_slot_expect(&table, renewed, 0, 64, &found), -ESTALE);
+    assert_int_equal(br_slot_expect(&table, number, 4096, 64, &found), -ESTALE);
+    assert_false(br_slot_arrive(slot, 4160, 4032));
+    assert_false(br_slot_arrive(slot, 8192, 1808));
+    assert_true(br_slot_arrive(slot, 4096, 64));
+    br_slot_put(&table, slot);
+    assert_false(br_slot_was_renewed(&table, number)); /* complete, not renewed */
+    br_slot_get(&table, place, 100, 4096);
+    assert_false(br_slot_was_renewed(&table, number));
+    assert_false(br_slot_was_renewed(&table, number | 0xffff));
+}
+
+static void slot_renew__over_the_end_of_the_generations(void **state)
+{
+    struct br_slot *slot = &table.slots[table.free_[table.n_free - 1]];
+    uint32_t number;
+
+    (void)state;
+    slot->generation = 0xffff;
+    assert_ptr_equal(br_slot_get(&table, place, 100, 4096), slot);
+    number = br_slot_number(&table, slot);
+    br_slot_renew(slot);
+    assert_true(br_slot_number(&table, slot) >> 16);
+    assert_true(br_slot_was_renewed(&table, number));
+    assert_false(br_slot_was_renewed(&table, br_slot_number(&table, slot)));
 }
 
 static void slot_find__foreign_numbers(void **state)
@@ -230,12 +278,19 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest cases[] = {
-        CASE(slot_table_init__limits),    CASE(slot_get__all_and_no_more),
-        CASE(slot_get__starts_clean),     CASE(slot_put__number_dies),
-        CASE(slot_find__foreign_numbers), CASE(slot_slice_bytes__at_most_64_slices),
-        CASE(slot_expect__on_the_grid),   CASE(slot_expect__bad_frames),
-        CASE(slot_expect__stale),         CASE(slot_arrive__duplicates_do_not_complete),
+        CASE(slot_table_init__limits),
+        CASE(slot_get__all_and_no_more),
+        CASE(slot_get__starts_clean),
+        CASE(slot_put__number_dies),
+        CASE(slot_find__foreign_numbers),
+        CASE(slot_slice_bytes__at_most_64_slices),
+        CASE(slot_expect__on_the_grid),
+        CASE(slot_expect__bad_frames),
+        CASE(slot_expect__stale),
+        CASE(slot_arrive__duplicates_do_not_complete),
         CASE(slot_arrive__random_orders),
+        CASE(slot_renew__keeps_complete_slices),
+        CASE(slot_renew__over_the_end_of_the_generations),
     };
 
     return cmocka_run_group_tests(cases, NULL, NULL);

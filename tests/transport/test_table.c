@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <errno.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -32,17 +33,22 @@ static void transport_at__lists_each_once(void **state)
     assert_null(br_transport_at(1000000));
 }
 
-/* A simulated device has no interfaces of this host, no descriptor to sleep in, and says so. */
+/* A simulated device has no interfaces of this host, no descriptor to sleep in, and says so; streams need no tokens. */
 static void transport_get__defaults_stand_in(void **state)
 {
-    const struct br_transport_ops *sim = br_transport_get("sim");
+    const struct br_transport_ops *sim = br_transport_get("sim"), *uring = br_transport_get("uring");
     struct br_device device = {0};
     struct br_device_info info;
+    struct br_slot slot = {0};
+    uint8_t token[BR_PLACE_BYTES];
 
     (void)state;
     assert_non_null(sim);
+    assert_non_null(uring);
     assert_int_equal(sim->probe(&info, 1), 0);
     assert_true(sim->wait(&device) < 0);
+    assert_int_equal(uring->place_token(&device, &slot, token), -EOPNOTSUPP);
+    uring->place_release(&device, &slot);
     sim->wake(&device);
 }
 
