@@ -55,6 +55,7 @@ struct br_caps {
     bool zero_copy_send;    /* no copy of payload in user space on the way out */
     bool zero_copy_receive; /* no copy in user space besides the one that places the payload */
     bool maps;              /* may report mapped arrivals for slots with may_map */
+    bool pins;              /* region_register pins memory and costs: worth keeping (cache.h) */
     bool
         needs_place; /* PLACED frames need a place token (note 8). Implies sent_means_placed, excludes maps */
     bool budget_free; /* posting moves no bytes (descriptors): rails need no in-flight budget */
@@ -146,7 +147,14 @@ struct br_region {
     size_t bytes;
     int segment_fd; /* memfd behind memory from braid_alloc(), whose offset 0 is base; -1 for other memory */
     uint32_t id;    /* unique in this process, never reused */
-    void *keys[BR_SLOT_DEVICES]; /* by br_device slot index: see br_device.index */
+    void *keys[BR_SLOT_DEVICES];     /* by br_device slot index: see br_device.index */
+    const struct br_region_gpu *gpu; /* NULL: host memory. The owner's */
+};
+
+/* Memory of a GPU: base is its address there, which the CPU cannot read. */
+struct br_region_gpu {
+    int dmabuf;             /* descriptor of the dma-buf that the memory lies in; -1: the driver gives none */
+    uint64_t dmabuf_offset; /* of base in it */
 };
 
 /* First member of every back end's device. */
@@ -160,6 +168,8 @@ struct br_device {
         uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes; /* bytes: payload */
         uint64_t tx_copied_bytes, rx_copied_bytes; /* payload copied in user space besides placing it */
         uint64_t rx_mapped_bytes;                  /* handed over without any copy */
+        uint64_t registrations;                    /* memory regions registered with the NIC so far */
+        uint64_t pinned_bytes;                     /* of those that are registered now */
         uint64_t system_calls;
         uint64_t bad_frames;    /* malformed, each failed its link */
         uint64_t refused_links; /* incoming links dropped for max_links */
