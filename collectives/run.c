@@ -154,7 +154,6 @@ static void post(struct br_engine *engine, struct br_run *run, const struct br_s
     t->priority = op->priority;
     t->order = op->order;
     t->check = op->check;
-    t->total = 0;
     t->may_map = (step->flags & BR_STEP_MAY_MAP) != 0;
     t->rendezvous = false;
     t->request = NULL;

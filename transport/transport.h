@@ -65,7 +65,7 @@ struct br_caps {
 struct br_device_info {
     char name[BR_DEVICE_NAME]; /* what the user writes in BRAID_DEVICES: eth0, lo, shm0 */
     char detail[96];           /* one line for `braid info`: address, rate, chosen features, in words */
-    char why_not[128];         /* "" when usable; else why not and the command that mends it */
+    char why_not[408];         /* "" when usable; else why not and the command that mends it */
     int numa_node;             /* -1 unknown */
     uint64_t bits_per_second;  /* link rate; 0 unknown */
     bool loopback;

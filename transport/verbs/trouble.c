@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport/verbs/trouble.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MEMLOCK                                                                                              \
+    (64u << 20) /* what a rank registers at least: receive buffers, bounce buffers, a few regions */
+
+static void set(struct br_verbs_trouble *out, const char *what, ...) __attribute__((format(printf, 2, 3)));
+static void set(struct br_verbs_trouble *out, const char *what, ...)
+{
+    va_list args;
+
+    va_start(args, what);
+    vsnprintf(out->what, sizeof out->what, what, args);
+    va_end(args);
+}
+
+static void mend(struct br_verbs_trouble *out, const char *how, ...) __attribute__((format(printf, 2, 3)));
+static void mend(struct br_verbs_trouble *out, const char *how, ...)
+{
+    va_list args;
+
+    va_start(args, how);
+    vsnprintf(out->mend, sizeof out->mend, how, args);
+    va_end(args);
+}
+
+static void not_opened(const struct br_verbs_host *host, const struct br_verbs_port *port,
+                       struct br_verbs_trouble *out)
+{
+    if (!host->around.nodes) {
+        set(out, "there is no /dev/infiniband/uverbs* to reach it by");
+        mend(out, "modprobe ib_uverbs; into a container: --device /dev/infiniband");
+    } else if (port->error == ENODEV) {
+        set(out, "libibverbs does not know it: the user-space part of its driver is missing");
+        mend(out, "apt-get install ibverbs-providers; `ibv_devices` then lists it");
+    } else if (port->error == EACCES || port->error == EPERM) {
+        set(out, "no permission to open it");
+        mend(out,
+             "chmod a+rw /dev/infiniband/uverbs* (rdma-core's udev rules do so): apt-get install rdma-core");
+    } else {
+        set(out, "it cannot be opened: %s", strerror(port->error));
+        mend(out, "dmesg says why");
+    }
+}
+
+static void down(const struct br_verbs_host *host, const struct br_verbs_port *port,
+                 struct br_verbs_trouble *out)
+{
+    const struct br_verbs_interface *interface = br_verbs_interface(&host->around, port->netdev);
+
+    if (port->infiniband && (port->state == BR_VERBS_INIT || port->state == BR_VERBS_ARMED)) {
+        set(out, "its port waits for a subnet manager (%s)", br_verbs_state_name(port->state));
+        mend(out, "on one host or switch of the fabric: apt-get install opensm");
+    } else if (port->infiniband) {
+        set(out, "its port is down");
+        mend(out, "plug in the cable, or enable the switch's port; ibportstate shows both ends");
+    } else if (interface && !interface->up) {
+        set(out, "its interface %s is down", interface->name);
+        mend(out, "ip link set %s up", interface->name);
+    } else if (!interface && *port->netdev) {
+        set(out, "its port is down, and its interface %s is in another network namespace", port->netdev);
+        mend(out, "where the interface is: ip link set %s up", port->netdev);
+    } else {
+        set(out, "its port is down: %s has no carrier", *port->netdev ? port->netdev : "it");
+        mend(out, "plug in the cable, or enable the switch's port");
+    }
+}
+
+static bool has_ipv4(const struct br_verbs_port *port, bool foreign)
+{
+    for (int i = 0; i < port->n_gids; i++)
+        if (br_gid_family(&port->gids[i]) == BR_GID_IPV4 && port->gids[i].foreign == foreign)
+            return true;
+    return false;
+}
+
+static void no_gid(const struct br_verbs_port *port, struct br_verbs_trouble *out)
+{
+    const char *netdev = *port->netdev ? port->netdev : "NIC";
+
+    if (has_ipv4(port, false)) {
+        set(out, "it has an IPv4 address, but no RoCE v2 GID of it");
+        mend(out, "cma_roce_mode -d %s -p %d -m 2; cards that know RoCE v1 only cannot be used", port->device,
+             port->port);
+    } else if (has_ipv4(port, true)) {
+        set(out, "its addresses are in another network namespace");
+        mend(out, "run there: ip netns exec NAME ...; or move the interface here: ip link set %s netns $$",
+             netdev);
+    } else if (port->infiniband) {
+        set(out, "its port has no GID");
+        mend(out, "see what the subnet manager gave it: ibv_devinfo -v -d %s", port->device);
+    } else {
+        set(out, "it has no GID that a router takes: %s has neither an IPv4 nor a global IPv6 address",
+            netdev);
+        mend(out, "ip addr add ADDRESS/24 dev %s", netdev);
+    }
+}
+
+void br_verbs_port_trouble(const struct br_verbs_host *host, const struct br_verbs_port *port,
+                           struct br_verbs_trouble *out)
+{
+    bool chosen = false;
+
+    memset(out, 0, sizeof *out);
+    for (int f = 0; f < BR_GID_FAMILIES; f++)
+        chosen |= port->choice.entry[f] >= 0;
+    if (!port->port) {
+        not_opened(host, port, out);
+    } else if (port->error) {
+        set(out, "its port cannot be asked: %s", strerror(port->error));
+        mend(out, "dmesg says why");
+    } else if (!port->reliable) {
+        set(out, "it has no reliable connections with RDMA WRITE WITH IMM (iWARP or usNIC)");
+        mend(out, "take RoCE or InfiniBand; irdma: modprobe irdma roce_ena=1");
+    } else if (port->state != BR_VERBS_ACTIVE) {
+        down(host, port, out);
+    } else if (!chosen) {
+        no_gid(port, out);
+    }
+}
+
+/* Which module makes an RDMA device of a card whose network driver is loaded; NULL: none that we know. */
+static const char *rdma_driver(const char *driver)
+{
+    static const struct {
+        const char *net, *rdma;
+    } drivers[] = {
+        {"mlx5_core", "mlx5_ib"}, {"mlx4_core", "mlx4_ib"},   {"mlx4_en", "mlx4_ib"},
+        {"bnxt_en", "bnxt_re"},   {"ice", "irdma"},           {"i40e", "irdma"},
+        {"qede", "qedr"},         {"hns3", "hns-roce-hw-v2"}, {"mana", "mana_ib"},
+    };
+
+    for (size_t i = 0; i < sizeof drivers / sizeof *drivers; i++)
+        if (!strcmp(drivers[i].net, driver))
+            return drivers[i].rdma;
+    return NULL;
+}
+
+/* An interface for soft-RoCE: one that is up, with an address. */
+static const char *any_interface(const struct br_verbs_surroundings *s)
+{
+    const char *best = "eth0";
+
+    for (int i = s->n_interfaces - 1; i >= 0; i--)
+        if (s->interfaces[i].up && s->interfaces[i].carrier && !s->interfaces[i].loopback)
+            best = s->interfaces[i].name;
+    return best;
+}
+
+static void no_devices(const struct br_verbs_surroundings *s, struct br_verbs_trouble *out)
+{
+    for (int i = 0; i < s->n_interfaces; i++) {
+        const char *module = rdma_driver(s->interfaces[i].driver);
+        if (!module)
+            continue;
+        set(out, "no RDMA devices, though %s (%s) may be one", s->interfaces[i].name,
+            s->interfaces[i].driver);
+        mend(out, "modprobe %s", module);
+        return;
+    }
+    if (s->soft_roce) {
+        set(out, "no RDMA devices; soft-RoCE would make one of any interface");
+        mend(out, "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev %s", any_interface(s));
+    } else if (s->core) {
+        set(out, "no RDMA devices, and Linux %s has no soft-RoCE (rdma_rxe)", s->kernel);
+        mend(out, "load the driver of the card; or boot Debian's kernel: apt-get install linux-image-amd64");
+    } else {
+        set(out, "Linux %s has no RDMA: neither devices nor the module rdma_rxe", s->kernel);
+        mend(out, "apt-get install linux-image-amd64 and boot it (Debian's cloud kernels have no RDMA); in a "
+                  "container the host's kernel counts");
+    }
+}
+
+static void build_or_library(const struct br_verbs_host *host, struct br_verbs_trouble *out)
+{
+    if (!host->built) {
+        set(out, "this build of braid has no verbs back end");
+        mend(out, "apt-get install libibverbs-dev librdmacm-dev, then configure and build braid again");
+    } else {
+        set(out, "%s", host->library);
+        mend(out, "apt-get install rdma-core libibverbs1 ibverbs-providers librdmacm1");
+    }
+}
+
+static void low_memlock(uint64_t bytes, struct br_verbs_trouble *out)
+{
+    set(out, "only %llu KiB may be locked, and registered memory is", (unsigned long long)(bytes >> 10));
+    mend(
+        out,
+        "ulimit -l unlimited; for good `* - memlock unlimited` in /etc/security/limits.conf and a new login, "
+        "in a systemd unit LimitMEMLOCK=infinity");
+}
+
+int br_verbs_host_troubles(const struct br_verbs_host *host, struct br_verbs_trouble *out, int max)
+{
+    struct br_verbs_trouble found[BR_VERBS_TROUBLES] = {0};
+    int n = 0;
+
+    if (!host->built || *host->library)
+        build_or_library(host, &found[n++]);
+    if (*host->cm) {
+        set(&found[n], "no connections by rdma_cm: %.150s", host->cm);
+        mend(&found[n++], "apt-get install librdmacm1");
+    }
+    if (!host->around.n_devices)
+        no_devices(&host->around, &found[n++]);
+    if (host->around.n_devices && host->around.memlock < MEMLOCK)
+        low_memlock(host->around.memlock, &found[n++]);
+    n = n < max ? n : max;
+    memcpy(out, found, (size_t)n * sizeof *out);
+    return n;
+}

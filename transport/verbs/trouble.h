@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Why RDMA, or one port of it, cannot be used, and the command that mends it. Pure functions, for any thread. */
+#ifndef BR_TRANSPORT_VERBS_TROUBLE_H
+#define BR_TRANSPORT_VERBS_TROUBLE_H
+
+#include "transport/verbs/probe.h"
+
+/* The first trouble of a port: port->trouble of what probe() found. All empty: it can be used. */
+void br_verbs_port_trouble(const struct br_verbs_host *host, const struct br_verbs_port *port,
+                           struct br_verbs_trouble *out);
+
+/* Those of the host as a whole. Returns how many, at most max. */
+int br_verbs_host_troubles(const struct br_verbs_host *host, struct br_verbs_trouble *out, int max);
+
+#endif
