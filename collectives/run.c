@@ -5,7 +5,11 @@
  * 1. Every step counts the steps that it still waits for. At zero a SEND or RECV is posted to the worker,
  *    which sorts by priority itself; a REDUCE or COPY joins the ready list.
  * 2. A step that ends starts its successors, and starting never ends a step: so there is no recursion.
- * 3. Local work is done in quanta, and the ready list is asked anew for each: what is more urgent
+ * 3. Of one operation, transfers of earlier steps go first, of whichever fragment: what a host has to send early in a schedule is what
+ *    others wait for, and it is less than what comes late. Behind the large sends of a later step on the same level it would leave
+ *    their other levels idle. Rejected: the earlier fragment first; in the simulator that loses more at the end, when little is left to
+ *    fill the gaps of the last fragment.
+ * 4. Local work is done in quanta, and the ready list is asked anew for each: what is more urgent
  *    overtakes in between.
  */
 #include "collectives/engine_internal.h"
@@ -153,6 +157,7 @@ static void post(struct br_engine *engine, struct br_run *run, const struct br_s
     t->memory = locate(run, &step->span, &t->region);
     t->priority = op->priority;
     t->order = op->order;
+    t->within = (uint64_t)(rs - run->steps) << 32 | run->fragment;
     t->check = op->check;
     t->may_map = (step->flags & BR_STEP_MAY_MAP) != 0;
     t->rendezvous = false;

@@ -7,12 +7,13 @@ void br_queue_init(struct br_queue *queue)
     br_list_init(&queue->age);
 }
 
-void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order)
+void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order, uint64_t within)
 {
     br_list_init(&item->place);
     br_list_init(&item->age);
     item->priority = priority;
     item->order = order;
+    item->within = within;
     item->served = 0;
 }
 

@@ -2,7 +2,7 @@
 /*
  * The priority queue of a peer: what leaves next.
  *
- * 1. Order: (priority, submission). The head is asked again for every frame, so something more urgent overtakes
+ * 1. Order: (priority, submission, step of the operation). The head is asked again for every frame, so something more urgent overtakes
  *    at the next frame boundary: that is the preemption, and nothing else is needed for it.
  * 2. Nobody starves: an entry that was not served for longer than the bound goes first, once, and then waits
  *    for its turn again. A second list in order of last service finds it without a search.
@@ -21,6 +21,7 @@ struct br_queued {
     struct br_list place, age;
     int32_t priority; /* larger is more urgent */
     uint64_t order;   /* submission order of the operation in this process */
+    uint64_t within;  /* of one operation, the one with less goes first */
     uint64_t served;  /* when a frame of it left last, or when it was queued, ns */
 };
 
@@ -29,7 +30,7 @@ struct br_queue {
 };
 
 void br_queue_init(struct br_queue *queue);
-void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order);
+void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order, uint64_t within);
 void br_queue_insert(struct br_queue *queue, struct br_queued *item, uint64_t now);
 void br_queue_remove(struct br_queued *item); /* safe when not queued */
 /* The entry whose turn it is, or NULL. starvation: ns. */
@@ -39,7 +40,9 @@ void br_queue_served(struct br_queue *queue, struct br_queued *item, uint64_t no
 
 static inline int br_queued_before(const struct br_queued *a, const struct br_queued *b)
 {
-    return a->priority != b->priority ? a->priority > b->priority : a->order < b->order;
+    if (a->priority != b->priority)
+        return a->priority > b->priority;
+    return a->order != b->order ? a->order < b->order : a->within < b->within;
 }
 
 #endif

@@ -64,7 +64,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     t->status = 0;
     t->mapped = NULL;
     t->slot = NULL;
-    br_queued_init(&t->queued, t->priority, t->order);
+    br_queued_init(&t->queued, t->priority, t->order, t->within);
     br_list_init(&t->node);
     t->state = BR_TRANSFER_MATCHING;
     if (eager)

@@ -102,7 +102,7 @@ void br_relay_enqueue(struct br_relay *relay, struct br_relay_frame *frame)
     struct br_peer *peer = &relay->w->peers[frame->header.path[frame->header.at]];
 
     frame->flight.transfer = NULL;
-    br_queued_init(&frame->queued, frame->header.priority, 0);
+    br_queued_init(&frame->queued, frame->header.priority, 0, 0);
     br_queue_insert(&peer->queues[BR_QUEUE_RELAY], &frame->queued, relay->w->now);
     br_peer_activate(relay->w, peer);
 }

@@ -51,7 +51,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     t->cursor = t->flights = t->resend_at = 0;
     t->resend = 0;
     t->lost_rails = 0;
-    br_queued_init(&t->queued, t->priority, t->order);
+    br_queued_init(&t->queued, t->priority, t->order, t->within);
     br_list_init(&t->node);
     if (t->length <= peer->eager_bytes && !t->rendezvous) {
         t->state = BR_TRANSFER_QUEUED;

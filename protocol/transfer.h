@@ -38,6 +38,7 @@ struct br_transfer {
     struct br_region *region; /* that memory lies in, or NULL */
     int32_t priority;
     uint64_t order;                   /* submission order of its operation */
+    uint64_t within;                  /* of transfers of one operation, the one with less goes first */
     uint16_t check;                   /* digest of what both sides must agree on */
     bool may_map;                     /* receive: `mapped` instead of the bytes in memory is welcome */
     bool rendezvous;                  /* READY even for a small one (put, get) */

@@ -38,7 +38,7 @@ static void head__most_urgent_first(void **state)
     (void)state;
     br_queue_init(&queue);
     for (int i = 0; i < 5; i++) {
-        br_queued_init(&items[i], priorities[i], (uint64_t)i);
+        br_queued_init(&items[i], priorities[i], (uint64_t)i, 0);
         br_queue_insert(&queue, &items[i], 0);
     }
     for (int i = 0; i < 5; i++)
@@ -56,12 +56,30 @@ static void head__older_operation_first(void **state)
     (void)state;
     br_queue_init(&queue);
     for (int i = 0; i < 3; i++) {
-        br_queued_init(&items[i], 1, orders[i]);
+        br_queued_init(&items[i], 1, orders[i], 0);
         br_queue_insert(&queue, &items[i], 0);
     }
     assert_ptr_equal(next(&queue, 0, NEVER), &items[2]);
     assert_ptr_equal(next(&queue, 0, NEVER), &items[0]);
     assert_ptr_equal(next(&queue, 0, NEVER), &items[1]);
+}
+
+/* Of one operation the earlier step goes first; of an older operation every step. */
+static void head__earlier_step_first(void **state)
+{
+    struct br_queued items[4];
+    static const uint64_t orders[4] = {6, 5, 5, 6}, steps[4] = {1, 9, 2, 0};
+    static const int expected[4] = {2, 1, 3, 0};
+    struct br_queue queue;
+
+    (void)state;
+    br_queue_init(&queue);
+    for (int i = 0; i < 4; i++) {
+        br_queued_init(&items[i], 1, orders[i], steps[i]);
+        br_queue_insert(&queue, &items[i], 0);
+    }
+    for (int i = 0; i < 4; i++)
+        assert_ptr_equal(next(&queue, 0, NEVER), &items[expected[i]]);
 }
 
 /* The transfers of one operation (fragments) leave in the order in which they were queued. */
@@ -73,7 +91,7 @@ static void head__equal_entries_in_order_of_arrival(void **state)
     (void)state;
     br_queue_init(&queue);
     for (int i = 0; i < 8; i++) {
-        br_queued_init(&items[i], 1, 5);
+        br_queued_init(&items[i], 1, 5, 0);
         br_queue_insert(&queue, &items[i], 0);
     }
     for (int i = 0; i < 8; i++)
@@ -92,7 +110,8 @@ static void head__random_entries_are_sorted(void **state)
     br_random_seed(&random, 5);
     br_queue_init(&queue);
     for (int i = 0; i < 500; i++) {
-        br_queued_init(&items[i], (int32_t)(br_random_next(&random) % 7) - 3, br_random_next(&random) % 50);
+        br_queued_init(&items[i], (int32_t)(br_random_next(&random) % 7) - 3, br_random_next(&random) % 50,
+                       br_random_next(&random) % 3);
         br_queue_insert(&queue, &items[i], 0);
     }
     for (; (item = next(&queue, 0, NEVER)); n++, last = item)
@@ -110,8 +129,8 @@ static void head__nobody_starves(void **state)
 
     (void)state;
     br_queue_init(&queue);
-    br_queued_init(&urgent, 9, 1);
-    br_queued_init(&patient, 0, 0);
+    br_queued_init(&urgent, 9, 1, 0);
+    br_queued_init(&patient, 0, 0, 0);
     br_queue_insert(&queue, &urgent, 0);
     br_queue_insert(&queue, &patient, 0);
     for (uint64_t now = 0; now < 1000; now++) {
@@ -135,9 +154,9 @@ static void head__starved_entries_in_order_of_their_last_turn(void **state)
 
     (void)state;
     br_queue_init(&queue);
-    br_queued_init(&a, 1, 0);
-    br_queued_init(&b, 2, 0);
-    br_queued_init(&c, 3, 0);
+    br_queued_init(&a, 1, 0, 0);
+    br_queued_init(&b, 2, 0, 0);
+    br_queued_init(&c, 3, 0, 0);
     br_queue_insert(&queue, &a, 10);
     br_queue_insert(&queue, &b, 20);
     br_queue_insert(&queue, &c, 30);
@@ -157,8 +176,8 @@ static void head__time_may_stand_still(void **state)
 
     (void)state;
     br_queue_init(&queue);
-    br_queued_init(&low, 0, 0);
-    br_queued_init(&high, 1, 0);
+    br_queued_init(&low, 0, 0, 0);
+    br_queued_init(&high, 1, 0, 0);
     br_queue_insert(&queue, &low, 500);
     br_queue_insert(&queue, &high, 500);
     assert_ptr_equal(br_queue_head(&queue, 400, 10), &high);
@@ -171,7 +190,7 @@ static void remove__is_safe_when_not_queued(void **state)
 
     (void)state;
     br_queue_init(&queue);
-    br_queued_init(&item, 0, 0);
+    br_queued_init(&item, 0, 0, 0);
     br_queue_remove(&item);
     br_queue_insert(&queue, &item, 0);
     br_queue_remove(&item);
@@ -185,6 +204,7 @@ int main(void)
         cmocka_unit_test(head__of_an_empty_queue),
         cmocka_unit_test(head__most_urgent_first),
         cmocka_unit_test(head__older_operation_first),
+        cmocka_unit_test(head__earlier_step_first),
         cmocka_unit_test(head__equal_entries_in_order_of_arrival),
         cmocka_unit_test(head__random_entries_are_sorted),
         cmocka_unit_test(head__nobody_starves),

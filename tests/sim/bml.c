@@ -18,10 +18,10 @@
 struct host {
     struct br_worker *worker;
     struct br_engine *engine;
-    struct br_operation op;
+    struct br_operation ops[BML_LAYERS];
     float *numbers;
     uint64_t wake;
-    bool due, ended;
+    bool due;
 };
 
 struct world {
@@ -31,8 +31,9 @@ struct world {
     struct br_topology topology;
     struct br_sim *sim;
     struct host *hosts;
-    uint32_t ended;
-    uint64_t end; /* virtual time of the last end */
+    uint32_t ended; /* operations, of all hosts */
+    uint32_t count; /* float32 of all layers */
+    uint64_t end;   /* virtual time of the last end */
 };
 
 static bool wrong(struct world *w, const char *format, ...)
@@ -87,10 +88,10 @@ static bool open_host(struct world *w, uint32_t rank)
             return wrong(w, "%s", br_error_words());
     }
     h->due = true;
-    h->numbers = malloc(plan->count * sizeof *h->numbers);
+    h->numbers = malloc(w->count * sizeof *h->numbers);
     if (!h->numbers || br_engine_create(h->worker, &engine, &h->engine))
         return wrong(w, "no memory for host %u", rank);
-    for (uint32_t i = 0; i < plan->count; i++)
+    for (uint32_t i = 0; i < w->count; i++)
         h->numbers[i] = number(rank, i);
     return true;
 }
@@ -156,12 +157,10 @@ static void take_turns(struct world *w, uint32_t rank)
         n += br_engine_step(h->engine, now);
         n += br_worker_pump(h->worker, now);
     } while (n);
-    if (br_engine_ended(h->engine)) {
-        h->ended = true;
+    for (struct br_operation *op; (op = br_engine_ended(h->engine)); w->end = now) {
         w->ended++;
-        w->end = now;
-        if (h->op.status)
-            wrong(w, "rank %u: %s", rank, h->op.words);
+        if (op->status)
+            wrong(w, "rank %u: %s", rank, op->words);
     }
     timer = br_worker_next_timer(h->worker);
     deadline = br_engine_next_deadline(h->engine);
@@ -201,30 +200,47 @@ static bool connect_all(struct world *w)
 
 /* ---- the operation -------------------------------------------------------------------------- */
 
+static bool submit_layer(struct world *w, uint32_t rank, uint32_t layer, float *numbers)
+{
+    const struct bml_plan *plan = w->plan;
+    struct host *h = &w->hosts[rank];
+    struct br_operation *op = &h->ops[layer];
+    uint64_t now = br_sim_host_now(w->sim, (int)rank);
+    size_t bytes = plan->layers[layer] * sizeof *numbers;
+
+    *op = (struct br_operation){.kind = BR_OPERATION_COLLECTIVE,
+                                .collective = BR_ALLREDUCE,
+                                .send = numbers,
+                                .recv = numbers,
+                                .send_bytes = bytes,
+                                .recv_bytes = bytes,
+                                .count = plan->layers[layer],
+                                .type = BRAID_FLOAT32,
+                                .reduction = BRAID_SUM,
+                                .priority = (int32_t)(plan->n_layers - layer),
+                                .sequence = plan->n_layers - layer,
+                                .order = plan->n_layers - layer,
+                                .deadline = now + LIMIT};
+    snprintf(op->algorithm, sizeof op->algorithm, "%s", plan->algorithm);
+    return !br_engine_submit(h->engine, op, now) || wrong(w, "rank %u: %s", rank, br_error_words());
+}
+
 static bool submit(struct world *w, uint32_t rank)
 {
-    struct host *h = &w->hosts[rank];
-    uint64_t now = br_sim_host_now(w->sim, (int)rank);
-    size_t bytes = w->plan->count * sizeof *h->numbers;
+    float *numbers = w->hosts[rank].numbers + w->count;
 
-    h->op = (struct br_operation){.kind = BR_OPERATION_COLLECTIVE,
-                                  .collective = BR_ALLREDUCE,
-                                  .send = h->numbers,
-                                  .recv = h->numbers,
-                                  .send_bytes = bytes,
-                                  .recv_bytes = bytes,
-                                  .count = w->plan->count,
-                                  .type = BRAID_FLOAT32,
-                                  .reduction = BRAID_SUM,
-                                  .deadline = now + LIMIT};
-    snprintf(h->op.algorithm, sizeof h->op.algorithm, "%s", w->plan->algorithm);
-    h->due = true;
-    return !br_engine_submit(h->engine, &h->op, now) || wrong(w, "rank %u: %s", rank, br_error_words());
+    w->hosts[rank].due = true;
+    for (uint32_t layer = w->plan->n_layers; layer-- > 0;) {
+        numbers -= w->plan->layers[layer];
+        if (!submit_layer(w, rank, layer, numbers))
+            return false;
+    }
+    return true;
 }
 
 static void check(struct world *w)
 {
-    for (uint32_t i = 0; i < w->plan->count; i++) {
+    for (uint32_t i = 0; i < w->count; i++) {
         float sum = 0;
 
         for (uint32_t r = 0; r < w->cube.hosts; r++)
@@ -250,11 +266,11 @@ static void run(struct world *w)
     for (uint32_t r = 0; r < w->cube.hosts; r++)
         if (!submit(w, r))
             return;
-    while (w->ended < w->cube.hosts)
+    while (w->ended < w->cube.hosts * w->plan->n_layers)
         if (!advance(w))
             return;
     result->seconds = (double)(w->end - start) / 1e9;
-    result->one_link = w->plan->count * 32.0 / (double)w->plan->bits_per_second;
+    result->one_link = w->count * 32.0 / (double)w->plan->bits_per_second;
     result->theory = 2 * (hosts - 1) / (w->cube.k * hosts) * result->one_link;
     result->frames = br_sim_counters(w->sim)->frames;
     check(w);
@@ -265,6 +281,8 @@ void bml_run(const struct bml_plan *plan, struct bml_result *result)
     struct world w = {.plan = plan, .result = result};
 
     memset(result, 0, sizeof *result);
+    for (uint32_t layer = 0; layer < plan->n_layers; layer++)
+        w.count += plan->layers[layer];
     if (br_bcube_init(&w.cube, plan->n, plan->k))
         wrong(&w, "%s", br_error_words());
     else if (open_world(&w))

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An allreduce in a simulated BCube of any size: the engine and the protocol as they are, in virtual time, with neighbours
+/* Allreduces in a simulated BCube of any size: the engine and the protocol as they are, in virtual time, with neighbours
  * linked only. */
 #ifndef BR_TESTS_SIM_BML_H
 #define BR_TESTS_SIM_BML_H
 
 #include <stdint.h>
 
+#define BML_LAYERS 32
+
 struct bml_plan {
     uint32_t n, k;
     uint64_t bits_per_second; /* of each NIC */
-    uint32_t count;           /* float32 of each rank */
+    uint32_t n_layers;        /* operations, all at once: the last one first, the first one the most urgent */
+    uint32_t layers[BML_LAYERS]; /* float32 of each */
     const char *algorithm;
     uint32_t chunk_bytes; /* of a fragment (engine.h) */
     uint32_t eager_bytes;
