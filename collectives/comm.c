@@ -258,6 +258,7 @@ static const struct phase {
     {"worker", init_worker, destroy_worker},
     {"regions", NULL, br_regions_free},
     {"rendezvous", init_rendezvous, br_rendezvous_end},
+    {"memory", br_memory_open, br_memory_close},
     {"network", init_network, destroy_network},
     {"report", init_report, destroy_report},
     {"engine", init_engine, destroy_engine},
@@ -311,6 +312,7 @@ int braid_init(const struct braid_config *config, struct braid_comm **out)
 
 int braid_finalize(struct braid_comm *comm)
 {
+    char memory[BR_MEMORY_TEXT];
     struct br_family *family;
     int rc;
 
@@ -327,7 +329,8 @@ int braid_finalize(struct braid_comm *comm)
     br_progress_stop(family);
     leave(family);
     if (family->usages)
-        br_usages_report(family->usages, &family->network, family->settings.report);
+        br_usages_report(family->usages, &family->network, br_memory_text(family, memory),
+                         family->settings.report);
     undo(family, N_PHASES);
     return 0;
 }
@@ -454,32 +457,16 @@ void br_comm_put_operations(struct braid_comm *comm)
     pthread_mutex_unlock(&family->pool_lock);
 }
 
-static struct br_region *use(struct br_family *family, const void *memory, size_t bytes)
-{
-    struct braid_region *region = bytes ? br_region_containing(family, memory, bytes) : NULL;
-
-    if (!region)
-        return NULL;
-    atomic_fetch_add(&region->uses, 1);
-    return &region->region;
-}
-
-static void unuse(struct br_family *family, struct br_region *region)
-{
-    if (region)
-        br_region_done(family, region);
-}
-
 void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op)
 {
-    op->send_region = use(comm->family, op->send, op->send_bytes);
-    op->recv_region = use(comm->family, op->recv, op->recv_bytes);
+    op->send_region = br_memory_use(comm->family, op->send, op->send_bytes);
+    op->recv_region = br_memory_use(comm->family, op->recv, op->recv_bytes);
 }
 
 void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op)
 {
-    unuse(comm->family, op->send_region);
-    unuse(comm->family, op->recv_region);
+    br_memory_unuse(comm->family, op->send_region);
+    br_memory_unuse(comm->family, op->recv_region);
     op->send_region = op->recv_region = NULL;
 }
 

@@ -41,6 +41,9 @@
 #define BR_MAX_REGIONS    4096
 #define BR_CHUNK_BYTES    (512u << 10)
 
+#define BR_MEMORY_TEXT 320
+
+struct br_cache;
 struct br_local;
 struct br_store;
 
@@ -72,8 +75,9 @@ struct br_settings {
     uint64_t
         board_bytes; /* up to this size a collective within the host takes the board (local.h); 0: never */
     uint64_t timeout, peer_timeout, starvation, spin; /* ns */
-    bool oversubscribed; /* more ranks than cores on this host: yield instead of spinning */
-    int pin_cpu;         /* -1: not pinned */
+    bool oversubscribed;  /* more ranks than cores on this host: yield instead of spinning */
+    int pin_cpu;          /* -1: not pinned */
+    uint64_t cache_bytes; /* that the registration cache may pin; 0: there is none */
 };
 
 /* What braid_init() builds. */
@@ -101,6 +105,8 @@ struct br_family {
     struct braid_region *regions[BR_MAX_REGIONS]; /* by address */
     int n_regions;
     uint32_t next_region;
+    struct br_cache *cache; /* for memory in none of these; NULL: no device needs it, or none is to be had */
+    uint64_t unregistered;  /* uses of memory that goes without a region with devices that want one */
 
     struct br_ring submissions; /* struct br_operation */
     pthread_mutex_t pool_lock;
@@ -152,6 +158,13 @@ void br_region_done(void *family, struct br_region *region); /* undoes the count
 int br_scratch_alloc(void *family, size_t bytes, void **memory, struct br_region **region);
 void br_scratch_free(void *family, void *memory, struct br_region *region);
 void br_regions_free(struct br_family *family);
+int br_memory_open(struct br_family *family); /* when the devices are open: the registration cache */
+void br_memory_close(struct br_family *family);
+/* A reference to the region that an operation's memory lies in, the user's or the cache's; NULL: none. */
+struct br_region *br_memory_use(struct br_family *family, const void *memory, size_t bytes);
+void br_memory_unuse(struct br_family *family, struct br_region *region); /* NULL: nothing */
+/* A line for the report, or "" where no device pins memory. */
+const char *br_memory_text(const struct br_family *family, char text[BR_MEMORY_TEXT]);
 
 /* comm.c */
 int br_comm_check(const struct braid_comm *comm,

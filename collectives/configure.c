@@ -12,6 +12,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "collectives/local.h"
+#include "transport/cache.h"
 
 #define CPUS     4096
 #define PROBE_MS 300
@@ -101,6 +102,8 @@ static int read_sizes(const struct braid_config *c, struct br_settings *s)
         (rc = br_env_bytes("BRAID_CHUNK_BYTES", 4096, BR_MAX_TRANSFER, BR_CHUNK_BYTES, &s->chunk_bytes)) ||
         (rc = br_env_number("BRAID_PROBE_MS", 0, 60000, PROBE_MS, &probe)) ||
         (rc = br_env_bytes("BRAID_BOARD_BYTES", 0, BR_BOARD_BYTES, BR_LOCAL_BYTES, &s->board_bytes)) ||
+        (rc = br_env_bytes("BRAID_CACHE_BYTES", 0, UINT64_MAX,
+                           br_cache_default_bytes(s->environment.local_size), &s->cache_bytes)) ||
         (rc = number(c->rails, "BRAID_RAILS", 0, BR_MAX_RAILS, 0, &rails)))
         return rc;
     rc = c->pin_cpu ? number(c->pin_cpu, "BRAID_PIN_CPU", 1, CPUS, 0, &cpu)

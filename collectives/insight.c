@@ -18,6 +18,8 @@ static void add_devices(const struct br_worker *w, struct braid_stats *s)
         s->dropped_frames += c->bad_frames;
         s->refused_strangers += c->refused_links;
         s->system_calls += c->system_calls;
+        s->registrations += c->registrations;
+        s->pinned_bytes += c->pinned_bytes;
     }
 }
 
@@ -51,6 +53,7 @@ int braid_stats(struct braid_comm *comm, struct braid_stats *out)
     out->dropped_frames = w->counters.dropped_messages + w->slots.stale_frames + w->slots.bad_frames;
     out->late_allocations = br_engine_late_allocations(family->engine, comm->group);
     out->board_operations = comm->local ? comm->local->operations : 0;
+    out->unregistered = family->unregistered;
     add_devices(w, out);
     add_rails(w, out);
     br_progress_unlock(family);

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Registered memory: braid_alloc() segments and the caller's own spans, found by address and by number. */
+/*
+ * Registered memory: braid_alloc() segments and the caller's own spans, found by address and by number; and what the registration
+ * cache keeps of other memory, where a device wants keys. Memory up to eager_bytes is copied into messages anyhow.
+ */
 #include "collectives/comm.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "transport/cache.h"
 #include "transport/shm/segment.h"
 
 /* Index of the first region whose base is above address. */
@@ -288,4 +294,103 @@ void br_regions_free(struct br_family *family)
         take_out(region);
         free_region(region);
     }
+}
+
+/* ---- the memory of operations ----------------------------------------------------------------------------- */
+
+static bool any_pins(const struct br_family *family)
+{
+    bool pins = false;
+
+    for (int d = 0; d < family->worker->n_devices; d++)
+        pins |= family->worker->devices[d]->caps.pins;
+    return pins;
+}
+
+int br_memory_open(struct br_family *family)
+{
+    const struct br_worker *w = family->worker;
+    int rc;
+
+    if (!any_pins(family))
+        return 0;
+    if (!family->settings.cache_bytes) {
+        br_log_warn("BRAID_CACHE_BYTES=0: memory that is in no region goes with a copy");
+        return 0;
+    }
+    rc = br_cache_open(w->devices, w->n_devices, family->settings.cache_bytes, &family->cache);
+    if (rc)
+        br_log_warn(
+            "no registration cache: %s. Memory that is in no region goes with a copy; braid_alloc() or "
+            "braid_register() avoid it",
+            br_error_words());
+    return rc == -ENOMEM ? rc : 0;
+}
+
+void br_memory_close(struct br_family *family)
+{
+    br_cache_close(family->cache);
+    family->cache = NULL;
+}
+
+/* Memory in no region of the user's. */
+static struct br_region *use_other(struct br_family *family, const void *memory, size_t bytes)
+{
+    struct br_region *region = NULL;
+
+    if (bytes <= family->settings.eager_bytes)
+        return NULL;
+    if (family->cache)
+        region = br_cache_get(family->cache, memory, bytes);
+    if (!region && any_pins(family))
+        family->unregistered++;
+    return region;
+}
+
+struct br_region *br_memory_use(struct br_family *family, const void *memory, size_t bytes)
+{
+    struct braid_region *region = bytes ? br_region_containing(family, memory, bytes) : NULL;
+
+    if (family->cache)
+        br_cache_tidy(family->cache);
+    if (!region)
+        return use_other(family, memory, bytes);
+    atomic_fetch_add(&region->uses, 1);
+    return &region->region;
+}
+
+void br_memory_unuse(struct br_family *family, struct br_region *region)
+{
+    if (!region)
+        return;
+    if (family->cache && br_cache_owns(family->cache, region))
+        br_cache_put(family->cache, region);
+    else
+        br_region_done(family, region);
+}
+
+const char *br_memory_text(const struct br_family *family, char text[BR_MEMORY_TEXT])
+{
+    uint64_t registrations = 0, pinned = 0, copied = 0;
+    const struct br_cache_counters none = {0}, *c = family->cache ? br_cache_counters(family->cache) : &none;
+
+    text[0] = 0;
+    for (int d = 0; d < family->worker->n_devices; d++) {
+        const struct br_device_counters *counters = &family->worker->devices[d]->counters;
+
+        registrations += counters->registrations;
+        pinned += counters->pinned_bytes;
+        copied += counters->tx_copied_bytes + counters->rx_copied_bytes;
+    }
+    if (any_pins(family))
+        snprintf(text, BR_MEMORY_TEXT,
+                 "# memory: %llu registrations, %llu KiB pinned now, %llu KiB copied; cache: %llu KiB of at "
+                 "most %llu KiB, "
+                 "%llu hits, %llu registered, %llu changed, %llu evicted, %llu uses without a region\n",
+                 (unsigned long long)registrations, (unsigned long long)pinned >> 10,
+                 (unsigned long long)copied >> 10, (unsigned long long)c->pinned_bytes >> 10,
+                 (unsigned long long)family->settings.cache_bytes >> 10, (unsigned long long)c->hits,
+                 (unsigned long long)c->registered, (unsigned long long)c->invalidated,
+                 (unsigned long long)c->evicted, (unsigned long long)family->unregistered);
+    return text;
 }

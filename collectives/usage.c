@@ -57,7 +57,8 @@ void br_usages_print(const struct br_usages *usages, const struct br_cost_model 
         fprintf(stream, "# and %llu operations of other sizes\n", (unsigned long long)usages->unlisted);
 }
 
-void br_usages_report(const struct br_usages *usages, const struct br_network *network, const char *path)
+void br_usages_report(const struct br_usages *usages, const struct br_network *network, const char *more,
+                      const char *path)
 {
     FILE *stream = strcmp(path, "1") == 0 ? stderr : fopen(path, "w");
     char text[BR_TOPOLOGY_TEXT];
@@ -69,6 +70,7 @@ void br_usages_report(const struct br_usages *usages, const struct br_network *n
     fprintf(stream, "# braid report of rank 0, %s, %s figures; means of the time from the call to its end\n",
             br_topology_text(&network->topology, text), network->measured ? "measured" : "default");
     br_usages_print(usages, &network->model, stream);
+    fputs(more, stream);
     if (stream != stderr)
         fclose(stream);
 }

@@ -36,8 +36,9 @@ void br_usages_add(struct br_usages *usages, const struct br_operation *op, uint
 /* One line an entry. model: of the job; says why where the ranks are those of the job. */
 void br_usages_print(const struct br_usages *usages, const struct br_cost_model *model, FILE *stream);
 
-/* The same with a line of what the network is, to stderr for "1", else into the file of this name. A warning when that cannot
+/* The same with a line of what the network is and `more` below, to stderr for "1", else into the file of this name. A warning when that cannot
  * be written. */
-void br_usages_report(const struct br_usages *usages, const struct br_network *network, const char *path);
+void br_usages_report(const struct br_usages *usages, const struct br_network *network, const char *more,
+                      const char *path);
 
 #endif

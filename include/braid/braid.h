@@ -309,6 +309,9 @@ struct braid_stats {
     uint64_t dropped_frames;    /* malformed or stale */
     uint64_t system_calls;      /* of the back ends */
     uint64_t late_allocations;  /* pools that had to grow after braid_init() */
+    uint64_t registrations;     /* of memory with NICs that want it (verbs); stands still once all buffers are known */
+    uint64_t pinned_bytes;      /* registered with NICs now, over all of them */
+    uint64_t unregistered;      /* buffers that went with a copy because they could not be registered */
 };
 
 int braid_stats(struct braid_comm *comm, struct braid_stats *stats);
