@@ -15,7 +15,7 @@ power_off() {
 
 # Output passes a pipe, not the port itself: a port can be open only once, and scripts write to /dev/stderr.
 run_command() {
-    local out err rc
+    local out err rc begin=$SECONDS
     exec {out}> >(exec cat > /dev/vport*p1 2> /dev/null)
     local cat_out=$!
     exec {err}> >(exec cat > /dev/vport*p2 2> /dev/null)
@@ -27,6 +27,9 @@ run_command() {
         exec timeout --kill-after=5 "$limit" "${command[@]}"
     ) >&"$out" 2>&"$err" < /dev/null {out}>&- {err}>&-
     rc=$?
+    if [[ ($rc -eq 124 || $rc -eq 137) && $((SECONDS - begin)) -ge $limit ]]; then
+        echo "guest: ended after $limit s, the command's --limit" >&"$err"
+    fi
     exec {out}>&- {err}>&-
     # A process that the command left behind may hold the pipes: it does not hold the guest.
     timeout 2 tail -f /dev/null --pid="$cat_out" --pid="$cat_err" -s 0.05

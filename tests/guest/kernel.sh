@@ -19,6 +19,11 @@ absent() {
     exit 77
 }
 
+failed() {
+    echo "guest: $*" >&2
+    exit 1
+}
+
 # Debian's linux-image-amd64 is an empty package that depends on the newest kernel.
 package_name() {
     apt-cache depends linux-image-amd64 2> /dev/null | sed -n 's/.*Depends: \(linux-image-[0-9][^ ]*\).*/\1/p' | head -n 1
@@ -37,6 +42,7 @@ download() {
         [[ -n $name ]] && apt-get download -q "$name" > download.log 2>&1 && return 0
     fi
     grep -E '^(E|Err|W):' download.log | tail -n 3 >&2 || true
+    ! grep -q 'No space left' download.log || failed "no space for the kernel's package, 70 MB, in $cache"
     absent "cannot download linux-image-amd64; as root, try: apt-get update. Or set BRAID_GUEST_KERNEL=FILE.deb"
 }
 
@@ -83,7 +89,13 @@ copy_modules() {
 make_files() {
     local version root=$scratch/initrd
     mkdir "$scratch/package" "$root"
-    dpkg-deb --fsys-tarfile "$package" | tar -x -C "$scratch/package" --wildcards './boot/vmlinuz-*' './lib/modules/*'
+    # Not all of its 450 MB: where modules of the kinds above are.
+    dpkg-deb --fsys-tarfile "$package" 2> "$scratch/log" | tar -x -C "$scratch/package" --wildcards './boot/vmlinuz-*' \
+        './lib/modules/*/modules.*' './lib/modules/*/kernel/'{arch,crypto,fs,lib,net,drivers/{block,char,infiniband,net,virtio}} \
+        2>> "$scratch/log" || {
+        head -n 2 "$scratch/log" >&2
+        failed "cannot unpack $package in $cache"
+    }
     version=$(ls "$scratch/package/lib/modules")
     mkdir "$root"/{bin,modules,proc,sys,dev,lower,upper,new}
     copy_modules "$scratch/package" "$version" "$root/modules"
@@ -109,11 +121,11 @@ for tool in dpkg-deb cpio xz depmod modprobe busybox; do
     PATH=$PATH:/usr/sbin:/sbin command -v $tool > /dev/null || absent "no $tool here; as root: apt-get install -y dpkg cpio xz-utils kmod busybox-static"
 done
 PATH=$PATH:/usr/sbin:/sbin
+rm -rf "$cache/stamp" "$cache"/new.* # the latter of a call that was killed
 scratch=$(mktemp -d "$cache/new.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-rm -f "$cache/stamp"
 fetch
 make_files
 echo "$stamp" > "$cache/stamp"

@@ -34,10 +34,10 @@ parse() {
         return 0
     elif [[ $shape =~ ^rails:([1-7])$ ]]; then
         hosts=2 ports=2 levels=${BASH_REMATCH[1]}
-    elif [[ $shape =~ ^bcube:([2-8]),([1-3])$ ]]; then
+    elif [[ $shape =~ ^bcube:([2-8]),([1-6])$ ]]; then
         ports=${BASH_REMATCH[1]} levels=${BASH_REMATCH[2]} hosts=$((BASH_REMATCH[1] ** BASH_REMATCH[2]))
     else
-        wrong "no setup '$1': plain, rails:N (1 to 7) or bcube:N,K (up to bcube:8,3), with @RATE if shaped"
+        wrong "no setup '$1': plain, rails:N (1 to 7) or bcube:N,K (at most 64 hosts), with @RATE if shaped"
     fi
     [[ $hosts -le 64 ]] || wrong "setup '$1' has $hosts hosts, 64 are the most"
     [[ -z $rate || $rate =~ ^[1-9][0-9]*[kmg]bit$ ]] || wrong "rate '$rate': want a number and kbit, mbit or gbit"

@@ -4,7 +4,7 @@
 set -euo pipefail
 file=$1/${2//\//_}
 if [[ ! -e $1 ]]; then
-    echo "skipped: there is no guest here, see guest/boot"
+    echo "there is no guest here, see guest/boot"
     exit 77
 fi
 [[ ! -e $file.log ]] || cat "$file.log"
