@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "collectives/generators/binary_tree.h"
 #include "collectives/load.h"
 
 struct problem {
@@ -98,6 +99,25 @@ struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t 
     return all;
 }
 
+double br_cost_latency(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n)
+{
+    double longest = 0, latency = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        latency = hops[i].from == hops[0].from ? 0 : latency + model->relay;
+        latency += br_cost_message(model, hops[i].level).alpha;
+        longest = fmax(longest, latency);
+    }
+    return longest;
+}
+
+double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *hop, double bytes)
+{
+    struct br_cost_level cost = br_cost_message(model, hop->level);
+
+    return (cost.overhead + bytes * cost.beta) * hop->share;
+}
+
 /* ---- rounds of messages ---------------------------------------------------------------------- */
 
 static uint32_t peer_at_distance(const void *distance, uint32_t rank, uint32_t i)
@@ -111,6 +131,12 @@ static uint32_t peer_at_distance(const void *distance, uint32_t rank, uint32_t i
 static uint32_t peer_of_all(const void *n, uint32_t rank, uint32_t i)
 {
     return (rank + 1 + i) % *(const uint32_t *)n;
+}
+
+static uint32_t peer_across(const void *bit, uint32_t rank, uint32_t i)
+{
+    (void)i;
+    return rank ^ *(const uint32_t *)bit;
 }
 
 static uint32_t peer_in_stage(const void *stage, uint32_t rank, uint32_t i)
@@ -128,19 +154,34 @@ static void end_rounds(struct problem *p, const struct br_load *round, double cp
     br_load_sum(&p->load, round);
 }
 
-/* `rounds` times, one after the other: everybody sends `messages` messages of `bytes` each to the rank at a distance, then
- * adds up `sums` of them. */
-static void add_rounds(struct problem *p, double rounds, uint32_t distance, double messages, double bytes,
-                       double sums)
+/* `rounds` times, one after the other: the first `ranks` ranks send their `peer` `messages` messages of `bytes` each; a rank adds
+ * up `sums` of them. */
+static void add_exchange(struct problem *p, double rounds, uint32_t (*peer)(const void *, uint32_t, uint32_t),
+                         const void *context, uint32_t ranks, double messages, double bytes, double sums)
 {
-    uint32_t context[2] = {distance, p->request->n};
-    struct br_exchange exchange = {peer_at_distance, context,      1,        p->request->n,
-                                   BR_LOAD_ALL,      BR_LEVEL_ANY, messages, bytes};
+    struct br_exchange exchange = {peer, context, 1, ranks, BR_LOAD_ALL, BR_LEVEL_ANY, messages, bytes};
     struct br_load round;
 
     br_load_init(&round, p->model, p->topology);
     br_load_add(&round, p->model, p->topology, &exchange, rounds);
     end_rounds(p, &round, rounds * sums * bytes * p->model->gamma);
+}
+
+/* Everybody sends to the rank at a distance. */
+static void add_rounds(struct problem *p, double rounds, uint32_t distance, double messages, double bytes,
+                       double sums)
+{
+    uint32_t context[2] = {distance, p->request->n};
+
+    add_exchange(p, rounds, peer_at_distance, context, p->request->n, messages, bytes, sums);
+}
+
+/* Ranks beyond the core exchange with those below. */
+static void add_fold(struct problem *p, uint32_t core, double messages, double bytes, double sums)
+{
+    uint32_t context[2] = {core, p->request->n};
+
+    add_exchange(p, 1, peer_at_distance, context, p->request->n - core, messages, bytes, sums);
 }
 
 /* Once: everybody, or `sender` alone, sends all others a message of `bytes`, and adds up `sums` of them. */
@@ -191,26 +232,26 @@ static void add_ends(struct problem *p, uint32_t core)
     switch (p->request->collective) {
     case BR_ALLREDUCE:
         if (folds) {
-            add_rounds(p, 1, core, 1, b, 1);
-            add_rounds(p, 1, core, 1, b, 0);
+            add_fold(p, core, 1, b, 1);
+            add_fold(p, core, 1, b, 0);
         }
         break;
     case BR_REDUCE_SCATTER:
         if (folds) {
-            add_rounds(p, 1, core, n, b, n);
-            add_rounds(p, 1, core, 1, b, 0);
+            add_fold(p, core, n, b, n);
+            add_fold(p, core, 1, b, 0);
         }
         break;
     case BR_ALLGATHER:
         if (folds) {
-            add_rounds(p, 1, core, 1, b, 0);
-            add_rounds(p, 1, core, n - 1, b, 0);
+            add_fold(p, core, 1, b, 0);
+            add_fold(p, core, n - 1, b, 0);
         }
         break;
     default: /* scatter by or gathering to the root */
         add_all(p, p->request->root, core - 1, b / core, 0);
         if (folds)
-            add_rounds(p, 1, core, 1, b, 0);
+            add_fold(p, core, 1, b, 0);
         break;
     }
 }
@@ -249,12 +290,68 @@ static void forget_pace(struct problem *p)
     p->cpu = 0;
 }
 
-/* A rank of a tree has two children; in two trees it is a leaf of one. `carried`: messages for which a fragment occupies the
- * busiest port, when it goes one way and both. One way they are 2. Both ways they are 3 and 4, but messages up and down get in
- * each other's way, as each waits for two ports: the figures are those of timing.c for many fragments of 8 to 24 ranks. */
+/* The messages of one tree, in one direction. */
+struct edges {
+    struct br_schedule head; /* collective, n and root count */
+    uint32_t tree, height;   /* height: of the upper end; 0: all */
+    bool up;
+};
+
+static uint32_t peer_in_tree(const void *context, uint32_t rank, uint32_t i)
+{
+    const struct edges *edges = context;
+    struct br_schedule head = edges->head;
+    struct br_binary_place place;
+    uint32_t peer, height;
+
+    head.rank = rank;
+    place = br_binary_place(&head, edges->tree);
+    if (edges->up ? place.top : i >= place.n_children)
+        return rank;
+    peer = edges->up ? place.parent : place.children[i];
+    head.rank = peer;
+    height = edges->up ? br_binary_place(&head, edges->tree).height : place.height;
+    return edges->height == 0 || height == edges->height ? peer : rank;
+}
+
+/* All trees at once, in one direction, from or to the ranks of one height. */
+static void add_edges(struct problem *p, struct br_load *load, uint32_t trees, uint32_t height, bool up)
+{
+    struct edges edges = {
+        .head = {.collective = p->request->collective, .n = p->request->n, .root = p->request->root},
+        .height = height,
+        .up = up};
+    struct br_exchange exchange = {peer_in_tree, &edges,       up ? 1 : 2, p->request->n,
+                                   BR_LOAD_ALL,  BR_LEVEL_ANY, 1,          p->bytes / trees};
+
+    for (edges.tree = 0; edges.tree < trees; edges.tree++)
+        br_load_add(load, p->model, p->topology, &exchange, 1);
+}
+
+/* One height after the other; every port is counted. Then the pace, by what each port carries of all heights. */
+static void add_counted_tree(struct problem *p, uint32_t trees, uint32_t depth, bool up, bool down)
+{
+    double sums = 2 * p->bytes / trees * p->model->gamma;
+
+    for (uint32_t way = !up; way < 1u + down; way++)
+        for (uint32_t h = 1; h <= depth; h++) {
+            struct br_load round;
+
+            br_load_init(&round, p->model, p->topology);
+            add_edges(p, &round, trees, h, way == 0);
+            end_rounds(p, &round, way == 0 ? sums : 0);
+        }
+    forget_pace(p);
+    for (uint32_t way = !up; way < 1u + down; way++)
+        add_edges(p, &p->load, trees, 0, way == 0);
+    p->cpu = up ? sums : 0;
+}
+
+/* A rank of a tree has two children; in two trees it is a leaf of one. `carried`: messages that a fragment sends through the
+ * busiest port of a network in which all ranks are neighbours, one way and both. */
 static void add_binary_tree(struct problem *p, uint32_t trees)
 {
-    static const double carried[2][2] = {{2.05, 4}, {2.5, 4.8}};
+    static const double carried[2][2] = {{2, 3}, {2, 4}};
     uint32_t n = p->request->n, last = br_collective_rooted(p->request->collective) ? n - 1 : n;
     bool up = p->request->collective != BR_BROADCAST, down = p->request->collective != BR_REDUCE;
     uint32_t depth = last < n;
@@ -262,6 +359,10 @@ static void add_binary_tree(struct problem *p, uint32_t trees)
 
     while (last >>= 1)
         depth++;
+    if (p->topology->kind != BR_TOPOLOGY_FLAT && n <= BR_LOAD_PORTS) {
+        add_counted_tree(p, trees, depth, up, down);
+        return;
+    }
     for (uint32_t i = 0; i < depth; i++) {
         if (up)
             add_rounds(p, 1, 1u << i, 2, b, 2);
@@ -303,14 +404,16 @@ static void add_bruck(struct problem *p)
 
 static void add_doubling(struct problem *p)
 {
-    uint32_t distance = 1;
+    uint32_t n = p->request->n, core = 1;
 
-    for (; distance * 2 <= p->request->n; distance *= 2)
-        add_rounds(p, 1, distance, 1, p->bytes, 1);
-    if (distance < p->request->n) {
-        add_rounds(p, 1, distance, 1, p->bytes, 1);
-        add_rounds(p, 1, distance, 1, p->bytes, 0);
-    }
+    while (core <= n / 2)
+        core *= 2;
+    if (core < n)
+        add_fold(p, core, 1, p->bytes, 1);
+    for (uint32_t bit = 1; bit < core; bit *= 2)
+        add_exchange(p, 1, peer_across, &bit, core, 1, p->bytes, 1);
+    if (core < n)
+        add_fold(p, core, 1, p->bytes, 0);
 }
 
 /* Digit by digit, as much as the busiest rank has: in a tree the root. packed: blocks of a subtree travel together. */
@@ -347,6 +450,21 @@ static void add_flat(struct problem *p, double sum)
     add_all(p, sender, others, p->bytes, sum * others);
 }
 
+/* A rank serves all its children at once: the largest subtree's share of the port grows as the others end. */
+static void add_tree(struct problem *p, double sum)
+{
+    bool down = p->request->collective == BR_BROADCAST;
+    uint32_t depth = 0;
+    double path;
+
+    for (uint32_t distance = 1; distance < p->request->n; distance *= 2, depth++)
+        add_rounds(p, 1, distance, down ? depth + 1 : 1, p->bytes, sum);
+    path = p->path;
+    forget_pace(p);
+    add_rounds(p, 1, 1, depth, p->bytes, sum);
+    p->path = path;
+}
+
 static void add_algorithm(struct problem *p)
 {
     const struct br_schedule_request *request = p->request;
@@ -374,7 +492,7 @@ static void add_algorithm(struct problem *p)
         add_rounds(p, 1, 1, 1, p->bytes, sum);
         p->path *= request->n - 1; /* each rank has one message of them */
     } else if (request->algorithm == BR_TREE) {
-        add_doubling_rounds(p, p->bytes, sum); /* a rank adds up its children at once */
+        add_tree(p, sum);
     } else {
         add_doubling_rounds(p, 0, 0);
     }

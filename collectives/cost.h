@@ -5,8 +5,8 @@
  * and to check the formulas. Pure; thread-safe.
  *
  * A message of m bytes on a level holds the sender's outgoing and the receiver's incoming port of that level
- * for overhead + m * beta, and is there alpha later. Which levels it uses is the topology's matter: a relayed one
- * holds the ports of every link of its route; ranks of one host share the host's ports and its memory, which is one port; a
+ * for overhead + m * beta, and is there alpha later. Messages that need a port at the same time share it. Which levels it uses is
+ * the topology's matter: a relayed one uses the ports of every link of its routes; ranks of one host share the host's ports and its memory, which is one port; a
  * message of a FLAT network that may use any level holds the ports of all of them, for the time of their common rate. A rank
  * reduces and copies one step at a time.
  */
@@ -58,6 +58,12 @@ enum br_cost_class br_cost_class_of(size_t bytes);
 
 /* What a message on a level, or on BR_LEVEL_ANY, costs. A level beyond n_levels counts as BR_LEVEL_ANY. */
 struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t level);
+
+/* The latency of a message over the links of br_topology_route: that of the longest route. */
+double br_cost_latency(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n);
+
+/* Seconds for which a message of so many bytes occupies one of these links. */
+double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *hop, double bytes);
 
 /* What an estimate is made of, in seconds. */
 struct br_cost_parts {

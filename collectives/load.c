@@ -52,16 +52,11 @@ static double add_message(struct br_load *load, const struct br_cost_model *mode
 {
     struct br_hop hops[BR_TOPOLOGY_HOPS];
     uint32_t n = br_topology_route(t, from, to, exchange->level, hops);
-    double alpha = n > 1 ? (n - 1) * model->relay : 0;
 
-    for (uint32_t h = 0; h < n; h++) {
-        struct br_cost_level cost = br_cost_message(model, hops[h].level);
-
-        alpha += cost.alpha;
+    for (uint32_t h = 0; h < n; h++)
         add_hop(load, model, t, sample, &hops[h], from,
-                rounds * exchange->messages * (cost.overhead + exchange->bytes * cost.beta));
-    }
-    return alpha;
+                rounds * exchange->messages * br_cost_of_hop(model, &hops[h], exchange->bytes));
+    return br_cost_latency(model, hops, n);
 }
 
 void br_load_add(struct br_load *load, const struct br_cost_model *model, const struct br_topology *t,

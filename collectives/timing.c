@@ -2,12 +2,19 @@
 /*
  * 1. A job is a step in one fragment; job = fragment * steps of all ranks + number of the step. So of the
  *    jobs of a rank the smallest is the one to do first.
- * 2. Ports are named by rank, direction and level; which of them a message holds is the topology's matter (topology.h):
- *    both ends of each link of its route, all levels of a FLAT message that may use any, the shared ports of a host.
- * 3. A job that may start but has to wait for a port or the processor stands in a list of its rank: SENDs
- *    among `out`, RECVs among `in` (only when their SEND may start too), others among `cpu`. Whenever
- *    something happened to a rank, its lists are gone through; where ranks share ports, those of all ranks. All events of one moment are taken first, so
- *    that nothing starts that should have come second.
+ * 2. Messages from one rank to another, and the local work of a rank, stand in queues. The first of each queue is under way: a
+ *    flow. Earlier fragments and steps overtake, as the protocol's queues let them: the flow keeps what it has done.
+ * 3. A flow holds resources, each for a part of its time: the ports of all links of its route, or the processor of its rank. Which
+ *    ports is the topology's matter (topology.h): both ends of each link, all levels of a FLAT message that may use any, the
+ *    shared ports of a host. Flows share a resource as connections share a link: all go equally fast, none faster than alone,
+ *    and what one of them cannot use is for the others (max-min fairness, by filling up: the scarcest resource first says how fast
+ *    its flows are, the next one divides what these leave over).
+ * 4. Between two events all speeds are constant, so a run jumps from event to event: a flow that ends, a message that arrives
+ *    alpha after its flow has ended.
+ *
+ * Rejected: messages that hold their ports alone, and start only when all of them are idle. A rank that hears from several is
+ * then blind to all but one, and a message over several links keeps all of them waiting for one; trees, direct exchange and
+ * relayed messages took up to twice the measured time.
  */
 #include "collectives/timing.h"
 
@@ -16,26 +23,40 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/list.h"
 #include "collectives/matching.h"
 
-enum { OUT, IN, CPU, LISTS };
+#define NONE  UINT32_MAX
+#define CLOSE 1e-9 /* times that differ by this part are the same moment */
 
-struct job {
-    struct br_list node; /* in a list of its rank while it waits for a port or the processor */
-    uint32_t waits;
+/* Each hop has two ends; a message on any level of a FLAT network has two on each level. */
+enum { MOST_USES = 2 * (BR_TOPOLOGY_HOPS > BR_COST_LEVELS ? BR_TOPOLOGY_HOPS : BR_COST_LEVELS) };
+
+struct use {
+    uint32_t resource;
+    double part; /* of the flow's time alone */
 };
 
-struct rank {
-    struct br_list lists[LISTS];
-    bool busy[LISTS][BR_COST_LEVELS]; /* CPU uses the first */
-    bool touched;                     /* something happened to it at this moment */
+struct job {
+    uint32_t waits; /* SEND and RECV of a message wait for each other too */
+    uint32_t next;  /* in its queue */
+    uint32_t flow;  /* NONE: none yet */
+    double left;    /* seconds of its time alone, once it has been a flow */
+};
+
+struct flow {
+    uint32_t job, queue, n_uses;
+    double alpha, speed; /* speed: 1 when nobody else is there */
+    bool open, bound;    /* while speeds are set: not yet known; bound by the scarcest resource */
+    struct use uses[MOST_USES];
+};
+
+struct resource {
+    double taken, wanted; /* by flows whose speed is known; by the others at speed 1 */
 };
 
 struct event {
     double time;
     uint32_t job;
-    bool freed; /* a SEND's ports are free; otherwise the job has ended */
 };
 
 struct state {
@@ -44,11 +65,14 @@ struct state {
     struct br_topology flat; /* where the model has none */
     struct br_matching m;
     double piece; /* bytes of one piece in one fragment */
-    uint32_t n_jobs;
+    uint32_t n_jobs, n_resources, n_flows, room, n_heap, done;
     struct job *jobs;
-    struct rank *ranks;
+    uint32_t *queues; /* by from, to, level; then by rank, for local work: the first job, NONE */
+    struct flow *flows;
+    struct resource *resources; /* by rank, level, direction; then processors by rank */
     struct event *heap;
-    uint32_t n_heap, *touched, n_touched;
+    bool changed; /* flows have come or gone */
+    bool failed;  /* no memory */
     double now;
 };
 
@@ -69,14 +93,16 @@ static uint32_t partner_of(const struct state *s, uint32_t job)
     return job - number + s->m.partner[number];
 }
 
+/* ---- arrivals ------------------------------------------------------------------------------- */
+
 static bool before(const struct event *a, const struct event *b)
 {
     return a->time != b->time ? a->time < b->time : a->job < b->job;
 }
 
-static void push(struct state *s, double delay, uint32_t job, bool freed)
+static void push(struct state *s, double delay, uint32_t job)
 {
-    struct event event = {s->now + delay, job, freed};
+    struct event event = {s->now + delay, job};
     uint32_t at = s->n_heap++;
 
     for (; at > 0 && before(&event, &s->heap[(at - 1) / 2]); at = (at - 1) / 2)
@@ -100,37 +126,128 @@ static struct event pop(struct state *s)
     return top;
 }
 
-static void touch(struct state *s, uint32_t rank)
+/* ---- flows ---------------------------------------------------------------------------------- */
+
+static void use(struct flow *flow, uint32_t resource, double part)
 {
-    if (!s->ranks[rank].touched)
-        s->touched[s->n_touched++] = rank;
-    s->ranks[rank].touched = true;
+    flow->uses[flow->n_uses++] = (struct use){resource, part};
 }
 
-/* A job may start: it waits in the list of its rank; messages when the other end may, too. */
-static void enlist(struct state *s, uint32_t job)
+/* The ports of one end of a link. */
+static void use_ports(const struct state *s, struct flow *flow, uint32_t rank, bool in, uint8_t level,
+                      double part)
 {
-    uint32_t rank = rank_of(s, job), partner;
+    uint32_t levels = s->model->n_levels;
+
+    if (in && br_topology_is_memory(s->topology, level))
+        return;
+    rank = br_topology_port(s->topology, rank, level);
+    for (uint32_t l = 0; l < levels; l++)
+        if (level >= levels || l == level)
+            use(flow, (rank * levels + l) * 2 + in, part);
+}
+
+/* Says what a message uses and how long it takes alone: as long as on the slowest of its links. */
+static double open_message(const struct state *s, struct flow *flow)
+{
+    struct br_hop hops[BR_TOPOLOGY_HOPS];
+    const struct br_step *step = step_of(s, flow->job);
+    double bytes = step->span.count * s->piece, slowest = 0;
+    uint32_t n = br_topology_route(s->topology, rank_of(s, flow->job), rank_of(s, partner_of(s, flow->job)),
+                                   step->level, hops);
+
+    flow->alpha = br_cost_latency(s->model, hops, n);
+    for (uint32_t i = 0; i < n; i++)
+        slowest = fmax(slowest, br_cost_of_hop(s->model, &hops[i], bytes));
+    for (uint32_t i = 0; i < n; i++) {
+        double part = slowest > 0 ? br_cost_of_hop(s->model, &hops[i], bytes) / slowest : 0;
+
+        use_ports(s, flow, hops[i].from, false, hops[i].level, part);
+        use_ports(s, flow, hops[i].to, true, hops[i].level, part);
+    }
+    return slowest;
+}
+
+static double open_work(const struct state *s, struct flow *flow)
+{
+    const struct br_step *step = step_of(s, flow->job);
+    double bytes = step->span.count * s->piece;
+
+    use(flow, s->m.n * s->model->n_levels * 2 + rank_of(s, flow->job), 1);
+    return step->kind == BR_STEP_COPY ? bytes * s->model->copy
+                                      : bytes * s->model->gamma * (step->n_sources - 1);
+}
+
+/* The first job of a queue is under way from now on, in the place of another flow or in a new one. */
+static void set_flow(struct state *s, uint32_t queue, uint32_t at)
+{
+    uint32_t job = s->queues[queue];
+    struct flow *flow = &s->flows[at];
+    double alone;
+
+    *flow = (struct flow){.job = job, .queue = queue};
+    alone = step_of(s, job)->kind == BR_STEP_SEND ? open_message(s, flow) : open_work(s, flow);
+    if (s->jobs[job].left < 0)
+        s->jobs[job].left = alone;
+    s->jobs[job].flow = at;
+    s->changed = true;
+}
+
+static bool more_room(struct state *s)
+{
+    uint32_t room = s->room ? 2 * s->room : 256;
+    struct flow *flows = realloc(s->flows, room * sizeof *flows);
+
+    if (!flows)
+        return false;
+    s->flows = flows;
+    s->room = room;
+    return true;
+}
+
+/* A SEND whose other end may start too, or local work: into its queue. */
+static void enqueue(struct state *s, uint32_t job, uint32_t queue)
+{
+    uint32_t *at = &s->queues[queue], first = *at;
+
+    while (*at != NONE && *at < job)
+        at = &s->jobs[*at].next;
+    s->jobs[job].next = *at;
+    *at = job;
+    if (first == NONE && s->n_flows == s->room && !more_room(s))
+        s->failed = true;
+    else if (first == NONE)
+        set_flow(s, queue, s->n_flows++);
+    else if (s->queues[queue] == job)
+        set_flow(s, queue, s->jobs[first].flow);
+}
+
+static void start(struct state *s, uint32_t job)
+{
+    uint32_t levels = s->model->n_levels, n = s->m.n, rank = rank_of(s, job), partner;
     const struct br_step *step = step_of(s, job);
 
-    touch(s, rank);
     if (step->kind != BR_STEP_SEND && step->kind != BR_STEP_RECV) {
-        br_list_push_back(&s->ranks[rank].lists[CPU], &s->jobs[job].node);
+        enqueue(s, job, n * n * (levels + 1) + rank);
         return;
     }
     partner = partner_of(s, job);
     if (s->jobs[partner].waits > 0)
         return;
-    touch(s, rank_of(s, partner));
-    br_list_push_back(&s->ranks[rank].lists[step->kind == BR_STEP_SEND ? OUT : IN], &s->jobs[job].node);
-    br_list_push_back(&s->ranks[rank_of(s, partner)].lists[step->kind == BR_STEP_SEND ? IN : OUT],
-                      &s->jobs[partner].node);
+    if (step->kind == BR_STEP_RECV) {
+        job = partner;
+        partner = partner_of(s, job);
+        step = step_of(s, job);
+        rank = rank_of(s, job);
+    }
+    enqueue(s, job,
+            (rank * n + rank_of(s, partner)) * (levels + 1) + (step->level < levels ? step->level : levels));
 }
 
 static void release(struct state *s, uint32_t job)
 {
     if (--s->jobs[job].waits == 0)
-        enlist(s, job);
+        start(s, job);
 }
 
 static void finish(struct state *s, uint32_t job)
@@ -139,186 +256,155 @@ static void finish(struct state *s, uint32_t job)
     uint32_t number = job % s->m.n_steps, rank = rank_of(s, job);
     const struct br_schedule *schedule = s->m.schedules[rank];
 
+    s->done++;
     for (uint32_t i = 0; i < step->n_successors; i++)
         release(s, job - number + s->m.base[rank] + schedule->successors[step->first_successor + i]);
 }
 
-/* One end of a link: takes or gives back its ports; only asks whether they are idle when `take` is NULL. */
-static bool ports(struct state *s, uint32_t rank, int list, uint8_t level, const bool *take)
+/* The next one of its queue takes its place, or the last flow does. */
+static void end_flow(struct state *s, uint32_t at)
 {
-    bool idle = true;
+    struct flow ended = s->flows[at];
 
-    if (list == IN && br_topology_is_memory(s->topology, level))
-        return true;
-    rank = br_topology_port(s->topology, rank, level);
-    for (uint32_t l = 0; l < s->model->n_levels; l++) {
-        if (level < s->model->n_levels && l != level)
-            continue;
-        idle &= !s->ranks[rank].busy[list][l];
-        if (take)
-            s->ranks[rank].busy[list][l] = *take;
+    s->queues[ended.queue] = s->jobs[ended.job].next;
+    s->changed = true;
+    if (s->queues[ended.queue] != NONE) {
+        set_flow(s, ended.queue, at);
+    } else if (at != --s->n_flows) {
+        s->flows[at] = s->flows[s->n_flows];
+        s->jobs[s->flows[at].job].flow = at;
     }
-    return idle;
+    if (step_of(s, ended.job)->kind == BR_STEP_SEND)
+        push(s, ended.alpha, partner_of(s, ended.job));
+    finish(s, ended.job);
 }
 
-/* All ports of a message. The level is the sender's choice; both ends may differ only by mistake, and then cost the same. */
-static bool all_ports(struct state *s, uint32_t send, const bool *take)
-{
-    struct br_hop hops[BR_TOPOLOGY_HOPS];
-    uint32_t n = br_topology_route(s->topology, rank_of(s, send), rank_of(s, partner_of(s, send)),
-                                   step_of(s, send)->level, hops);
-    bool idle = true;
+/* ---- speeds --------------------------------------------------------------------------------- */
 
-    for (uint32_t i = 0; i < n; i++) {
-        idle &= ports(s, hops[i].from, OUT, hops[i].level, take);
-        idle &= ports(s, hops[i].to, IN, hops[i].level, take);
-    }
-    return idle;
+/* The speed that the scarcest resource allows; 1 at most. */
+static double scarcest(const struct state *s)
+{
+    double speed = 1;
+
+    for (uint32_t r = 0; r < s->n_resources; r++)
+        if (s->resources[r].wanted > CLOSE)
+            speed = fmin(speed, (1 - s->resources[r].taken) / s->resources[r].wanted);
+    return fmax(speed, CLOSE);
 }
 
-/* Seconds for which a message holds its ports, those of the slowest link, and its latency. */
-static double message_time(struct state *s, uint32_t send, double bytes, double *alpha)
+static bool is_bound(const struct state *s, const struct flow *flow, double speed)
 {
-    struct br_hop hops[BR_TOPOLOGY_HOPS];
-    uint32_t n = br_topology_route(s->topology, rank_of(s, send), rank_of(s, partner_of(s, send)),
-                                   step_of(s, send)->level, hops);
-    double slowest = 0;
+    for (uint32_t i = 0; i < flow->n_uses; i++) {
+        const struct resource *r = &s->resources[flow->uses[i].resource];
 
-    *alpha = n > 1 ? (n - 1) * s->model->relay : 0;
-    for (uint32_t i = 0; i < n; i++) {
-        struct br_cost_level cost = br_cost_message(s->model, hops[i].level);
-
-        *alpha += cost.alpha;
-        slowest = fmax(slowest, cost.overhead + bytes * cost.beta);
-    }
-    return slowest;
-}
-
-static bool may_start(struct state *s, uint32_t job, int list)
-{
-    if (list == CPU)
-        return !s->ranks[rank_of(s, job)].busy[CPU][0];
-    return all_ports(s, list == IN ? partner_of(s, job) : job, NULL);
-}
-
-static void start(struct state *s, uint32_t job, int list)
-{
-    const struct br_step *step = step_of(s, job);
-    double bytes = step->span.count * s->piece;
-
-    br_list_remove(&s->jobs[job].node);
-    if (list == CPU) {
-        s->ranks[rank_of(s, job)].busy[CPU][0] = true;
-        push(s,
-             step->kind == BR_STEP_COPY ? bytes * s->model->copy
-                                        : bytes * s->model->gamma * (step->n_sources - 1),
-             job, false);
-    } else {
-        uint32_t send = list == IN ? partner_of(s, job) : job;
-        double alpha, held = message_time(s, send, bytes, &alpha);
-
-        br_list_remove(&s->jobs[partner_of(s, job)].node);
-        all_ports(s, send, &(bool){true});
-        push(s, held, send, true);
-        push(s, held + alpha, partner_of(s, send), false);
-    }
-}
-
-/* Whether the receiver of a message could start one of an earlier fragment. It is then asked what it takes. */
-static bool is_outranked(struct state *s, uint32_t send)
-{
-    uint32_t receiver = rank_of(s, partner_of(s, send)), fragment = send / s->m.n_steps;
-
-    br_list_for_each (node, &s->ranks[receiver].lists[IN]) {
-        uint32_t job = (uint32_t)(br_container_of(node, struct job, node) - s->jobs);
-
-        if (job / s->m.n_steps < fragment && may_start(s, job, IN)) {
-            touch(s, receiver);
+        if (r->wanted > CLOSE && 1 - r->taken <= speed * r->wanted * (1 + CLOSE))
             return true;
-        }
     }
-    return false;
+    return speed >= 1;
 }
 
-/* Starts what stands in a list of a rank and can start, the first first. At one moment first all ranks choose what they
- * send, then what they receive: so nobody draws the messages of a sender out of their order, nor pushes a later fragment
- * before an earlier one of somebody else. */
-static void serve(struct state *s, uint32_t rank, int list)
+static void settle(struct state *s, struct flow *flow, double speed)
 {
-    for (;;) {
-        uint32_t best = UINT32_MAX;
+    flow->open = false;
+    flow->speed = speed;
+    for (uint32_t i = 0; i < flow->n_uses; i++) {
+        struct resource *r = &s->resources[flow->uses[i].resource];
 
-        br_list_for_each (node, &s->ranks[rank].lists[list]) {
-            uint32_t job = (uint32_t)(br_container_of(node, struct job, node) - s->jobs);
-
-            if (job < best && may_start(s, job, list) && (list != OUT || !is_outranked(s, job)))
-                best = job;
-        }
-        if (best == UINT32_MAX)
-            break;
-        start(s, best, list);
+        r->wanted -= flow->uses[i].part;
+        r->taken += flow->uses[i].part * speed;
     }
 }
 
-/* Who may be waiting for the ports of a message that has left. */
-static void touch_ends(struct state *s, uint32_t send)
+/* Settles the flows that the scarcest resource binds; returns how many. All are found first, as settling changes what binds. */
+static uint32_t settle_bound(struct state *s)
 {
-    touch(s, rank_of(s, partner_of(s, send)));
-    for (uint32_t r = 0; s->topology->kind != BR_TOPOLOGY_FLAT && r < s->m.n; r++)
-        if (!br_list_empty(&s->ranks[r].lists[OUT]))
-            touch(s, r);
+    double speed = scarcest(s);
+    uint32_t settled = 0;
+
+    for (uint32_t f = 0; f < s->n_flows; f++)
+        s->flows[f].bound = s->flows[f].open && is_bound(s, &s->flows[f], speed);
+    for (uint32_t f = 0; f < s->n_flows; f++)
+        if (s->flows[f].bound) {
+            settle(s, &s->flows[f], speed);
+            settled++;
+        }
+    return settled;
+}
+
+static void set_speeds(struct state *s)
+{
+    for (uint32_t r = 0; r < s->n_resources; r++)
+        s->resources[r] = (struct resource){0, 0};
+    for (uint32_t f = 0; f < s->n_flows; f++) {
+        s->flows[f].open = true;
+        for (uint32_t i = 0; i < s->flows[f].n_uses; i++)
+            s->resources[s->flows[f].uses[i].resource].wanted += s->flows[f].uses[i].part;
+    }
+    for (uint32_t open = s->n_flows; open > 0;)
+        open -= settle_bound(s);
+    s->changed = false;
+}
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+/* Seconds until the next flow ends or message arrives; INFINITY: none. */
+static double next_event(const struct state *s)
+{
+    double least = s->n_heap ? s->heap[0].time - s->now : INFINITY;
+
+    for (uint32_t f = 0; f < s->n_flows; f++)
+        least = fmin(least, s->jobs[s->flows[f].job].left / s->flows[f].speed);
+    return fmax(least, 0);
+}
+
+static void advance(struct state *s, double seconds)
+{
+    double same = (s->now + seconds) * CLOSE;
+
+    s->now += seconds;
+    for (uint32_t f = 0; f < s->n_flows; f++) {
+        double *left = &s->jobs[s->flows[f].job].left;
+
+        *left -= seconds * s->flows[f].speed;
+        if (*left <= same * s->flows[f].speed)
+            *left = 0;
+    }
+    for (uint32_t f = s->n_flows; f-- > 0;)
+        if (s->jobs[s->flows[f].job].left == 0)
+            end_flow(s, f);
+    while (s->n_heap > 0 && s->heap[0].time <= s->now + same)
+        finish(s, pop(s).job);
 }
 
 static int run(struct state *s, double *seconds)
 {
-    uint32_t done = 0;
-
     for (uint32_t j = 0; j < s->n_jobs; j++)
-        s->jobs[j].waits = step_of(s, j)->n_dependencies + 1;
+        s->jobs[j] = (struct job){step_of(s, j)->n_dependencies + 1, NONE, NONE, -1};
     for (uint32_t j = 0; j < s->n_jobs; j++)
         release(s, j);
-    for (;;) {
-        for (int list = 0; list < LISTS; list++) {
-            for (uint32_t i = 0; i < s->n_touched; i++)
-                serve(s, s->touched[i], list);
-        }
-        for (uint32_t i = 0; i < s->n_touched; i++)
-            s->ranks[s->touched[i]].touched = false;
-        s->n_touched = 0;
-        if (s->n_heap == 0)
-            break;
-        s->now = s->heap[0].time;
-        while (s->n_heap > 0 && s->heap[0].time <= s->now * (1 + 1e-12)) {
-            struct event event = pop(s);
-
-            touch(s, rank_of(s, event.job));
-            if (event.freed) {
-                all_ports(s, event.job, &(bool){false});
-                touch_ends(s, event.job);
-            } else if (step_of(s, event.job)->kind != BR_STEP_RECV) {
-                s->ranks[rank_of(s, event.job)].busy[CPU][0] = false;
-            }
-            finish(s, event.job);
-            done++;
-        }
+    while ((s->n_flows > 0 || s->n_heap > 0) && !s->failed) {
+        if (s->changed)
+            set_speeds(s);
+        advance(s, next_event(s));
     }
     *seconds = s->now;
-    return done == s->n_jobs ? 0 : br_error(EINVAL, "only %u of %u steps ran", done, s->n_jobs);
+    if (s->failed)
+        return br_error(ENOMEM, "no memory for the messages of %u ranks", s->m.n);
+    return s->done == s->n_jobs ? 0 : br_error(EINVAL, "only %u of %u steps ran", s->done, s->n_jobs);
 }
 
 static bool allocate(struct state *s, uint32_t n)
 {
+    size_t queues = (size_t)n * n * (s->model->n_levels + 1) + n;
+
+    s->n_resources = n * s->model->n_levels * 2 + n;
     s->jobs = calloc((size_t)s->n_jobs + 1, sizeof *s->jobs);
-    s->ranks = calloc(n, sizeof *s->ranks);
+    s->queues = calloc(queues, sizeof *s->queues);
+    s->resources = calloc(s->n_resources, sizeof *s->resources);
     s->heap = calloc((size_t)s->n_jobs + 1, sizeof *s->heap);
-    s->touched = calloc(n, sizeof *s->touched);
-    for (uint32_t r = 0; s->ranks && r < n; r++) {
-        for (int list = 0; list < LISTS; list++)
-            br_list_init(&s->ranks[r].lists[list]);
-    }
-    for (uint32_t j = 0; s->jobs && j < s->n_jobs; j++)
-        br_list_init(&s->jobs[j].node);
-    return s->jobs && s->ranks && s->heap && s->touched;
+    for (size_t q = 0; s->queues && q < queues; q++)
+        s->queues[q] = NONE;
+    return s->jobs && s->queues && s->resources && s->heap;
 }
 
 int br_timing_run(const struct br_cost_model *model, const struct br_schedule *const *schedules, double bytes,
@@ -346,9 +432,10 @@ int br_timing_run(const struct br_cost_model *model, const struct br_schedule *c
         rc = br_error(ENOMEM, "no memory to time the schedules of %u ranks", s.m.n);
     if (rc == 0)
         rc = run(&s, seconds);
-    free(s.touched);
     free(s.heap);
-    free(s.ranks);
+    free(s.flows);
+    free(s.resources);
+    free(s.queues);
     free(s.jobs);
     br_matching_destroy(&s.m);
     return rc;

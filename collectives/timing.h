@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * List scheduling of the schedules of all ranks under the cost model: a message starts when both its ends
- * may start and all its ports are idle, earlier fragments and steps first. Pure; thread-safe.
+ * The schedules of all ranks under the cost model, step by step: a message starts when both its ends may start, earlier fragments
+ * and steps between the same two ranks first; messages of different ranks share the ports they have in common. Pure;
+ * thread-safe.
  */
 #ifndef BR_COLLECTIVES_TIMING_H
 #define BR_COLLECTIVES_TIMING_H

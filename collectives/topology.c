@@ -68,23 +68,57 @@ bool br_topology_is_whole_cube(const struct br_topology *topology)
            br_bcube_power(&topology->cube, topology->cube.k) == topology->n;
 }
 
-/* The lowest digit first. Where hosts are missing, which are the last ones, digits that fall before those that rise: then no
- * host on the way has a larger number than both ends. */
-static uint32_t route_in_cube(const struct br_topology *t, uint32_t from, uint32_t to, struct br_hop *hops)
+/* Where hosts are missing, which are the last ones: digits that fall before those that rise, the lowest first. Then no host on
+ * the way has a larger number than both ends. */
+static uint32_t single_route(const struct br_topology *t, uint32_t from, uint32_t to, struct br_hop *hops)
 {
-    bool any = br_topology_is_whole_cube(t);
     uint32_t n = 0, at = from;
 
     for (int rises = 0; rises < 2; rises++)
         for (uint32_t level = 0; level < t->cube.k; level++) {
             uint32_t next = br_bcube_with_digit(&t->cube, at, level, br_bcube_digit(&t->cube, to, level));
 
-            if (next == at || (!any && (next > at) != rises))
+            if (next == at || (next > at) != rises)
                 continue;
-            hops[n++] = (struct br_hop){at, next, (uint8_t)level};
+            hops[n++] = (struct br_hop){at, next, (uint8_t)level, 1};
             at = next;
         }
     return n;
+}
+
+/* The routes that the protocol's detours take (protocol/relay_peer.c), which share the bytes alike. */
+static uint32_t disjoint_routes(const struct br_topology *t, uint32_t from, uint32_t to, struct br_hop *hops)
+{
+    uint32_t ways = t->cube.k < BR_TOPOLOGY_WAYS ? t->cube.k : BR_TOPOLOGY_WAYS, n = 0;
+    struct br_route routes[BR_BCUBE_LEVELS_MAX];
+
+    if (br_route_disjoint(&t->cube, from, to, routes))
+        return 0;
+    for (uint32_t way = 0; way < ways; way++) {
+        uint32_t at = from;
+
+        for (uint32_t i = 0; i < routes[way].hops; i++) {
+            uint32_t next = routes[way].hosts[i];
+
+            hops[n++] = (struct br_hop){at, next, (uint8_t)br_bcube_level(&t->cube, at, next), 1.0 / ways};
+            at = next;
+        }
+    }
+    return n;
+}
+
+static uint32_t route_in_cube(const struct br_topology *t, uint32_t from, uint32_t to, struct br_hop *hops)
+{
+    int level = br_bcube_level(&t->cube, from, to);
+
+    if (from == to)
+        return 0;
+    if (level >= 0)
+        hops[0] = (struct br_hop){from, to, (uint8_t)level, 1};
+    if (level >= 0)
+        return 1;
+    return br_topology_is_whole_cube(t) ? disjoint_routes(t, from, to, hops)
+                                        : single_route(t, from, to, hops);
 }
 
 uint32_t br_topology_route(const struct br_topology *t, uint32_t from, uint32_t to, uint8_t level,
@@ -94,7 +128,7 @@ uint32_t br_topology_route(const struct br_topology *t, uint32_t from, uint32_t 
         return route_in_cube(t, from, to, hops);
     if (t->kind == BR_TOPOLOGY_HOSTS)
         level = t->leader[from] != t->leader[to];
-    hops[0] = (struct br_hop){from, to, level};
+    hops[0] = (struct br_hop){from, to, level, 1};
     return 1;
 }
 

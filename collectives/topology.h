@@ -5,7 +5,8 @@
  *
  * FLAT   one network. A message may use all rails between two ranks, or one level where a schedule names it.
  * HOSTS  level 0 is the memory of a host, which all its ranks share; level 1 is its network, which they share too.
- * BCUBE  level i joins ranks that differ in digit i alone; other pairs are relayed through the ranks in between.
+ * BCUBE  level i joins ranks that differ in digit i alone; other pairs are relayed through the ranks in between, over several
+ *        disjoint routes at once, which share the bytes.
  */
 #ifndef BR_COLLECTIVES_TOPOLOGY_H
 #define BR_COLLECTIVES_TOPOLOGY_H
@@ -15,8 +16,11 @@
 #include <stdint.h>
 
 #include "bcube/address.h"
+#include "bcube/route.h"
 
-#define BR_TOPOLOGY_HOPS BR_BCUBE_LEVELS_MAX /* most of a route */
+#define BR_TOPOLOGY_WAYS                                                                                     \
+    4 /* routes at once between two ranks that are no neighbours, as the protocol takes them */
+#define BR_TOPOLOGY_HOPS (BR_TOPOLOGY_WAYS * BR_ROUTE_HOPS)
 
 enum br_topology_kind { BR_TOPOLOGY_FLAT, BR_TOPOLOGY_HOSTS, BR_TOPOLOGY_BCUBE };
 
@@ -33,6 +37,7 @@ struct br_topology {
 struct br_hop {
     uint32_t from, to; /* ranks */
     uint8_t level;     /* BR_LEVEL_ANY: all rails (FLAT) */
+    double share;      /* of the bytes */
 };
 
 void br_topology_flat(struct br_topology *topology, uint32_t n);
@@ -44,7 +49,8 @@ void br_topology_destroy(struct br_topology *topology);
 /* Levels that a cost model of it has: HOSTS 2, BCUBE its levels, FLAT 0: as many as there are rails. */
 uint32_t br_topology_levels(const struct br_topology *topology);
 
-/* The links of a message, in order; returns how many. `level`: the schedule's, counts where the network is FLAT. */
+/* The links of a message; returns how many. One route after the other, each in order: a link that begins at `from` begins a
+ * route. `level`: the schedule's, counts where the network is FLAT. */
 uint32_t br_topology_route(const struct br_topology *topology, uint32_t from, uint32_t to, uint8_t level,
                            struct br_hop hops[BR_TOPOLOGY_HOPS]);
 

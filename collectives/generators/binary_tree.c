@@ -52,6 +52,15 @@ static uint32_t node_at(uint32_t m, uint32_t tree, uint32_t position)
     return m % 2 == 0 ? m - position : (position + m - 2) % m;
 }
 
+static uint32_t height_of(uint32_t position)
+{
+    uint32_t height = 0;
+
+    for (uint32_t bit = low_bit(position); bit > 1; bit /= 2)
+        height++;
+    return height;
+}
+
 struct br_binary_place br_binary_place(const struct br_schedule *head, uint32_t tree)
 {
     bool rooted = br_collective_rooted(head->collective);
@@ -61,9 +70,11 @@ struct br_binary_place br_binary_place(const struct br_schedule *head, uint32_t 
 
     if (rooted && head->rank == head->root) {
         place.top = true;
+        place.height = height_of(top_position(m)) + 1;
         place.children[place.n_children++] = (node_at(m, tree, top_position(m)) + first) % n;
         return place;
     }
+    place.height = height_of(position);
     if (position != top_position(m))
         place.parent = (node_at(m, tree, parent_position(m, position)) + first) % n;
     else if (rooted)

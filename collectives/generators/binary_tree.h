@@ -14,6 +14,7 @@
 struct br_binary_place {
     bool top;        /* it has no parent */
     uint32_t parent; /* rank */
+    uint32_t height; /* of a leaf 0; of all others more than of their children */
     uint32_t n_children, children[2];
     uint32_t before; /* children that come before the rank itself in the order of the sum */
 };

@@ -114,7 +114,7 @@ static void br_timing_run__messages_on_any_level_use_all_rails(void **state)
     assert_near(simulated(&rails, request, BYTES, 1), 6 * (ALPHA + BYTES / 4 * BETA / 2), 0.001);
 }
 
-static void br_timing_run__ports_take_one_message_at_a_time(void **state)
+static void br_timing_run__messages_share_a_port(void **state)
 {
     struct br_schedule_request request = {.collective = BR_REDUCE, .algorithm = BR_FLAT, .n = 8};
     struct br_cost_model port = model;
@@ -122,6 +122,20 @@ static void br_timing_run__ports_take_one_message_at_a_time(void **state)
     (void)state;
     port.gamma = 0;
     assert_near(simulated(&port, request, BYTES, 1), ALPHA + 7 * BYTES * BETA, 0.001);
+}
+
+/* In BCube(2,2) the root's two links carry a message to a neighbour each, and half of that to the far rank. */
+static void br_timing_run__relayed_messages_take_all_routes(void **state)
+{
+    struct br_schedule_request request = {.collective = BR_BROADCAST, .algorithm = BR_FLAT, .n = 4};
+    struct br_cost_model two = {.n_levels = 2, .levels = {{0, 0, BETA}, {0, 0, BETA}}, .relay = ALPHA};
+    struct br_topology cube;
+
+    (void)state;
+    assert_int_equal(br_topology_parse(&cube, "bcube:2,2"), 0);
+    two.topology = &cube;
+    assert_near(simulated(&two, request, BYTES, 1), 1.5 * BYTES * BETA, 0.001);
+    assert_near(simulated(&two, request, 0, 1), ALPHA, 0.001);
 }
 
 static void br_timing_run__refuses_a_model_that_is_none(void **state)
@@ -146,7 +160,8 @@ int main(void)
         cmocka_unit_test(br_timing_run__bml_is_the_papers_time),
         cmocka_unit_test(br_timing_run__fragments_overlap_reduction_with_messages),
         cmocka_unit_test(br_timing_run__messages_on_any_level_use_all_rails),
-        cmocka_unit_test(br_timing_run__ports_take_one_message_at_a_time),
+        cmocka_unit_test(br_timing_run__messages_share_a_port),
+        cmocka_unit_test(br_timing_run__relayed_messages_take_all_routes),
         cmocka_unit_test(br_timing_run__refuses_a_model_that_is_none),
     };
 
