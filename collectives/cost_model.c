@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The figures of the cost model, and what a message costs by them. */
+#include "collectives/cost.h"
+
+#include <errno.h>
+#include <math.h>
+
+#include "base/error.h"
+
+void br_cost_model_default(struct br_cost_model *model, enum br_cost_place place, uint32_t rails)
+{
+    static const struct br_cost_level host = {0.6e-6, 0.4e-6, 0.1e-9}, rail = {20e-6, 2e-6, 0.85e-9};
+
+    *model = (struct br_cost_model){.gamma = 0.1e-9, .copy = 0.1e-9, .relay = 50e-6};
+    model->n_levels = rails < 1 ? 1 : rails > BR_COST_LEVELS ? BR_COST_LEVELS : rails;
+    for (uint32_t i = 0; i < model->n_levels; i++)
+        model->levels[i] = place == BR_COST_HOST ? host : rail;
+}
+
+void br_cost_model_on(struct br_cost_model *model, const struct br_topology *topology,
+                      enum br_cost_place place, uint32_t rails)
+{
+    struct br_cost_model memory;
+
+    br_cost_model_default(model, topology->kind == BR_TOPOLOGY_FLAT ? place : BR_COST_NETWORK,
+                          topology->kind == BR_TOPOLOGY_BCUBE ? topology->cube.k : rails);
+    if (topology->kind == BR_TOPOLOGY_HOSTS) {
+        br_cost_model_default(&memory, BR_COST_HOST, 1);
+        model->levels[1] = br_cost_message(model, BR_LEVEL_ANY);
+        model->levels[0] = memory.levels[0];
+        model->n_levels = 2;
+    }
+    model->topology = topology;
+}
+
+int br_cost_model_check(const struct br_cost_model *model)
+{
+    bool good = model->n_levels >= 1 && model->n_levels <= BR_COST_LEVELS;
+
+    for (int c = 0; c < BR_COST_CLASSES; c++)
+        good = good && isfinite(model->gammas[c]) && model->gammas[c] >= 0;
+    good = good && isfinite(model->gamma) && model->gamma >= 0 && isfinite(model->copy) && model->copy >= 0 &&
+           isfinite(model->relay) && model->relay >= 0;
+    for (uint32_t i = 0; good && i < model->n_levels; i++) {
+        const struct br_cost_level *level = &model->levels[i];
+
+        good = isfinite(level->alpha) && level->alpha >= 0 && isfinite(level->overhead) &&
+               level->overhead >= 0 && isfinite(level->beta) && level->beta > 0;
+    }
+    return good ? 0
+                : br_error(EINVAL,
+                           "a cost model has 1 to %d levels, and figures that are finite and not negative",
+                           BR_COST_LEVELS);
+}
+
+double br_cost_gamma(const struct br_cost_model *model, enum br_cost_class class)
+{
+    return model->gammas[class] > 0 ? model->gammas[class] : model->gamma;
+}
+
+enum br_cost_class br_cost_class_of(size_t bytes)
+{
+    return bytes == 8   ? BR_COST_8_BYTES
+           : bytes == 2 ? BR_COST_2_BYTES
+           : bytes == 1 ? BR_COST_1_BYTE
+                        : BR_COST_4_BYTES;
+}
+
+struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t level)
+{
+    struct br_cost_level all = {0};
+    double rate = 0;
+
+    if (level < model->n_levels)
+        return model->levels[level];
+    for (uint32_t i = 0; i < model->n_levels; i++) {
+        all.alpha = fmax(all.alpha, model->levels[i].alpha);
+        all.overhead = fmax(all.overhead, model->levels[i].overhead);
+        rate += 1 / model->levels[i].beta;
+    }
+    all.beta = 1 / rate;
+    return all;
+}
+
+double br_cost_latency(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n)
+{
+    double longest = 0, latency = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        latency = hops[i].from == hops[0].from ? 0 : latency + model->relay;
+        latency += br_cost_message(model, hops[i].level).alpha;
+        longest = fmax(longest, latency);
+    }
+    return longest;
+}
+
+double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *hop, double bytes)
+{
+    struct br_cost_level cost = br_cost_message(model, hop->level);
+
+    return (cost.overhead + bytes * cost.beta) * hop->share;
+}
