@@ -155,6 +155,8 @@ static void attempt_failed(struct br_worker *w, struct br_rail *rail, int error,
                  rail->level, rail->device->name, rail->words);
         br_worker_fail(w, -error, text);
     }
+    if (error == -ECONNREFUSED)
+        br_relay_refused(w, rail);
 }
 
 void br_connect_abandon(struct br_worker *w, struct br_rail *rail)
@@ -244,7 +246,9 @@ static bool is_strange(const struct br_worker *w, const struct br_link *link)
 
 bool br_connect_owns(const struct br_worker *w, const struct br_link *link)
 {
-    return is_strange(w, link) || ((const struct br_rail *)link->owner)->state != BR_RAIL_UP;
+    const struct br_rail *rail = link->owner;
+
+    return is_strange(w, link) || rail->probe == link || rail->state != BR_RAIL_UP;
 }
 
 static void dismiss(struct br_worker *w, struct br_stranger *s)
@@ -355,10 +359,20 @@ static void stranger_closed(struct br_worker *w, struct br_stranger *s)
     dismiss(w, s);
 }
 
+static bool is_probe(const struct br_worker *w, const struct br_event *event)
+{
+    return event->kind != BR_EVENT_ACCEPTED && !is_strange(w, event->link) &&
+           ((const struct br_rail *)event->link->owner)->probe == event->link;
+}
+
 void br_connect_event(struct br_worker *w, const struct br_event *event)
 {
     struct br_link *link = event->link;
 
+    if (is_probe(w, event)) {
+        br_relay_probed(w, link->owner, event);
+        return;
+    }
     switch (event->kind) {
     case BR_EVENT_ACCEPTED:
         accepted(w, link);

@@ -57,7 +57,9 @@ static void close_rail(struct br_worker *w, struct br_rail *rail)
 {
     if (rail->link)
         br_link_retire(w, rail->link);
-    rail->link = NULL;
+    if (rail->probe)
+        br_link_retire(w, rail->probe);
+    rail->link = rail->probe = NULL;
     rail->state = BR_RAIL_IDLE;
     rail->retry_at = UINT64_MAX;
 }

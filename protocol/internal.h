@@ -105,6 +105,9 @@ bool br_relay_may_reach(const struct br_worker *w,
                         const struct br_peer *peer); /* now that no rail is up; also without */
 void br_relay_cut(struct br_worker *w, struct br_peer *peer, uint64_t since);
 bool br_relay_wants(const struct br_worker *w, const struct br_rail *rail); /* this detour now */
+void br_relay_refused(struct br_worker *w, struct br_rail *rail); /* an attempt; also without relay */
+void br_relay_probe(struct br_worker *w, struct br_peer *peer);   /* which is cut; again and again */
+void br_relay_probed(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
 int br_relay_choose(struct br_worker *w, struct br_rail *rail); /* its next route. -EHOSTUNREACH with words */
 void br_relay_timers(struct br_worker *w, bool stopped);
 uint64_t br_relay_next_timer(const struct br_worker *w);

@@ -92,11 +92,13 @@ struct br_rail {
     bool unfenced;                         /* and the peer has not confirmed that it is fenced */
     bool detour;                           /* its link is a route through other hosts (relay.h) */
     uint32_t attempts;                     /* detours: routes tried */
-    uint64_t retry_at, deadline;           /* next connect; end of CONNECTING and HANDSHAKE */
-    uint64_t backoff;                      /* ns */
-    uint64_t patience;                     /* ns of silence after which it counts as lost */
-    bool was_up;                           /* at least once */
-    char words[120];                       /* why it is not up */
+    struct br_link *probe;       /* of a peer that is cut: is this refused? NULL: none (relay_probe.c) */
+    uint64_t probe_at;           /* ns; the next one, or the end of this one */
+    uint64_t retry_at, deadline; /* next connect; end of CONNECTING and HANDSHAKE */
+    uint64_t backoff;            /* ns */
+    uint64_t patience;           /* ns of silence after which it counts as lost */
+    bool was_up;                 /* at least once */
+    char words[120];             /* why it is not up */
 
     /* sending */
     uint64_t tx_bytes;        /* PLACED payload posted on this link */

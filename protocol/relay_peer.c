@@ -316,9 +316,11 @@ static void watch_cut(struct br_worker *w, struct br_peer *peer, bool stopped)
         snprintf(words, sizeof words, "%.90s, and no route to it in %llu ms", peer->rails[0].words,
                  (unsigned long long)(w->config.peer_timeout / BR_MS));
         br_peer_lost(w, &peer->rails[0], ECONNRESET, words);
-    } else if (!peer->rails[0].connector && w->now >= peer->knock_at) {
-        knock(w, peer);
+        return;
     }
+    if (!peer->rails[0].connector && w->now >= peer->knock_at)
+        knock(w, peer);
+    br_relay_probe(w, peer);
 }
 
 void br_relay_timers(struct br_worker *w, bool stopped)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -127,6 +128,34 @@ static void bcube__halving_needs_neighbours_only(void **state)
     ranks_run(&(struct ranks){.size = 8, .topology = "bcube:2,3"}, halving, NULL);
 }
 
+/* The process of one rank ends without a word; that is no fault of a NIC, and nobody waits for the peer timeout. */
+static int one_dies(struct braid_comm *comm, void *context)
+{
+    static float mine[100000], sum[100000];
+    const int *victim = context;
+    double start = ranks_now_ms();
+    int rc = 0;
+
+    for (int i = 0; !rc; i++) {
+        if (braid_rank(comm) == *victim && i == 5)
+            _exit(0);
+        rc = braid_allreduce(comm, mine, sum, 100000, BRAID_FLOAT32, BRAID_SUM, NULL, NULL);
+    }
+    CHECK(rc == -ECONNRESET || rc == -ECANCELED, "got %d", rc);
+    CHECK(ranks_now_ms() - start < 4000, "noticed after %.0f ms", ranks_now_ms() - start);
+    CHECK(strstr(braid_last_error(), "is lost"), "rank %d is not named", *victim);
+    return 0;
+}
+
+static void bcube__killed_process(void **state)
+{
+    (void)state;
+    for (int victim = 0; victim < 9;
+         victim += 4) /* the first connects to nobody, to the last nobody connects */
+        ranks_run(&(struct ranks){.size = 9, .topology = "bcube:3,2", .peer_timeout_ms = 16000}, one_dies,
+                  &victim);
+}
+
 /* Says which device each level runs over. */
 static int be_rank(void)
 {
@@ -156,6 +185,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(bcube__links_by_level),
         cmocka_unit_test(bcube__hosts_are_missing),
         cmocka_unit_test(bcube__halving_needs_neighbours_only),
+        cmocka_unit_test(bcube__killed_process),
     };
 
     if (argc == 2 && !strcmp(argv[1], "rank"))
