@@ -470,6 +470,13 @@ void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op)
     op->send_region = op->recv_region = NULL;
 }
 
+uint64_t br_comm_next_sequence(struct braid_comm *comm)
+{
+    if (comm->next_sequence % (BR_OPERATIONS / 4) == 0) /* long before one that is remembered comes again */
+        br_worker_forget_group(comm->family->worker, comm->group->number);
+    return comm->next_sequence++;
+}
+
 void br_comm_start_operation(struct br_operation *op, uint64_t now)
 {
     struct braid_comm *comm = op->comm;
@@ -480,7 +487,7 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
     op->status = 0;
     br_comm_use_memory(comm, op);
     if (op->kind == BR_OPERATION_COLLECTIVE)
-        op->sequence = comm->next_sequence++;
+        op->sequence = br_comm_next_sequence(comm);
     if (comm->local && !comm->family->worker->failed && br_local_takes(comm->local, op)) {
         br_local_submit(comm->local, op);
         return;

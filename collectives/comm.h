@@ -178,6 +178,7 @@ struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; 
 void br_comm_put_operation(struct br_operation *op);
 void br_comm_put_operations(struct braid_comm *comm);                /* all of it; none is under way */
 void br_comm_start_operation(struct br_operation *op, uint64_t now); /* under the lock */
+uint64_t br_comm_next_sequence(struct braid_comm *comm);             /* takes it; under the lock */
 /* Under the lock: the regions that op's memory lies in are in use from here to there. */
 void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op);
 void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op);

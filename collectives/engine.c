@@ -201,6 +201,7 @@ static int submit_collective(struct br_engine *engine, struct br_operation *op)
         br_worker_fail(engine->worker, ENOMEM, br_error_words());
     if (rc)
         return rc;
+    br_worker_begins(engine->worker, op->group->number, op->sequence, op->check);
     br_list_init(&f->runs);
     br_list_init(&f->waiting);
     br_list_push_back(&engine->collectives, &op->node);

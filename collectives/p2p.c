@@ -78,6 +78,7 @@ static void post(struct br_engine *engine, struct br_operation *op, struct br_tr
         .priority = op->priority,
         .order = op->order,
         .check = op->check,
+        .total = op->count,
         .owner = op,
     };
     rc = is_send(op) ? br_transfer_send(engine->worker, t) : br_transfer_receive(engine->worker, t);

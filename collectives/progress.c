@@ -493,7 +493,7 @@ bool br_progress_local(struct braid_comm *comm, struct br_operation *op)
     op->sequence = comm->next_sequence;
     if (!family->worker->failed && br_ring_idle(&family->submissions) && br_local_begin(comm->local, op)) {
         taken = true;
-        comm->next_sequence++;
+        br_comm_next_sequence(comm);
         family->next_order++;
         drive_local(comm, op);
         /* Under the lock nobody else writes it; the own thread sees that somebody drives. */

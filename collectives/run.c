@@ -159,6 +159,7 @@ static void post(struct br_engine *engine, struct br_run *run, const struct br_s
     t->order = op->order;
     t->within = (uint64_t)(rs - run->steps) << 32 | run->fragment;
     t->check = op->check;
+    t->total = 0;
     t->may_map = (step->flags & BR_STEP_MAY_MAP) != 0;
     t->rendezvous = false;
     t->request = NULL;

@@ -106,6 +106,7 @@ static void hide_numbers(struct braid_comm *parent, const struct record *mine, i
 static void give_number_back(struct br_family *family, uint32_t number)
 {
     family->numbers[number / 64] &= ~(1ull << number % 64);
+    br_worker_forget_group(family->worker, number);
 }
 
 /* ---- agreement --------------------------------------------------------------------------------------------- */

@@ -106,7 +106,7 @@ static bool pump_rail(struct br_rail *rail)
     return !rail->relay_due || br_relay_post_back(rail);
 }
 
-bool br_control_pump(struct br_peer *peer, struct br_rail *rail)
+bool br_control_pump(struct br_worker *w, struct br_peer *peer, struct br_rail *rail)
 {
     if (!pump_rail(rail))
         return false;
@@ -115,6 +115,8 @@ bool br_control_pump(struct br_peer *peer, struct br_rail *rail)
     if (peer->down_due && !post_rails(peer, rail, BR_MESSAGE_RAIL_DOWN, &peer->down_due))
         return false;
     if (peer->fenced_due && !post_rails(peer, rail, BR_MESSAGE_RAIL_FENCED, &peer->fenced_due))
+        return false;
+    if (peer->waiting_due && !br_agree_post(w, peer, rail))
         return false;
     return !peer->bye_due || peer->bye_sent || post_bye(peer, rail);
 }
@@ -128,7 +130,7 @@ bool br_peer_has_work(const struct br_peer *peer)
     for (int k = 0; k < BR_QUEUES; k++)
         if (!br_list_empty(&peer->queues[k].place))
             return true;
-    return peer->done_tail != peer->done_head || peer->down_due || peer->fenced_due ||
+    return peer->done_tail != peer->done_head || peer->down_due || peer->fenced_due || peer->waiting_due ||
            (peer->bye_due && !peer->bye_sent) || !br_list_empty(&peer->streams[0].resend) ||
            !br_list_empty(&peer->streams[1].resend);
 }

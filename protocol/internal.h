@@ -55,7 +55,8 @@ void br_send_check_end(struct br_worker *w, struct br_transfer *t);
 int br_pump_peer(struct br_worker *w, struct br_peer *peer);
 
 /* control.c: everything without a credit */
-bool br_control_pump(struct br_peer *peer, struct br_rail *rail); /* false: the link is full */
+bool br_control_pump(struct br_worker *w, struct br_peer *peer,
+                     struct br_rail *rail); /* false: the link is full */
 bool br_peer_has_work(const struct br_peer *peer);
 int br_control_post(struct br_rail *rail, const struct br_message *message, const void *payload,
                     uint32_t length);
@@ -65,9 +66,23 @@ size_t br_match_unexpected_bytes(void);
 void br_match_destroy(struct br_worker *w);
 int br_match_send(struct br_worker *w, struct br_transfer *t);
 int br_match_receive(struct br_worker *w, struct br_transfer *t);
+int br_match_large(struct br_worker *w, struct br_transfer *t); /* a receive that will send READY: note 4 */
 bool br_match_is_here(const struct br_worker *w, const struct br_transfer *t); /* the message of a receive */
+struct br_transfer *br_match_posted(const struct br_worker *w, uint64_t tag,
+                                    int rank); /* the receive that waits for it, or NULL */
 void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
 void br_match_forget_link(struct br_worker *w, struct br_rail *rail);
+
+/* agree.c: do both ends of a transfer, all ranks of an operation, want the same? If not the worker fails. */
+bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t,
+                       const struct br_message *m); /* m has its tag */
+bool br_agree_operation(struct br_worker *w, int rank,
+                        const struct br_message *m); /* m has found no transfer; also of other families */
+void br_agree_waiting(struct br_worker *w, int rank, const struct br_message *waiting);
+void br_agree_waits(struct br_worker *w, struct br_transfer *t); /* from now on, until its node is removed */
+bool br_agree_post(struct br_worker *w, struct br_peer *peer, struct br_rail *rail); /* false: link is full */
+void br_agree_timer(struct br_worker *w, struct br_peer *peer);
+uint64_t br_agree_next_timer(const struct br_peer *peer);
 
 /* receive.c */
 void br_receive_event(struct br_worker *w, struct br_rail *rail,

@@ -6,8 +6,9 @@
  *    or an unexpected message, told apart by the lowest pointer bit.
  * 2. An unexpected message stays in the back end's receive buffer and keeps its credit; that bounds them. Only when
  *    its rail is lost is it copied out (failover, not the data path).
- * 3. Both sides derive the tag from the same call, so a match with another length or digest means that the ranks
- *    disagree about the operation: the worker fails with words rather than deliver wrong bytes.
+ * 3. A match with another length or digest means that the ranks disagree (agree.c).
+ * 4. A large receive, which sends READY and gets its bytes through its slot, stands in `receives` too: for the EAGER of a
+ *    sender that sends less.
  */
 #include "protocol/internal.h"
 
@@ -64,21 +65,6 @@ static void forget(struct br_worker *w, struct br_unexpected *u)
     br_pool_put(&w->unexpected, u);
 }
 
-static bool agree(struct br_worker *w, const struct br_transfer *t, const struct br_message *m)
-{
-    char words[200];
-
-    if (t->length == m->bytes && t->check == m->check)
-        return true;
-    snprintf(words, sizeof words,
-             "rank %d and we (rank %d) disagree about an operation: %u bytes (digest %04x) there, %u (digest "
-             "%04x) here; "
-             "every rank must make the same calls with the same arguments in the same order",
-             t->peer, w->config.rank, m->bytes, m->check, t->length, t->check);
-    br_worker_fail(w, EPROTO, words);
-    return false;
-}
-
 static void deliver(struct br_worker *w, struct br_transfer *t, const struct br_message *m,
                     const uint8_t *payload)
 {
@@ -115,9 +101,11 @@ int br_match_send(struct br_worker *w, struct br_transfer *t)
     struct br_unexpected *early;
     int rc = expect(w, &w->sends, t, &early);
 
+    if (!rc && !early)
+        br_agree_waits(w, t);
     if (rc || !early)
         return rc;
-    if (agree(w, t, &early->message))
+    if (br_agree_transfer(w, t, &early->message))
         br_send_ready(w, t, &early->message);
     if (!w->failed) /* else its link is closed, and the buffer with it */
         forget(w, early);
@@ -129,13 +117,32 @@ int br_match_receive(struct br_worker *w, struct br_transfer *t)
     struct br_unexpected *early;
     int rc = expect(w, &w->receives, t, &early);
 
+    if (!rc && !early)
+        br_agree_waits(w, t);
     if (rc || !early)
         return rc;
-    if (agree(w, t, &early->message))
+    if (br_agree_transfer(w, t, &early->message))
         deliver(w, t, &early->message, early->payload);
     if (!w->failed) /* else its link is closed, and the buffer with it */
         forget(w, early);
     return 0;
+}
+
+int br_match_large(struct br_worker *w, struct br_transfer *t)
+{
+    struct br_unexpected *early;
+    int rc = expect(w, &w->receives, t, &early);
+
+    if (!rc && early)
+        br_agree_transfer(w, t, &early->message); /* which has another length: no EAGER is so long */
+    return rc;
+}
+
+struct br_transfer *br_match_posted(const struct br_worker *w, uint64_t tag, int rank)
+{
+    void *value = br_table_find(&w->receives, tag, (uint32_t)rank);
+
+    return value && !untagged(value) ? value : NULL;
 }
 
 bool br_match_is_here(const struct br_worker *w, const struct br_transfer *t)
@@ -189,11 +196,12 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
     struct br_transfer *t = value;
 
     if (!value || untagged(value)) {
-        keep(w, rail, table, event, m);
+        if (br_agree_operation(w, rail->peer->rank, m))
+            keep(w, rail, table, event, m);
         return;
     }
     br_table_remove(table, m->tag, (uint32_t)rail->peer->rank);
-    if (agree(w, t, m)) {
+    if (br_agree_transfer(w, t, m)) {
         if (ready)
             br_send_ready(w, t, m);
         else
@@ -211,6 +219,10 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
     memcpy(&m, event->inline_, sizeof m);
     if (m.type == BR_MESSAGE_EAGER && m.bytes != (m.bytes <= BR_EAGER_INLINE ? m.bytes : event->length)) {
         br_rail_lost(w, rail, EPROTO, "an eager message says another length than it has");
+        return;
+    }
+    if (m.type == BR_MESSAGE_EAGER && m.bytes > rail->peer->eager_bytes) {
+        br_rail_lost(w, rail, EPROTO, "an eager message is longer than was agreed");
         return;
     }
     first = first_time(&rail->peer->streams[br_stream_of(m.tag)], m.sequence);

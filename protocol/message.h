@@ -27,10 +27,11 @@
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS       65536u
 #define BR_MAX_GROUPS      1024u /* of which a rank is a member at a time; number 0: all ranks of the job */
-#define BR_MAX_RAILS       8u    /* to one peer */
-#define BR_CREDITS         64u   /* credited messages of a link that may be unreleased */
-#define BR_CREDITS_P2P     32u   /* of these, point-to-point ones, at most */
-#define BR_CREDITS_P2P_OWN 4u    /* of these, for point-to-point ones alone */
+#define BR_OPERATIONS      (1u << 20) /* collectives of a group before their numbers in tags come again */
+#define BR_MAX_RAILS       8u         /* to one peer */
+#define BR_CREDITS         64u        /* credited messages of a link that may be unreleased */
+#define BR_CREDITS_P2P     32u        /* of these, point-to-point ones, at most */
+#define BR_CREDITS_P2P_OWN 4u         /* of these, for point-to-point ones alone */
 #define BR_MESSAGE_BUFFERS                                                                                   \
     (BR_CREDITS + 8u)       /* receive buffers of a link; the rest for messages without credit */
 #define BR_RELAY_HOPS   16u /* of a route through other hosts */
@@ -56,12 +57,20 @@ enum br_message_type {
     BR_MESSAGE_BYE = 13,         /* the sender leaves in good order */
     BR_MESSAGE_RELAY = 14, /* struct br_message_relay: for another rank, or from one, over hosts in between */
     BR_MESSAGE_RELAY_BACK = 15, /* buffers for relayed frames that are free again */
+    BR_MESSAGE_WAITING = 16,    /* a transfer waits for its other end: does that want the same? (agree.c) */
 };
 
 /* Bodies, 24 bytes each. */
 struct br_body_ready {
-    uint32_t slot;        /* what the sender puts into the header of every PLACED frame */
-    uint32_t reserved[5]; /* zero */
+    uint32_t slot;      /* what the sender puts into the header of every PLACED frame */
+    uint32_t reserved;  /* zero */
+    uint64_t total;     /* point to point: bytes of the whole message, of which this may be a part; else 0 */
+    uint32_t unused[2]; /* zero */
+};
+
+struct br_body_waiting {
+    uint64_t total; /* as in READY */
+    uint32_t reserved[4];
 };
 
 struct br_body_onesided {
@@ -114,16 +123,18 @@ struct br_body_abort {
 };
 
 struct br_message {
-    uint8_t type;   /* enum br_message_type */
-    uint8_t flags;  /* zero */
-    uint16_t check; /* EAGER, READY: digest of the operation's arguments; differs where the ranks disagree */
+    uint8_t type;  /* enum br_message_type */
+    uint8_t flags; /* zero */
+    uint16_t
+        check; /* EAGER, READY, WAITING: digest of the operation's arguments; differs where the ranks disagree */
     uint32_t sequence; /* credited: number to this peer over all rails, from 0; point to point has its own */
-    uint64_t tag;      /* EAGER, READY, PUT, GET: the transfer */
+    uint64_t tag;      /* EAGER, READY, PUT, GET, WAITING: the transfer */
     uint32_t reserved; /* zero */
-    uint32_t bytes;    /* EAGER, READY, PUT, GET: length of the transfer */
+    uint32_t bytes;    /* EAGER, READY, PUT, GET, WAITING: length of the transfer */
     union {
         uint8_t data[24]; /* EAGER of at most 24 bytes: the data; longer ones are the frame's payload */
         struct br_body_ready ready;
+        struct br_body_waiting waiting;
         struct br_body_onesided onesided;
         struct br_body_done done;
         struct br_body_ack ack;

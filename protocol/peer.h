@@ -182,10 +182,12 @@ struct br_peer {
     int n_rails;
     uint32_t
         eager_bytes; /* up to this size in one message; where mapping is cheap, that pays only for very small ones */
-    struct br_rail *rails;                /* [n_rails] */
-    uint64_t uses;                        /* frames posted */
-    struct br_queue queues[BR_QUEUES];    /* what wants to leave, by br_queue_kind */
-    struct br_list moving;                /* sends in MOVING or CONFIRMING */
+    struct br_rail *rails;             /* [n_rails] */
+    uint64_t uses;                     /* frames posted */
+    struct br_queue queues[BR_QUEUES]; /* what wants to leave, by br_queue_kind */
+    struct br_list moving;             /* sends in MOVING or CONFIRMING */
+    struct br_list waiting;            /* transfers that wait for their other end, by waits_since (agree.c) */
+    bool waiting_due;                  /* the first of them is to be said */
     struct br_stream streams[BR_STREAMS]; /* by br_stream_of() */
     uint32_t dones[BR_DONES];             /* slots to report, ring */
     uint32_t done_head, done_tail;

@@ -69,8 +69,10 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     t->state = BR_TRANSFER_MATCHING;
     if (eager)
         return br_match_receive(w, t);
-    offer_place(w, t);
-    return 0;
+    rc = t->rendezvous ? 0 : br_match_large(w, t);
+    if (!rc && !w->failed)
+        offer_place(w, t);
+    return rc;
 }
 
 static void put_slot(struct br_worker *w, struct br_transfer *t)
@@ -105,7 +107,7 @@ void br_transfer_withdraw(struct br_worker *w, struct br_transfer *t)
     br_list_remove(&t->node);
     if (t->slot)
         br_transfer_release(w, t); /* with the mappings that have come already */
-    else
+    if (t->is_send || !t->rendezvous)
         br_table_remove(t->is_send ? &w->sends : &w->receives, t->tag, (uint32_t)t->peer);
     t->state = BR_TRANSFER_IDLE;
 }
@@ -124,6 +126,8 @@ static void complete(struct br_worker *w, struct br_rail *rail, struct br_slot *
     struct br_transfer *t = slot->owner;
 
     br_queue_remove(&t->queued); /* a hostile peer that guesses the slot need not wait for its READY */
+    if (!t->rendezvous)
+        br_table_remove(&w->receives, t->tag, (uint32_t)t->peer);
     if (wants_done)
         confirm(w, rail->peer, br_slot_number(&w->slots, slot));
     t->mapped = slot->mapped;
@@ -269,6 +273,9 @@ static void control(struct br_worker *w, struct br_rail *rail, const struct br_e
         peer->bye_heard = true;
         peer->bye_messages = m->bye.messages;
         br_peer_check_left(peer);
+        break;
+    case BR_MESSAGE_WAITING:
+        br_agree_waiting(w, peer->rank, m);
         break;
     case BR_MESSAGE_RELAY:
     case BR_MESSAGE_RELAY_BACK:

@@ -73,6 +73,7 @@ void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_m
     t->remote_slot = ready->ready.slot;
     t->slice_bytes = br_slot_slice_bytes(t->length, w->config.slice_bytes);
     memset(t->slice_rails, 0, (t->length + t->slice_bytes - 1) / t->slice_bytes);
+    br_list_remove(&t->node);
     br_list_push_back(&peer->moving, &t->node);
     t->state = BR_TRANSFER_MOVING;
     br_queue_insert(&peer->queues[BR_QUEUE_DATA], &t->queued, w->now);
@@ -173,7 +174,7 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
     m.tag = t->tag;
     if (!t->is_send) {
         m.type = BR_MESSAGE_READY;
-        m.ready.slot = br_slot_number(&w->slots, t->slot);
+        m.ready = (struct br_body_ready){.slot = br_slot_number(&w->slots, t->slot), .total = t->total};
     } else if (!t->request) {
         m.type = BR_MESSAGE_EAGER;
         if (t->length <= BR_EAGER_INLINE) {
@@ -474,7 +475,7 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
     struct pump pump = {0};
 
     for (int i = 0; i < peer->n_rails; i++)
-        if (peer->rails[i].state != BR_RAIL_UP || !br_control_pump(peer, &peer->rails[i]))
+        if (peer->rails[i].state != BR_RAIL_UP || !br_control_pump(w, peer, &peer->rails[i]))
             pump.full |= 1u << i;
     if (peer->detours && br_peer_direct(peer))
         pump.full |= peer->detours; /* they are for the time without */

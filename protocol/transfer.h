@@ -40,6 +40,7 @@ struct br_transfer {
     uint64_t order;                   /* submission order of its operation */
     uint64_t within;                  /* of transfers of one operation, the one with less goes first */
     uint16_t check;                   /* digest of what both sides must agree on */
+    uint64_t total;                   /* of the message that this is a part of; 0: length. For words */
     bool may_map;                     /* receive: `mapped` instead of the bytes in memory is welcome */
     bool rendezvous;                  /* READY even for a small one (put, get) */
     const struct br_message *request; /* send: not data but this PUT or GET; length 0. NULL: data */
@@ -56,7 +57,8 @@ struct br_transfer {
     bool is_send;
     bool wants_done; /* send: a frame left, and another rail could have to send it again */
     struct br_queued queued;
-    struct br_list node;  /* in one of: the peer's `moving`, the worker's `slotless`, its `done` */
+    struct br_list node;  /* in one of: the peer's `moving` or `waiting`, the worker's `slotless` or `done` */
+    uint64_t waits_since; /* ns; in `waiting`: since then, or since it was last said */
     struct br_slot *slot; /* receive */
     uint32_t remote_slot; /* send */
     uint32_t slice_bytes; /* send: grid of the receiver's slot */

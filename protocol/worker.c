@@ -46,6 +46,7 @@ static int create_peers(struct br_worker *w)
         for (int k = 0; k < BR_QUEUES; k++)
             br_queue_init(&peer->queues[k]);
         br_list_init(&peer->moving);
+        br_list_init(&peer->waiting);
         for (int k = 0; k < BR_STREAMS; k++)
             br_list_init(&peer->streams[k].resend);
         br_list_init(&peer->active);
@@ -316,9 +317,11 @@ static void timers(struct br_worker *w)
     w->last_timers = w->now;
     w->in_batch = true;
     br_connect_timers(w);
-    for (int r = 0; r < w->config.size && !w->failed; r++)
+    for (int r = 0; r < w->config.size && !w->failed; r++) {
+        br_agree_timer(w, &w->peers[r]);
         for (int i = 0; i < w->peers[r].n_rails; i++)
             rail_timers(w, &w->peers[r].rails[i], stopped);
+    }
     if (w->relay && !w->failed)
         br_relay_timers(w, stopped);
     w->in_batch = false;
@@ -438,13 +441,17 @@ uint64_t br_worker_next_timer(const struct br_worker *w)
     next = br_connect_next_timer(w);
     if (w->relay && br_relay_next_timer(w) < next)
         next = br_relay_next_timer(w);
-    for (int r = 0; r < w->config.size; r++)
-        for (int i = 0; i < w->peers[r].n_rails; i++) {
-            uint64_t at = rail_next_timer(w, &w->peers[r].rails[i]);
+    for (int r = 0; r < w->config.size; r++) {
+        uint64_t at = br_agree_next_timer(&w->peers[r]);
 
+        for (int i = 0; i < w->peers[r].n_rails; i++) {
             if (at < next)
                 next = at;
+            at = rail_next_timer(w, &w->peers[r].rails[i]);
         }
+        if (at < next)
+            next = at;
+    }
     /* timers() runs once a period at most */
     return next < w->last_timers + TIMER_PERIOD ? w->last_timers + TIMER_PERIOD : next;
 }

@@ -66,6 +66,15 @@ struct br_rail_config {
 
 #define BR_MAX_STRANGERS 32
 
+/* What is known of a recent collective operation: our own arguments, or what a peer has sent for one that we have not begun. */
+struct br_agreed {
+    uint32_t operation; /* its part of the tag: group and number */
+    uint16_t check;
+    bool used, ours;
+    int rank; /* whose */
+};
+#define BR_AGREED 256u /* operations; ranks are fewer apart, by the credits */
+
 #define BR_LAST_WORDS (100 * BR_MS) /* for the peers of a worker that fails to hear why (farewell.c) */
 
 struct br_stranger; /* an incoming link that has not yet proved who it is (connect.c) */
@@ -82,6 +91,7 @@ struct br_worker {
     struct br_table sends;    /* (tag, peer) -> send that waits for READY, or unexpected READY */
     struct br_table confirms; /* (slot number, peer) -> send that waits for DONE */
     struct br_pool unexpected, flights, services;
+    struct br_agreed agreed[BR_AGREED];
     struct br_list done;           /* ended transfers, for the engine */
     struct br_list slotless;       /* large receives that wait for a free slot */
     struct br_list active;         /* peers with something to send */
@@ -124,6 +134,12 @@ int br_worker_set_peer(struct br_worker *worker, int rank, const struct br_rail_
 bool br_worker_connected(const struct br_worker *worker);
 /* Names up to a few peers and rails that are not connected, with their last error, into words. */
 void br_worker_missing(const struct br_worker *worker, char *words, size_t bytes);
+
+/* A collective operation begins here, with these arguments. Fails the worker when another rank has sent others for it.
+ * sequence: its number in the group, not cut to the tag's bits. */
+void br_worker_begins(struct br_worker *worker, uint32_t group, uint64_t sequence, uint16_t check);
+/* Forgets the operations of a group: it ends, or its numbers are about to come round. */
+void br_worker_forget_group(struct br_worker *worker, uint32_t group);
 
 /* Both return how much was done; 0: nothing. */
 int br_worker_poll(struct br_worker *worker, uint64_t now);

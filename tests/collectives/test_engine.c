@@ -325,7 +325,7 @@ static void failure__dead_peer_ends_all(void **state)
         call_destroy(&calls[i], &job);
 }
 
-/* The ranks disagree: in the count, in the reduction, in the collective. */
+/* The ranks disagree: in the count, in the reduction, in the collective, in the root. */
 static void failure__ranks_disagree(void **state)
 {
     static const struct call pairs[][2] = {
@@ -333,6 +333,10 @@ static void failure__ranks_disagree(void **state)
         {{.collective = BR_ALLREDUCE, .count = 90000},
          {.collective = BR_ALLREDUCE, .count = 90000, .reduction = BRAID_MAX}},
         {{.collective = BR_BROADCAST, .count = 50000}, {.collective = BR_REDUCE, .root = 1, .count = 50000}},
+        {{.collective = BR_BROADCAST, .count = 50000},
+         {.collective = BR_BROADCAST, .root = 1, .count = 50000}},
+        {{.collective = BR_REDUCE, .count = 50000}, {.collective = BR_REDUCE, .root = 1, .count = 50000}},
+        {{.collective = BR_REDUCE, .count = 5}, {.collective = BR_REDUCE, .root = 1, .count = 5}},
     };
 
     (void)state;
@@ -346,7 +350,7 @@ static void failure__ranks_disagree(void **state)
             calls[r].algorithm = "direct";
             call_create(&calls[r], &job);
             call_prepare(&calls[r], &job, r);
-            calls[r].ops[r].timeout = 100 * BR_MS;
+            calls[r].ops[r].timeout = 300 * BR_MS;
             job_submit(&job, r, &calls[r].ops[r]);
         }
         job_run(&job, 2);

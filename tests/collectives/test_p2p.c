@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -141,6 +142,51 @@ static void send__unmatched_ones_do_not_block_collectives(void **state)
     }
     job_run(&job, 200 + 2 * UNMATCHED);
     job_destroy(&job);
+}
+
+/* The two ends give other sizes: both hear of it at once, whether the message travels eagerly, in parts or not at all. */
+static void send__other_size_than_received(void **state)
+{
+    static const size_t sizes[][2] = {
+        {8, 9},          {100, 100000},        {100000, 100}, {100000, 100001}, {20 << 20, 100},
+        {100, 20 << 20}, {20 << 20, 17 << 20}, {0, 100000},   {100000, 0}};
+    uint8_t *memory = calloc(2, 20 << 20);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int first = 0; first < 2; first++) {
+            struct br_operation ops[2] = {
+                message(BR_OPERATION_SEND, 1, memory, sizes[i][0], 5),
+                message(BR_OPERATION_RECV, 0, memory + (20 << 20), sizes[i][1], 5),
+            };
+            struct br_operation after = message(BR_OPERATION_RECV, 1, memory, 1, 6);
+            char sent[80], received[80];
+            struct job job;
+            uint64_t start;
+            int ended;
+
+            job_create(&job, &two);
+            start = br_sim_now(job.sim);
+            job_submit(&job, first, &ops[first]);
+            for (int k = 0; k < 20; k++)
+                job_step(&job);
+            job_submit(&job, !first, &ops[!first]);
+            ended = sizes[i][0] <= 1024; /* a small send may be over before */
+            if (ended)
+                job_submit(&job, 0, &after);
+            job_run(&job, 2 + ended);
+            assert_true(br_sim_now(job.sim) - start < BR_SEC);
+            snprintf(sent, sizeof sent, "rank 0 sends %zu bytes", sizes[i][0]);
+            snprintf(received, sizeof received, "rank 1 receives %zu", sizes[i][1]);
+            assert_int_equal(ops[1].status, -EPROTO);
+            assert_int_equal((ended ? &after : &ops[0])->status, -EPROTO);
+            assert_non_null(strstr(ops[1].words, sent));
+            assert_non_null(strstr(ops[1].words, received));
+            assert_non_null(strstr(ops[1].words, "tag 5"));
+            assert_non_null(strstr((ended ? &after : &ops[0])->words, received));
+            job_destroy(&job);
+        }
+    free(memory);
 }
 
 static void send__refuses_bad_rank(void **state)
@@ -343,6 +389,7 @@ int main(void)
         cmocka_unit_test(send__sizes),
         cmocka_unit_test(send__order_within_a_tag),
         cmocka_unit_test(send__unmatched_ones_do_not_block_collectives),
+        cmocka_unit_test(send__other_size_than_received),
         cmocka_unit_test(send__refuses_bad_rank),
         cmocka_unit_test(recv__other_size_is_an_error),
         cmocka_unit_test(recv__deadline_names_the_sender),

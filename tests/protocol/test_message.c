@@ -49,11 +49,24 @@ static void message__ready_vector(void **state)
                            .sequence = 6,
                            .tag = br_tag_p2p(0x3ff, 1, 9),
                            .bytes = 1 << 20,
-                           .ready = {.slot = 0x00010003}};
+                           .ready = {.slot = 0x00010003, .total = 1 << 20}};
     struct br_frame_header h = frame_of(&m);
 
     (void)state;
     check("ready", &h);
+}
+
+static void message__waiting_vector(void **state)
+{
+    struct br_message m = {.type = BR_MESSAGE_WAITING,
+                           .check = 0x1234,
+                           .tag = br_tag_p2p(0x3ff, 1, 9),
+                           .bytes = 16 << 20,
+                           .waiting = {.total = 32 << 20}};
+    struct br_frame_header h = frame_of(&m);
+
+    (void)state;
+    check("waiting", &h);
 }
 
 static void message__ack_vector(void **state)
@@ -169,6 +182,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(message__eager_vector),
         cmocka_unit_test(message__ready_vector),
+        cmocka_unit_test(message__waiting_vector),
         cmocka_unit_test(message__ack_vector),
         cmocka_unit_test(message__placed_vector),
         cmocka_unit_test(tag__numbers_do_not_reach_the_group),

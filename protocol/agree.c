@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Do the ranks agree? Whoever calls with other arguments than the rest gets an error at once, not a wait until the deadline.
+ *
+ * 1. Both ends derive a transfer's tag from the same call, so a match with another length or digest means that they disagree: the
+ *    worker fails with words rather than deliver wrong bytes.
+ * 2. Ends that disagree need not meet. A message for an operation that we take part in, but not by that transfer, shows it by its
+ *    digest: `agreed` holds those of our last operations, and of messages for operations that we have not begun.
+ * 3. And nothing at all may travel: a large send waits for READY while its receiver, of a small message, waits for EAGER; with
+ *    two roots both send, or both receive. So who has waited for 100 ms says WAITING with tag, length and digest. For a collective
+ *    once, as the peer remembers it; for a large point-to-point send again and again, as the receive may come later. Rejected: a
+ *    request before each large send, which costs a message a transfer for what only wrong programs need.
+ */
+#include "protocol/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PATIENCE (100 * BR_MS)
+
+static void message_words(const struct br_worker *w, const struct br_transfer *t, const struct br_message *m,
+                          char *words, size_t bytes)
+{
+    uint32_t group = (uint32_t)(t->tag >> 52) & (BR_MAX_GROUPS - 1);
+    unsigned long long ours = t->total ? t->total : t->length, theirs = m->bytes;
+    char of[40] = "";
+
+    if (m->type == BR_MESSAGE_READY && m->ready.total)
+        theirs = m->ready.total;
+    else if (m->type == BR_MESSAGE_WAITING && m->waiting.total)
+        theirs = m->waiting.total;
+    if (group)
+        snprintf(of, sizeof of, " of communicator %u", group);
+    snprintf(
+        words, bytes,
+        "rank %d and we (rank %d) disagree about a message%s (tag %u): rank %d sends %llu bytes, rank %d "
+        "receives %llu; both sizes must be equal",
+        t->peer, w->config.rank, of, (uint32_t)t->tag, t->is_send ? w->config.rank : t->peer,
+        t->is_send ? ours : theirs, t->is_send ? t->peer : w->config.rank, t->is_send ? theirs : ours);
+}
+
+bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t, const struct br_message *m)
+{
+    char words[sizeof w->words];
+
+    if (t->length == m->bytes && t->check == m->check)
+        return true;
+    if (br_tag_family(t->tag) == BR_TAG_P2P)
+        message_words(w, t, m, words, sizeof words);
+    else
+        snprintf(
+            words, sizeof words,
+            "rank %d and we (rank %d) disagree about an operation: %u bytes (digest %04x) there, %u "
+            "(digest %04x) here; every rank must make the same calls with the same arguments in the same "
+            "order",
+            t->peer, w->config.rank, m->bytes, m->check, t->length, t->check);
+    br_worker_fail(w, EPROTO, words);
+    return false;
+}
+
+static void disagree(struct br_worker *w, uint64_t tag, int rank, uint16_t theirs, uint16_t ours)
+{
+    uint32_t group = (uint32_t)(tag >> 52) & (BR_MAX_GROUPS - 1);
+    char words[sizeof w->words], of[40] = "";
+
+    if (group)
+        snprintf(of, sizeof of, " of communicator %u", group);
+    snprintf(
+        words, sizeof words,
+        "rank %d and we (rank %d) disagree about an operation (number %u%s; digest %04x there, %04x here); "
+        "every rank must make the same calls with the same arguments (and root) in the same order",
+        rank, w->config.rank, (uint32_t)(tag >> 32) & 0xfffff, of, theirs, ours);
+    br_worker_fail(w, EPROTO, words);
+}
+
+static struct br_agreed *place_of(struct br_worker *w, uint32_t operation)
+{
+    return &w->agreed[(operation + (operation >> 20) * 37) % BR_AGREED];
+}
+
+static bool is_of(const struct br_agreed *a, uint32_t operation)
+{
+    return a->used && a->operation == operation;
+}
+
+void br_worker_begins(struct br_worker *w, uint32_t group, uint64_t sequence, uint16_t check)
+{
+    uint64_t tag = br_tag_of_group(group, sequence);
+    struct br_agreed *a = place_of(w, (uint32_t)(tag >> 32));
+
+    if (is_of(a, (uint32_t)(tag >> 32)) && !a->ours && a->check != check)
+        disagree(w, tag, a->rank, a->check, check);
+    *a = (struct br_agreed){.operation = (uint32_t)(tag >> 32),
+                            .check = check,
+                            .used = true,
+                            .ours = true,
+                            .rank = w->config.rank};
+}
+
+void br_worker_forget_group(struct br_worker *w, uint32_t group)
+{
+    for (uint32_t i = 0; i < BR_AGREED; i++)
+        if (w->agreed[i].operation >> 20 == group)
+            w->agreed[i].used = false;
+}
+
+bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *m)
+{
+    uint32_t operation = (uint32_t)(m->tag >> 32);
+    struct br_agreed *a = place_of(w, operation);
+
+    if (br_tag_family(m->tag) != BR_TAG_COLLECTIVE)
+        return true;
+    if (!is_of(a, operation)) {
+        *a = (struct br_agreed){.operation = operation, .check = m->check, .used = true, .rank = rank};
+        return true;
+    }
+    if (!a->ours || a->check == m->check)
+        return true;
+    disagree(w, m->tag, rank, m->check, a->check);
+    return false;
+}
+
+/* ---- WAITING ------------------------------------------------------------------------------------------- */
+
+void br_agree_waits(struct br_worker *w, struct br_transfer *t)
+{
+    enum br_tag_family family = br_tag_family(t->tag);
+
+    if (t->rendezvous || family == BR_TAG_ONESIDED || (family == BR_TAG_P2P && !t->is_send))
+        return; /* of these the other end hears in any case */
+    t->waits_since = w->now;
+    br_list_push_back(&w->peers[t->peer].waiting, &t->node);
+}
+
+static struct br_transfer *first(const struct br_peer *peer)
+{
+    return br_list_empty(&peer->waiting) ? NULL
+                                         : br_container_of(peer->waiting.next, struct br_transfer, node);
+}
+
+void br_agree_timer(struct br_worker *w, struct br_peer *peer)
+{
+    const struct br_transfer *t = first(peer);
+
+    if (!t || w->now - t->waits_since < PATIENCE)
+        return;
+    peer->waiting_due = true;
+    br_peer_activate(w, peer);
+}
+
+uint64_t br_agree_next_timer(const struct br_peer *peer)
+{
+    const struct br_transfer *t = peer->waiting_due ? NULL : first(peer);
+
+    return t ? t->waits_since + PATIENCE : UINT64_MAX;
+}
+
+/* One at a time, the next one in the next timers: they have no credits. */
+bool br_agree_post(struct br_worker *w, struct br_peer *peer, struct br_rail *rail)
+{
+    struct br_transfer *t = first(peer);
+    struct br_message m = {.type = BR_MESSAGE_WAITING};
+
+    if (t && w->now - t->waits_since >= PATIENCE) { /* else it has found its other end meanwhile */
+        m.tag = t->tag;
+        m.check = t->check;
+        m.bytes = t->length;
+        m.waiting.total = t->total;
+        if (br_control_post(rail, &m, NULL, 0) != 1)
+            return false;
+        br_list_remove(&t->node);
+        if (br_tag_family(t->tag) == BR_TAG_P2P)
+            br_agree_waits(w, t);
+    }
+    peer->waiting_due = false;
+    return true;
+}
+
+void br_agree_waiting(struct br_worker *w, int rank, const struct br_message *m)
+{
+    const struct br_transfer *t = br_match_posted(w, m->tag, rank);
+
+    if (br_tag_family(m->tag) == BR_TAG_COLLECTIVE)
+        br_agree_operation(w, rank, m);
+    else if (t)
+        br_agree_transfer(w, t, m);
+}
