@@ -23,6 +23,7 @@
 #include "collectives/reduce.h"
 #include "tools/format.h"
 #include "tools/host.h"
+#include "tools/info_rdma.h"
 #include "tools/info_topology.h"
 #include "tools/options.h"
 #include "tools/tool.h"
@@ -198,9 +199,6 @@ static void gather_missing(cJSON *root)
     static const struct part {
         const char *backend, *name, *what, *sign, *present, *absent;
     } parts[] = {
-        {"verbs", "verbs", "RDMA devices", "/sys/class/infiniband", "the kernel offers RDMA devices",
-         "no RDMA devices: load their driver, or soft-RoCE: modprobe rdma_rxe && rdma link add rxe0 type rxe "
-         "netdev eth0"},
         {"dpdk", "dpdk", "packets through poll-mode drivers", "/usr/include/dpdk/rte_eal.h",
          "dpdk-dev is installed", "apt-get install dpdk-dev"},
         {NULL, "cuda", "GPU memory and reductions", "/dev/nvidiactl", "an NVIDIA driver is loaded",
@@ -319,6 +317,7 @@ int br_tool_info(int argc, char **argv)
     cJSON_AddStringToObject(root, "version", braid_version());
     gather_machine(root);
     gather_backends(root);
+    br_info_gather_rdma(root);
     br_info_gather_topology(root);
     gather_algorithms(root);
     gather_limits(root);
@@ -330,6 +329,7 @@ int br_tool_info(int argc, char **argv)
     } else {
         print_machine(root);
         print_devices(root);
+        br_info_print_rdma(root);
         br_info_print_topology(root);
         print_algorithms(root);
         print_rest(root);

@@ -14,7 +14,7 @@ fail() {
 
 "$braid" info > "$scratch/text" || fail "exit code $?"
 "$braid" info --json > "$scratch/json" || fail "exit code $?"
-for word in 'Back ends' '  shm ' '  uring  lo ' Algorithms '  ring ' 'locked memory' 'Not in this build' verbs dpdk cuda pmix; do
+for word in 'Back ends' '  shm ' '  uring  lo ' Algorithms '  ring ' 'locked memory' 'Not in this build' RDMA dpdk cuda pmix; do
     grep -q -- "$word" "$scratch/text" || fail "no '$word' in the text"
 done
 if "$braid" info --nonsense > "$scratch/out" 2>&1; then
@@ -30,6 +30,9 @@ if command -v jq > /dev/null; then
     # An interface that is down is named with the command that mends it.
     jq -e '[.backends[].devices[] | select(.usable | not) | .why_not != ""] | all' "$scratch/json" > "$scratch/out" ||
         fail "JSON: why not"
+    # RDMA: what is not usable says why; a host without any says so and what would give it some.
+    jq -e '[.rdma.ports[] | select(.usable | not) | .what != ""] | all' "$scratch/json" > "$scratch/out" || fail "JSON: RDMA port"
+    jq -e '(.rdma.ports | length) > 0 or (.rdma.troubles | length) > 0' "$scratch/json" > "$scratch/out" || fail "JSON: no RDMA"
 fi
 # The place of a rank in a BCube.
 RANK=4 WORLD_SIZE=9 MASTER_ADDR=127.0.0.1 MASTER_PORT=7777 BRAID_SECRET=0123456789abcdef BRAID_TOPOLOGY=bcube:3,2 BRAID_DEVICES=lo,lo \
@@ -38,5 +41,15 @@ grep -qF 'BCube(3,2), 9 ranks; rank 4 is host [1,1]' "$scratch/text" || fail "no
 grep -qE 'level 1 +lo .*port 1 of switch <1,1>; neighbours: 1, 7$' "$scratch/text" || fail "no level 1"
 BRAID_TOPOLOGY=ring "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q 'BRAID_TOPOLOGY is "ring"' "$scratch/text" || fail "a wrong BRAID_TOPOLOGY is not shown"
+BRAID_GID_INDEX=nonsense "$braid" info > "$scratch/text" || fail "exit code $?"
+grep -q 'BRAID_GID_INDEX.*nonsense' "$scratch/text" || fail "a wrong BRAID_GID_INDEX is not shown"
+# A host without the libraries learns how to get them.
+library=$(ldconfig -p 2> /dev/null | sed -n 's/.*libibverbs\.so\.1 .*=> //p' | head -n 1)
+if [[ -n $library ]] && unshare -m true 2> /dev/null; then
+    unshare -m sh -c 'mount --bind /dev/null "$1" && exec "$2" info' sh "$(readlink -f "$library")" "$braid" > "$scratch/text" ||
+        fail "exit code $? without libibverbs"
+    grep -q 'libibverbs cannot be loaded' "$scratch/text" || fail "a lacking libibverbs is not shown"
+    grep -q 'to mend: apt-get install rdma-core' "$scratch/text" || fail "how to get libibverbs is not shown"
+fi
 BRAID_SIMD=nonsense "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q 'reductions .*nonsense' "$scratch/text" || fail "a wrong BRAID_SIMD is not shown"

@@ -73,6 +73,11 @@ static const char *unroutable(const uint8_t *raw)
     return raw[0] == 0xff ? "multicast" : NULL;
 }
 
+bool br_gid_is_routable(const uint8_t raw[BR_GID_BYTES])
+{
+    return memcmp(raw, zero, BR_GID_BYTES) != 0 && !unroutable(raw);
+}
+
 const char *br_gid_why_not(const struct br_gid *gid, const struct br_gid_wish *wish)
 {
     const char *trouble;

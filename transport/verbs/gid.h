@@ -68,6 +68,9 @@ char *br_gid_text(const uint8_t raw[BR_GID_BYTES], char *out);
 /* The GID of an IPv4 or IPv6 address in words; false: it is none. */
 bool br_gid_parse(const char *text, uint8_t raw[BR_GID_BYTES]);
 
+/* A router takes it: neither link-local nor loopback nor multicast. */
+bool br_gid_is_routable(const uint8_t raw[BR_GID_BYTES]);
+
 /* Why an entry is not to be used, in words; NULL: it can be. */
 const char *br_gid_why_not(const struct br_gid *gid, const struct br_gid_wish *wish);
 

@@ -59,10 +59,9 @@ static void place_gids(const struct br_verbs_host *host, struct br_verbs_port *p
     }
 }
 
-static int complete(struct br_verbs_host *host, struct br_verbs_port *port, const struct br_gid_wish *base)
+static void complete(struct br_verbs_host *host, struct br_verbs_port *port, const struct br_gid_wish *base)
 {
-    struct br_gid_wish wish;
-    int rc = 0;
+    int rc;
 
     port->numa_node = br_verbs_numa_node("", port->device);
     if (port->port) {
@@ -72,14 +71,13 @@ static int complete(struct br_verbs_host *host, struct br_verbs_port *port, cons
     }
     if (port->numa_node < 0 && *port->netdev)
         port->numa_node = br_numa_node_of_interface(port->netdev);
-    wish = wish_of(port, base);
-    rc = br_gid_choose(port->gids, port->n_gids, &wish, &port->choice);
+    port->wish = wish_of(port, base);
+    rc = br_gid_choose(port->gids, port->n_gids, &port->wish, &port->choice);
     br_verbs_port_trouble(host, port, &port->trouble);
-    if (rc == -EINVAL && !*port->trouble.what) {
+    if (rc == -EINVAL && port->state == BR_VERBS_ACTIVE) {
         snprintf(port->trouble.what, sizeof port->trouble.what, "%.199s", br_error_words());
         snprintf(port->trouble.mend, sizeof port->trouble.mend, "leave BRAID_GID_INDEX out");
     }
-    return 0;
 }
 
 /* Devices that the kernel has and libibverbs does not list. */
@@ -129,7 +127,7 @@ int br_verbs_host_read(struct br_verbs_host *host)
     if (!rc)
         rc = query(host);
     for (int i = 0; i < host->n_ports && !rc; i++)
-        rc = complete(host, &host->ports[i], &wish);
+        complete(host, &host->ports[i], &wish);
     host->n_troubles = br_verbs_host_troubles(host, host->troubles, BR_VERBS_TROUBLES);
     return rc;
 }

@@ -43,7 +43,8 @@ struct br_verbs_port {
     int numa_node;            /* -1: unknown */
     struct br_gid *gids;      /* the valid entries of its table, in its order */
     int n_gids;
-    struct br_gid_choice choice;     /* under BRAID_GID_INDEX, nothing else being asked for */
+    struct br_gid_wish wish;         /* BRAID_GID_INDEX; else any */
+    struct br_gid_choice choice;     /* by this wish */
     struct br_verbs_trouble trouble; /* empty: usable */
 };
 

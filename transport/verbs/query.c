@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "transport/verbs/library.h"
@@ -171,12 +172,17 @@ static int query_device(const struct br_verbs_library *library, struct br_verbs_
 {
     struct query query = {.library = library, .host = host, .device = device};
     struct br_verbs_port *port;
+    char node[64];
     int rc;
 
     errno = 0;
     query.context = library->open_device(device);
     if (!query.context) {
         rc = errno ? errno : EIO;
+        /* What libibverbs tries after a node that it may not open leaves another error behind. */
+        snprintf(node, sizeof node, "/dev/infiniband/%.40s", device->dev_name);
+        if (access(node, R_OK | W_OK))
+            rc = errno;
         port = add_port(&query, 0);
         if (port)
             port->error = rc;

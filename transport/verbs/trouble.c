@@ -32,7 +32,7 @@ static void mend(struct br_verbs_trouble *out, const char *how, ...)
 static void not_opened(const struct br_verbs_host *host, const struct br_verbs_port *port,
                        struct br_verbs_trouble *out)
 {
-    if (!host->around.nodes) {
+    if (!host->around.nodes || port->error == ENOENT) {
         set(out, "there is no /dev/infiniband/uverbs* to reach it by");
         mend(out, "modprobe ib_uverbs; into a container: --device /dev/infiniband");
     } else if (port->error == ENODEV) {
@@ -71,10 +71,12 @@ static void down(const struct br_verbs_host *host, const struct br_verbs_port *p
     }
 }
 
-static bool has_ipv4(const struct br_verbs_port *port, bool foreign)
+/* An address that could serve if it were of this type, or in this network namespace. */
+static bool has_address(const struct br_verbs_port *port, enum br_gid_type type, bool foreign)
 {
     for (int i = 0; i < port->n_gids; i++)
-        if (br_gid_family(&port->gids[i]) == BR_GID_IPV4 && port->gids[i].foreign == foreign)
+        if (br_gid_is_routable(port->gids[i].raw) && port->gids[i].type == type &&
+            port->gids[i].foreign == foreign)
             return true;
     return false;
 }
@@ -83,14 +85,13 @@ static void no_gid(const struct br_verbs_port *port, struct br_verbs_trouble *ou
 {
     const char *netdev = *port->netdev ? port->netdev : "NIC";
 
-    if (has_ipv4(port, false)) {
-        set(out, "it has an IPv4 address, but no RoCE v2 GID of it");
+    if (has_address(port, BR_GID_ROCE_V1, false)) {
+        set(out, "it has addresses, but RoCE v1 GIDs of them only");
         mend(out, "cma_roce_mode -d %s -p %d -m 2; cards that know RoCE v1 only cannot be used", port->device,
              port->port);
-    } else if (has_ipv4(port, true)) {
+    } else if (has_address(port, BR_GID_ROCE_V2, true)) {
         set(out, "its addresses are in another network namespace");
-        mend(out, "run there: ip netns exec NAME ...; or move the interface here: ip link set %s netns $$",
-             netdev);
+        mend(out, "run there: ip netns exec NAME ...; or take a device whose interface is in this one");
     } else if (port->infiniband) {
         set(out, "its port has no GID");
         mend(out, "see what the subnet manager gave it: ibv_devinfo -v -d %s", port->device);
@@ -189,7 +190,8 @@ static void build_or_library(const struct br_verbs_host *host, struct br_verbs_t
 
 static void low_memlock(uint64_t bytes, struct br_verbs_trouble *out)
 {
-    set(out, "only %llu KiB may be locked, and registered memory is", (unsigned long long)(bytes >> 10));
+    set(out, "only %llu KiB of memory may be locked, which registered memory counts as",
+        (unsigned long long)(bytes >> 10));
     mend(
         out,
         "ulimit -l unlimited; for good `* - memlock unlimited` in /etc/security/limits.conf and a new login, "

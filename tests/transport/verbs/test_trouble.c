@@ -80,6 +80,9 @@ static void port_trouble__not_opened(void **state)
     port.error = ENODEV;
     expect_port("libibverbs does not know it: the user-space part of its driver is missing",
                 "apt-get install ibverbs-providers; `ibv_devices` then lists it");
+    port.error = ENOENT; /* of this device; others may have one */
+    br_verbs_port_trouble(&host, &port, &trouble);
+    assert_non_null(strstr(trouble.mend, "modprobe ib_uverbs"));
     port.error = EBUSY;
     expect_port("it cannot be opened: Device or resource busy", "dmesg says why");
     host.around.nodes = false;
@@ -125,12 +128,17 @@ static void port_trouble__no_address(void **state)
     expect_port("it has no GID that a router takes: eth0 has neither an IPv4 nor a global IPv6 address",
                 "ip addr add ADDRESS/24 dev eth0");
     port.n_gids = 2;
+    br_gid_parse("169.254.3.4", gids[1].raw);
+    br_verbs_port_trouble(&host, &port, &trouble);
+    assert_string_equal(trouble.mend, "ip addr add ADDRESS/24 dev eth0");
+    br_gid_parse("10.0.0.1", gids[1].raw);
     gids[1].type = BR_GID_ROCE_V1;
-    expect_port("it has an IPv4 address, but no RoCE v2 GID of it",
+    expect_port("it has addresses, but RoCE v1 GIDs of them only",
                 "cma_roce_mode -d rxe0 -p 1 -m 2; cards that know RoCE v1 only cannot be used");
+    gids[1].type = BR_GID_ROCE_V2;
     gids[1].foreign = true;
     expect_port("its addresses are in another network namespace",
-                "run there: ip netns exec NAME ...; or move the interface here: ip link set eth0 netns $$");
+                "run there: ip netns exec NAME ...; or take a device whose interface is in this one");
 }
 
 static void port_trouble__no_reliable_connections(void **state)
@@ -184,7 +192,8 @@ static void host_troubles__locked_memory(void **state)
     (void)state;
     host.around.memlock = 8 << 20;
     br_verbs_host_troubles(&host, &trouble, 1);
-    assert_string_equal(trouble.what, "only 8192 KiB may be locked, and registered memory is");
+    assert_string_equal(trouble.what,
+                        "only 8192 KiB of memory may be locked, which registered memory counts as");
     assert_non_null(strstr(trouble.mend, "ulimit -l unlimited"));
     assert_non_null(strstr(trouble.mend, "LimitMEMLOCK=infinity"));
     host.around.n_devices = 0; /* no devices: the limit is nobody's trouble */
