@@ -8,11 +8,19 @@
 extern const struct br_transport_ops br_shm_ops;
 extern const struct br_transport_ops br_uring_ops;
 extern const struct br_transport_ops br_sim_ops;
+extern const struct br_transport_ops br_verbs_ops;
+
+#ifdef BRAID_VERBS
+#define BR_BACKEND_VERBS &br_verbs_ops,
+#else
+#define BR_BACKEND_VERBS
+#endif
 
 /* clang-format off */
 #define BR_BACKENDS \
     &br_shm_ops, \
     &br_uring_ops, \
+    BR_BACKEND_VERBS \
     &br_sim_ops,
 /* clang-format on */
 

@@ -123,6 +123,39 @@ static int shm_stranger(struct contract *contract, const struct br_address *addr
     return br_shm_address_resolve(address, name) ? -1 : br_shm_socket_connect(name);
 }
 
+/* Three sides on the devices that there are; one may have to be two of them. */
+static int verbs_setup(struct contract *contract)
+{
+    static struct br_device_info infos[16];
+    static const char *names[CONTRACT_SIDES];
+    int n = br_transport_get("verbs")->probe(infos, 16), usable = 0;
+
+    for (int i = 0; i < n && usable < CONTRACT_SIDES; i++)
+        if (!infos[i].why_not[0])
+            names[usable++] = infos[i].name;
+    if (!usable)
+        return br_error(ENODEV, "no usable RDMA device%s%s (`braid info`)", n > 0 ? ": " : "",
+                        n > 0 ? infos[0].why_not : "");
+    for (int i = usable; i < CONTRACT_SIDES; i++)
+        names[i] = names[i - usable];
+    contract->surroundings = names;
+    return 0;
+}
+
+static void verbs_configure(struct contract *contract, int side, struct br_device_config *config)
+{
+    config->name = ((const char **)contract->surroundings)[side];
+}
+
+/* The address is this back end's mark, then one of uring. */
+static int verbs_stranger(struct contract *contract, const struct br_address *address)
+{
+    struct br_address inner = {.bytes = (uint16_t)(address->bytes - 1)};
+
+    memcpy(inner.data, address->data + 1, inner.bytes);
+    return uring_stranger(contract, &inner);
+}
+
 #define SIM_HOOKS                                                                                            \
     .transport = "sim", .teardown = sim_teardown, .configure = sim_configure, .now = sim_now, .idle = sim_idle
 
@@ -142,6 +175,12 @@ const struct contract_backend contract_backends[] = {
      .alloc = shm_alloc,
      .free = shm_free,
      .stranger = shm_stranger,
+     .processes = true},
+    {.name = "verbs",
+     .transport = "verbs",
+     .setup = verbs_setup,
+     .configure = verbs_configure,
+     .stranger = verbs_stranger,
      .processes = true},
 };
 const int contract_n_backends = sizeof contract_backends / sizeof *contract_backends;

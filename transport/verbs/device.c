@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The device of the verbs back end: open, close.
+ *
+ * Timeout of queue pairs: a packet is tried 8 times in all, each after 4.096 us * 2^timeout. The least that br_device_config.patience
+ * asks for, but between 67 ms (14) and 0.54 s (17) a try: the NIC answers by itself, so a peer that is merely stopped is not
+ * silent here, and a lost last packet costs one whole timeout. BRAID_VERBS_TIMEOUT names another.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/env.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/backends.h"
+#include "transport/verbs/probe.h"
+#include "transport/verbs/verbs.h"
+
+#define TIMEOUT_LEAST 14
+#define TIMEOUT_MOST  17
+#define TRIES         8
+#define TX_BYTES      (8u << 20)  /* of copies on their way out, at most */
+#define RX_BYTES      (32u << 20) /* of places without keys, at most */
+#define LINGER        (200 * BR_MS)
+
+static uint8_t timeout_of(uint64_t patience)
+{
+    uint8_t timeout = TIMEOUT_LEAST;
+
+    while (timeout < TIMEOUT_MOST && TRIES * (4096ull << timeout) < patience)
+        timeout++;
+    return timeout;
+}
+
+static int copy_port(struct br_verbs_device *device, const struct br_verbs_port *port)
+{
+    size_t bytes = (size_t)port->n_gids * sizeof *port->gids;
+    struct br_gid *gids = malloc(bytes + 1);
+
+    if (!gids)
+        return br_error(ENOMEM, "no memory for %d GIDs", port->n_gids);
+    if (bytes)
+        memcpy(gids, port->gids, bytes);
+    free(device->gids);
+    device->gids = gids;
+    device->port = (uint8_t)port->port;
+    return 0;
+}
+
+/* The port that the name means, in `found` (of host), its GIDs in the device. */
+static int find_port(struct br_verbs_device *device, struct br_verbs_host *host,
+                     const struct br_verbs_port **found)
+{
+    const struct br_device_config *config = device->base.config;
+    int rc = br_verbs_host_read(host);
+
+    if (!rc && *host->library)
+        rc = br_error(ENOENT, "%s", host->library);
+    if (!rc)
+        rc = br_verbs_port_find(host, config->name, 0, found, &device->choice);
+    return rc ? rc : copy_port(device, *found);
+}
+
+int br_verbs_choose_gids(struct br_verbs_device *device)
+{
+    const struct br_verbs_port *found;
+    struct br_verbs_host host;
+    int rc = find_port(device, &host, &found);
+
+    br_verbs_host_destroy(&host);
+    return rc;
+}
+
+static int open_context(struct br_verbs_device *device, const char *name)
+{
+    struct ibv_device **list;
+    int n, rc = -ENODEV;
+
+    list = device->library->get_device_list(&n);
+    if (!list)
+        return br_error(errno, "cannot list the RDMA devices: %s", strerror(errno));
+    for (int i = 0; i < n && rc == -ENODEV; i++)
+        if (!strcmp(device->library->get_device_name(list[i]), name)) {
+            device->context = device->library->open_device(list[i]);
+            rc = device->context ? 0 : errno ? -errno : -EIO;
+        }
+    device->library->free_device_list(list);
+    return rc ? br_error(-rc, "cannot open %s: %s", name, strerror(-rc)) : 0;
+}
+
+/* On Ethernet the address is in the GID; on InfiniBand it is that of the interface on the port. */
+static int choose_address(struct br_verbs_device *device, const struct br_verbs_port *port)
+{
+    struct br_uring_interface interface;
+    int rc;
+
+    memset(&device->address, 0, sizeof device->address);
+    if (device->choice.entry[BR_GID_IPV4] >= 0) {
+        device->address.any.sa_family = AF_INET;
+        memcpy(&device->address.v4.sin_addr, device->gids[device->choice.entry[BR_GID_IPV4]].raw + 12, 4);
+        return 0;
+    }
+    if (device->choice.entry[BR_GID_IPV6] >= 0) {
+        device->address.any.sa_family = AF_INET6;
+        memcpy(&device->address.v6.sin6_addr, device->gids[device->choice.entry[BR_GID_IPV6]].raw, 16);
+        return 0;
+    }
+    rc = br_uring_interface_find(*port->netdev ? port->netdev : NULL, &interface);
+    if (!rc)
+        device->address = interface.address;
+    return rc;
+}
+
+static int open_port(struct br_verbs_device *device)
+{
+    const struct br_verbs_port *port;
+    struct br_verbs_host host;
+    int rc = find_port(device, &host, &port);
+
+    if (!rc) {
+        snprintf(device->base.name, sizeof device->base.name, "%s", port->name);
+        br_log_info("device %s (level %d): %s", device->base.name, device->base.config->level,
+                    device->choice.words);
+        rc = open_context(device, port->device);
+    }
+    if (!rc)
+        rc = choose_address(device, port);
+    br_verbs_host_destroy(&host);
+    if (rc)
+        return rc;
+    rc = device->library->query_device(device->context, &device->limits);
+    if (!rc)
+        rc = br_verbs_query_port(device->library, device->context, device->port, &device->attr);
+    return rc ? br_error(rc, "cannot ask the device what it can do: %s", strerror(rc)) : 0;
+}
+
+static int set_nonblocking(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0
+               ? br_error(errno, "fcntl: %s", strerror(errno))
+               : 0;
+}
+
+static int watch(struct br_verbs_device *device, int fd, void *who)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = who};
+    int rc = set_nonblocking(fd);
+
+    if (!rc && epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fd, &event))
+        rc = br_error(errno, "epoll_ctl: %s", strerror(errno));
+    return rc;
+}
+
+static int open_queues(struct br_verbs_device *device)
+{
+    const struct br_device_config *config = device->base.config;
+    int64_t entries;
+    int rc;
+
+    device->pd = device->library->alloc_pd(device->context);
+    if (!device->pd)
+        return br_error(errno, "ibv_alloc_pd: %s", strerror(errno));
+    device->registrar = (struct br_verbs_registrar){.pd = device->pd,
+                                                    .reg_mr = device->library->reg_mr,
+                                                    .reg_mr_iova2 = device->library->reg_mr_iova2,
+                                                    .reg_dmabuf_mr = device->library->reg_dmabuf_mr,
+                                                    .dereg_mr = device->library->dereg_mr,
+                                                    .name = device->base.name,
+                                                    .counters = &device->base.counters};
+    br_verbs_bounce_init(&device->tx, &device->registrar, "sent", TX_BYTES);
+    br_verbs_bounce_init(&device->rx, &device->registrar, "received", RX_BYTES);
+    rc = br_verbs_receive_init(device);
+    if (rc)
+        return rc;
+    device->channel = device->library->create_comp_channel(device->context);
+    if (!device->channel)
+        return br_error(errno, "ibv_create_comp_channel: %s", strerror(errno));
+    /* Room for everything that can be outstanding: a completion queue that runs over is lost. */
+    entries = (int64_t)config->max_links * BR_VERBS_DEPTH + device->receive.target;
+    if (entries > device->limits.max_cqe)
+        return br_error(E2BIG,
+                        "%u links need a completion queue of %lld entries, the device has %d; fewer ranks a "
+                        "device, or more devices",
+                        config->max_links, (long long)entries, device->limits.max_cqe);
+    device->cq = device->library->create_cq(device->context, (int)entries, NULL, device->channel, 0);
+    if (!device->cq)
+        return br_error(errno, "cannot make a completion queue of %lld entries: %s", (long long)entries,
+                        strerror(errno));
+    return 0;
+}
+
+static int allocate(struct br_verbs_device *device)
+{
+    const struct br_device_config *config = device->base.config;
+    int rc = br_pool_init(&device->links, sizeof(struct br_verbs_link), config->max_links);
+
+    if (!rc)
+        rc = br_table_init(&device->numbers, config->max_links);
+    device->open = calloc(config->max_links, sizeof(struct br_verbs_link *));
+    device->staged = calloc(BR_VERBS_MAX_SLOTS, sizeof *device->staged);
+    if (!rc && (!device->open || !device->staged))
+        rc = -ENOMEM;
+    return rc ? br_error(-rc, "no memory for %u links", config->max_links) : 0;
+}
+
+static int start(struct br_verbs_device *device)
+{
+    int rc = br_verbs_library(&device->library);
+
+    if (!rc)
+        rc = open_port(device);
+    if (!rc)
+        rc = allocate(device);
+    if (!rc)
+        rc = open_queues(device);
+    if (rc)
+        return rc;
+    device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (device->epoll_fd < 0)
+        return br_error(errno, "epoll_create1: %s", strerror(errno));
+    rc = watch(device, device->channel->fd, device->channel);
+    if (!rc)
+        rc = watch(device, device->context->async_fd, device->context);
+    return rc ? rc : br_verbs_listen(device);
+}
+
+/* What was posted last, a goodbye above all, is let out: the NIC is still at it. */
+static void linger(struct br_verbs_device *device)
+{
+    uint64_t until = br_clock_now() + LINGER;
+    bool busy = true;
+
+    while (busy && br_clock_now() < until) {
+        busy = false;
+        br_verbs_drain(device, INT32_MAX);
+        for (int i = 0; i < device->n_open; i++)
+            busy = busy || br_verbs_flush(device->open[i]);
+    }
+}
+
+static void check(const struct br_verbs_device *device, int rc, const char *what)
+{
+    if (rc)
+        br_log_error("device %s: %s: %s", device->base.name, what, strerror(rc));
+}
+
+static void close_queues(struct br_verbs_device *device)
+{
+    const struct br_verbs_library *library = device->library;
+
+    if (device->pd) {
+        br_verbs_bounce_destroy(&device->rx);
+        br_verbs_bounce_destroy(&device->tx);
+        br_verbs_receive_destroy(device);
+    }
+    if (device->cq)
+        check(device, library->destroy_cq(device->cq), "ibv_destroy_cq");
+    if (device->channel)
+        check(device, library->destroy_comp_channel(device->channel), "ibv_destroy_comp_channel");
+    if (device->pd)
+        check(device, library->dealloc_pd(device->pd), "ibv_dealloc_pd");
+    if (device->context)
+        check(device, library->close_device(device->context), "ibv_close_device");
+}
+
+static void device_close(struct br_device *base)
+{
+    struct br_verbs_device *device = (struct br_verbs_device *)base;
+
+    if (device->cq)
+        linger(device);
+    while (device->n_open)
+        br_verbs_link_close(&device->open[0]->base);
+    if (device->listen_fd >= 0)
+        close(device->listen_fd);
+    if (device->epoll_fd >= 0)
+        close(device->epoll_fd);
+    close_queues(device);
+    br_table_destroy(&device->numbers);
+    br_pool_destroy(&device->links);
+    free(device->open);
+    free(device->staged);
+    free(device->gids);
+    free(device);
+}
+
+static int device_open(const struct br_device_config *config, struct br_device **out)
+{
+    struct br_verbs_device *device = calloc(1, sizeof *device);
+    int rc;
+
+    if (!device)
+        return br_error(ENOMEM, "device %s: no memory", config->name ? config->name : "(any)");
+    device->base.config = config;
+    device->base.caps = (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD,
+                                         .max_message = config->message_bytes,
+                                         .ordered = true,
+                                         .sent_means_placed = true,
+                                         .zero_copy_send = true,
+                                         .zero_copy_receive = true,
+                                         .needs_place = true,
+                                         .pins = true};
+    snprintf(device->base.name, sizeof device->base.name, "%s", config->name ? config->name : "(any)");
+    device->listen_fd = device->epoll_fd = -1;
+    device->look = true;
+    device->timeout = timeout_of(config->patience);
+    br_list_init(&device->ready);
+    br_list_init(&device->lent);
+    br_list_init(&device->receive.spare);
+    rc = start(device);
+    if (rc) {
+        br_error_prefix(rc, "device %s: ", device->base.name);
+        device_close(&device->base);
+        return rc;
+    }
+    device->base.ops = br_transport_get(br_verbs_ops.name);
+    *out = &device->base;
+    return 0;
+}
+
+static int region_register(struct br_device *base, struct br_region *region)
+{
+    return br_verbs_region_register(&((struct br_verbs_device *)base)->registrar, base->index, region);
+}
+
+static void region_release(struct br_device *base, struct br_region *region)
+{
+    br_verbs_region_release(&((struct br_verbs_device *)base)->registrar, base->index, region);
+}
+
+const struct br_transport_ops br_verbs_ops = {
+    .name = "verbs",
+    .probe = br_verbs_probe,
+    .device_open = device_open,
+    .device_close = device_close,
+    .device_address = br_verbs_address,
+    .region_register = region_register,
+    .region_release = region_release,
+    .place_token = br_verbs_place_token,
+    .place_release = br_verbs_place_release,
+    .link_connect = br_verbs_link_connect,
+    .link_close = br_verbs_link_close,
+    .post = br_verbs_post,
+    .poll = br_verbs_poll,
+    .wait = br_verbs_wait,
+    .wake = br_verbs_wake,
+    .message_release = br_verbs_message_release,
+};

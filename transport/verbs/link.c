@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Links of the verbs back end: their queue pairs.
+ *
+ * Settings: the path MTU is the smaller of both ports'. RNR is tried for ever (7): a slow reader is back-pressure, and the
+ * protocol's keepalive finds one that is dead. Timeout and retries: device.c.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/verbs/verbs.h"
+
+#define PSN_MASK      0xffffffu
+#define RETRIES       7
+#define RNR_FOR_EVER  7
+#define RNR_TIMER     8 /* 0.16 ms: until a sender tries again */
+#define HOP_LIMIT     64
+#define INLINE_WANTED 192u /* a header, and what READY carries behind it */
+
+struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device,
+                                         const union br_uring_socket_address *peer)
+{
+    struct br_verbs_link *link = br_pool_get(&device->links);
+
+    if (!link) {
+        br_error(EMFILE, "device %s: all %u links are in use", device->base.name, device->links.count);
+        return NULL;
+    }
+    memset(link, 0, sizeof *link);
+    link->base.device = &device->base;
+    link->fd = -1;
+    br_list_init(&link->ready);
+    br_list_init(&link->inbox);
+    br_list_init(&link->held);
+    br_uring_address_words(peer, true, link->base.peer_name, sizeof link->base.peer_name);
+    link->place = device->n_open;
+    device->open[device->n_open++] = link;
+    device->n_exchanges++;
+    device->look = true;
+    return link;
+}
+
+static void end_exchange(struct br_verbs_link *link)
+{
+    if (link->state == BR_VLINK_CONNECTING)
+        br_verbs_device_of(link)->n_exchanges--;
+    else if (link->state == BR_VLINK_UP && !link->opened)
+        br_verbs_device_of(link)->n_closed--;
+}
+
+static void set_error_state(struct br_verbs_link *link)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    int rc;
+
+    if (!link->qp)
+        return;
+    rc = br_verbs_device_of(link)->library->modify_qp(link->qp, &attr, IBV_QP_STATE);
+    if (rc && !br_verbs_device_of(link)->dead)
+        br_log_debug("device %s: queue pair %u to ERROR: %s", link->base.device->name, link->qp->qp_num,
+                     strerror(rc));
+}
+
+void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, const char *why)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    char local[64];
+
+    if (link->state == BR_VLINK_FAILED)
+        return;
+    br_uring_address_words(&device->address, link->accepted, local, sizeof local);
+    br_error(-error, "device %s (level %d), %s %s %s: %s", device->base.name, device->base.config->level,
+             local, link->accepted ? "<-" : "->", link->base.peer_name, why);
+    snprintf(link->base.words, sizeof link->base.words, "%.159s", br_error_words());
+    br_log_info("%s", br_error_words());
+    end_exchange(link);
+    set_error_state(link);
+    if (link->fd >= 0)
+        shutdown(link->fd, SHUT_RDWR); /* so that the peer hears of it, too */
+    link->reported = false;
+    link->silent = silent;
+    link->state = BR_VLINK_FAILED;
+    link->error = error;
+    br_verbs_link_is_ready(link);
+}
+
+int br_verbs_link_create(struct br_verbs_link *link)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    struct ibv_qp_init_attr init = {
+        .send_cq = device->cq,
+        .recv_cq = device->cq,
+        .srq = device->receive.srq,
+        .qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = BR_VERBS_DEPTH, .max_send_sge = 2, .max_inline_data = INLINE_WANTED},
+    };
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = device->port};
+    int rc;
+
+    link->qp = device->library->create_qp(device->pd, &init);
+    if (!link->qp && errno == EINVAL) { /* so much does not go inline here */
+        init.cap.max_inline_data = sizeof(struct br_frame_header);
+        link->qp = device->library->create_qp(device->pd, &init);
+    }
+    if (!link->qp)
+        return br_error(errno, "cannot make a queue pair: %s%s", strerror(errno),
+                        errno == ENOMEM
+                            ? "; the device has no more, or the limit of locked memory is too low "
+                              "(ulimit -l)"
+                            : "");
+    link->max_inline = init.cap.max_inline_data;
+    if (getrandom(&link->psn, sizeof link->psn, 0) != (ssize_t)sizeof link->psn)
+        return br_error(EIO, "getrandom: %s", strerror(errno));
+    link->psn &= PSN_MASK;
+    rc = br_table_insert(&device->numbers, link->qp->qp_num, 0, link);
+    if (!rc) /* qp_access_flags 0: the peer may write nothing */
+        rc = -device->library->modify_qp(
+            link->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    return rc ? br_error(-rc, "cannot prepare queue pair %u: %s", link->qp->qp_num, strerror(-rc)) : 0;
+}
+
+/* The way to the peer. */
+static int address_of_peer(struct br_verbs_link *link, struct ibv_ah_attr *ah)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    struct br_gid_offer theirs;
+    enum br_gid_family family;
+    int place;
+
+    ah->port_num = device->port;
+    ah->sl = device->service_level;
+    if (device->attr.link_layer != IBV_LINK_LAYER_ETHERNET) {
+        ah->dlid = link->hello.lid;
+        return 0;
+    }
+    memcpy(theirs.raw, link->hello.gids, sizeof theirs.raw);
+    memcpy(theirs.type, link->hello.gid_types, sizeof theirs.type);
+    place = br_gid_agree(device->gids, &device->choice, &theirs, &family);
+    if (place < 0)
+        return place;
+    ah->is_global = 1;
+    ah->grh.sgid_index = (uint8_t)device->gids[place].index;
+    ah->grh.hop_limit = HOP_LIMIT;
+    ah->grh.traffic_class = device->traffic_class;
+    memcpy(&ah->grh.dgid, theirs.raw[family], sizeof ah->grh.dgid);
+    return 0;
+}
+
+int br_verbs_link_ready(struct br_verbs_link *link)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    enum ibv_mtu mtu = device->attr.active_mtu;
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+                               .path_mtu = link->hello.mtu < mtu ? (enum ibv_mtu)link->hello.mtu : mtu,
+                               .dest_qp_num = link->hello.qp,
+                               .rq_psn = link->hello.psn,
+                               .min_rnr_timer = RNR_TIMER};
+    uint32_t theirs = (uint32_t)sizeof(struct br_frame_header) + link->hello.message_bytes;
+    int rc = address_of_peer(link, &attr.ah_attr);
+
+    if (rc)
+        return rc;
+    rc = device->library->modify_qp(link->qp, &attr,
+                                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                        IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    if (rc)
+        return br_error(rc, "queue pair %u cannot receive from the peer: %s", link->qp->qp_num, strerror(rc));
+    attr.qp_state = IBV_QPS_RTS;
+    attr.sq_psn = link->psn;
+    attr.timeout = device->timeout;
+    attr.retry_cnt = RETRIES;
+    attr.rnr_retry = RNR_FOR_EVER;
+    rc = device->library->modify_qp(link->qp, &attr,
+                                    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                        IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+    if (rc)
+        return br_error(rc, "queue pair %u cannot send: %s", link->qp->qp_num, strerror(rc));
+    link->piece_bytes = theirs < device->receive.wire_bytes ? theirs : device->receive.wire_bytes;
+    return 0;
+}
+
+void br_verbs_link_open(struct br_verbs_link *link)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    int rc;
+
+    if (link->opened || link->state != BR_VLINK_UP || !link->base.trusted)
+        return;
+    if (link->tx.posted - link->tx.reported == BR_VERBS_DEPTH)
+        return; /* no room to tell it */
+    rc = device->library->modify_qp(link->qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS);
+    if (!rc) {
+        rc = -br_verbs_send_open(link);
+        link->opened = true;
+        device->n_closed--;
+    }
+    if (rc)
+        br_verbs_link_fail(link, -rc, true, strerror(rc));
+}
+
+static void return_buffers(struct br_verbs_device *device, struct br_list *list)
+{
+    struct br_list *node;
+
+    while ((node = br_list_pop_front(list)))
+        br_list_push_back(&device->receive.spare, node);
+}
+
+void br_verbs_link_close(struct br_link *base)
+{
+    struct br_verbs_link *link = (struct br_verbs_link *)base;
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    int rc;
+
+    if (link->state != BR_VLINK_FAILED) {
+        end_exchange(link);
+        set_error_state(link);
+        link->state = BR_VLINK_FAILED;
+    }
+    if (link->qp) {
+        br_table_remove(&device->numbers, link->qp->qp_num, 0);
+        rc = device->library->destroy_qp(link->qp);
+        if (rc)
+            br_log_error("device %s: ibv_destroy_qp: %s", base->device->name, strerror(rc));
+        link->qp = NULL;
+        br_verbs_drain(device, INT32_MAX); /* its completions go, those of others to their links */
+        for (; link->tx.done != link->tx.posted; link->tx.done++) {
+            void *bounce = link->tx.entries[link->tx.done % BR_VERBS_DEPTH].bounce;
+
+            if (bounce)
+                br_verbs_bounce_put(&device->tx, bounce);
+        }
+    }
+    if (link->fd >= 0)
+        close(link->fd);
+    return_buffers(device, &link->inbox);
+    return_buffers(device, &link->held);
+    br_list_remove(&link->ready);
+    if (link->tx.frame.kind)
+        device->n_pushing--;
+    device->open[link->place] = device->open[--device->n_open];
+    device->open[link->place]->place = link->place;
+    br_pool_put(&device->links, link);
+}

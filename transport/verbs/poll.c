@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the verbs back end does in a poll: look at sockets and events now and then, empty the completion queue into the links, refill
+ * the receive queue, report what the links have.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/verbs/place.h"
+#include "transport/verbs/verbs.h"
+
+#define LOOK_PERIOD    (1 * BR_MS)
+#define BATCH          32  /* completions asked for at once */
+#define DRAIN          128 /* of one poll: it must come back */
+#define EPOLL_EVENTS   32
+#define INBOX          1024u /* frames that may wait in the inbox of a link: it takes buffers from the others */
+#define INBOX_AT_FIRST 64u   /* of one that is not trusted */
+
+/* ---- completions ------------------------------------------------------------------------------------------- */
+
+static int error_of(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+    case IBV_WC_RESP_TIMEOUT_ERR:
+        return -ETIMEDOUT;
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_LOC_LEN_ERR:
+        return -EPROTO;
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_LOC_ACCESS_ERR:
+        return -EFAULT;
+    case IBV_WC_WR_FLUSH_ERR:
+        return -ECONNABORTED;
+    default:
+        return -EIO;
+    }
+}
+
+static const char *hint(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+        return "; the peer's port or queue pair does not answer";
+    case IBV_WC_REM_ACCESS_ERR:
+        return "; the peer's NIC refuses the place";
+    default:
+        return "";
+    }
+}
+
+static void fail_by(struct br_verbs_link *link, const struct ibv_wc *wc)
+{
+    char why[120];
+
+    if (link->hung_up) /* it has closed, which is the better reason */
+        return;
+    snprintf(why, sizeof why, "%s (vendor error %u)%s",
+             br_verbs_device_of(link)->library->wc_status_str(wc->status), wc->vendor_err, hint(wc->status));
+    br_verbs_link_fail(link, error_of(wc->status), false, why);
+}
+
+static void sent(struct br_verbs_device *device, const struct ibv_wc *wc)
+{
+    struct br_verbs_link *link = br_pool_at(&device->links, (uint32_t)(wc->wr_id >> 32) & INT32_MAX);
+    uint32_t done = (uint32_t)wc->wr_id + 1;
+
+    if (wc->status != IBV_WC_SUCCESS) {
+        if (wc->status != IBV_WC_WR_FLUSH_ERR || link->state == BR_VLINK_UP)
+            fail_by(link, wc);
+        return;
+    }
+    for (; link->tx.done != done; link->tx.done++) { /* it completes those before it, too */
+        struct br_verbs_entry *entry = &link->tx.entries[link->tx.done % BR_VERBS_DEPTH];
+
+        if (entry->bounce)
+            br_verbs_bounce_put(&device->tx, entry->bounce);
+        entry->bounce = NULL;
+    }
+    br_verbs_link_is_ready(link);
+}
+
+static void received(struct br_verbs_device *device, const struct ibv_wc *wc)
+{
+    struct br_verbs_buffer *buffer = (void *)(uintptr_t)wc->wr_id;
+    struct br_verbs_link *link = br_table_find(&device->numbers, wc->qp_num, 0);
+    bool empty =
+        wc->status == IBV_WC_SUCCESS && wc->opcode == IBV_WC_RECV && (wc->wc_flags & IBV_WC_WITH_IMM);
+
+    device->receive.posted--;
+    if (link && empty && ntohl(wc->imm_data) == BR_VERBS_OPEN)
+        link->may_write = true;
+    if (!link || empty || wc->status != IBV_WC_SUCCESS || link->state == BR_VLINK_FAILED) {
+        br_list_push_back(&device->receive.spare, &buffer->node);
+        if (link && wc->status != IBV_WC_SUCCESS && link->state == BR_VLINK_UP)
+            fail_by(link, wc);
+        return;
+    }
+    buffer->written = wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM;
+    buffer->length = wc->byte_len;
+    buffer->imm = buffer->written ? ntohl(wc->imm_data) : 0;
+    br_list_push_back(&link->inbox, &buffer->node);
+    link->n_inbox++;
+    br_verbs_link_is_ready(link);
+}
+
+int br_verbs_drain(struct br_verbs_device *device, int max)
+{
+    struct ibv_wc wcs[BATCH];
+    int total = 0, n;
+
+    do {
+        n = ibv_poll_cq(device->cq, max - total < BATCH ? max - total : BATCH, wcs);
+        for (int i = 0; i < n; i++)
+            if (wcs[i].wr_id >> 63)
+                sent(device, &wcs[i]);
+            else
+                received(device, &wcs[i]);
+        total += n > 0 ? n : 0;
+    } while (n == BATCH && total < max);
+    if (n < 0 && !device->dead) {
+        device->dead = true;
+        br_log_error("device %s: ibv_poll_cq has failed: the device is given up", device->base.name);
+        for (int i = 0; i < device->n_open; i++)
+            br_verbs_link_fail(device->open[i], -EIO, true, "the completion queue has failed");
+    }
+    return total;
+}
+
+/* ---- events for the caller --------------------------------------------------------------------------------- */
+
+struct report {
+    struct br_event *events;
+    int n, max;
+};
+
+static struct br_event *add_event(struct report *report, struct br_verbs_link *link, enum br_event_kind kind)
+{
+    struct br_event *event = &report->events[report->n++];
+
+    memset(event, 0, sizeof *event);
+    event->kind = kind;
+    event->link = &link->base;
+    return event;
+}
+
+static void report_sent(struct br_verbs_link *link, struct report *report)
+{
+    struct br_device_counters *counters = &link->base.device->counters;
+    struct br_verbs_tx *tx = &link->tx;
+
+    for (; tx->reported != tx->posted && report->n < report->max; tx->reported++) {
+        const struct br_verbs_entry *entry = &tx->entries[tx->reported % BR_VERBS_DEPTH];
+
+        if (!entry->early && (int32_t)(tx->done - tx->reported) <= 0)
+            return;
+        if (!entry->reports)
+            continue;
+        counters->tx_frames++;
+        counters->tx_bytes += entry->length;
+        add_event(report, link, BR_EVENT_SENT)->cookie = entry->cookie;
+    }
+}
+
+static void malformed(struct br_verbs_link *link)
+{
+    link->base.device->counters.bad_frames++;
+    br_verbs_link_fail(link, -EPROTO, true, br_error_words());
+}
+
+/* Gives the buffer back when the caller has read the inline bytes. */
+static void lend(struct br_verbs_device *device, struct br_verbs_buffer *buffer)
+{
+    br_list_push_back(&device->lent, &buffer->node);
+}
+
+static struct br_event *placed_event(struct br_verbs_link *link, struct br_verbs_buffer *buffer,
+                                     struct report *report, uint32_t length)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    struct br_event *event = add_event(report, link, BR_EVENT_PLACED);
+
+    event->length = length;
+    event->inline_ = buffer->header.inline_;
+    device->base.counters.rx_frames++;
+    device->base.counters.rx_bytes += length;
+    lend(device, buffer);
+    return event;
+}
+
+/* The NIC has written the bytes. 0 or -EPROTO with words. */
+static int take_written(struct br_verbs_link *link, struct br_verbs_buffer *buffer, struct report *report)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    struct br_slot_table *slots = device->base.config->slots;
+    struct br_verbs_imm imm = br_verbs_imm_unpack(buffer->imm);
+    uint32_t number = br_verbs_imm_number(slots, &imm), offset = 0;
+    struct br_slot *slot = br_slot_find(slots, number);
+    struct br_event *event;
+    int rc;
+
+    if (slot) /* then the granules are those of the sender's token */
+        offset = imm.granules * slot->granule_bytes;
+    rc = br_slot_expect(slots, number, offset, buffer->length, &slot);
+    if (rc && rc != -ESTALE)
+        return rc;
+    if (!rc && device->staged[imm.index]) {
+        memcpy(slot->base + offset, (const uint8_t *)device->staged[imm.index] + offset, buffer->length);
+        device->base.counters.rx_copied_bytes += buffer->length;
+    }
+    memset(buffer->header.inline_, 0, sizeof buffer->header.inline_);
+    buffer->header.inline_[0] = imm.flags;
+    event = placed_event(link, buffer, report, buffer->length);
+    event->slot = number;
+    event->offset = offset;
+    event->stale = rc == -ESTALE;
+    return 0;
+}
+
+/* Bytes of a frame that comes in pieces: to their place, if they are still wanted there. */
+static int place_piece(struct br_verbs_link *link, const uint8_t *bytes, uint32_t length)
+{
+    const struct br_frame_header *header = &link->partial;
+    struct br_device *device = link->base.device;
+    struct br_slot *slot;
+    int rc = br_slot_expect(device->config->slots, header->slot, header->offset, header->length, &slot);
+
+    if (rc)
+        return rc;
+    if (!slot->base)
+        return br_error(EPROTO, "bytes for a transfer that takes only mappings");
+    memcpy(slot->base + header->offset + link->partial_bytes, bytes, length);
+    device->counters.rx_copied_bytes += length;
+    return 0;
+}
+
+/* A piece of a PLACED frame. 0 or -EPROTO with words. */
+static int take_piece(struct br_verbs_link *link, struct br_verbs_buffer *buffer, const uint8_t *bytes,
+                      uint32_t length, struct report *report)
+{
+    const struct br_frame_header *header = &link->partial;
+    struct br_event *event;
+    int rc;
+
+    if (length > header->length - link->partial_bytes || (!length && header->length))
+        return br_error(EPROTO, "a piece of %u bytes does not belong to a frame of %u", length,
+                        header->length);
+    rc = place_piece(link, bytes, length);
+    if (rc && rc != -ESTALE)
+        return rc;
+    link->partial_bytes += length;
+    if (link->partial_bytes < header->length) {
+        br_list_push_back(&br_verbs_device_of(link)->receive.spare, &buffer->node);
+        return 0;
+    }
+    link->partial_bytes = 0;
+    memcpy(buffer->header.inline_, header->inline_, BR_FRAME_INLINE);
+    event = placed_event(link, buffer, report, header->length);
+    event->slot = header->slot;
+    event->offset = header->offset;
+    event->stale = rc == -ESTALE;
+    return 0;
+}
+
+static void take_message(struct br_verbs_link *link, struct br_verbs_buffer *buffer, struct report *report)
+{
+    struct br_event *event = add_event(report, link, BR_EVENT_MESSAGE);
+
+    event->length = buffer->header.length;
+    event->inline_ = buffer->header.inline_;
+    event->payload = buffer->payload;
+    event->buffer = buffer;
+    br_list_push_back(&link->held, &buffer->node);
+    link->n_held++;
+    link->base.device->counters.rx_frames++;
+    link->base.device->counters.rx_bytes += event->length;
+}
+
+/* A SEND. 0 or -EPROTO with words. */
+static int take_send(struct br_verbs_link *link, struct br_verbs_buffer *buffer, struct report *report)
+{
+    const struct br_frame_header *header = &buffer->header;
+    const uint32_t head = (uint32_t)sizeof *header;
+    int rc;
+
+    if (link->partial_bytes)
+        return take_piece(link, buffer, (const uint8_t *)header, buffer->length, report);
+    if (buffer->length < head)
+        return br_error(EPROTO, "a frame of %u bytes is shorter than its header", buffer->length);
+    rc = br_frame_check(header, link->base.device->caps.max_message, BR_FRAME_MAX_PAYLOAD);
+    if (rc)
+        return rc;
+    if (header->kind == BR_FRAME_PLACED) {
+        if (!link->base.trusted)
+            return br_error(EPROTO,
+                            "a frame for a transfer from somebody who has not proved to belong to the job");
+        link->partial = *header;
+        return take_piece(link, buffer, buffer->payload, buffer->length - head, report);
+    }
+    if (header->length != buffer->length - head)
+        return br_error(EPROTO, "a message says it has %u bytes, and has %u", header->length,
+                        buffer->length - head);
+    take_message(link, buffer, report);
+    return 0;
+}
+
+/* The next frame of the inbox. false: it has to wait for a released message. */
+static bool take_next(struct br_verbs_link *link, struct report *report)
+{
+    const struct br_device_config *config = link->base.device->config;
+    struct br_verbs_buffer *buffer = br_container_of(link->inbox.next, struct br_verbs_buffer, node);
+    int rc;
+
+    if (link->n_inbox > (link->base.trusted ? INBOX : INBOX_AT_FIRST)) {
+        br_error(EPROTO, "the peer has sent %u frames more than the %u messages it may have outstanding",
+                 link->n_inbox, config->message_buffers);
+        malformed(link);
+        return true;
+    }
+    if (link->n_held >= config->message_buffers && !buffer->written)
+        return false;
+    br_list_remove(&buffer->node);
+    link->n_inbox--;
+    rc = buffer->written ? take_written(link, buffer, report) : take_send(link, buffer, report);
+    if (rc) {
+        br_list_push_back(&br_verbs_device_of(link)->receive.spare, &buffer->node);
+        malformed(link);
+    }
+    return true;
+}
+
+static bool report_state(struct br_verbs_link *link, struct report *report)
+{
+    if (link->reported || link->state == BR_VLINK_CONNECTING)
+        return true;
+    if (link->state == BR_VLINK_UP) {
+        link->reported = link->known = true;
+        add_event(report, link, link->accepted ? BR_EVENT_ACCEPTED : BR_EVENT_CONNECTED);
+    }
+    return report->n < report->max;
+}
+
+/* Reports what one link has. true: there is more, for the next poll or when there is room. */
+static bool report_link(struct br_verbs_link *link, struct report *report, bool drained)
+{
+    if (link->state == BR_VLINK_FAILED && !link->known) { /* nobody has heard of it */
+        br_verbs_link_close(&link->base);
+        return false;
+    }
+    if (!report_state(link, report))
+        return true;
+    if (link->state == BR_VLINK_UP)
+        report_sent(link, report);
+    while (report->n < report->max && !br_list_empty(&link->inbox) && !link->silent) {
+        bool trusted = link->base.trusted;
+
+        if (!take_next(link, report))
+            return false;
+        if (!trusted && !br_list_empty(&link->inbox))
+            return true; /* one frame a poll */
+    }
+    if (link->hung_up && link->state == BR_VLINK_UP && br_list_empty(&link->inbox) && drained)
+        br_verbs_link_fail(link, -ECONNRESET, false, "peer closed");
+    if (report->n == report->max)
+        return true;
+    if (link->state == BR_VLINK_FAILED && !link->reported && (link->silent || br_list_empty(&link->inbox))) {
+        link->reported = true;
+        add_event(report, link, BR_EVENT_CLOSED)->error = link->error;
+    }
+    return link->hung_up && link->state == BR_VLINK_UP;
+}
+
+static void report_all(struct br_verbs_device *device, struct report *report, bool drained)
+{
+    struct br_list turn, *node;
+
+    br_list_init(&turn);
+    while ((node = br_list_pop_front(&device->ready)))
+        br_list_push_back(&turn, node);
+    while (report->n < report->max && (node = br_list_pop_front(&turn))) {
+        struct br_verbs_link *link = br_container_of(node, struct br_verbs_link, ready);
+
+        if (report_link(link, report, drained))
+            br_verbs_link_is_ready(link);
+    }
+    while (!br_list_empty(&turn)) { /* those that had no turn are first in the next poll */
+        node = turn.prev;
+        br_list_remove(node);
+        br_list_push_front(&device->ready, node);
+    }
+}
+
+/* ---- sockets ----------------------------------------------------------------------------------------------- */
+
+static void take_notifications(struct br_verbs_device *device)
+{
+    struct ibv_cq *cq;
+    unsigned n = 0;
+    void *user;
+
+    while (!device->library->get_cq_event(device->channel, &cq, &user))
+        n++;
+    if (n)
+        device->library->ack_cq_events(device->cq, n);
+}
+
+static void look(struct br_verbs_device *device)
+{
+    struct epoll_event events[EPOLL_EVENTS];
+    int n = epoll_wait(device->epoll_fd, events, EPOLL_EVENTS, 0);
+
+    device->base.counters.system_calls++;
+    device->look = n == EPOLL_EVENTS || device->n_exchanges;
+    device->next_look = device->now + LOOK_PERIOD;
+    for (int i = 0; i < n; i++) {
+        void *who = events[i].data.ptr;
+
+        if (who == &device->listen_fd)
+            br_verbs_accept(device);
+        else if (who == device->channel)
+            take_notifications(device);
+        else if (who == device->context)
+            br_verbs_events(device);
+        else
+            br_verbs_socket_event(who, events[i].events);
+    }
+    if (device->n_exchanges)
+        br_verbs_exchange_timers(device);
+}
+
+/* Links that have become trusted since are opened to their peers. */
+static void open_links(struct br_verbs_device *device)
+{
+    for (int i = 0; i < device->n_open && device->n_closed; i++)
+        br_verbs_link_open(device->open[i]);
+}
+
+static void push_pieces(struct br_verbs_device *device)
+{
+    for (int i = 0; i < device->n_open && device->n_pushing; i++)
+        if (device->open[i]->tx.frame.kind)
+            br_verbs_push(device->open[i]);
+}
+
+int br_verbs_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)
+{
+    struct br_verbs_device *device = (struct br_verbs_device *)base;
+    struct report report = {events, 0, max};
+    struct br_list *node;
+    bool drained;
+
+    device->now = now;
+    while ((node = br_list_pop_front(&device->lent)))
+        br_list_push_back(&device->receive.spare, node);
+    if (device->look || now >= device->next_look)
+        look(device);
+    if (device->n_closed)
+        open_links(device);
+    drained = br_verbs_drain(device, DRAIN) < DRAIN;
+    br_verbs_receive_refill(device);
+    push_pieces(device);
+    if (!br_list_empty(&device->ready))
+        report_all(device, &report, drained);
+    return report.n;
+}
+
+int br_verbs_wait(struct br_device *base)
+{
+    struct br_verbs_device *device = (struct br_verbs_device *)base;
+    int rc;
+
+    device->look = true;
+    if (!br_list_empty(&device->ready))
+        return -EAGAIN;
+    for (int i = 0; i < device->n_open && device->n_closed; i++)
+        if (device->open[i]->base.trusted && !device->open[i]->opened)
+            return -EAGAIN;
+    rc = ibv_req_notify_cq(device->cq, 0);
+    if (rc) {
+        br_log_warn("device %s: ibv_req_notify_cq: %s", base->name, strerror(rc));
+        return -EAGAIN;
+    }
+    /* What came before the notification was asked for does not notify. */
+    return br_verbs_drain(device, DRAIN) ? -EAGAIN : device->epoll_fd;
+}
+
+void br_verbs_wake(struct br_device *base)
+{
+    ((struct br_verbs_device *)base)->look = true;
+}
+
+void br_verbs_message_release(struct br_link *base, void *handle)
+{
+    struct br_verbs_link *link = (struct br_verbs_link *)base;
+    struct br_verbs_buffer *buffer = handle;
+
+    br_list_remove(&buffer->node);
+    br_list_push_back(&br_verbs_device_of(link)->receive.spare, &buffer->node);
+    link->n_held--;
+    if (!br_list_empty(&link->inbox))
+        br_verbs_link_is_ready(link);
+}

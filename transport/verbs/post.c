@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is posted on a link. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "transport/verbs/place.h"
+#include "transport/verbs/verbs.h"
+
+#define SIGNAL_EVERY 16u
+
+/* The work request's number says whose completion it is (poll.c). */
+static uint64_t work_id(const struct br_verbs_link *link)
+{
+    uint32_t index = br_pool_index(&br_verbs_device_of(link)->links, link);
+
+    return 1ull << 63 | (uint64_t)index << 32 | link->tx.posted;
+}
+
+static bool has_room(const struct br_verbs_link *link)
+{
+    return link->tx.posted - link->tx.done < BR_VERBS_DEPTH &&
+           link->tx.posted - link->tx.reported < BR_VERBS_DEPTH;
+}
+
+/* Hands one work request to the NIC. 0; on -errno the link has failed. */
+static int submit(struct br_verbs_link *link, struct ibv_send_wr *work, const struct br_verbs_entry *entry)
+{
+    struct br_verbs_tx *tx = &link->tx;
+    struct ibv_send_wr *bad;
+    int rc;
+
+    work->wr_id = work_id(link);
+    if (!entry->early || entry->bounce || ++tx->unsignalled == SIGNAL_EVERY) {
+        work->send_flags |= IBV_SEND_SIGNALED;
+        tx->unsignalled = 0;
+    }
+    rc = ibv_post_send(link->qp, work, &bad);
+    if (rc) {
+        br_verbs_link_fail(link, -rc, false, strerror(rc));
+        return br_error(rc, "%s", link->base.words);
+    }
+    tx->entries[tx->posted++ % BR_VERBS_DEPTH] = *entry;
+    if (entry->early)
+        br_verbs_link_is_ready(link);
+    return 0;
+}
+
+int br_verbs_send_open(struct br_verbs_link *link)
+{
+    struct ibv_send_wr work = {.opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl(BR_VERBS_OPEN)};
+
+    return submit(link, &work, &(struct br_verbs_entry){.early = true});
+}
+
+/* The unsignalled ones at the end are followed by one that is not. */
+bool br_verbs_flush(struct br_verbs_link *link)
+{
+    struct ibv_send_wr work = {.opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl(BR_VERBS_NOTHING)};
+
+    if (link->state != BR_VLINK_UP || link->hung_up || link->tx.done == link->tx.posted)
+        return false;
+    if (!link->tx.unsignalled)
+        return true;
+    return link->tx.posted - link->tx.done == BR_VERBS_DEPTH ||
+           !submit(link, &work, &(struct br_verbs_entry){.early = false});
+}
+
+static void fill_header(struct br_frame_header *header, const struct br_frame *frame)
+{
+    *header = (struct br_frame_header){.magic = BR_FRAME_MAGIC,
+                                       .version = BR_FRAME_VERSION,
+                                       .kind = (uint8_t)frame->kind,
+                                       .length = frame->length,
+                                       .slot = frame->slot,
+                                       .offset = frame->offset};
+    if (frame->inline_)
+        memcpy(header->inline_, frame->inline_, BR_FRAME_INLINE);
+}
+
+/* A SEND of `header` (or none) and bytes, inline or from a copy. 1; 0: no buffer is free; -errno. */
+static int send_bytes(struct br_verbs_link *link, const struct br_frame_header *header, const void *bytes,
+                      uint32_t length, struct br_verbs_entry *entry)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    uint32_t head = header ? (uint32_t)sizeof *header : 0;
+    struct ibv_sge sge[2] = {{(uintptr_t)header, head, 0}, {(uintptr_t)bytes, length, 0}};
+    struct ibv_send_wr work = {.opcode = IBV_WR_SEND, .sg_list = sge, .num_sge = length ? 2 : 1};
+
+    entry->early = true;
+    if (head && head + length <= link->max_inline) {
+        work.send_flags = IBV_SEND_INLINE;
+    } else {
+        uint8_t *bounce;
+        int rc = br_verbs_bounce_get(&device->tx, head + length, &entry->bounce);
+
+        if (rc == -EAGAIN)
+            return 0;
+        if (rc) {
+            br_verbs_link_fail(link, rc, true, br_error_words());
+            return rc;
+        }
+        bounce = entry->bounce;
+        if (header)
+            memcpy(bounce, header, head);
+        memcpy(bounce + head, bytes, length);
+        device->base.counters.tx_copied_bytes += length;
+        sge[0] = (struct ibv_sge){(uintptr_t)bounce, head + length, device->tx.mr->lkey};
+        work.num_sge = 1;
+    }
+    return submit(link, &work, entry) ? -link->error : 1;
+}
+
+static int post_message(struct br_verbs_link *link, const struct br_frame *frame)
+{
+    struct br_verbs_entry entry = {.cookie = frame->cookie, .length = frame->length, .reports = true};
+    struct br_frame_header header;
+
+    fill_header(&header, frame);
+    return send_bytes(link, &header, frame->payload, frame->length, &entry);
+}
+
+void br_verbs_push(struct br_verbs_link *link)
+{
+    struct br_verbs_tx *tx = &link->tx;
+
+    while (tx->frame.kind && link->state == BR_VLINK_UP && has_room(link)) {
+        bool first = tx->sent == 0;
+        uint32_t room = link->piece_bytes - (first ? (uint32_t)sizeof tx->header : 0);
+        uint32_t left = tx->frame.length - tx->sent, length = left < room ? left : room;
+        struct br_verbs_entry entry = {
+            .cookie = tx->frame.cookie, .length = tx->frame.length, .reports = length == left};
+
+        if (send_bytes(link, first ? &tx->header : NULL, (const uint8_t *)tx->frame.payload + tx->sent,
+                       length, &entry) <= 0)
+            return;
+        tx->sent += length;
+        if (length == left) {
+            tx->frame.kind = 0;
+            br_verbs_device_of(link)->n_pushing--;
+        }
+    }
+}
+
+/* In pieces that the receiver checks and copies (place.h note 2). */
+static int post_pieces(struct br_verbs_link *link, const struct br_frame *frame)
+{
+    struct br_verbs_tx *tx = &link->tx;
+
+    tx->frame = *frame;
+    tx->sent = 0;
+    br_verbs_device_of(link)->n_pushing++;
+    fill_header(&tx->header, frame);
+    br_verbs_push(link);
+    return link->state == BR_VLINK_UP ? 1 : -link->error;
+}
+
+/* Where the NIC reads the payload: from its memory, inline, or from a copy. 0; -EAGAIN: no room for one now; other -errno with
+ * words: never. */
+static int source(struct br_verbs_link *link, const struct br_frame *frame, struct ibv_send_wr *work,
+                  struct br_verbs_entry *entry)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    const struct ibv_mr *mr = br_verbs_region_mr(frame->region, device->base.index);
+    struct ibv_sge *sge = work->sg_list;
+    int rc;
+
+    *sge = (struct ibv_sge){(uintptr_t)frame->payload, frame->length, mr ? mr->lkey : 0};
+    if (frame->length <= link->max_inline) {
+        work->send_flags = IBV_SEND_INLINE;
+        return 0;
+    }
+    if (mr)
+        return 0;
+    rc = br_verbs_bounce_get(&device->tx, frame->length, &entry->bounce);
+    if (rc)
+        return rc;
+    memcpy(entry->bounce, frame->payload, frame->length);
+    device->base.counters.tx_copied_bytes += frame->length;
+    sge->addr = (uintptr_t)entry->bounce;
+    sge->lkey = device->tx.mr->lkey;
+    return 0;
+}
+
+/* Takes one frame: 1; 0: not now; -errno: the link has failed. */
+static int post_placed(struct br_verbs_link *link, const struct br_frame *frame)
+{
+    struct br_verbs_entry entry = {.cookie = frame->cookie, .length = frame->length, .reports = true};
+    struct ibv_sge sge;
+    struct ibv_send_wr work = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .sg_list = &sge, .num_sge = 1};
+    struct br_verbs_place place;
+    uint32_t imm;
+    int rc;
+
+    if (!frame->place)
+        return post_pieces(link, frame);
+    br_verbs_place_unpack(frame->place, &place);
+    if (!br_verbs_imm_pack(frame, &place, &imm))
+        return post_pieces(link, frame);
+    if (!link->may_write)
+        return 0;
+    rc = source(link, frame, &work, &entry);
+    if (rc == -EAGAIN)
+        return 0;
+    if (rc)
+        return post_pieces(link, frame); /* in small copies */
+    work.imm_data = htonl(imm);
+    work.wr.rdma.remote_addr = place.address + frame->offset;
+    work.wr.rdma.rkey = place.rkey;
+    return submit(link, &work, &entry) ? -link->error : 1;
+}
+
+int br_verbs_post(struct br_link *base, const struct br_frame *frames, int n)
+{
+    struct br_verbs_link *link = (struct br_verbs_link *)base;
+    const struct br_caps *caps = &base->device->caps;
+    int taken = 0;
+
+    if (link->state == BR_VLINK_FAILED)
+        return link->error;
+    if (link->state == BR_VLINK_CONNECTING)
+        return 0;
+    for (; taken < n && has_room(link) && !link->tx.frame.kind; taken++) {
+        const struct br_frame *frame = &frames[taken];
+        int rc;
+
+        if (frame->length > (frame->kind == BR_FRAME_MESSAGE ? caps->max_message : caps->max_frame))
+            return taken ? taken
+                         : br_error(EMSGSIZE, "a frame of %u bytes is too long to post", frame->length);
+        rc = frame->kind == BR_FRAME_MESSAGE ? post_message(link, frame) : post_placed(link, frame);
+        if (rc <= 0)
+            return taken ? taken : rc;
+    }
+    return taken;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The shared receive queue of a device, and its buffers.
+ *
+ * 1. Filled up in each poll. Messages that the caller holds leave it short of buffers: then a further chunk is allocated and registered,
+ *    up to what all links may hold together. That happens until the most that are ever held at once have been; after that,
+ *    nothing is registered any more.
+ * 2. A queue pair that fails in the middle of a message takes the buffer with it (some providers return it with a
+ *    flush error, others with the last-WQE event, soft-RoCE not at all). We do not know which, so the queue's own limit event
+ *    tells: fewer than a quarter are left although we count more. Then the count is set right. The lost buffers
+ *    stay allocated until the device is closed.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/verbs/verbs.h"
+
+#define TARGET_BYTES (4u << 20) /* of buffers in the queue, about */
+#define TARGET_LEAST 96u
+#define TARGET_MOST  512u
+#define CHUNK        64u /* buffers allocated at once */
+#define BATCH        32  /* of one call */
+
+static int add_chunk(struct br_verbs_device *device)
+{
+    struct br_verbs_receive *receive = &device->receive;
+    struct br_verbs_chunk *chunk = &receive->chunks[receive->n_chunks];
+    size_t bytes = (size_t)CHUNK * receive->buffer_bytes;
+
+    if (receive->n_chunks == BR_VERBS_CHUNKS || receive->total >= receive->most)
+        return -ENOBUFS;
+    if (posix_memalign(&chunk->memory, (size_t)sysconf(_SC_PAGESIZE), bytes))
+        return br_error(ENOMEM, "no memory for %u receive buffers", CHUNK);
+    memset(chunk->memory, 0, bytes);
+    chunk->mr = device->library->reg_mr(device->pd, chunk->memory, bytes, IBV_ACCESS_LOCAL_WRITE);
+    if (!chunk->mr) {
+        int err = errno;
+
+        free(chunk->memory);
+        return br_error(err, "cannot register %zu bytes of receive buffers: %s%s", bytes, strerror(err),
+                        err == ENOMEM ? "; raise the limit of locked memory (ulimit -l)" : "");
+    }
+    for (uint32_t i = 0; i < CHUNK; i++) {
+        struct br_verbs_buffer *buffer =
+            (void *)((uint8_t *)chunk->memory + (size_t)i * receive->buffer_bytes);
+
+        buffer->lkey = chunk->mr->lkey;
+        br_list_init(&buffer->node);
+        br_list_push_back(&receive->spare, &buffer->node);
+    }
+    receive->total += CHUNK;
+    receive->n_chunks++;
+    return 0;
+}
+
+/* Posts up to BATCH spare buffers with one call; returns how many. */
+static uint32_t post_batch(struct br_verbs_device *device, uint32_t wanted)
+{
+    struct br_verbs_receive *receive = &device->receive;
+    struct ibv_recv_wr work[BATCH], *bad = NULL;
+    struct ibv_sge sge[BATCH];
+    uint32_t n = 0, left;
+    int rc;
+
+    for (; n < wanted && n < BATCH && !br_list_empty(&receive->spare); n++) {
+        struct br_verbs_buffer *buffer =
+            br_container_of(br_list_pop_front(&receive->spare), struct br_verbs_buffer, node);
+
+        sge[n] = (struct ibv_sge){(uintptr_t)&buffer->header, receive->wire_bytes, buffer->lkey};
+        work[n] = (struct ibv_recv_wr){
+            .wr_id = (uintptr_t)buffer, .next = &work[n + 1], .sg_list = &sge[n], .num_sge = 1};
+    }
+    if (!n)
+        return 0;
+    work[n - 1].next = NULL;
+    rc = ibv_post_srq_recv(receive->srq, work, &bad);
+    left = rc ? n - (uint32_t)(bad - work) : 0;
+    for (uint32_t i = n - left; i < n; i++) {
+        struct br_verbs_buffer *buffer = (void *)(uintptr_t)work[i].wr_id;
+
+        br_list_push_back(&receive->spare, &buffer->node);
+    }
+    return n - left;
+}
+
+static void arm_limit(struct br_verbs_device *device)
+{
+    struct br_verbs_receive *receive = &device->receive;
+    struct ibv_srq_attr attr = {.srq_limit = receive->target / 4};
+    int rc = device->library->modify_srq(receive->srq, &attr, IBV_SRQ_LIMIT);
+
+    if (rc)
+        br_log_debug("device %s: no limit event of the receive queue: %s", device->base.name, strerror(rc));
+    receive->armed = true; /* or never will be: lost buffers are then not replaced */
+}
+
+void br_verbs_receive_refill(struct br_verbs_device *device)
+{
+    struct br_verbs_receive *receive = &device->receive;
+
+    while (receive->posted < receive->target) {
+        uint32_t n;
+
+        if (br_list_empty(&receive->spare) && add_chunk(device))
+            return; /* what the caller holds comes back; until then senders wait */
+        n = post_batch(device, receive->target - receive->posted);
+        receive->posted += n;
+        if (!n)
+            return; /* full: some of what we thought lost is there */
+    }
+    if (!receive->armed)
+        arm_limit(device);
+}
+
+void br_verbs_receive_limit(struct br_verbs_device *device)
+{
+    struct br_verbs_receive *receive = &device->receive;
+
+    receive->armed = false;
+    if (receive->posted <= receive->target / 4)
+        return; /* as we thought */
+    receive->lost += receive->posted - receive->target / 4;
+    receive->most += receive->posted - receive->target / 4;
+    receive->posted = receive->target / 4;
+    br_log_info("device %s: failed links have taken receive buffers with them, %u in all; replaced",
+                device->base.name, receive->lost);
+}
+
+int br_verbs_receive_init(struct br_verbs_device *device)
+{
+    const struct br_device_config *config = device->base.config;
+    struct br_verbs_receive *receive = &device->receive;
+    struct ibv_srq_init_attr attr = {.attr = {.max_sge = 1}};
+    uint32_t bytes = (uint32_t)sizeof(struct br_verbs_buffer) + config->message_bytes;
+    int rc = 0;
+
+    br_list_init(&receive->spare);
+    receive->wire_bytes = (uint32_t)sizeof(struct br_frame_header) + config->message_bytes;
+    receive->buffer_bytes = (bytes + 63) / 64 * 64;
+    receive->target = TARGET_BYTES / receive->buffer_bytes;
+    if (receive->target < TARGET_LEAST)
+        receive->target = TARGET_LEAST;
+    if (receive->target > TARGET_MOST)
+        receive->target = TARGET_MOST;
+    if (device->limits.max_srq_wr > 0 && receive->target > (uint32_t)device->limits.max_srq_wr)
+        receive->target = (uint32_t)device->limits.max_srq_wr;
+    receive->most = 2 * receive->target + config->max_links * config->message_buffers;
+    attr.attr.max_wr = receive->target;
+    receive->srq = device->library->create_srq(device->pd, &attr);
+    if (!receive->srq)
+        return br_error(errno, "cannot make a shared receive queue: %s", strerror(errno));
+    while (!rc && receive->total < receive->target)
+        rc = add_chunk(device);
+    if (!rc)
+        br_verbs_receive_refill(device);
+    return rc;
+}
+
+void br_verbs_receive_destroy(struct br_verbs_device *device)
+{
+    struct br_verbs_receive *receive = &device->receive;
+    int rc = receive->srq ? device->library->destroy_srq(receive->srq) : 0;
+
+    if (rc)
+        br_log_warn("device %s: ibv_destroy_srq: %s", device->base.name, strerror(rc));
+    while (receive->n_chunks) {
+        struct br_verbs_chunk *chunk = &receive->chunks[--receive->n_chunks];
+
+        rc = device->library->dereg_mr(chunk->mr);
+        if (rc)
+            br_log_warn("device %s: ibv_dereg_mr: %s", device->base.name, strerror(rc));
+        else
+            free(chunk->memory); /* else the NIC may still write there */
+    }
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The places of slots: their tokens, with the keys of their region, or a place of our own from which the bytes are copied. */
+#include <errno.h>
+
+#include "base/error.h"
+#include "transport/verbs/verbs.h"
+
+/* A frame may be written as soon as the token is known: links that the protocol trusts by now are opened first. */
+static void open_links(struct br_verbs_device *device)
+{
+    for (int i = 0; i < device->n_open && device->n_closed; i++)
+        br_verbs_link_open(device->open[i]);
+}
+
+int br_verbs_place_token(struct br_device *base, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES])
+{
+    struct br_verbs_device *device = (struct br_verbs_device *)base;
+    const struct ibv_mr *mr = br_verbs_region_mr(slot->region, base->index);
+    struct br_verbs_place place = {.length = slot->length, .granule = slot->granule_bytes};
+    uint32_t index = (uint32_t)(slot - base->config->slots->slots);
+    void *staged = NULL;
+    int rc;
+
+    if (index >= BR_VERBS_MAX_SLOTS)
+        return br_error(E2BIG, "device %s: slot %u; %u can have places", base->name, index,
+                        BR_VERBS_MAX_SLOTS);
+    if (!mr) {
+        rc = br_verbs_bounce_get(&device->rx, slot->length, &staged);
+        if (rc)
+            return rc;
+    }
+    place.address = (uintptr_t)(staged ? staged : slot->base);
+    place.rkey = staged ? device->rx.mr->rkey : mr->rkey;
+    if (!br_verbs_place_pack(&place, token)) {
+        if (staged)
+            br_verbs_bounce_put(&device->rx, staged);
+        return br_error(EINVAL, "device %s: no token for a place of %u bytes, cut every %u, at %p",
+                        base->name, slot->length, slot->granule_bytes, (void *)slot->base);
+    }
+    device->staged[index] = staged;
+    open_links(device);
+    return 0;
+}
+
+void br_verbs_place_release(struct br_device *base, struct br_slot *slot)
+{
+    struct br_verbs_device *device = (struct br_verbs_device *)base;
+    void **staged = &device->staged[slot - base->config->slots->slots];
+
+    if (*staged)
+        br_verbs_bounce_put(&device->rx, *staged);
+    *staged = NULL;
+}

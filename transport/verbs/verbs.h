@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The back end `verbs`: RDMA NICs, reliable connections.
+ *
+ * 1. MESSAGE: a SEND of the 64-byte frame header and the payload, inline where it fits, else copied into a registered buffer
+ *    (messages are short, and their memory is rarely registered). PLACED: one RDMA WRITE WITH IMMEDIATE into the place that
+ *    the token names (place.h says what the immediate holds, and why a stale write cannot happen). A PLACED frame that no
+ *    immediate can describe goes as one or several SENDs which the receiver checks and copies.
+ * 2. One completion queue a device (a device belongs to one worker), one shared receive queue. Every write with
+ *    immediate takes a receive buffer, too, whichever is first: so all are of one size, and the queue is refilled in each poll. When it
+ *    runs dry the sender's NIC waits (RNR, tried for ever): back-pressure, no error.
+ * 3. Whatever comes out of the completion queue first goes to its link (inbox, or the counter of sent frames), and from
+ *    there into the caller's events. So link_close() can empty the queue at any time without an array to report to,
+ *    and order, back-pressure of messages and the one frame a poll of an untrusted link are a matter of the inbox.
+ * 4. Fencing: link_close() moves the queue pair to ERROR and destroys it; from then on the NIC neither writes to our memory nor
+ *    reads it on its behalf. Then the completion queue is emptied: completions of this queue pair return their buffers, all
+ *    others go to their links. Nothing of the link is left anywhere, so its number can come again.
+ *    A buffer of the shared queue that the queue pair had begun to fill may be lost with it: the queue then reports its limit
+ *    although we think it is full, and gets others (receive.c).
+ * 5. Strangers. A queue pair lets its peer write nothing until the protocol trusts the link; then it is opened, and the peer is told
+ *    by an empty SEND with an immediate: before it does not post writes. Keys of real NICs can be guessed, so an open
+ *    queue pair in a stranger's hands would be an open memory.
+ * 6. Connecting: a small exchange over TCP on the NIC's own address (connect.c). The socket stays: its end tells at once that the
+ *    peer has gone, where the NIC alone would tell an idle link nothing. What the peer said before stands in the
+ *    completion queue by then, and is reported first.
+ * 7. SENT of a message that was copied is reported at once; only every 16th such work request asks for a completion. All others
+ *    ask for one, since their SENT is what budgets wait for.
+ * 8. Events of the device (events.c): a port that goes down fails its links at once, because the NIC would try for seconds. The
+ *    protocol connects again when it can.
+ */
+#ifndef BR_TRANSPORT_VERBS_VERBS_H
+#define BR_TRANSPORT_VERBS_VERBS_H
+
+#include <netinet/in.h>
+
+#include "base/list.h"
+#include "base/pool.h"
+#include "base/table.h"
+#include "transport/transport.h"
+#include "transport/uring/interface.h"
+#include "transport/verbs/bounce.h"
+#include "transport/verbs/gid.h"
+#include "transport/verbs/place.h"
+#include "transport/verbs/library.h"
+#include "transport/verbs/wire.h"
+
+#define BR_VERBS_DEPTH  128u /* work requests of one link that may be outstanding */
+#define BR_VERBS_CHUNKS 256  /* pieces in which receive buffers are allocated, at most */
+
+struct br_verbs_link;
+
+/* A receive buffer. In the shared queue, or in one of the lists named at `node`. */
+struct br_verbs_buffer {
+    struct br_list node; /* device->spare, device->lent, link->inbox, link->held */
+    uint32_t lkey;
+    uint32_t length; /* bytes received, the header included; written: of the place */
+    uint32_t imm;    /* written: host order */
+    bool written;    /* an RDMA write; nothing came into this buffer */
+    _Alignas(64) struct br_frame_header header; /* from here on the NIC's */
+    uint8_t payload[];
+};
+
+/* The shared receive queue and its buffers. */
+struct br_verbs_receive {
+    struct ibv_srq *srq;
+    uint32_t target;       /* buffers that ought to stand in the queue */
+    uint32_t posted;       /* that do */
+    uint32_t total, most;  /* allocated, and at most */
+    uint32_t buffer_bytes; /* from one to the next */
+    uint32_t wire_bytes;   /* what the NIC may fill: header and payload */
+    uint32_t lost;         /* note 4 */
+    bool armed;            /* the limit event is asked for */
+    struct br_list spare;
+    struct br_verbs_chunk {
+        void *memory;
+        struct ibv_mr *mr;
+    } chunks[BR_VERBS_CHUNKS];
+    int n_chunks;
+};
+
+/* What was posted, in order. */
+struct br_verbs_entry {
+    uint64_t cookie;
+    uint32_t length; /* payload */
+    void *bounce;    /* goes back to device->tx; NULL: none */
+    bool reports;    /* yields a SENT: the last work request of a frame */
+    bool early;      /* its memory is not needed any more */
+};
+
+struct br_verbs_tx {
+    struct br_verbs_entry entries[BR_VERBS_DEPTH];
+    uint32_t posted, done, reported; /* free-running: done, reported <= posted */
+    uint32_t unsignalled;            /* since the last that asks for a completion */
+    struct br_frame frame; /* being sent piece by piece; length 0: none. Its inline_ is `header`'s */
+    struct br_frame_header header;
+    uint32_t sent; /* payload bytes of it */
+};
+
+enum br_verbs_link_state {
+    BR_VLINK_CONNECTING, /* TCP, or its exchange, is under way */
+    BR_VLINK_UP,
+    BR_VLINK_FAILED,
+};
+
+struct br_verbs_link {
+    struct br_link base;
+    enum br_verbs_link_state state;
+    int place;     /* in device->open */
+    int error;     /* FAILED: negative errno */
+    bool accepted; /* made by the peer */
+    bool reported; /* the caller knows of the state */
+    bool known;    /* the caller knows of the link */
+    bool hung_up;  /* the peer's socket has ended */
+    bool silent;   /* FAILED: what still stands in the inbox is not to be reported */
+
+    int fd; /* TCP */
+    uint64_t deadline;
+    struct br_verbs_hello hello; /* the peer's, as far as it has come */
+    uint32_t hello_bytes;
+    bool hello_sent;
+
+    struct ibv_qp *qp; /* NULL: none yet */
+    uint32_t psn;
+    uint32_t max_inline;
+    uint32_t piece_bytes; /* the peer's receive buffers, header included, or ours if they are smaller */
+    bool opened;          /* the peer may write, and knows it */
+    bool may_write;       /* we may */
+
+    struct br_list ready; /* in device->ready: has something to report, perhaps */
+    struct br_list inbox, held;
+    uint32_t n_inbox, n_held;
+    struct br_frame_header partial; /* PLACED in several SENDs: its header, */
+    uint32_t partial_bytes;         /* and what of its payload has come; 0: none */
+    struct br_verbs_tx tx;
+};
+
+struct br_verbs_device {
+    struct br_device base;
+    const struct br_verbs_library *library;
+    struct ibv_context *context;
+    struct ibv_pd *pd;
+    struct ibv_cq *cq;
+    struct ibv_comp_channel *channel;
+    uint8_t port;
+    struct ibv_port_attr attr;
+    struct ibv_device_attr limits;
+    bool dead;           /* the device has failed for good */
+    struct br_gid *gids; /* of the port */
+    struct br_gid_choice choice;
+
+    union br_uring_socket_address address; /* where we listen */
+    int listen_fd, epoll_fd;
+    bool look;          /* sockets and events are looked at in the next poll */
+    uint64_t now;       /* of the last poll */
+    uint64_t next_look; /* ns */
+    int n_exchanges;    /* links that are connecting */
+    int n_closed;       /* links whose peer may not write yet */
+
+    struct br_pool links;
+    struct br_verbs_link **open; /* in use: [0..n_open) */
+    int n_open;
+    struct br_table numbers; /* qp_num -> link */
+    struct br_list ready;
+    struct br_list lent; /* buffers whose inline bytes the caller may read until the next poll */
+    struct br_verbs_receive receive;
+    struct br_verbs_registrar registrar;
+    struct br_verbs_bounce tx, rx; /* for memory without keys: sent from, received into */
+    void **staged;   /* by slot index: where in rx the slot's bytes arrive; NULL: in their place */
+    int n_pushing;   /* links with a frame that goes in pieces */
+    uint8_t timeout; /* of queue pairs, as ibv_modify_qp counts it */
+    uint8_t service_level, traffic_class;
+};
+
+static inline struct br_verbs_device *br_verbs_device_of(const struct br_verbs_link *link)
+{
+    return (struct br_verbs_device *)link->base.device;
+}
+
+static inline void br_verbs_link_is_ready(struct br_verbs_link *link)
+{
+    if (br_list_empty(&link->ready))
+        br_list_push_back(&br_verbs_device_of(link)->ready, &link->ready);
+}
+
+/* receive.c */
+int br_verbs_receive_init(struct br_verbs_device *device);
+void br_verbs_receive_destroy(struct br_verbs_device *device);
+/* Fills the shared queue up. */
+void br_verbs_receive_refill(struct br_verbs_device *device);
+/* The queue has fewer buffers than we thought: IBV_EVENT_SRQ_LIMIT_REACHED. */
+void br_verbs_receive_limit(struct br_verbs_device *device);
+
+/* link.c; all under the worker's lock, none blocks. */
+struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device,
+                                         const union br_uring_socket_address *peer); /* NULL with words */
+void br_verbs_link_close(struct br_link *link);
+/* Lost: error is negative. CLOSED follows when what has arrived before is reported, or at once if `silent`. */
+void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, const char *why);
+/* Makes the queue pair, in state INIT; or from there to RTS with the peer's hello. 0 or -errno with words. */
+int br_verbs_link_create(struct br_verbs_link *link);
+int br_verbs_link_ready(struct br_verbs_link *link);
+/* Lets the peer write, and tells it, once the link is trusted. */
+void br_verbs_link_open(struct br_verbs_link *link);
+
+/* connect.c */
+int br_verbs_listen(struct br_verbs_device *device);
+int br_verbs_link_connect(struct br_device *device, const struct br_address *address, struct br_link **out);
+void br_verbs_accept(struct br_verbs_device *device);
+void br_verbs_socket_event(struct br_verbs_link *link, uint32_t events);
+/* Drops those whose exchange takes too long. */
+void br_verbs_exchange_timers(struct br_verbs_device *device);
+int br_verbs_address(struct br_device *device, struct br_address *out);
+
+/* post.c */
+int br_verbs_post(struct br_link *link, const struct br_frame *frames, int n);
+/* The next pieces of a frame that goes piece by piece. */
+void br_verbs_push(struct br_verbs_link *link);
+/* For device_close(): true while something that was posted has not left. */
+bool br_verbs_flush(struct br_verbs_link *link);
+/* An empty SEND with an immediate. 0 or -errno with words. */
+int br_verbs_send_open(struct br_verbs_link *link);
+
+/* poll.c */
+int br_verbs_poll(struct br_device *device, uint64_t now, struct br_event *events, int max);
+/* Takes up to max completions to their links; returns how many it took. */
+int br_verbs_drain(struct br_verbs_device *device, int max);
+int br_verbs_wait(struct br_device *device);
+void br_verbs_wake(struct br_device *device);
+void br_verbs_message_release(struct br_link *link, void *buffer);
+
+/* events.c: asynchronous events of the device. */
+void br_verbs_events(struct br_verbs_device *device);
+
+/* memory without and with keys: region.c */
+int br_verbs_place_token(struct br_device *device, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES]);
+void br_verbs_place_release(struct br_device *device, struct br_slot *slot);
+
+/* device.c: chooses the GIDs anew. 0 or -errno with words. */
+int br_verbs_choose_gids(struct br_verbs_device *device);
+
+#endif
