@@ -16,6 +16,7 @@
 #include "transport/verbs/verbs.h"
 
 #define LOOK_PERIOD    (1 * BR_MS)
+#define LOOK_EVERY     256 /* polls, at the latest: the clock of the caller may be slow */
 #define BATCH          32  /* completions asked for at once */
 #define DRAIN          128 /* of one poll: it must come back */
 #define EPOLL_EVENTS   32
@@ -460,7 +461,7 @@ int br_verbs_poll(struct br_device *base, uint64_t now, struct br_event *events,
     device->now = now;
     while ((node = br_list_pop_front(&device->lent)))
         br_list_push_back(&device->receive.spare, node);
-    if (device->look || now >= device->next_look)
+    if (device->look || now >= device->next_look || ++device->n_polls % LOOK_EVERY == 0)
         look(device);
     if (device->n_closed)
         open_links(device);

@@ -153,8 +153,9 @@ struct br_verbs_device {
     bool look;          /* sockets and events are looked at in the next poll */
     uint64_t now;       /* of the last poll */
     uint64_t next_look; /* ns */
-    int n_exchanges;    /* links that are connecting */
-    int n_closed;       /* links whose peer may not write yet */
+    uint32_t n_polls;
+    int n_exchanges; /* links that are connecting */
+    int n_closed;    /* links whose peer may not write yet */
 
     struct br_pool links;
     struct br_verbs_link **open; /* in use: [0..n_open) */
