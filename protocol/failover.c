@@ -7,7 +7,7 @@
  *    Without the fence a late write through the old link could hit memory that its operation has long given back.
  * 2. What goes again: slices that the lost rail carried in part and that are not confirmed. The receiver knows complete
  *    slices by its bitmaps and drops them. A transfer that only misses its DONE sends its last slice, which makes the
- *    receiver say DONE again.
+ *    receiver say DONE again. Where a rail needs place tokens the receiver is asked first (place.c).
  * 3. Messages need no fence: their sequence tells the receiver what it has. Copies are kept until ACK (peer.h).
  * 4. The connecting side tries to connect again after the fence. A rail that comes back starts from zero.
  * 5. With the last rail the peer is lost and the worker fails. With relaying it is only cut: detours are tried, and meanwhile
@@ -149,6 +149,10 @@ static void send_again(struct br_worker *w, struct br_peer *peer, struct br_tran
     uint32_t n_slices = (t->length + t->slice_bytes - 1) / t->slice_bytes;
     uint64_t again = 0;
 
+    if (peer->place_rails) {
+        br_place_fenced(w, peer, t, bit);
+        return;
+    }
     t->lost_rails &= (uint8_t)~bit;
     for (uint32_t i = 0; i < n_slices; i++)
         if (t->slice_rails[i] & bit) {

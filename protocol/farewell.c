@@ -135,6 +135,7 @@ int br_worker_last_words(struct br_worker *w)
     if (say_abort(w) && w->now < w->fail_at)
         return n;
     close_rails(w, true);
+    br_place_release_all(w);
     w->fail_due = false;
     return n + 1;
 }

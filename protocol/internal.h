@@ -13,7 +13,8 @@ void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index);
 void br_rail_reset(struct br_rail *rail, uint64_t now); /* a new link is up */
 uint64_t br_rail_in_flight(const struct br_rail *rail);
 bool br_rail_has_budget(const struct br_rail *rail, uint32_t length); /* for a frame of this length */
-bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length);
+/* barred: rails that do not take frames of the transfer, a bit each */
+bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length, uint32_t barred);
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now);
 bool br_rail_asks(const struct br_rail *rail, uint32_t length); /* should this frame ask for an ACK? */
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now);
@@ -48,10 +49,13 @@ void br_connect_event(struct br_worker *w, const struct br_event *event);
 void br_peer_activate(struct br_worker *w, struct br_peer *peer);
 void br_send_message_due(struct br_worker *w, struct br_peer *peer,
                          struct br_transfer *t); /* its eager message or READY */
-void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_message *ready);
+void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
+                   const uint8_t *tokens);
 void br_send_sent(struct br_worker *w, const struct br_event *event);
 void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot);
 void br_send_check_end(struct br_worker *w, struct br_transfer *t);
+/* From now on t waits for DONE, unless there is but one rail. false: no room for that now. */
+bool br_send_want_done(struct br_worker *w, struct br_transfer *t, const struct br_peer *peer);
 int br_pump_peer(struct br_worker *w, struct br_peer *peer);
 
 /* control.c: everything without a credit */
@@ -88,8 +92,31 @@ uint64_t br_agree_next_timer(const struct br_peer *peer);
 void br_receive_event(struct br_worker *w, struct br_rail *rail,
                       const struct br_event *event); /* MESSAGE, PLACED; rail is UP */
 void br_receive_slotless(struct br_worker *w);
+/* Tells the sender that it needs to keep nothing of this transfer for a retry. */
+void br_receive_confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot);
 void br_peer_check_left(struct br_peer *peer); /* after its BYE, or a message that came later */
 void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status);
+
+/* place.c: place tokens. Receiving half */
+void br_place_make(struct br_worker *w, struct br_peer *peer, struct br_slot *slot); /* for all its rails */
+void br_place_release(struct br_worker *w, struct br_slot *slot);
+void br_place_release_all(struct br_worker *w); /* of a worker that has failed */
+/* What READY says of places, and its payload, into out[BR_MAX_PLACES]. Returns the length of that. */
+uint32_t br_place_write(const struct br_peer *peer, const struct br_transfer *t, struct br_message *ready,
+                        uint8_t *out);
+void br_place_asked(struct br_worker *w, struct br_peer *peer, const struct br_body_renew *renew);
+/* Sending half */
+const char *br_place_wrong(const struct br_worker *w, const struct br_peer *peer,
+                           const struct br_message *ready,
+                           uint32_t length); /* NULL: well-formed; length: of the payload */
+void br_place_take(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
+                   const uint8_t *tokens); /* of a transfer that is MOVING */
+void br_place_renewed(struct br_worker *w, struct br_rail *rail, const struct br_message *ready,
+                      const uint8_t *tokens);                          /* a READY that renews a slot */
+void br_place_check_quiet(struct br_worker *w, struct br_transfer *t); /* it has a frame less on its way */
+/* A rail of the peer is fenced (0: one that was never UP here) that may have carried frames of t, or its DONE. */
+void br_place_fenced(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, uint8_t bit);
+bool br_place_post_renews(struct br_peer *peer, struct br_rail *rail); /* false: the link is full */
 
 /* failover.c */
 void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words);

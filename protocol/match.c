@@ -24,6 +24,7 @@ struct br_unexpected {
     struct br_list node; /* the rail's `unexpected` */
     struct br_message message;
     const uint8_t *payload; /* in `buffer`, or in `copy` */
+    uint32_t length;        /* of it */
     struct br_rail *rail;   /* NULL: the rail is lost, the credit with it */
     struct br_link *link;
     void *buffer;  /* for message_release() */
@@ -106,7 +107,7 @@ int br_match_send(struct br_worker *w, struct br_transfer *t)
     if (rc || !early)
         return rc;
     if (br_agree_transfer(w, t, &early->message))
-        br_send_ready(w, t, &early->message);
+        br_send_ready(w, t, &early->message, early->payload);
     if (!w->failed) /* else its link is closed, and the buffer with it */
         forget(w, early);
     return 0;
@@ -162,8 +163,12 @@ static void keep(struct br_worker *w, struct br_rail *rail, struct br_table *tab
         br_rail_lost(w, rail, EPROTO, "the peer sent a message twice or more than it has credits for");
         return;
     }
-    *u = (struct br_unexpected){
-        .message = *m, .payload = event->payload, .rail = rail, .link = event->link, .buffer = event->buffer};
+    *u = (struct br_unexpected){.message = *m,
+                                .payload = event->payload,
+                                .length = event->length,
+                                .rail = rail,
+                                .link = event->link,
+                                .buffer = event->buffer};
     br_list_init(&u->node);
     br_list_push_back(&rail->unexpected, &u->node);
 }
@@ -203,7 +208,7 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
     br_table_remove(table, m->tag, (uint32_t)rail->peer->rank);
     if (br_agree_transfer(w, t, m)) {
         if (ready)
-            br_send_ready(w, t, m);
+            br_send_ready(w, t, m, event->payload);
         else
             deliver(w, t, m, event->payload);
     }
@@ -211,18 +216,45 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
         release(w, rail, event->link, event->buffer, m->tag);
 }
 
+/* NULL, or what is wrong with a message as such. */
+static const char *malformed(const struct br_worker *w, const struct br_rail *rail,
+                             const struct br_message *m, uint32_t length)
+{
+    if (m->type == BR_MESSAGE_READY)
+        return br_place_wrong(w, rail->peer, m, length);
+    if (m->type == BR_MESSAGE_EAGER && m->bytes > BR_EAGER_INLINE && m->bytes != length)
+        return "an eager message says another length than it has";
+    if (m->type == BR_MESSAGE_EAGER && m->bytes > rail->peer->eager_bytes)
+        return "an eager message is longer than was agreed";
+    return NULL;
+}
+
+/* A message that was not here before. */
+static void deal_with(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
+                      const struct br_message *m)
+{
+    if (m->type == BR_MESSAGE_PUT || m->type == BR_MESSAGE_GET) {
+        br_onesided_request(w, rail->peer, m);
+    } else if (m->type == BR_MESSAGE_READY && m->ready.renews) {
+        br_place_renewed(w, rail, m, event->payload);
+    } else {
+        match(w, rail, event, m);
+        return;
+    }
+    if (!w->failed && rail->link == event->link) /* else it is closed, and the buffer with it */
+        release(w, rail, event->link, event->buffer, m->tag);
+}
+
 void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
 {
     struct br_message m;
+    const char *wrong;
     int first;
 
     memcpy(&m, event->inline_, sizeof m);
-    if (m.type == BR_MESSAGE_EAGER && m.bytes != (m.bytes <= BR_EAGER_INLINE ? m.bytes : event->length)) {
-        br_rail_lost(w, rail, EPROTO, "an eager message says another length than it has");
-        return;
-    }
-    if (m.type == BR_MESSAGE_EAGER && m.bytes > rail->peer->eager_bytes) {
-        br_rail_lost(w, rail, EPROTO, "an eager message is longer than was agreed");
+    wrong = malformed(w, rail, &m, event->length);
+    if (wrong) {
+        br_rail_lost(w, rail, EPROTO, wrong);
         return;
     }
     first = first_time(&rail->peer->streams[br_stream_of(m.tag)], m.sequence);
@@ -238,13 +270,7 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
     }
     rail->peer->messages++;
     br_peer_check_left(rail->peer);
-    if (m.type == BR_MESSAGE_PUT || m.type == BR_MESSAGE_GET) {
-        br_onesided_request(w, rail->peer, &m);
-        if (!w->failed)
-            release(w, rail, event->link, event->buffer, m.tag);
-    } else {
-        match(w, rail, event, &m);
-    }
+    deal_with(w, rail, event, &m);
 }
 
 void br_match_forget_link(struct br_worker *w, struct br_rail *rail)
@@ -253,18 +279,16 @@ void br_match_forget_link(struct br_worker *w, struct br_rail *rail)
 
     while ((node = br_list_pop_front(&rail->unexpected))) {
         struct br_unexpected *u = br_container_of(node, struct br_unexpected, node);
-        uint32_t length =
-            u->message.type == BR_MESSAGE_EAGER && u->message.bytes > BR_EAGER_INLINE ? u->message.bytes : 0;
 
         u->rail = NULL;
-        if (!length)
+        if (!u->length)
             continue;
-        u->copy = malloc(length);
+        u->copy = malloc(u->length);
         if (!u->copy) {
             br_worker_fail(w, ENOMEM, "no memory to keep a message of a lost rail");
             return;
         }
-        memcpy(u->copy, u->payload, length);
+        memcpy(u->copy, u->payload, u->length);
         u->payload = u->copy;
     }
 }

@@ -21,8 +21,9 @@
 #include <stdint.h>
 
 #include "transport/frame.h"
+#include "transport/slot.h"
 
-#define BR_PROTOCOL_VERSION 3u /* changes with anything below; negotiated in the handshake */
+#define BR_PROTOCOL_VERSION 4u /* changes with anything below; negotiated in the handshake */
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS       65536u
@@ -39,6 +40,7 @@
 #define BR_MAX_TRANSFER (16u << 20) /* bytes; longer sends and receives are cut by the layers above */
 #define BR_MAX_EAGER    (64u << 10) /* upper bound of the eager limit */
 #define BR_MAX_WORDS    240u        /* text of ABORT */
+#define BR_MAX_PLACES   (BR_MAX_RAILS * BR_PLACE_BYTES) /* payload of READY */
 
 enum br_message_type {
     BR_MESSAGE_HANDSHAKE =
@@ -58,14 +60,15 @@ enum br_message_type {
     BR_MESSAGE_RELAY = 14, /* struct br_message_relay: for another rank, or from one, over hosts in between */
     BR_MESSAGE_RELAY_BACK = 15, /* buffers for relayed frames that are free again */
     BR_MESSAGE_WAITING = 16,    /* a transfer waits for its other end: does that want the same? (agree.c) */
+    BR_MESSAGE_RENEW = 17,      /* asks what became of a slot that a lost rail has carried (place.c) */
 };
 
 /* Bodies, 24 bytes each. */
 struct br_body_ready {
-    uint32_t slot;      /* what the sender puts into the header of every PLACED frame */
-    uint32_t reserved;  /* zero */
-    uint64_t total;     /* point to point: bytes of the whole message, of which this may be a part; else 0 */
-    uint32_t unused[2]; /* zero */
+    uint32_t slot;   /* what the sender puts into the header of every PLACED frame */
+    uint32_t renews; /* 0, or the number that the slot had so far, about which the sender has asked */
+    uint64_t total;  /* point to point: bytes of the whole message, of which this may be a part; else 0 */
+    uint64_t have;   /* renews: bit i: slice i is complete; else 0 */
 };
 
 struct br_body_waiting {
@@ -104,6 +107,13 @@ struct br_body_bye {
     uint32_t reserved[5];
 };
 
+struct br_body_renew {
+    uint32_t slot; /* as the READY said */
+    uint32_t
+        lost; /* 1: frames may be lost, another READY is wanted; 0: DONE may be lost. Neither is sent in vain */
+    uint32_t reserved[4];
+};
+
 struct br_body_relay_back {
     uint8_t n[BR_RELAY_HOPS]; /* [i]: buffers of class i + 1 */
     uint32_t reserved[2];
@@ -129,8 +139,9 @@ struct br_message {
         check; /* EAGER, READY, WAITING: digest of the operation's arguments; differs where the ranks disagree */
     uint32_t sequence; /* credited: number to this peer over all rails, from 0; point to point has its own */
     uint64_t tag;      /* EAGER, READY, PUT, GET, WAITING: the transfer */
-    uint32_t reserved; /* zero */
-    uint32_t bytes;    /* EAGER, READY, PUT, GET, WAITING: length of the transfer */
+    uint32_t
+        places; /* READY: bit i: the payload has a place token for rail i, in the order of rails; else 0 */
+    uint32_t bytes; /* EAGER, READY, PUT, GET, WAITING: length of the transfer */
     union {
         uint8_t data[24]; /* EAGER of at most 24 bytes: the data; longer ones are the frame's payload */
         struct br_body_ready ready;
@@ -142,6 +153,7 @@ struct br_message {
         struct br_body_bye bye;
         struct br_body_abort abort;
         struct br_body_relay_back relay_back;
+        struct br_body_renew renew;
     };
 };
 static_assert(sizeof(struct br_message) == BR_FRAME_INLINE, "a message fills the inline area of its frame");

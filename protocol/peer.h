@@ -43,7 +43,7 @@ enum br_rail_state {
 struct br_retained {
     struct br_message message;
     uint32_t length; /* payload bytes in `memory` */
-    uint8_t *memory; /* eager_bytes; owned by the rail */
+    uint8_t *memory; /* eager_bytes or BR_MAX_PLACES; owned by the rail */
 };
 
 /* A message of a lost rail that waits to be sent on another one. Made and freed outside the data path. */
@@ -183,6 +183,7 @@ struct br_peer {
     uint32_t
         eager_bytes; /* up to this size in one message; where mapping is cheap, that pays only for very small ones */
     struct br_rail *rails;             /* [n_rails] */
+    uint8_t place_rails;               /* rails whose device needs place tokens, a bit each */
     uint64_t uses;                     /* frames posted */
     struct br_queue queues[BR_QUEUES]; /* what wants to leave, by br_queue_kind */
     struct br_list moving;             /* sends in MOVING or CONFIRMING */
@@ -192,6 +193,7 @@ struct br_peer {
     uint32_t dones[BR_DONES];             /* slots to report, ring */
     uint32_t done_head, done_tail;
     uint8_t down_due, fenced_due; /* rails to report in RAIL_DOWN, RAIL_FENCED, a bit each */
+    bool renew_due;               /* some of `moving` have to ask (place.c) */
     bool bye_due, bye_sent, bye_heard;
     uint32_t messages, bye_messages; /* credited ones that have arrived, and as many as its BYE says */
     bool abort_said;

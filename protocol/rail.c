@@ -21,15 +21,16 @@
 int br_rail_prepare(const struct br_worker *w, struct br_rail *rail)
 {
     uint8_t *memory = rail->retained[0].memory;
+    uint32_t bytes = w->config.eager_bytes < BR_MAX_PLACES ? BR_MAX_PLACES : w->config.eager_bytes;
 
     if (memory)
         return 0;
-    memory = malloc((size_t)BR_CREDITS * w->config.eager_bytes + 1);
+    memory = malloc((size_t)BR_CREDITS * bytes);
     if (!memory)
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank,
                         rail->peer->rank);
     for (uint32_t k = 0; k < BR_CREDITS; k++)
-        rail->retained[k].memory = memory + (size_t)k * w->config.eager_bytes;
+        rail->retained[k].memory = memory + (size_t)k * bytes;
     return 0;
 }
 
@@ -115,7 +116,7 @@ static double finish(const struct br_rail *rail, uint64_t bytes)
  * only if it delivers it before the peer's other rails together could deliver all that is left, or if none of
  * them would deliver it sooner (hence always one takes it).
  */
-bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length)
+bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length, uint32_t barred)
 {
     const struct br_peer *peer = rail->peer;
     double mine, others_bytes = (double)left, others_rate = 0;
@@ -127,7 +128,7 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
     for (int i = 0; i < peer->n_rails; i++) {
         const struct br_rail *other = &peer->rails[i];
 
-        if (other == rail || other->state != BR_RAIL_UP || other->detour != rail->detour)
+        if (other == rail || other->state != BR_RAIL_UP || other->detour != rail->detour || (barred >> i & 1))
             continue;
         if (!other->was_full)
             return true; /* nothing to compare with yet */

@@ -31,6 +31,8 @@ static void offer_place(struct br_worker *w, struct br_transfer *t)
     t->slot->owner = t;
     t->slot->region = t->region;
     t->slot->may_map = t->may_map;
+    if (peer->place_rails)
+        br_place_make(w, peer, t->slot);
     t->state = BR_TRANSFER_QUEUED;
     br_send_message_due(w, peer, t);
 }
@@ -64,6 +66,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     t->status = 0;
     t->mapped = NULL;
     t->slot = NULL;
+    t->renews = 0;
     br_queued_init(&t->queued, t->priority, t->order, t->within);
     br_list_init(&t->node);
     t->state = BR_TRANSFER_MATCHING;
@@ -77,6 +80,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
 
 static void put_slot(struct br_worker *w, struct br_transfer *t)
 {
+    br_place_release(w, t->slot);
     br_slot_put(&w->slots, t->slot);
     t->slot = NULL;
     br_receive_slotless(w);
@@ -112,8 +116,7 @@ void br_transfer_withdraw(struct br_worker *w, struct br_transfer *t)
     t->state = BR_TRANSFER_IDLE;
 }
 
-/* Tells the sender that it needs to keep nothing of this transfer for a retry. */
-static void confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot)
+void br_receive_confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot)
 {
     if (peer->done_head - peer->done_tail == BR_DONES)
         return; /* said again when the sender asks by sending the slice again, which it does only after a lost rail */
@@ -129,7 +132,7 @@ static void complete(struct br_worker *w, struct br_rail *rail, struct br_slot *
     if (!t->rendezvous)
         br_table_remove(&w->receives, t->tag, (uint32_t)t->peer);
     if (wants_done)
-        confirm(w, rail->peer, br_slot_number(&w->slots, slot));
+        br_receive_confirm(w, rail->peer, br_slot_number(&w->slots, slot));
     t->mapped = slot->mapped;
     if (!t->mapped)
         put_slot(w, t);
@@ -175,9 +178,9 @@ static void placed(struct br_worker *w, struct br_rail *rail, const struct br_ev
     if (event->stale || !slot || !slot->missing) {
         if (event->mapped)
             rail->device->ops->map_release(rail->device, event->map_handle);
-        if ((flags.flags & BR_PLACED_DONE) && !(slot && slot->missing))
-            confirm(w, rail->peer,
-                    event->slot); /* complete long ago, and sent again because its DONE was lost */
+        if ((flags.flags & BR_PLACED_DONE) && !(slot && slot->missing) &&
+            !br_slot_was_renewed(&w->slots, event->slot)) /* else complete long ago, and its DONE was lost */
+            br_receive_confirm(w, rail->peer, event->slot);
         return;
     }
     wrong = take_bytes(w, slot, rail->device, event);
@@ -276,6 +279,9 @@ static void control(struct br_worker *w, struct br_rail *rail, const struct br_e
         break;
     case BR_MESSAGE_WAITING:
         br_agree_waiting(w, peer->rank, m);
+        break;
+    case BR_MESSAGE_RENEW:
+        br_place_asked(w, peer, &m->renew);
         break;
     case BR_MESSAGE_RELAY:
     case BR_MESSAGE_RELAY_BACK:

@@ -50,7 +50,8 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     t->wants_done = false;
     t->cursor = t->flights = t->resend_at = 0;
     t->resend = 0;
-    t->lost_rails = 0;
+    t->lost_rails = t->barred = 0;
+    t->renew_due = false;
     br_queued_init(&t->queued, t->priority, t->order, t->within);
     br_list_init(&t->node);
     if (t->length <= peer->eager_bytes && !t->rendezvous) {
@@ -62,7 +63,8 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     return br_match_send(w, t);
 }
 
-void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_message *ready)
+void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
+                   const uint8_t *tokens)
 {
     struct br_peer *peer = &w->peers[t->peer];
 
@@ -78,6 +80,8 @@ void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_m
     t->state = BR_TRANSFER_MOVING;
     br_queue_insert(&peer->queues[BR_QUEUE_DATA], &t->queued, w->now);
     br_peer_activate(w, peer);
+    if (peer->place_rails)
+        br_place_take(w, t, ready, tokens);
 }
 
 void br_send_check_end(struct br_worker *w, struct br_transfer *t)
@@ -103,6 +107,7 @@ void br_send_sent(struct br_worker *w, const struct br_event *event)
     }
     br_pool_put(&w->flights, flight);
     t->flights--;
+    br_place_check_quiet(w, t);
     br_send_check_end(w, t);
     br_peer_activate(w, &w->peers[t->peer]);
 }
@@ -114,8 +119,9 @@ void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot)
     if (!t)
         return; /* said twice, after a lost rail */
     t->wants_done = false;
-    if (t->state == BR_TRANSFER_MOVING) { /* only resends were left, and they are not needed */
-        t->resend = 0;
+    if (t->state == BR_TRANSFER_MOVING || t->state == BR_TRANSFER_RENEWING) {
+        t->resend = 0; /* only resends were left, and they are not needed */
+        t->renew_due = false;
         br_queue_remove(&t->queued);
         t->state = BR_TRANSFER_CONFIRMING;
     }
@@ -162,6 +168,7 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
 {
     struct br_stream *stream = &peer->streams[br_stream_of(t->tag)];
     struct br_message m = {0};
+    uint8_t places[BR_MAX_PLACES];
     const void *payload = NULL;
     uint32_t length = 0;
 
@@ -175,6 +182,10 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
     if (!t->is_send) {
         m.type = BR_MESSAGE_READY;
         m.ready = (struct br_body_ready){.slot = br_slot_number(&w->slots, t->slot), .total = t->total};
+        if (peer->place_rails) {
+            payload = places;
+            length = br_place_write(peer, t, &m, places);
+        }
     } else if (!t->request) {
         m.type = BR_MESSAGE_EAGER;
         if (t->length <= BR_EAGER_INLINE) {
@@ -252,9 +263,9 @@ static void all_left(struct br_worker *w, struct br_transfer *t)
     br_send_check_end(w, t);
 }
 
-static bool want_done(struct br_worker *w, struct br_transfer *t, const struct br_rail *rail)
+bool br_send_want_done(struct br_worker *w, struct br_transfer *t, const struct br_peer *peer)
 {
-    if (rail->peer->n_rails == 1)
+    if (peer->n_rails == 1)
         return true;
     if (!t->wants_done && br_table_insert(&w->confirms, t->remote_slot, (uint32_t)t->peer, t))
         return false; /* the table is as large as transfers can be outstanding: full only for a moment */
@@ -272,7 +283,7 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
 
     if (!flight)
         return false;
-    if (!want_done(w, t, rail)) {
+    if (!br_send_want_done(w, t, rail->peer)) {
         br_pool_put(&w->flights, flight);
         return false;
     }
@@ -285,6 +296,7 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
         .length = length,
         .slot = t->remote_slot,
         .offset = offset,
+        .place = rail->device->caps.needs_place ? t->places[rail->index] : NULL,
         .region = t->region,
         .inline_ = (const uint8_t *)&placed,
         .cookie = (uint64_t)(uintptr_t)flight,
@@ -325,8 +337,8 @@ static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const stru
         struct br_rail *rail = &peer->rails[i];
         uint32_t frame = left < rail->frame_bytes ? (uint32_t)left : rail->frame_bytes;
 
-        if (rail->state == BR_RAIL_UP && !(full >> i & 1) && br_rail_has_budget(rail, frame) &&
-            br_rail_may_take(rail, left, frame) && (!best || is_freer(rail, best)))
+        if (rail->state == BR_RAIL_UP && !((full | t->barred) >> i & 1) && br_rail_has_budget(rail, frame) &&
+            br_rail_may_take(rail, left, frame, t->barred) && (!best || is_freer(rail, best)))
             best = rail;
     }
     return best;

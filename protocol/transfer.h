@@ -21,10 +21,11 @@ struct br_worker;
 struct br_peer;
 
 enum br_transfer_state {
-    BR_TRANSFER_IDLE,       /* the caller's */
-    BR_TRANSFER_QUEUED,     /* send: waits to leave as a message; receive: its READY waits to leave */
-    BR_TRANSFER_MATCHING,   /* waits for READY (send) or for the bytes (receive) */
-    BR_TRANSFER_MOVING,     /* send: frames leave */
+    BR_TRANSFER_IDLE,     /* the caller's */
+    BR_TRANSFER_QUEUED,   /* send: waits to leave as a message; receive: its READY waits to leave */
+    BR_TRANSFER_MATCHING, /* waits for READY (send) or for the bytes (receive) */
+    BR_TRANSFER_MOVING,   /* send: frames leave */
+    BR_TRANSFER_RENEWING, /* send: a rail is lost; asks for another READY when no frame is on its way (place.c) */
     BR_TRANSFER_CONFIRMING, /* send: every byte has left; waits for SENT and, where a retry is possible, DONE */
     BR_TRANSFER_ENDED,      /* in the worker's done list, or already the caller's again */
 };
@@ -68,6 +69,10 @@ struct br_transfer {
     uint32_t resend_at;   /* send: offset within the first slice of `resend` */
     uint8_t lost_rails;   /* send: rails that took frames with them and are not fenced yet, a bit each */
     uint8_t slice_rails[BR_SLOT_SLICES]; /* send: rails that carried bytes of slice i, a bit each */
+    uint32_t renews; /* receive: the slot's number before the READY that is queued; 0: it is the first */
+    bool renew_due;  /* send: RENEW has to leave */
+    uint8_t barred;  /* send: rails that need a place token for it and have none, a bit each */
+    uint8_t places[BR_MAX_RAILS][BR_PLACE_BYTES]; /* send: the place tokens, by rail */
 };
 
 /* Both return 0, or a negative errno with words when the worker has failed or the peer is gone; then the transfer

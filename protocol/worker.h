@@ -30,7 +30,7 @@
 #include "transport/slot.h"
 #include "transport/transport.h"
 
-#define BR_MAX_DEVICES 8
+#define BR_MAX_DEVICES BR_SLOT_DEVICES
 
 struct br_worker_config {
     int rank, size;
@@ -116,6 +116,7 @@ struct br_worker {
         uint64_t relayed_frames, relayed_bytes; /* passed on for others */
         uint64_t relay_stalls; /* times all of them had to wait for a buffer at the next host */
         uint64_t unreachable;  /* routes that broke here, or beyond */
+        uint64_t placeless; /* rails left out of a transfer because their device could make no place token */
     } counters;
 };
 

@@ -54,10 +54,16 @@ uint32_t br_slot_granule_bytes(uint32_t slice_bytes)
     return slice_bytes / BR_SLOT_GRANULES;
 }
 
+uint64_t br_slot_all(uint32_t length, uint32_t slice_bytes)
+{
+    uint32_t n = (uint32_t)(((uint64_t)length + slice_bytes - 1) / slice_bytes);
+
+    return n >= 64 ? ~0ull : (1ull << n) - 1;
+}
+
 struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t length, uint32_t slice_bytes)
 {
     struct br_slot *slot;
-    uint32_t n_slices;
 
     if (!table->n_free)
         return NULL;
@@ -75,9 +81,8 @@ struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t le
     slot->mapped = NULL;
     slot->n_maps = 0;
     slot->copied = false;
-    n_slices = (length + slot->slice_bytes - 1) / slot->slice_bytes;
-    slot->missing = n_slices == 64 ? ~0ull : (1ull << n_slices) - 1;
-    memset(slot->arrived, 0, n_slices * sizeof slot->arrived[0]);
+    slot->missing = br_slot_all(length, slot->slice_bytes);
+    memset(slot->arrived, 0, (size_t)__builtin_popcountll(slot->missing) * sizeof slot->arrived[0]);
     return slot;
 }
 

@@ -77,6 +77,8 @@ struct br_slot *br_slot_find(const struct br_slot_table *table,
 /* slice_bytes that br_slot_get would choose; the sender cuts on the same grid. */
 uint32_t br_slot_slice_bytes(uint32_t length, uint32_t slice_bytes);
 uint32_t br_slot_granule_bytes(uint32_t slice_bytes);
+uint64_t br_slot_all(uint32_t length,
+                     uint32_t slice_bytes); /* a bit for each slice: `missing` at the start */
 
 /* For back ends, before the payload is written: *slot_out and 0 when `length` bytes at `offset` are expected;
  * -ESTALE when nobody expects them any more (receive and drop them, counted); -EPROTO with words when they are

@@ -23,8 +23,8 @@
  *    good for every link between the two devices, also one made later, until place_release(). The protocol sees to it that
  *    no frame is on its way to a slot when its place is released: it sends a frame again only with a new number and new
  *    tokens, which it asks for when all frames posted before have been SENT or their link is fenced on both sides
- *    (br_slot_renew). So the back end must tell numbers apart: a frame posted with an older number of a slot is reported as
- *    `stale` (or not at all), never as one of the present number, even if its bytes stand in the place.
+ *    (br_slot_renew). So the back end must tell numbers apart: a frame posted with an older number of a slot is reported
+ *    with that number, or as `stale`, never as one of the present number, even if its bytes stand in the place.
  * 9. Back ends know nothing of peers, credits, priorities or authentication. They must survive any bytes: a
  *    malformed frame fails its link with words (-EPROTO), never the process.
  */
@@ -211,9 +211,10 @@ struct br_transport_ops {
     /* caps.needs_place only. Makes the token of a slot: what the device at the other end must know to write there. Called
      * before the slot's number leaves, at most once until place_release(). slot->base, length and region say where; without
      * a region it is any memory of the user's, and the back end finds a way (keys of its own, or buffers from which it
-     * copies to slot->base before it reports PLACED; both bounded). On the data path: no system call in the steady state.
-     * 0; -EAGAIN: no room just now, asked again when another slot of this device is released (never when none has a token);
-     * other -errno with words: this device cannot, and frames of this transfer come over other rails. */
+     * copies to slot->base before it reports PLACED). On the data path: no system call in the steady state. 0, or -errno
+     * with words: this device cannot, and the transfer's frames come over other rails, if there are any: else the
+     * communicator fails. So it is not for a pool that is empty for a moment: whoever has a slot must get a place, as the
+     * transfers that would make room may wait for this very one. */
     int (*place_token)(struct br_device *device, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES]);
     /* The token of the slot's present number is void. Once for each token made, while slot->base and region still are what
      * they were; before region_release(). device_close() releases those that are left. */

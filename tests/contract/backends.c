@@ -54,8 +54,18 @@ static int sim_maps_setup(struct contract *contract)
     return sim_setup_with(contract, (struct br_sim_config){.maps = true, .duplicate_ppm = 100000});
 }
 
+/* As an RDMA NIC: ordered, and bytes are written where the token says. */
+static int sim_places_setup(struct contract *contract)
+{
+    return sim_setup_with(
+        contract,
+        (struct br_sim_config){
+            .place_ports = 1, .tx_depth = 16, .loss_ppm = 20000, .duplicate_ppm = 50000, .retry_limit = 30});
+}
+
 static void sim_teardown(struct contract *contract)
 {
+    assert_int_equal(br_sim_counters(contract->surroundings)->bad_places, 0);
     br_sim_destroy(contract->surroundings);
 }
 
@@ -164,6 +174,7 @@ const struct contract_backend contract_backends[] = {
     {.name = "sim-rough", .setup = sim_rough_setup, SIM_HOOKS},
     {.name = "sim-early", .setup = sim_early_setup, SIM_HOOKS},
     {.name = "sim-maps", .setup = sim_maps_setup, SIM_HOOKS},
+    {.name = "sim-places", .setup = sim_places_setup, SIM_HOOKS},
     {.name = "uring",
      .transport = "uring",
      .configure = uring_configure,

@@ -195,6 +195,12 @@ static bool idle(struct contract *contract, uint64_t patience)
     return br_clock_now() < contract->deadline;
 }
 
+void contract_pass(struct contract *contract)
+{
+    if (!idle(contract, PATIENCE))
+        fail_msg("nothing will ever happen");
+}
+
 int contract_count(const struct contract *contract, int side, enum br_event_kind kind,
                    const struct br_link *link)
 {
@@ -323,10 +329,48 @@ bool contract_is_message(const struct contract_record *record, uint32_t length, 
            contract_is_filled(record->payload, length, seed);
 }
 
-struct br_frame contract_placed(uint32_t slot, const uint8_t *base, uint32_t offset, uint32_t length,
-                                uint64_t cookie)
+void contract_place(struct contract *contract, int side, struct br_slot *slot)
 {
+    struct br_device *device = contract->sides[side].device;
+
+    if (!device->caps.needs_place)
+        return;
+    if (contract->ops->place_token(device, slot, slot->places[device->index]))
+        fail_msg("place_token: %s", br_error_words());
+    slot->placed = (uint8_t)(1u << device->index);
+}
+
+void contract_unplace(struct contract *contract, int side, struct br_slot *slot)
+{
+    if (slot->placed)
+        contract->ops->place_release(contract->sides[side].device, slot);
+    slot->placed = 0;
+}
+
+struct br_slot *contract_slot(struct contract *contract, int side, void *base, uint32_t length,
+                              uint32_t slice_bytes)
+{
+    struct br_slot *slot = br_slot_get(&contract->sides[side].slots, base, length, slice_bytes);
+
+    assert_non_null(slot);
+    contract_place(contract, side, slot);
+    return slot;
+}
+
+void contract_slot_put(struct contract *contract, int side, struct br_slot *slot)
+{
+    contract_unplace(contract, side, slot);
+    br_slot_put(&contract->sides[side].slots, slot);
+}
+
+struct br_frame contract_placed(struct contract *contract, int side, uint32_t slot, const uint8_t *base,
+                                uint32_t offset, uint32_t length, uint64_t cookie)
+{
+    const struct br_slot *at = br_slot_find(&contract->sides[side].slots, slot);
+
     return (struct br_frame){.kind = BR_FRAME_PLACED,
+                             .place =
+                                 at && at->placed ? at->places[contract->sides[side].device->index] : NULL,
                              .payload = base + offset,
                              .length = length,
                              .slot = slot,

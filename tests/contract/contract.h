@@ -100,6 +100,8 @@ int contract_step_side(struct contract *contract, int side);
  * false: they never came. */
 bool contract_until(struct contract *contract, int side, enum br_event_kind kind, const struct br_link *link,
                     int n);
+/* Lets time pass by itself; fails the case when there is none left. */
+void contract_pass(struct contract *contract);
 /* Steps until nothing happens any more. */
 void contract_settle(struct contract *contract);
 int contract_count(const struct contract *contract, int side, enum br_event_kind kind,
@@ -114,9 +116,16 @@ void contract_post(struct contract *contract, struct br_link *link, const struct
 /* One message with `length` bytes of payload beyond the inline part, both filled from seed. payload must stay. */
 void contract_message(struct contract *contract, struct br_link *link, uint8_t *payload, uint32_t length,
                       uint64_t seed);
-/* The frame for [offset, +length) of a transfer from `base` into the slot. */
-struct br_frame contract_placed(uint32_t slot, const uint8_t *base, uint32_t offset, uint32_t length,
-                                uint64_t cookie);
+/* A slot of a side whose device is open, with its place token where the back end needs one (note 8 of transport.h). */
+struct br_slot *contract_slot(struct contract *contract, int side, void *base, uint32_t length,
+                              uint32_t slice_bytes);
+void contract_slot_put(struct contract *contract, int side, struct br_slot *slot);
+void contract_place(struct contract *contract, int side,
+                    struct br_slot *slot); /* its token, if it needs one */
+void contract_unplace(struct contract *contract, int side, struct br_slot *slot);
+/* The frame for [offset, +length) of a transfer from `base` into the slot of this number at `side`. */
+struct br_frame contract_placed(struct contract *contract, int side, uint32_t slot, const uint8_t *base,
+                                uint32_t offset, uint32_t length, uint64_t cookie);
 
 void contract_fill(uint8_t *bytes, size_t n, uint64_t seed);
 bool contract_is_filled(const uint8_t *bytes, size_t n, uint64_t seed);

@@ -85,7 +85,7 @@ static void stranger__any_bytes(void **state)
         return;
     contract_open_two(contract);
     contract_connect(contract, 0, 1, &a, &b);
-    br_slot_get(&contract->sides[1].slots, place, sizeof place, 4096);
+    contract_slot(contract, 1, place, sizeof place, 4096);
     for (uint64_t i = 0; i < 60; i++) {
         size_t n = make_bytes(&contract->random, bytes, sizeof bytes);
         int fd = stranger(contract);

@@ -263,9 +263,9 @@ static void close__with_work_in_flight(void **state)
     contract_open_two(contract);
     contract_connect(contract, 0, 1, &a, &b);
     contract_fill(from, n, 5);
-    slot = br_slot_number(&contract->sides[1].slots, br_slot_get(&contract->sides[1].slots, to, n, 4096));
+    slot = br_slot_number(&contract->sides[1].slots, contract_slot(contract, 1, to, n, 4096));
     for (uint32_t i = 0; i < 16; i++)
-        frames[i] = contract_placed(slot, from, i * 4096, 4096, i);
+        frames[i] = contract_placed(contract, 1, slot, from, i * 4096, 4096, i);
     assert_true(contract->ops->post(a, frames, 16) > 0);
     before = contract->sides[0].n_log;
     contract->ops->link_close(a);
@@ -296,9 +296,9 @@ static void fence_after(struct contract *contract, int rounds)
 
     contract_connect(contract, 0, 1, &a, &b);
     contract_fill(from, n, 6);
-    slot = br_slot_number(&contract->sides[1].slots, br_slot_get(&contract->sides[1].slots, to, n, 16384));
+    slot = br_slot_number(&contract->sides[1].slots, contract_slot(contract, 1, to, n, 16384));
     for (uint32_t i = 0; i < 16; i++)
-        frames[i] = contract_placed(slot, from, i * 16384, 4096, i);
+        frames[i] = contract_placed(contract, 1, slot, from, i * 16384, 4096, i);
     assert_true(contract->ops->post(a, frames, 16) > 0);
     for (int i = 0; i < rounds; i++)
         if (!contract_step(contract) && contract->backend->idle)
@@ -311,7 +311,7 @@ static void fence_after(struct contract *contract, int rounds)
     assert_memory_equal(to, seen, n);
     assert_int_equal(contract->sides[1].n_log, before);
     contract->ops->link_close(a);
-    br_slot_put(&contract->sides[1].slots, br_slot_find(&contract->sides[1].slots, slot));
+    contract_slot_put(contract, 1, br_slot_find(&contract->sides[1].slots, slot));
     contract_forget(contract, 0);
     contract_forget(contract, 1);
     free(from);

@@ -182,10 +182,10 @@ static void post__is_full_and_recovers(void **state)
     contract_open_two(contract);
     contract_connect(contract, 0, 1, &a, &b);
     contract_fill(from, n, 8);
-    slot = br_slot_number(&contract->sides[1].slots, br_slot_get(&contract->sides[1].slots, to, n, 65536));
+    slot = br_slot_number(&contract->sides[1].slots, contract_slot(contract, 1, to, n, 65536));
     cut = a->device->caps.max_frame < 65536 ? 4096 : 65536;
     for (uint32_t i = 0; i < 2000; i++) { /* far more than any queue takes */
-        struct br_frame frame = contract_placed(slot, from, i * cut % n, cut, i);
+        struct br_frame frame = contract_placed(contract, 1, slot, from, i * cut % n, cut, i);
 
         rc = ops->post(a, &frame, 1);
         assert_in_range(rc, 0, 1);
@@ -196,7 +196,8 @@ static void post__is_full_and_recovers(void **state)
     assert_int_equal(rc, 0);
     assert_true(posted > 0);
     for (uint32_t i = 0; i < 20; i++) {
-        struct br_frame frame = contract_placed(slot, from, (posted + i) * cut % n, cut, posted + i);
+        struct br_frame frame =
+            contract_placed(contract, 1, slot, from, (posted + i) * cut % n, cut, posted + i);
 
         contract_post(contract, a, &frame, 1);
     }
@@ -204,7 +205,7 @@ static void post__is_full_and_recovers(void **state)
     assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, (int)posted + 20));
     if (!contract_event(contract, 1, BR_EVENT_PLACED, b, 0)->event.mapped)
         assert_memory_equal(to, from, (size_t)(posted + 20 < n / cut ? posted + 20 : n / cut) * cut);
-    br_slot_put(&contract->sides[1].slots, br_slot_find(&contract->sides[1].slots, slot));
+    contract_slot_put(contract, 1, br_slot_find(&contract->sides[1].slots, slot));
     contract->ops->link_close(b);
     contract->ops->link_close(a);
     free(from);

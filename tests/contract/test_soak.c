@@ -109,8 +109,9 @@ static void begin_transfer(struct soak *soak)
     transfer->to = calloc(1, transfer->length);
     slots = &soak->contract->sides[!transfer->from_side].slots;
     contract_fill(transfer->from, transfer->length, below(soak, 1000));
-    transfer->slot = br_slot_get(slots, transfer->to, transfer->length, 1u << (12 + below(soak, 6)));
-    assert_true(transfer->to && transfer->slot);
+    assert_non_null(transfer->to);
+    transfer->slot = contract_slot(soak->contract, !transfer->from_side, transfer->to, transfer->length,
+                                   1u << (12 + below(soak, 6)));
     transfer->slot->may_map = below(soak, 2);
     transfer->slot->owner = transfer;
     transfer->number = br_slot_number(slots, transfer->slot);
@@ -138,7 +139,7 @@ static void send_slice(struct soak *soak)
         return;
     offset = transfer->order[transfer->posted] * transfer->slot->slice_bytes;
     left = transfer->length - offset;
-    frame = contract_placed(transfer->number, transfer->from, offset,
+    frame = contract_placed(soak->contract, !transfer->from_side, transfer->number, transfer->from, offset,
                             left < transfer->slot->slice_bytes ? left : transfer->slot->slice_bytes, i);
     frame.region = &soak->regions[end->side];
     transfer->posted += (uint32_t)(soak->contract->ops->post(end->link, &frame, 1) == 1);
@@ -170,7 +171,7 @@ static void take_placed(struct soak *soak, int side, const struct br_event *even
     if (!br_slot_arrive(slot, event->offset, event->length))
         return;
     assert_memory_equal(transfer->to, transfer->from, transfer->length);
-    br_slot_put(slots, slot);
+    contract_slot_put(soak->contract, side, slot);
     transfer->complete = true;
     end_transfer(soak, transfer);
 }

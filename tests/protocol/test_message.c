@@ -69,6 +69,41 @@ static void message__waiting_vector(void **state)
     check("waiting", &h);
 }
 
+static void check_with_payload(const char *name, struct br_message *m, const uint8_t *tokens, uint32_t length)
+{
+    struct br_frame_header h = frame_of(m);
+    uint8_t bytes[160];
+
+    h.length = length;
+    assert_int_equal(vector(name, bytes, sizeof bytes), sizeof h + length);
+    assert_memory_equal(bytes, &h, sizeof h);
+    assert_memory_equal(bytes + sizeof h, tokens, length);
+}
+
+static void message__place_vectors(void **state)
+{
+    struct br_message m = {.type = BR_MESSAGE_READY,
+                           .check = 0x1234,
+                           .sequence = 7,
+                           .tag = br_tag_collective(1, 2, 3, 4),
+                           .bytes = 1 << 20,
+                           .places = 5,
+                           .ready = {.slot = 0x00010003}};
+    struct br_message renew = {.type = BR_MESSAGE_RENEW, .renew = {.slot = 0x00010003, .lost = 1}};
+    struct br_frame_header h = frame_of(&renew);
+    uint8_t tokens[2 * BR_PLACE_BYTES];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tokens; i++)
+        tokens[i] = (uint8_t)(0xa0 + i);
+    check_with_payload("ready-places", &m, tokens, sizeof tokens);
+    check("renew", &h);
+    m.sequence = 8;
+    m.places = 4;
+    m.ready = (struct br_body_ready){.slot = 0x00020003, .renews = 0x00010003, .have = 0xb};
+    check_with_payload("ready-renewed", &m, tokens + BR_PLACE_BYTES, BR_PLACE_BYTES);
+}
+
 static void message__ack_vector(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_ACK,
@@ -183,6 +218,7 @@ int main(void)
         cmocka_unit_test(message__eager_vector),
         cmocka_unit_test(message__ready_vector),
         cmocka_unit_test(message__waiting_vector),
+        cmocka_unit_test(message__place_vectors),
         cmocka_unit_test(message__ack_vector),
         cmocka_unit_test(message__placed_vector),
         cmocka_unit_test(tag__numbers_do_not_reach_the_group),

@@ -361,7 +361,7 @@ static void may_take__a_single_rail_always(void **state)
     (void)state;
     set_up(&b, 1);
     carries(&b.rails[0], 1);
-    assert_true(br_rail_may_take(&b.rails[0], 1, 1));
+    assert_true(br_rail_may_take(&b.rails[0], 1, 1, 0));
 }
 
 /* 10 to 1: the slow rail works in the middle of a transfer, and leaves its end to the fast one. */
@@ -373,9 +373,9 @@ static void may_take__a_slow_rail_leaves_the_end(void **state)
     set_up(&b, 2);
     carries(&b.rails[0], 1000000000);
     carries(&b.rails[1], 100000000);
-    assert_true(br_rail_may_take(&b.rails[1], 16 << 20, 64 << 10));
-    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10));
-    assert_true(br_rail_may_take(&b.rails[0], 128 << 10, 64 << 10));
+    assert_true(br_rail_may_take(&b.rails[1], 16 << 20, 64 << 10, 0));
+    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
+    assert_true(br_rail_may_take(&b.rails[0], 128 << 10, 64 << 10, 0));
 }
 
 /* A rail that is down, or of which nothing is known, holds nobody back. */
@@ -386,11 +386,11 @@ static void may_take__compares_only_with_what_is_known(void **state)
     (void)state;
     set_up(&b, 2);
     carries(&b.rails[1], 100000000);
-    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10)); /* the other one was never measured */
+    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0)); /* the other one was never measured */
     carries(&b.rails[0], 1000000000);
-    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10));
+    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
     b.rails[0].state = BR_RAIL_FENCING;
-    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10));
+    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
 }
 
 /* One frame after a long time alone took 5 ms on a busy host: that is a latency, no rate, and no reason to leave the rail
@@ -406,10 +406,10 @@ static void may_take__a_rail_that_was_never_full_is_not_slow(void **state)
     br_rail_reset(&b.rails[1], now);
     br_rail_posted(&b.rails[1], 16 << 10, true, now);
     br_rail_acknowledged(&b.rails[1], 16 << 10, now + 5 * BR_MS);
-    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10));
+    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
     now += 5 * BR_MS;
     drive(&b.rails[1], 12500000, 20 * BR_US, &now, now + 50 * BR_MS); /* now it shows that it is */
-    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10));
+    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
 }
 
 /* Whatever the rates and the bytes in flight are: one rail takes the frame, else the transfer would stand still. */
@@ -431,7 +431,7 @@ static void may_take__never_all_refuse(void **state)
             b.rails[i].tx_bytes = br_random_next(&random) % MOST;
         }
         for (int i = 0; i < n; i++)
-            takers += br_rail_may_take(&b.rails[i], length + br_random_next(&random) % (16 << 20), length);
+            takers += br_rail_may_take(&b.rails[i], length + br_random_next(&random) % (16 << 20), length, 0);
         assert_true(takers > 0);
     }
 }

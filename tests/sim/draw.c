@@ -68,6 +68,19 @@ static void draw_network(struct br_random *r, struct storm_plan *plan)
     }
 }
 
+/* Some levels or all are RDMA. Drawn apart, so that all else of a seed stays what it was. */
+static void draw_places(struct storm_plan *plan)
+{
+    struct br_random random, *r = &random;
+
+    br_random_seed(r, plan->seed ^ 0x706c616365ull);
+    if (plan->network.maps || chance(r, 50))
+        return;
+    plan->network.place_ports = 1 + (uint32_t)below(r, (1u << plan->rails) - 1);
+    if (!plan->calm && chance(r, 30))
+        plan->network.place_refused_ppm = (uint32_t)spread(r, 100, 300000);
+}
+
 static void draw_settings(struct br_random *r, struct storm_plan *plan)
 {
     plan->worker = (struct br_worker_config){
@@ -301,6 +314,7 @@ void storm_draw(uint64_t seed, struct storm_plan *plan)
         draw_cube(r, plan);
     plan->aborter = -1;
     draw_network(r, plan);
+    draw_places(plan);
     draw_settings(r, plan);
     draw_program(r, plan);
     storm_draw_comms(plan);
@@ -349,12 +363,13 @@ void storm_show(const struct storm_plan *plan)
     fprintf(stderr, "# seed %llu: %d ranks, %d %s, %s\n", (unsigned long long)plan->seed, plan->n,
             plan->rails, plan->cube.hosts ? "levels of a cube" : "rails", plan->calm ? "calm" : "not calm");
     fprintf(stderr,
-            "# network: %s%s%s%llu b/s, latency %llu ns, frames to %u, depth %u, loss %u, corrupt %u, "
+            "# network: place tokens on ports %x (%u ppm refused), %s%s%s%llu b/s, latency %llu ns, frames "
+            "to %u, depth %u, loss %u, corrupt %u, "
             "duplicates %u, reordered %u ppm, retransmit %llu us\n",
-            net->unordered ? "unordered, " : "", net->early_sent ? "early sent, " : "",
-            net->maps ? "maps, " : "", (unsigned long long)net->bits_per_second,
-            (unsigned long long)net->latency_ns, net->max_frame, net->tx_depth, net->loss_ppm,
-            net->corrupt_ppm, net->duplicate_ppm, net->reorder_ppm,
+            net->place_ports, net->place_refused_ppm, net->unordered ? "unordered, " : "",
+            net->early_sent ? "early sent, " : "", net->maps ? "maps, " : "",
+            (unsigned long long)net->bits_per_second, (unsigned long long)net->latency_ns, net->max_frame,
+            net->tx_depth, net->loss_ppm, net->corrupt_ppm, net->duplicate_ppm, net->reorder_ppm,
             (unsigned long long)(net->retransmit_ns / BR_US));
     fprintf(stderr,
             "# eager %u, slice %u, chunk %u, quantum %u, %u runs, window %u; peer timeout %llu ms; %d calls, "

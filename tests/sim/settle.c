@@ -182,4 +182,7 @@ void storm_settle(struct storm *s)
     if (br_sim_counters(s->sim)->payload_changed)
         storm_wrong(s, "%llu frames were read by their receiver after the sender had got its memory back",
                     (unsigned long long)br_sim_counters(s->sim)->payload_changed);
+    if (br_sim_counters(s->sim)->bad_places)
+        storm_wrong(s, "%llu place tokens, or frames that came with one, were not as they must be",
+                    (unsigned long long)br_sim_counters(s->sim)->bad_places);
 }

@@ -50,6 +50,8 @@ static bool open_rank(struct storm *s, int rank)
     if (br_engine_create(r->worker, &engine, &r->engine))
         return storm_wrong(s, "%s", br_error_words());
     storm_fill_region(s, rank);
+    for (int i = 0; i < s->plan->rails; i++)
+        r->worker->devices[i]->ops->region_register(r->worker->devices[i], &r->region);
     if (!storm_open_comms(s, rank))
         return false;
     r->due = true;

@@ -31,6 +31,7 @@ static int device_open(const struct br_device_config *config, struct br_device *
     struct br_sim_port *port;
     struct br_sim_device *device;
     struct br_sim_config *play;
+    bool places;
     int rc = 0;
 
     port = find_port(config, &rc);
@@ -42,6 +43,7 @@ static int device_open(const struct br_device_config *config, struct br_device *
     device->sim = port->host->sim;
     play = &device->sim->config;
     device->port = port;
+    places = play->place_ports >> (port - port->host->ports) & 1;
     device->number = device->sim->next_device++;
     device->base.ops = &br_sim_ops;
     device->base.config = config;
@@ -49,18 +51,24 @@ static int device_open(const struct br_device_config *config, struct br_device *
         .max_frame = play->max_frame,
         .max_message = play->max_message < config->message_bytes ? play->max_message : config->message_bytes,
         .ordered = !play->unordered,
-        .sent_means_placed = !play->early_sent,
-        .zero_copy_send = !play->early_sent,
+        .sent_means_placed = !play->early_sent || places,
+        .zero_copy_send = !play->early_sent || places,
         .zero_copy_receive = true,
-        .maps = play->maps,
+        .maps = play->maps && !places,
+        .needs_place = places,
         .budget_free =
-            play->maps, /* SENT comes when the mapping is given back, which says nothing of the wire */
+            play->maps &&
+            !places, /* SENT comes when the mapping is given back, which says nothing of the wire */
     };
     snprintf(device->base.name, sizeof device->base.name, "%s", port->name);
     br_list_init(&device->links);
     br_list_init(&device->ready);
     br_list_init(&device->told);
     br_list_init(&device->maps);
+    if (places && (rc = br_sim_places_open(device))) {
+        free(device);
+        return rc;
+    }
     br_list_push_back(&port->devices, &device->node);
     *out = &device->base;
     return 0;
@@ -84,6 +92,7 @@ static void device_close(struct br_device *base)
         (void)br_sim_map_release(
             base, (uint64_t)(uintptr_t)br_container_of(device->maps.next, struct br_sim_map, node));
     forget_told(device);
+    br_sim_places_close(device);
     br_list_remove(&device->node);
     free(device);
 }
@@ -100,14 +109,15 @@ static int device_address(struct br_device *base, struct br_address *out)
     return 0;
 }
 
-static int check(const struct br_device *device, const struct br_frame *frame)
+static int check(struct br_sim_link *link, const struct br_frame *frame)
 {
+    const struct br_device *device = link->base.device;
     uint32_t limit = frame->kind == BR_FRAME_MESSAGE ? device->caps.max_message : device->caps.max_frame;
 
     if (frame->length > limit)
         return br_error(EMSGSIZE, "%s: a frame of %u bytes, at most %u are possible", device->name,
                         frame->length, limit);
-    return 0;
+    return br_sim_place_post(link, frame);
 }
 
 static struct br_sim_frame *new_frame(struct br_sim_link *link, const struct br_frame *frame)
@@ -125,6 +135,9 @@ static struct br_sim_frame *new_frame(struct br_sim_link *link, const struct br_
     if (frame->inline_)
         memcpy(out->header.inline_, frame->inline_, BR_FRAME_INLINE);
     out->cookie = frame->cookie;
+    out->early = !link->base.device->caps.sent_means_placed;
+    if (frame->place)
+        memcpy(&out->token, frame->place, sizeof out->token);
     out->payload = frame->payload;
     if (frame->length && !link->base.device->caps.zero_copy_send) {
         out->copy = malloc(frame->length);
@@ -152,7 +165,7 @@ static int post(struct br_link *base, const struct br_frame *frames, int n)
 
         if (link->n_flying >= device->sim->config.tx_depth)
             break;
-        rc = check(base->device, &frames[taken]);
+        rc = check(link, &frames[taken]);
         if (rc)
             return taken ? taken : rc;
         frame = new_frame(link, &frames[taken]);
@@ -212,6 +225,8 @@ const struct br_transport_ops br_sim_ops = {
     .device_address = device_address,
     .region_register = region_register,
     .region_release = region_release,
+    .place_token = br_sim_place_token,
+    .place_release = br_sim_place_release,
     .link_connect = br_sim_link_connect,
     .link_close = br_sim_link_close,
     .post = post,

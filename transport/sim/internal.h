@@ -99,7 +99,20 @@ struct br_sim_device {
     struct br_list ready; /* links with notes, served in turn */
     struct br_list told;  /* notes of the last poll(): their inline bytes are still being read */
     struct br_list maps;
+    struct br_sim_place *places; /* by slot index; NULL: needs none */
+    uint32_t n_tokens;           /* made so far */
 };
+
+/* What a device knows of a slot that has a token. */
+struct br_sim_place {
+    uint32_t serial; /* in the token; 0: none */
+    uint32_t slot;   /* number */
+};
+
+struct br_sim_token {
+    uint32_t magic, device, slot, serial;
+};
+static_assert(sizeof(struct br_sim_token) == BR_PLACE_BYTES, "fills a place token");
 
 /* Both ends of what a link_connect() has begun; lives as long as a link or a packet needs it. */
 struct br_sim_connection {
@@ -148,14 +161,16 @@ struct br_sim_frame {
     struct br_list waiting_node; /* of the receiver's waiting */
     struct br_sim_connection *connection;
     struct br_frame_header header;
-    const uint8_t *payload; /* the sender's memory, or `copy` */
-    uint8_t *copy;          /* owned; NULL: none */
+    struct br_sim_token token; /* PLACED to a device that needs it */
+    const uint8_t *payload;    /* the sender's memory, or `copy` */
+    uint8_t *copy;             /* owned; NULL: none */
     uint64_t sequence, turn, cookie, sent_at;
     uint32_t references; /* steps on the heap, flying, waiting, a map */
     uint32_t tries;
     uint8_t kind, from; /* from: which end sends */
     bool delivered;     /* placed, dropped or mapped; CONNECT: decided */
     bool acked, waits, mapped;
+    bool early; /* SENT when it has left */
 };
 
 struct br_sim_buffer {
@@ -211,6 +226,14 @@ void br_sim_link_close(struct br_link *base);
 enum br_sim_verdict br_sim_link_accept(struct br_sim_frame *frame);
 struct br_sim_note *br_sim_link_note(struct br_sim_link *link, enum br_event_kind kind);
 void br_sim_connection_drop(struct br_sim_connection *connection);
+
+/* place.c: place tokens */
+int br_sim_places_open(struct br_sim_device *device); /* -ENOMEM with words */
+void br_sim_places_close(struct br_sim_device *device);
+int br_sim_place_token(struct br_device *base, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES]);
+void br_sim_place_release(struct br_device *base, struct br_slot *slot);
+int br_sim_place_post(struct br_sim_link *link, const struct br_frame *frame); /* 0, or -EINVAL with words */
+int br_sim_place_check(struct br_sim_link *link, const struct br_sim_frame *frame); /* on arrival */
 
 /* receive.c: what happens to a frame that has arrived */
 void br_sim_receive(struct br_sim_link *link, struct br_sim_frame *frame);

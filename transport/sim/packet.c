@@ -116,7 +116,7 @@ void br_sim_frame_send(struct br_sim_frame *frame)
         step.tx_end = step.at;
         later(frame, &step);
     }
-    if (sim->config.early_sent && frame->kind == BR_SIM_DATA && !frame->tries) {
+    if (frame->early && !frame->tries) {
         step = (struct br_sim_step){.kind = BR_SIM_LEFT, .frame = frame, .at = frame->sent_at};
         later(frame, &step);
     }
@@ -242,7 +242,7 @@ static void acked(struct br_sim_frame *frame, const struct br_sim_step *step)
     br_list_remove(&frame->node);
     if (step->verdict == BR_SIM_REFUSED)
         br_sim_link_fail(link, ECONNRESET, "closed by the peer");
-    else if (!sim->config.early_sent)
+    else if (!frame->early)
         sent(link, frame);
     br_sim_frame_drop(frame);
 }

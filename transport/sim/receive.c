@@ -134,8 +134,10 @@ static void take_placed(struct br_sim_link *link, struct br_sim_frame *frame)
     struct br_device *device = link->base.device;
     const struct br_frame_header *header = &frame->header;
     struct br_slot *slot;
-    int rc = br_slot_expect(device->config->slots, header->slot, header->offset, header->length, &slot);
+    int rc = device->caps.needs_place ? br_sim_place_check(link, frame) : 0;
 
+    if (!rc)
+        rc = br_slot_expect(device->config->slots, header->slot, header->offset, header->length, &slot);
     if (rc == -ESTALE) {
         struct br_sim_note *out = note(link, frame, BR_EVENT_PLACED);
 
