@@ -86,12 +86,11 @@ static struct place place_of(const struct br_wiring *w, uint32_t host, uint32_t 
     p.segment = br_wiring_segment_of(w, host, (uint32_t)p.nic);
     if (!p.segment)
         p.where = UNKNOWN;
-    else if (br_wiring_segment_is(p.segment, p.belongs))
+    else if (br_wiring_segment_is(p.segment, p.belongs) ||
+             (!p.segment->n_is && br_wiring_expected(w, p.belongs) == 1)) /* nobody to hear */
         p.where = RIGHT;
     else if (p.segment->n_is)
         p.where = ELSEWHERE;
-    else if (br_wiring_expected(w, p.belongs) == 1)
-        p.where = RIGHT; /* nobody to hear */
     else if (!w->hosts[host].nics[p.nic].up)
         p.where = DOWN;
     return p;

@@ -10,8 +10,10 @@
  * 3. A model that would take too long or too much memory is scaled down, and the table says so.
  */
 #include <errno.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -20,6 +22,7 @@
 #include "base/error.h"
 #include "bcube/address.h"
 #include "base/rate.h"
+#include "tools/bcube/testbed.h"
 #include "tools/demo.h"
 #include "tools/demo_values.h"
 #include "tools/format.h"
@@ -28,8 +31,10 @@
 #include "tools/options.h"
 #include "tools/tool.h"
 
-#define MOST_RESULTS 64
-#define MOST_WORDS   32
+#define DIRECTORY     "/tmp/braid-demo-"
+#define MOST_RESULTS  64
+#define MOST_WORDS    32
+#define MOST_TESTBEDS 256
 
 struct settings {
     const char *models, *rate, *shape;
@@ -71,9 +76,38 @@ static int command(const struct demo *demo, bool quiet, const char *const *words
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static void down(const struct demo *demo)
+static void down(const struct demo *demo, const char *name)
 {
-    command(demo, true, (const char *const[]){"bcube", "down", demo->name, NULL});
+    command(demo, true, (const char *const[]){"bcube", "down", name, NULL});
+}
+
+/* NAME is what a demo made that has ended: `prefix`, its pid, then `end`. */
+static bool is_of_dead(const char *name, const char *prefix, char end)
+{
+    size_t length = strlen(prefix);
+    char *behind;
+    long pid = strncmp(name, prefix, length) == 0 ? strtol(name + length, &behind, 10) : 0;
+
+    return pid > 0 && *behind == end && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+}
+
+/* Removes what demos have left that were killed before they could. */
+static void sweep(const struct demo *demo)
+{
+    char names[MOST_TESTBEDS][BR_TESTBED_NAME], file[sizeof demo->results];
+    glob_t folders;
+
+    for (int i = 0, n = br_testbed_list(names, MOST_TESTBEDS); i < n; i++)
+        if (is_of_dead(names[i], "demo", 0))
+            down(demo, names[i]);
+    if (glob(DIRECTORY "*", 0, NULL, &folders) == 0)
+        for (size_t i = 0; i < folders.gl_pathc; i++)
+            if (is_of_dead(folders.gl_pathv[i], DIRECTORY, '-')) {
+                snprintf(file, sizeof file, "%s/results", folders.gl_pathv[i]);
+                unlink(file);
+                rmdir(folders.gl_pathv[i]);
+            }
+    globfree(&folders);
 }
 
 /* One network: emulate, run the algorithms on all hosts, remove. 0, or the exit code of what failed. */
@@ -106,7 +140,7 @@ static int part(const struct demo *demo, uint32_t n, uint32_t k, const char *alg
          *more; more++)
         run[words++] = *more;
     rc = command(demo, false, run);
-    down(demo);
+    down(demo, demo->name);
     return rc;
 }
 
@@ -205,7 +239,8 @@ static int run(struct demo *demo)
     return rc ? rc : report(demo);
 }
 
-/* The directory of the results; the testbed's name carries our pid, so that several demos do not meet. */
+/* The directory of the results; the testbed's name carries our pid, so that several demos do not meet, and sweep() knows whose
+ * it is. */
 static int prepare(struct demo *demo)
 {
     ssize_t length = readlink("/proc/self/exe", demo->self, sizeof demo->self - 1);
@@ -214,7 +249,7 @@ static int prepare(struct demo *demo)
         return br_error(ENOENT, "cannot find itself: /proc is not mounted");
     demo->self[length] = 0;
     snprintf(demo->name, sizeof demo->name, "demo%d", (int)getpid());
-    snprintf(demo->directory, sizeof demo->directory, "/tmp/braid-demo-XXXXXX");
+    snprintf(demo->directory, sizeof demo->directory, DIRECTORY "%d-XXXXXX", (int)getpid());
     if (!mkdtemp(demo->directory))
         return br_error(errno, "cannot make a directory in /tmp: %s", strerror(errno));
     snprintf(demo->results, sizeof demo->results, "%s/results", demo->directory);
@@ -234,6 +269,7 @@ static int start(struct demo *demo)
         return rc;
     signal(SIGINT, stay); /* what we started ends by it, and we clean up; ignoring would be inherited */
     signal(SIGTERM, stay);
+    sweep(demo);
     opening(demo);
     rc = run(demo);
     unlink(demo->results);

@@ -435,5 +435,8 @@ int br_launch(const struct br_launch *launch)
         run(&job);
     }
     finish(&job);
+    if (launch->own->port_fd >= 0)
+        close(launch->own->port_fd);
+    sodium_memzero(launch->own->secret, sizeof launch->own->secret);
     return job.code;
 }

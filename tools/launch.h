@@ -21,13 +21,20 @@
 #define BR_LAUNCH_NAME  64 /* bytes of the name of a process */
 #define BR_LAUNCH_LABEL 32 /* and of what stands in front of its lines */
 
+/* What a launcher holds for its job; { .port_fd = -1 } at first, filled in by `prepare`. */
+struct br_launch_own {
+    int port_fd;                              /* of br_launch_reserve_port() */
+    char secret[2 * BR_SECRET_KEY_BYTES + 1]; /* of br_launch_secret() */
+};
+
 struct br_launch {
-    const char *who;      /* in front of our own words: "braid run" */
-    int count;            /* of processes */
-    char *const *command; /* NULL-terminated */
-    bool no_prefix;       /* output as it comes, without a label in front */
-    bool share_cores;     /* each process keeps to its share of the cores, when there is one for each */
-    int64_t timeout;      /* s; 0: none. The job is ended with code 124 then. */
+    const char *who;           /* in front of our own words: "braid run" */
+    int count;                 /* of processes */
+    char *const *command;      /* NULL-terminated */
+    bool no_prefix;            /* output as it comes, without a label in front */
+    bool share_cores;          /* each process keeps to its share of the cores, when there is one for each */
+    int64_t timeout;           /* s; 0: none. The job is ended with code 124 then. */
+    struct br_launch_own *own; /* closed and wiped at the end */
 
     void *with;                 /* for the functions below, all called in the launcher but `enter` */
     int (*prepare)(void *with); /* once, first. Negative errno with words */

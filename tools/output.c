@@ -6,17 +6,22 @@
 
 #include "base/error.h"
 
-FILE *br_output_open(const char *path, int *rc)
+FILE *br_output_open(const char *path, bool replace, int *rc)
 {
-    FILE *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
+    FILE *out = strcmp(path, "-") == 0 ? stdout : fopen(path, replace ? "we" : "wxe");
+    int err = errno;
 
-    *rc = out ? 0 : br_error(errno, "cannot write %s: %s", path, strerror(errno));
+    *rc = out ? 0
+              : br_error(err, "cannot write %s: %s%s", path, strerror(err),
+                         err == EEXIST ? "; give another name, or --force to replace it" : "");
     return out;
 }
 
 int br_output_close(FILE *out, const char *path, int rc)
 {
-    int failed = out == stdout ? fflush(out) : fclose(out);
+    bool failed = ferror(out);
 
+    errno = EIO;
+    failed |= out == stdout ? fflush(out) : fclose(out);
     return failed && !rc ? br_error(errno, "cannot write %s: %s", path, strerror(errno)) : rc;
 }

@@ -3,10 +3,11 @@
 #ifndef BR_TOOLS_OUTPUT_H
 #define BR_TOOLS_OUTPUT_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
-/* Open for writing, what was there is replaced. NULL with words in *rc, a negative errno. */
-FILE *br_output_open(const char *path, int *rc);
+/* Open for writing. NULL with words in *rc, a negative errno: also when there is such a file and it may not be replaced. */
+FILE *br_output_open(const char *path, bool replace, int *rc);
 
 /* Closes. rc: of the writing; returned if it is an error. Else 0, or a negative errno with words: the disk is full. */
 int br_output_close(FILE *out, const char *path, int rc);

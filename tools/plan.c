@@ -21,6 +21,7 @@
 #include "tools/kind.h"
 #include "tools/measure.h"
 #include "tools/options.h"
+#include "tools/output.h"
 #include "tools/plan_table.h"
 #include "tools/tool.h"
 
@@ -202,7 +203,7 @@ static double time_exactly(const struct plan *p, const struct br_choice *choice,
 static int draw(const struct plan *p, const struct br_choice *choice)
 {
     struct br_schedule **all;
-    FILE *file;
+    FILE *file = NULL;
     int rc = 0;
 
     if (p->model.topology->n > MOST_DRAWN)
@@ -210,13 +211,10 @@ static int draw(const struct plan *p, const struct br_choice *choice)
     all = open_schedules(p, choice);
     if (!all || !all[p->model.topology->n - 1])
         rc = br_error(ENOMEM, "no memory for the schedules");
-    file = rc ? NULL : fopen(p->set.dot, "w");
-    if (!rc && !file)
-        rc = br_error(errno, "--dot %s: %s", p->set.dot, strerror(errno));
-    if (file) {
-        rc = br_show_dot((const struct br_schedule *const *)all, file);
-        fclose(file);
-    }
+    if (!rc)
+        file = br_output_open(p->set.dot, true, &rc);
+    if (file)
+        rc = br_output_close(file, p->set.dot, br_show_dot((const struct br_schedule *const *)all, file));
     close_schedules(p, all);
     return rc;
 }

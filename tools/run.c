@@ -6,12 +6,10 @@
 #include "base/error.h"
 #include "tools/options.h"
 
-#include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define RANKS_MAX 1024
 #define RAILS_MAX 8
@@ -22,8 +20,7 @@ struct job {
     const char *backend, *secret_file, *bind;
     bool no_prefix;
     char **command;
-    int port_fd;
-    char secret[2 * BR_SECRET_KEY_BYTES + 1];
+    struct br_launch_own own;
 };
 
 static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
@@ -85,13 +82,13 @@ static int prepare(void *with)
 {
     struct job *job = with;
     uint16_t port = 0;
-    int rc = br_launch_secret(job->secret_file, (uint32_t)job->size, job->secret);
+    int rc = br_launch_secret(job->secret_file, (uint32_t)job->size, job->own.secret);
 
     if (rc < 0)
         return rc;
-    job->port_fd = br_launch_reserve_port(ADDRESS, &port);
-    if (job->port_fd < 0)
-        return job->port_fd;
+    job->own.port_fd = br_launch_reserve_port(ADDRESS, &port);
+    if (job->own.port_fd < 0)
+        return job->own.port_fd;
     br_launch_forget_outer();
     br_launch_set_number("WORLD_SIZE", job->size);
     br_launch_set_number("LOCAL_WORLD_SIZE", job->size);
@@ -127,9 +124,10 @@ static void label(void *with, int i, char out[BR_LAUNCH_LABEL])
 
 int br_tool_run(int argc, char **argv)
 {
-    struct job job = {.size = 1, .port_fd = -1};
+    struct job job = {.size = 1, .own.port_fd = -1};
     struct br_launch launch = {.who = "braid run",
                                .with = &job,
+                               .own = &job.own,
                                .prepare = prepare,
                                .environment = set_environment,
                                .name = name,
@@ -143,9 +141,5 @@ int br_tool_run(int argc, char **argv)
     launch.no_prefix = job.no_prefix;
     launch.timeout = job.timeout;
     launch.share_cores = !(job.bind && !strcmp(job.bind, "none"));
-    rc = br_launch(&launch);
-    if (job.port_fd >= 0)
-        close(job.port_fd);
-    sodium_memzero(job.secret, sizeof job.secret);
-    return rc;
+    return br_launch(&launch);
 }

@@ -142,7 +142,7 @@ plan 0 3 2 --inventory-out i.yaml --force
 plan 1 3 2 --svg /no/such/folder/x.svg
 has err 'No such file'
 plan 1 3 2 --checklist /dev/full
-has err 'disk full'
+has err 'cannot write /dev/full'
 plan 1 16 4 --no-list --svg x.svg
 has err '4096'
 rc=0

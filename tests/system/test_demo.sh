@@ -62,6 +62,19 @@ if [[ $(id -u) -eq 0 ]]; then
     pkill -TERM -P "$pid" || true
     if wait "$pid"; then fail "succeeded although it was ended"; fi
     [[ -z $(left_behind) ]] || fail "left behind after SIGTERM: $(left_behind)"
+
+    # The next demo removes the testbed of one that was killed.
+    "$braid" demo "${options[@]}" --rate 1mbit > "$scratch/out" 2> "$scratch/err" &
+    pid=$!
+    for _ in $(seq 100); do
+        "$braid" bcube list | grep -q "^demo$pid .*hosts" && break
+        sleep 0.1
+    done
+    kill -KILL "$pid"
+    { wait "$pid" || true; } 2> /dev/null
+    "$braid" bcube list | grep -q "^demo$pid " || fail "nothing was left to sweep"
+    timeout 100 "$braid" demo "${options[@]}" --rate 200mbit > "$scratch/out" 2> "$scratch/err" || fail "after a killed one"
+    [[ -z $(left_behind) ]] || fail "not swept: $(left_behind)"
 fi
 
 echo 'nonsense' > "$scratch/bad.csv"

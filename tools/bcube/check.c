@@ -48,7 +48,7 @@ static int write_file(const char *path, const struct br_check_report *report,
                       int (*print)(const struct br_check_report *report, FILE *out))
 {
     int rc;
-    FILE *out = br_output_open(path, &rc);
+    FILE *out = br_output_open(path, true, &rc);
     return out ? br_output_close(out, path, print(report, out)) : rc;
 }
 

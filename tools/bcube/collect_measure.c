@@ -70,10 +70,45 @@ static cJSON **questions_for(struct br_collect *collect, const char *verb, const
     return questions;
 }
 
+/* Asks all hosts at once about the chosen links. `add` puts more into each question, `read` takes what is said of a link. */
+static int ask(struct br_collect *collect, const char *verb, const bool *chosen,
+               void (*add)(const struct br_collect *collect, void *user, cJSON *question),
+               void (*read)(struct br_collect *collect, void *user, uint32_t link, const cJSON *result),
+               void *user)
+{
+    cJSON **questions = questions_for(collect, verb, chosen);
+    if (!questions)
+        return -ENOMEM;
+    for (int h = 0; h < collect->agents->count; h++)
+        if (questions[h])
+            add(collect, user, questions[h]);
+    br_agents_ask(collect->agents, questions, ECHO_MS);
+    free(questions);
+    for (int h = 0; h < collect->agents->count; h++) {
+        const cJSON *item;
+        cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(collect->agents->list[h].answer, "results"))
+        {
+            int64_t id = br_agent_number(item, "id", -1);
+            if (id >= 0 && id < br_survey_links(collect->survey))
+                read(collect, user, (uint32_t)id, item);
+        }
+    }
+    return 0;
+}
+
 /* ---- echoes ----------------------------------------------------------------------------------------------- */
 
-static void read_echo(struct br_survey_link *link, const cJSON *item)
+static void add_echo(const struct br_collect *collect, void *user, cJSON *question)
 {
+    (void)user;
+    cJSON_AddNumberToObject(question, "count", collect->full ? 500 : 60);
+    cJSON_AddNumberToObject(question, "bytes", collect->survey->mtu);
+}
+
+static void read_echo(struct br_collect *collect, void *user, uint32_t id, const cJSON *item)
+{
+    struct br_survey_link *link = &collect->survey->links[id];
+    (void)user;
     link->sent = (int)br_agent_number(item, "sent", 0);
     link->got = (int)br_agent_number(item, "got", 0);
     if (link->got > link->sent)
@@ -115,28 +150,9 @@ int br_collect_echoes(struct br_collect *collect)
                     survey->ports[to].address.ip;
         survey->links[l].asked = chosen[l];
     }
-    cJSON **questions = questions_for(collect, "ping", chosen);
+    int rc = ask(collect, "ping", chosen, add_echo, read_echo, NULL);
     free(chosen);
-    if (!questions)
-        return -ENOMEM;
-    for (int h = 0; h < collect->agents->count; h++) {
-        if (!questions[h])
-            continue;
-        cJSON_AddNumberToObject(questions[h], "count", collect->full ? 500 : 60);
-        cJSON_AddNumberToObject(questions[h], "bytes", survey->mtu);
-    }
-    br_agents_ask(collect->agents, questions, ECHO_MS);
-    free(questions);
-    for (int h = 0; h < collect->agents->count; h++) {
-        const cJSON *item;
-        cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(collect->agents->list[h].answer, "results"))
-        {
-            int64_t id = br_agent_number(item, "id", -1);
-            if (id >= 0 && id < links)
-                read_echo(&survey->links[id], item);
-        }
-    }
-    return 0;
+    return rc;
 }
 
 /* ---- streams ---------------------------------------------------------------------------------------------- */
@@ -155,35 +171,30 @@ static int64_t measure_ms(const struct br_collect *collect)
     return ms > LONGEST_MS ? LONGEST_MS : ms > (double)least ? (int64_t)ms : least;
 }
 
-/* Streams over all chosen links at once. A better value than what stands there replaces it. */
+static void add_stream(const struct br_collect *collect, void *user, cJSON *question)
+{
+    (void)user;
+    cJSON_AddNumberToObject(question, "warm_ms", WARM_MS);
+    cJSON_AddNumberToObject(question, "measure_ms", (double)measure_ms(collect));
+}
+
+/* A better value than what stands there replaces it. */
+static void read_stream(struct br_collect *collect, void *user, uint32_t id, const cJSON *item)
+{
+    struct br_survey_link *link = &collect->survey->links[id];
+    const bool *together = user;
+    int64_t ns = br_agent_number(item, "ns", 0);
+    double rate = ns > 0 ? (double)br_agent_number(item, "bytes", 0) * 8e9 / (double)ns : 0;
+    double *value = *together ? &link->together : &link->alone;
+    *value = rate > *value ? rate : *value;
+}
+
+/* Streams over all chosen links at once. */
 static int stream(struct br_collect *collect, const bool *chosen, bool together)
 {
-    struct br_survey *survey = collect->survey;
-    cJSON **questions = questions_for(collect, "bulk", chosen);
-    if (!questions)
-        return -ENOMEM;
-    for (int h = 0; h < collect->agents->count; h++) {
-        if (!questions[h])
-            continue;
-        cJSON_AddNumberToObject(questions[h], "warm_ms", WARM_MS);
-        cJSON_AddNumberToObject(questions[h], "measure_ms", (double)measure_ms(collect));
-    }
-    br_agents_ask(collect->agents, questions, ECHO_MS);
-    free(questions);
-    for (int h = 0; h < collect->agents->count; h++) {
-        const cJSON *item;
-        cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(collect->agents->list[h].answer, "results"))
-        {
-            int64_t id = br_agent_number(item, "id", -1), ns = br_agent_number(item, "ns", 0);
-            if (id < 0 || id >= br_survey_links(survey) || ns <= 0)
-                continue;
-            double rate = (double)br_agent_number(item, "bytes", 0) * 8e9 / (double)ns;
-            double *value = together ? &survey->links[id].together : &survey->links[id].alone;
-            *value = rate > *value ? rate : *value;
-        }
-    }
-    survey->loaded = true;
-    return 0;
+    int rc = ask(collect, "bulk", chosen, add_stream, read_stream, &together);
+    collect->survey->loaded = collect->survey->loaded || !rc;
+    return rc;
 }
 
 /* Whom a digit meets in a round of a tournament of all against all; -1: nobody. */
@@ -322,31 +333,27 @@ struct trips {
     double (*us)[BR_TRIP_SIZES];
 };
 
-static int run_trips(struct br_collect *collect, const bool *chosen, void *user)
+static void add_trips(const struct br_collect *collect, void *user, cJSON *question)
 {
     const struct trips *trips = user;
-    cJSON **questions = questions_for(collect, "trips", chosen);
-    if (!questions)
-        return -ENOMEM;
-    for (int h = 0; h < collect->agents->count; h++)
-        if (questions[h])
-            cJSON_AddItemToObject(questions[h], "sizes",
-                                  cJSON_CreateDoubleArray(trips->sizes, BR_TRIP_SIZES));
-    br_agents_ask(collect->agents, questions, ECHO_MS);
-    free(questions);
-    for (int h = 0; h < collect->agents->count; h++) {
-        const cJSON *item;
-        cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(collect->agents->list[h].answer, "results"))
-        {
-            int64_t id = br_agent_number(item, "id", -1);
-            const cJSON *times = cJSON_GetObjectItemCaseSensitive(item, "us");
-            for (int i = 0; i < BR_TRIP_SIZES && id >= 0 && id < br_survey_links(collect->survey); i++) {
-                const cJSON *time = cJSON_GetArrayItem(times, i);
-                trips->us[id][i] = cJSON_IsNumber(time) ? time->valuedouble : 0;
-            }
-        }
+    (void)collect;
+    cJSON_AddItemToObject(question, "sizes", cJSON_CreateDoubleArray(trips->sizes, BR_TRIP_SIZES));
+}
+
+static void read_trips(struct br_collect *collect, void *user, uint32_t id, const cJSON *item)
+{
+    const struct trips *trips = user;
+    const cJSON *times = cJSON_GetObjectItemCaseSensitive(item, "us");
+    (void)collect;
+    for (int i = 0; i < BR_TRIP_SIZES; i++) {
+        const cJSON *time = cJSON_GetArrayItem(times, i);
+        trips->us[id][i] = cJSON_IsNumber(time) ? time->valuedouble : 0;
     }
-    return 0;
+}
+
+static int run_trips(struct br_collect *collect, const bool *chosen, void *user)
+{
+    return ask(collect, "trips", chosen, add_trips, read_trips, user);
 }
 
 int br_collect_trips(struct br_collect *collect, const double sizes[BR_TRIP_SIZES],

@@ -75,7 +75,7 @@ static int write_file(const char *path, const struct br_matrix *matrix,
                       int (*print)(const struct br_matrix *matrix, FILE *out))
 {
     int rc;
-    FILE *out = br_output_open(path, &rc);
+    FILE *out = br_output_open(path, true, &rc);
     return out ? br_output_close(out, path, print(matrix, out)) : rc;
 }
 

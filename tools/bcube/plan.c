@@ -16,6 +16,7 @@
 #include "tools/bcube/draw.h"
 #include "tools/bcube/plan_text.h"
 #include "tools/bcube/switch_config.h"
+#include "tools/output.h"
 
 struct request {
     struct br_arguments arguments;
@@ -235,20 +236,15 @@ static int write_checklist(const struct br_inventory *inventory, FILE *out)
     return 0;
 }
 
-static int write_file(const struct br_inventory *inventory, const char *file, bool exclusive,
-                      const char *option, int (*write)(const struct br_inventory *inventory, FILE *out))
+static int write_file(const struct br_inventory *inventory, const char *file, bool replace,
+                      int (*write)(const struct br_inventory *inventory, FILE *out))
 {
-    FILE *out = fopen(file, exclusive ? "wxe" : "we");
-    if (!out) {
-        int err = errno;
-        return br_error(err, "%s %s: %s%s", option, file, strerror(err),
-                        err == EEXIST ? "; give another name, or --force to replace it" : "");
-    }
-    int rc = write(inventory, out);
-    bool failed = ferror(out);
-    if ((fclose(out) || failed) && !rc)
-        rc = br_error(EIO, "%s %s: it cannot be written: is the disk full?", option, file);
-    if (!rc)
+    int rc;
+    FILE *out = br_output_open(file, replace, &rc);
+    if (!out)
+        return rc;
+    rc = br_output_close(out, file, write(inventory, out));
+    if (!rc && out != stdout)
         fprintf(stderr, "braid bcube plan: wrote %s\n", file);
     return rc;
 }
@@ -266,11 +262,11 @@ static int write_all(const struct request *r, const struct br_inventory *invento
     if (!rc && (fflush(stdout) || ferror(stdout)))
         rc = br_error(EIO, "cannot write the plan: %s", strerror(errno));
     if (!rc && r->inventory_out)
-        rc = write_file(inventory, r->inventory_out, !r->force, "--inventory-out", br_inventory_write);
+        rc = write_file(inventory, r->inventory_out, r->force, br_inventory_write);
     if (!rc && r->svg)
-        rc = write_file(inventory, r->svg, false, "--svg", write_svg);
+        rc = write_file(inventory, r->svg, true, write_svg);
     if (!rc && r->checklist)
-        rc = write_file(inventory, r->checklist, false, "--checklist", write_checklist);
+        rc = write_file(inventory, r->checklist, true, write_checklist);
     return rc;
 }
 

@@ -7,11 +7,9 @@
 #include "tools/launch.h"
 
 #include <errno.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define PER_HOST_MAX  64
 #define RANKS_MAX     1024
@@ -25,8 +23,7 @@ struct job {
     char **command;
     char master[BR_TESTBED_ADDRESS];
     uint16_t port;
-    int port_fd; /* -1: none */
-    char secret[2 * BR_SECRET_KEY_BYTES + 1];
+    struct br_launch_own own;
 };
 
 static uint32_t host_of(const struct job *job, int rank)
@@ -80,8 +77,8 @@ static int reserve_port(void *with)
 {
     struct job *job = with;
 
-    job->port_fd = br_launch_reserve_port(job->master, &job->port);
-    return job->port_fd < 0 ? job->port_fd : 0;
+    job->own.port_fd = br_launch_reserve_port(job->master, &job->port);
+    return job->own.port_fd < 0 ? job->own.port_fd : 0;
 }
 
 /* One rank a host is what makes a rank a host of the cube; otherwise all ranks of a switch see each other. */
@@ -105,7 +102,7 @@ static int prepare(void *with)
     const struct br_testbed *testbed = &job->testbed;
     uint32_t size = testbed->hosts * (uint32_t)job->per_host;
     char space[BR_NAMESPACE_NAME];
-    int rc = br_launch_secret(NULL, size, job->secret);
+    int rc = br_launch_secret(NULL, size, job->own.secret);
 
     br_testbed_management_ip(testbed, 0, job->master);
     if (rc == 0)
@@ -173,10 +170,11 @@ static void label(void *with, int i, char out[BR_LAUNCH_LABEL])
 
 int br_bcube_run(int argc, char **argv)
 {
-    struct job job = {.per_host = 1, .port_fd = -1};
+    struct job job = {.per_host = 1, .own.port_fd = -1};
     struct br_launch launch = {.who = "braid bcube run",
                                .share_cores = true,
                                .with = &job,
+                               .own = &job.own,
                                .prepare = prepare,
                                .environment = set_environment,
                                .name = name,
@@ -190,9 +188,5 @@ int br_bcube_run(int argc, char **argv)
     launch.no_prefix = job.no_prefix;
     launch.timeout = job.timeout;
     launch.enter = job.testbed.loopback ? NULL : enter;
-    rc = br_launch(&launch);
-    if (job.port_fd >= 0)
-        close(job.port_fd);
-    sodium_memzero(job.secret, sizeof job.secret);
-    return rc;
+    return br_launch(&launch);
 }
