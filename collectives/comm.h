@@ -65,9 +65,10 @@ struct br_settings {
     char report[512];      /* "1": to stderr; a file; "": none */
     struct br_bcube
         cube;      /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
-    bool placed;   /* an inventory says the next two */
+    bool placed;   /* an inventory says the next three */
     char host[64]; /* what people call this host; "": not known */
     char nics[BR_MAX_DEVICES][BR_DEVICE_NAME]; /* of each level; "": there is none */
+    uint32_t gids[BR_MAX_DEVICES];             /* of these NICs: as in br_device_config */
     uint32_t probe_ms; /* how long to look at the wires of a BCube, at most; 0: not at all */
     int rails;         /* 0: one a device */
     uint64_t slice_bytes, eager_bytes;

@@ -174,6 +174,16 @@ static int check_topology(const struct br_settings *s)
     return 0;
 }
 
+static bool known_backend(const char *name)
+{
+    static const char *const known[] = {"auto", "uring", "verbs", "shm"};
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(name, known[i]))
+            return true;
+    return false;
+}
+
 int br_settings_read(const struct braid_config *config, struct br_settings *s)
 {
     static const struct braid_config none;
@@ -190,10 +200,11 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         (rc = read_topology(c, s)) || (rc = read_times(c, s)) || (rc = read_spin(c, s)) ||
         (rc = read_sizes(c, s)))
         return rc;
-    if (strcmp(s->backend, "auto") != 0 && strcmp(s->backend, "shm") != 0 && strcmp(s->backend, "uring") != 0)
+    if (!known_backend(s->backend))
         return br_error(
             EINVAL,
-            "BRAID_BACKEND is \"%s\"; it must be auto, uring or shm (`braid info` shows what each can do)",
+            "BRAID_BACKEND is \"%s\"; it must be auto, uring, verbs or shm (`braid info` shows what each "
+            "can do)",
             s->backend);
     return check_topology(s);
 }

@@ -17,6 +17,7 @@
 #include "protocol/bootstrap/beacon.h"
 #include "protocol/bootstrap/store.h"
 #include "transport/uring/interface.h"
+#include "transport/verbs/probe.h"
 
 #define ROUNDS 3
 
@@ -49,17 +50,37 @@ static bool one_host(const struct br_environment *env)
     return env->local_known && env->local_size == env->size;
 }
 
-/* Without BRAID_DEVICES: loopback when the job has one host only, else every NIC that is up; `most` of them. */
-static int add_default(const struct br_environment *env, int most, struct br_devices *devices)
+const char *br_devices_backend(const struct br_settings *s)
 {
+    return strcmp(s->backend, "verbs") ? "uring" : "verbs";
+}
+
+static int probe_backend(const struct br_settings *s, struct br_device_info *infos, int max)
+{
+    const struct br_transport_ops *ops = br_transport_get(br_devices_backend(s));
+
+    return ops ? ops->probe(infos, max)
+               : br_error(EOPNOTSUPP,
+                          "BRAID_BACKEND is %s, which is not in this build; `braid info` says how to get it",
+                          s->backend);
+}
+
+/* Without BRAID_DEVICES: loopback when the job has one host only (RDMA devices serve there, too), else every NIC that is up;
+ * `most` of them. */
+static int add_default(const struct br_settings *s, int most, struct br_devices *devices)
+{
+    const struct br_environment *env = &s->environment;
+    bool rdma = !strcmp(s->backend, "verbs");
     struct br_device_info infos[32];
-    int n = br_transport_get("uring")->probe(infos, 32), rc = 0;
+    int n = probe_backend(s, infos, 32), rc = 0;
 
     if (n < 0)
         return n;
     for (int i = 0; i < n && !rc && devices->n < most; i++)
-        if (!infos[i].why_not[0] && infos[i].loopback == one_host(env))
+        if (!infos[i].why_not[0] && (rdma || infos[i].loopback == one_host(env)))
             rc = add(devices, infos[i].name);
+    if (!rc && !devices->n && rdma)
+        rc = br_error(ENODEV, "no RDMA device can be used; `braid info` says why and what mends it");
     if (!rc && !devices->n)
         rc = br_error(ENODEV, "no network device is up%s; see `braid info`, or name one in BRAID_DEVICES",
                       one_host(env) ? "" : " besides loopback");
@@ -87,9 +108,11 @@ static void add_placed(const struct br_settings *s, struct br_devices *devices)
 }
 
 /* The interface behind each device. */
-static int resolve(struct br_devices *devices)
+static int resolve(const struct br_settings *s, struct br_devices *devices)
 {
+    bool rdma = !strcmp(s->backend, "verbs");
     struct br_uring_interface interface;
+    char netdev[IF_NAMESIZE];
     unsigned char ip[16];
     int rc;
 
@@ -99,7 +122,12 @@ static int resolve(struct br_devices *devices)
 
         if (!*name)
             continue;
-        if (inet_pton(AF_INET, name, ip) == 1 || inet_pton(AF_INET6, name, ip) == 1) {
+        if (rdma) {
+            rc = br_verbs_netdev(name, netdev);
+            if (rc)
+                return rc;
+            name = netdev;
+        } else if (inet_pton(AF_INET, name, ip) == 1 || inet_pton(AF_INET6, name, ip) == 1) {
             rc = br_uring_interface_find(name, &interface);
             if (rc)
                 return rc;
@@ -122,12 +150,12 @@ static int list(const struct br_family *family, struct br_devices *devices)
         rc = add_named(s, devices);
     else if (s->placed)
         add_placed(s, devices);
-    else if (s->cube.n && one_host(&s->environment))
+    else if (s->cube.n && one_host(&s->environment) && strcmp(s->backend, "verbs") != 0)
         add_loopback_cube(family, devices);
     else
-        rc = add_default(&s->environment, s->cube.n ? BR_WIRING_NICS : BR_MAX_DEVICES - 1, devices);
+        rc = add_default(s, s->cube.n ? BR_WIRING_NICS : BR_MAX_DEVICES - 1, devices);
     if (!rc && s->cube.n)
-        rc = resolve(devices);
+        rc = resolve(s, devices);
     return rc ? br_error_prefix(rc, "rank %d: ", family->rank) : 0;
 }
 

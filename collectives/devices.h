@@ -19,6 +19,7 @@
 #include "transport/transport.h"
 
 struct br_family;
+struct br_settings;
 
 struct br_devices {
     int n;                                      /* devices to open; in a BCube its levels */
@@ -27,6 +28,9 @@ struct br_devices {
     char names[BR_WIRING_NICS][BR_DEVICE_NAME]; /* as br_device_config takes them; "": there is none */
     char nics[BR_WIRING_NICS][IF_NAMESIZE];     /* the interfaces behind them; BCube only */
 };
+
+/* The back end between hosts: "uring" or "verbs". */
+const char *br_devices_backend(const struct br_settings *settings);
 
 /* Those that the user named, else those that there are. -EINVAL, -ENODEV and others with words. Blocks briefly. */
 int br_devices_list(const struct br_family *family, struct br_devices *devices);

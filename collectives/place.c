@@ -40,8 +40,10 @@ static int take(struct br_settings *s, const struct br_inventory *inventory, con
     s->cube = *cube;
     s->placed = true;
     snprintf(s->host, sizeof s->host, "%s", host->name);
-    for (uint32_t level = 0; level < cube->k; level++)
+    for (uint32_t level = 0; level < cube->k; level++) {
         snprintf(s->nics[level], sizeof s->nics[level], "%s", host->nics[level].name);
+        s->gids[level] = (uint32_t)(host->nics[level].gid_index + 1);
+    }
     return 0;
 }
 

@@ -53,8 +53,19 @@ static int open_device(struct br_family *family, const char *backend, const char
     return rc;
 }
 
+/* What the inventory says of the GID of the NIC that a device is; 0: nothing. */
+static uint32_t gid_of(const struct br_settings *s, const char *name)
+{
+    for (uint32_t level = 0; s->placed && level < s->cube.k; level++)
+        if (!strcmp(s->nics[level], name))
+            return s->gids[level];
+    return 0;
+}
+
 static int open_net(struct br_family *family, struct local *local, const struct br_devices *devices)
 {
+    struct br_worker *worker = family->worker;
+    const char *backend = br_devices_backend(&family->settings);
     int rc = 0;
 
     if (devices->n >= BR_MAX_DEVICES)
@@ -62,8 +73,10 @@ static int open_net(struct br_family *family, struct local *local, const struct 
                         family->rank, BR_MAX_DEVICES - 1);
     for (int i = 0; i < devices->n && !rc; i++) {
         local->net[i] = -1;
-        if (devices->names[i][0])
-            rc = open_device(family, "uring", devices->names[i], &local->record.net[i], &local->net[i]);
+        if (!devices->names[i][0])
+            continue;
+        worker->config.gids[worker->n_devices] = gid_of(&family->settings, devices->names[i]);
+        rc = open_device(family, backend, devices->names[i], &local->record.net[i], &local->net[i]);
     }
     local->n_net = devices->n;
     return rc;
@@ -75,7 +88,7 @@ static int open_devices(struct br_family *family, struct local *local, const str
     int rc = 0;
 
     local->shm = -1;
-    if (strcmp(s->backend, "uring") != 0 && !s->cube.n)
+    if ((!strcmp(s->backend, "auto") || !strcmp(s->backend, "shm")) && !s->cube.n)
         rc = open_device(family, "shm", NULL, &local->record.shm, &local->shm);
     if (!rc)
         rc = open_net(family, local, devices);

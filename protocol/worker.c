@@ -150,6 +150,7 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
         .patience = 2 * w->config.peer_timeout,
         .own_nic_only = w->config.own_nic_only,
         .max_links = links,
+        .gid = w->config.gids[w->n_devices],
         .simulation = simulation,
     };
     if (w->relay)

@@ -89,6 +89,7 @@ struct br_device_config {
         own_nic_only; /* frames leave and arrive through the device's own NIC, whatever routes the host has; without
                               meaning for loopback */
     uint32_t max_links; /* links open at once, incoming ones that are not yet known included */
+    uint32_t gid;       /* verbs: 1 + the GID index that the inventory names; 0: none */
     void *simulation;   /* sim: the struct br_sim and the host number come through this; else NULL */
 };
 

@@ -22,6 +22,7 @@ static void fill_host(struct br_inventory *inventory, uint32_t number)
             .address = cable.address,
             .bits = cable.bits,
             .numa = -1,
+            .gid_index = -1,
             .rate = inventory->rate,
         };
         memcpy(host->nics[level].name, cable.nic, sizeof cable.nic);

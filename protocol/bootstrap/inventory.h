@@ -36,6 +36,7 @@ struct br_inventory_nic {
     uint8_t mac[6];         /* all zero: not said */
     char pci[16];           /* "0000:3b:00.0"; "": not said */
     int numa;               /* -1: not said */
+    int gid_index;          /* of the RDMA device's GID table; -1: not said */
     uint64_t rate;          /* bit/s; the file's `rate` where the NIC says none; 0: not said */
     uint32_t line;          /* where it stands in the file; 0: filled in */
 };

@@ -179,10 +179,10 @@ static int read_pci(struct reader *reader, const yaml_node_t *node, char pci[16]
 
 static int read_nic(struct reader *reader, const yaml_node_t *node, struct br_inventory_nic *nic)
 {
-    enum { NAME, ADDRESS, MAC, RATE, PCI, NUMA };
-    static const char *const keys[] = {"name", "address", "mac", "rate", "pci", "numa", NULL};
+    enum { NAME, ADDRESS, MAC, RATE, PCI, NUMA, GID_INDEX };
+    static const char *const keys[] = {"name", "address", "mac", "rate", "pci", "numa", "gid_index", NULL};
     const yaml_node_t *values[KEYS_MAX];
-    int64_t numa = -1;
+    int64_t numa = -1, gid_index = -1;
     int rc = read_mapping(reader, node, "a NIC", keys, values);
     nic->line = line_of(node);
     if (!rc && values[NAME])
@@ -204,7 +204,10 @@ static int read_nic(struct reader *reader, const yaml_node_t *node, struct br_in
         rc = read_pci(reader, values[PCI], nic->pci);
     if (!rc && values[NUMA])
         rc = read_number(reader, values[NUMA], "numa", -1, 1023, &numa);
+    if (!rc && values[GID_INDEX])
+        rc = read_number(reader, values[GID_INDEX], "gid_index", 0, 255, &gid_index);
     nic->numa = (int)numa;
+    nic->gid_index = (int)gid_index;
     return rc;
 }
 
@@ -236,7 +239,8 @@ static int read_nics(struct reader *reader, const yaml_node_t *node, struct br_i
         if (item && !is_empty(item))
             rc = read_nic(reader, item, &host->nics[level]);
         else
-            host->nics[level] = (struct br_inventory_nic){.numa = -1, .line = item ? line_of(item) : 0};
+            host->nics[level] =
+                (struct br_inventory_nic){.numa = -1, .gid_index = -1, .line = item ? line_of(item) : 0};
     }
     return rc;
 }

@@ -54,6 +54,8 @@ static void write_nic(const struct br_inventory *inventory, const struct br_inve
         fprintf(out, ", pci: \"%s\"", nic->pci);
     if (nic->numa >= 0)
         fprintf(out, ", numa: %d", nic->numa);
+    if (nic->gid_index >= 0)
+        fprintf(out, ", gid_index: %d", nic->gid_index);
     fputs("}\n", out);
 }
 

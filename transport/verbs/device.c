@@ -63,7 +63,7 @@ static int find_port(struct br_verbs_device *device, struct br_verbs_host *host,
     if (!rc && *host->library)
         rc = br_error(ENOENT, "%s", host->library);
     if (!rc)
-        rc = br_verbs_port_find(host, config->name, 0, found, &device->choice);
+        rc = br_verbs_port_find(host, config->name, config->gid, found, &device->choice);
     return rc ? rc : copy_port(device, *found);
 }
 

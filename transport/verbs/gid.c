@@ -84,6 +84,8 @@ const char *br_gid_why_not(const struct br_gid *gid, const struct br_gid_wish *w
 
     if (!memcmp(gid->raw, zero, BR_GID_BYTES))
         return "empty";
+    if (gid->index > UINT8_MAX)
+        return "a queue pair's address holds indexes up to 255 only";
     if (wish->index >= 0)
         return gid->index == wish->index ? NULL : "another one was asked for";
     if (wish->address && memcmp(gid->raw, wish->address, BR_GID_BYTES) != 0)

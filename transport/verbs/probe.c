@@ -11,7 +11,7 @@
 #include "base/numa.h"
 #include "transport/verbs/trouble.h"
 
-#define GID_INDEXES 4096 /* more than any card's table has */
+#define GID_INDEXES 256 /* that a queue pair's address can hold */
 
 const char *br_verbs_state_name(enum br_verbs_state state)
 {
@@ -222,6 +222,21 @@ int br_verbs_port_find(const struct br_verbs_host *host, const char *name, uint3
     if (rc || failed)
         return rc ? rc : failed;
     return unusable ? not_usable(unusable) : no_such(host, name);
+}
+
+int br_verbs_netdev(const char *name, char out[IF_NAMESIZE])
+{
+    const struct br_verbs_port *port;
+    struct br_gid_choice choice;
+    struct br_verbs_host host;
+    int rc = br_verbs_host_read(&host);
+
+    if (!rc)
+        rc = br_verbs_port_find(&host, name, 0, &port, &choice);
+    if (!rc)
+        snprintf(out, IF_NAMESIZE, "%s", port->netdev);
+    br_verbs_host_destroy(&host);
+    return rc;
 }
 
 /* ---- the operation of the contract ------------------------------------------------------------------------ */

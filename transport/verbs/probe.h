@@ -70,6 +70,9 @@ void br_verbs_host_destroy(struct br_verbs_host *host);
 int br_verbs_port_find(const struct br_verbs_host *host, const char *name, uint32_t gid,
                        const struct br_verbs_port **out, struct br_gid_choice *choice);
 
+/* The interface behind what a name means, as br_verbs_port_find() reads it; out "": none is known. The same errors. */
+int br_verbs_netdev(const char *name, char out[IF_NAMESIZE]);
+
 /* br_transport_ops.probe: a device_info a port. */
 int br_verbs_probe(struct br_device_info *out, int max);
 

@@ -24,7 +24,7 @@ static const char full[] =
     "    management: 10.255.3.4\n"
     "    nics:\n"
     "      - {name: enp1s0, address: 10.0.0.77/24, mac: \"02:00:00:00:00:0A\", rate: 1gbit,\n"
-    "         pci: 0000:3b:00.0, numa: 1}\n"
+    "         pci: 0000:3b:00.0, numa: 1, gid_index: 3}\n"
     "      - {name: enp2s0}\n"
     "  - name: beta\n"
     "    missing: true\n"
@@ -63,12 +63,14 @@ static void inventory_parse__everything(void **state)
     assert_int_equal(host->nics[0].rate, 1000000000);
     assert_string_equal(host->nics[0].pci, "0000:3b:00.0");
     assert_int_equal(host->nics[0].numa, 1);
+    assert_int_equal(host->nics[0].gid_index, 3);
     assert_int_equal(host->nics[0].line, 10);
     /* What the second NIC leaves out. */
     assert_string_equal(host->nics[1].name, "enp2s0");
     assert_int_equal(host->nics[1].address, 0x0a010001);
     assert_int_equal(host->nics[1].rate, 500000000);
     assert_int_equal(host->nics[1].numa, -1);
+    assert_int_equal(host->nics[1].gid_index, -1);
     assert_string_equal(inventory.hosts[1].reach, "beta");
     assert_true(inventory.hosts[1].missing);
     assert_int_equal(inventory.n_switches, 2);
@@ -154,7 +156,8 @@ static void inventory_parse__bad(void **state)
          "management: '10.0.0.1/24' is no address: write it as 10.255.0.1"},
         {HOST "{name: a, missing: maybe}\n", "missing: write true or false"},
         {HOST "{name: a, nics: [~, ~, ~]}\n", "nics: 3 are listed, BCube(3,2) has at most 2"},
-        {HOST "{name: a, nics: [eth0]}\n", "a NIC must have keys: name, address, mac, rate, pci, numa"},
+        {HOST "{name: a, nics: [eth0]}\n",
+         "a NIC must have keys: name, address, mac, rate, pci, numa, gid_index"},
         {HOST "{nics: [{name: much-too-long-a-name}]}\n", "must have from 1 to 15 letters"},
         {HOST "{nics: [{address: 10.0.0.1}]}\n",
          "address: '10.0.0.1' is no address with a prefix length: write it as"},
@@ -163,6 +166,7 @@ static void inventory_parse__bad(void **state)
         {HOST "{nics: [{mac: \"02:00:00:00:00:0g\"}]}\n", "is no MAC address"},
         {HOST "{nics: [{pci: 3b:00.0}]}\n", "pci: '3b:00.0' is no PCI address: write it as lspci -D does"},
         {HOST "{nics: [{numa: -2}]}\n", "numa: '-2'"},
+        {HOST "{nics: [{gid_index: 256}]}\n", "gid_index: '256'"},
         {HOST "{nics: [{speed: 1}]}\n", "a NIC has no key 'speed'"},
         {SHAPE "switches: [{level: 0}]\n", "test.yaml:2: a switch needs level and index"},
         {SHAPE "switches: [{level: 2, index: 0}]\n", "level: '2' is no whole number from 0 to 1"},

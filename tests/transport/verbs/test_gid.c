@@ -110,6 +110,7 @@ static void choose__nothing_routable_says_why(void **state)
 
 static void choose__empty_and_foreign_entries_do_not_count(void **state)
 {
+    struct br_gid far[] = {entry(256, "10.0.0.9", BR_GID_ROCE_V2, "eth0")};
     struct br_gid table[] = {{.index = 0, .type = BR_GID_ROCE_V2},
                              entry(1, "10.0.0.1", BR_GID_ROCE_V2, ""),
                              entry(2, "10.0.0.2", (enum br_gid_type)9, "eth0")};
@@ -117,6 +118,7 @@ static void choose__empty_and_foreign_entries_do_not_count(void **state)
 
     (void)state;
     table[1].foreign = true;
+    assert_int_equal(br_gid_choose(far, 1, &any, &choice), -EADDRNOTAVAIL);
     assert_int_equal(br_gid_choose(table, 3, &any, &choice), -EADDRNOTAVAIL);
     assert_string_equal(
         choice.words,
