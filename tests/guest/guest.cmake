@@ -15,7 +15,7 @@ endif()
 
 # br_guest_command TEST OUT: how a test is started, for bash.
 function(br_guest_command test out)
-    string(REGEX REPLACE "^([^/]*)/(.*)$" "\\1/test_\\2" file ${test})
+    string(REGEX REPLACE "([^/]+)$" "test_\\1" file ${test})
     string(REPLACE "/" "_" target test_${test})
     if(TARGET ${target})
         set(${out} "$<TARGET_FILE:${target}>" PARENT_SCOPE)
