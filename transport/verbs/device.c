@@ -4,7 +4,7 @@
  *
  * Timeout of queue pairs: a packet is tried 8 times in all, each after 4.096 us * 2^timeout. The least that br_device_config.patience
  * asks for, but between 67 ms (14) and 0.54 s (17) a try: the NIC answers by itself, so a peer that is merely stopped is not
- * silent here, and a lost last packet costs one whole timeout. BRAID_VERBS_TIMEOUT names another.
+ * silent here, and a lost last packet costs one whole timeout.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/backends.h"
@@ -25,6 +24,7 @@
 #define TIMEOUT_LEAST 14
 #define TIMEOUT_MOST  17
 #define TRIES         8
+#define DEPTH_LEAST   16          /* work requests of a link */
 #define TX_BYTES      (8u << 20)  /* of copies on their way out, at most */
 #define RX_BYTES      (32u << 20) /* of places without keys, at most */
 #define LINGER        (200 * BR_MS)
@@ -87,6 +87,7 @@ static int open_context(struct br_verbs_device *device, const char *name)
         return br_error(errno, "cannot list the RDMA devices: %s", strerror(errno));
     for (int i = 0; i < n && rc == -ENODEV; i++)
         if (!strcmp(device->library->get_device_name(list[i]), name)) {
+            errno = 0;
             device->context = device->library->open_device(list[i]);
             rc = device->context ? 0 : errno ? -errno : -EIO;
         }
@@ -107,6 +108,9 @@ static int choose_address(struct br_verbs_device *device, const struct br_verbs_
         return 0;
     }
     if (device->choice.entry[BR_GID_IPV6] >= 0) {
+        if (IN6_IS_ADDR_LINKLOCAL(
+                (const struct in6_addr *)(const void *)device->gids[device->choice.entry[BR_GID_IPV6]].raw))
+            return br_error(EADDRNOTAVAIL, "a link-local GID cannot be connected to; name a routable one");
         device->address.any.sa_family = AF_INET6;
         memcpy(&device->address.v6.sin6_addr, device->gids[device->choice.entry[BR_GID_IPV6]].raw, 16);
         return 0;
@@ -162,8 +166,7 @@ static int watch(struct br_verbs_device *device, int fd, void *who)
 static int open_queues(struct br_verbs_device *device)
 {
     const struct br_device_config *config = device->base.config;
-    int64_t entries;
-    int rc;
+    int entries, depth, rc;
 
     device->pd = device->library->alloc_pd(device->context);
     if (!device->pd)
@@ -184,16 +187,17 @@ static int open_queues(struct br_verbs_device *device)
     if (!device->channel)
         return br_error(errno, "ibv_create_comp_channel: %s", strerror(errno));
     /* Room for everything that can be outstanding: a completion queue that runs over is lost. */
-    entries = (int64_t)config->max_links * BR_VERBS_DEPTH + device->receive.target;
-    if (entries > device->limits.max_cqe)
+    depth = (device->limits.max_cqe - (int)device->receive.target) / (int)config->max_links;
+    if (depth < DEPTH_LEAST)
         return br_error(E2BIG,
-                        "%u links need a completion queue of %lld entries, the device has %d; fewer ranks a "
-                        "device, or more devices",
-                        config->max_links, (long long)entries, device->limits.max_cqe);
-    device->cq = device->library->create_cq(device->context, (int)entries, NULL, device->channel, 0);
+                        "%u links are too many for a completion queue of %d entries, which is all the device "
+                        "has; fewer ranks a device, or more devices",
+                        config->max_links, device->limits.max_cqe);
+    device->depth = depth < (int)BR_VERBS_DEPTH ? (uint32_t)depth : BR_VERBS_DEPTH;
+    entries = (int)(config->max_links * device->depth + device->receive.target);
+    device->cq = device->library->create_cq(device->context, entries, NULL, device->channel, 0);
     if (!device->cq)
-        return br_error(errno, "cannot make a completion queue of %lld entries: %s", (long long)entries,
-                        strerror(errno));
+        return br_error(errno, "cannot make a completion queue of %d entries: %s", entries, strerror(errno));
     return 0;
 }
 
@@ -268,7 +272,7 @@ static void close_queues(struct br_verbs_device *device)
     if (device->pd)
         check(device, library->dealloc_pd(device->pd), "ibv_dealloc_pd");
     if (device->context)
-        check(device, library->close_device(device->context), "ibv_close_device");
+        check(device, library->close_device(device->context) ? errno : 0, "ibv_close_device");
 }
 
 static void device_close(struct br_device *base)

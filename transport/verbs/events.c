@@ -44,16 +44,18 @@ static bool gid_stands(const struct br_verbs_device *device, const struct br_gid
 
 static void gids_change(struct br_verbs_device *device)
 {
-    bool stand = true;
+    bool any = false, stand = true;
 
     for (int family = 0; family < BR_GID_FAMILIES; family++) {
         int entry = device->choice.entry[family];
 
+        any = any || entry >= 0;
         stand = stand && (entry < 0 || gid_stands(device, &device->gids[entry]));
     }
-    if (stand)
+    if (any && stand)
         return;
-    fail_all(device, -EADDRNOTAVAIL, "the GID that the link used is gone");
+    if (!stand)
+        fail_all(device, -EADDRNOTAVAIL, "the GID that the link used is gone");
     if (br_verbs_choose_gids(device))
         br_log_warn("device %s: %s", device->base.name, br_error_words());
 }

@@ -99,7 +99,7 @@ int br_verbs_link_create(struct br_verbs_link *link)
         .recv_cq = device->cq,
         .srq = device->receive.srq,
         .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = BR_VERBS_DEPTH, .max_send_sge = 2, .max_inline_data = INLINE_WANTED},
+        .cap = {.max_send_wr = device->depth, .max_send_sge = 2, .max_inline_data = INLINE_WANTED},
     };
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = device->port};
     int rc;
@@ -194,16 +194,16 @@ void br_verbs_link_open(struct br_verbs_link *link)
 
     if (link->opened || link->state != BR_VLINK_UP || !link->base.trusted)
         return;
-    if (link->tx.posted - link->tx.reported == BR_VERBS_DEPTH)
-        return; /* no room to tell it */
+    if (!br_verbs_has_room(link))
+        return; /* to tell it */
     rc = device->library->modify_qp(link->qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS);
-    if (!rc) {
-        rc = -br_verbs_send_open(link);
-        link->opened = true;
-        device->n_closed--;
-    }
-    if (rc)
+    if (rc) {
         br_verbs_link_fail(link, -rc, true, strerror(rc));
+        return;
+    }
+    link->opened = true;
+    device->n_closed--;
+    br_verbs_send_open(link);
 }
 
 static void return_buffers(struct br_verbs_device *device, struct br_list *list)

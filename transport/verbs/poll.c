@@ -208,6 +208,8 @@ static int take_written(struct br_verbs_link *link, struct br_verbs_buffer *buff
     struct br_event *event;
     int rc;
 
+    if (!link->opened)
+        return br_error(EPROTO, "a write from somebody who has not proved to belong to the job");
     if (slot) /* then the granules are those of the sender's token */
         offset = imm.granules * slot->granule_bytes;
     rc = br_slot_expect(slots, number, offset, buffer->length, &slot);

@@ -8,7 +8,8 @@
 #include "transport/verbs/place.h"
 #include "transport/verbs/verbs.h"
 
-#define SIGNAL_EVERY 16u
+#define SIGNALS                                                                                              \
+    8u /* of the work requests that a link may have outstanding, one in depth / SIGNALS at least */
 
 /* The work request's number says whose completion it is (poll.c). */
 static uint64_t work_id(const struct br_verbs_link *link)
@@ -18,10 +19,11 @@ static uint64_t work_id(const struct br_verbs_link *link)
     return 1ull << 63 | (uint64_t)index << 32 | link->tx.posted;
 }
 
-static bool has_room(const struct br_verbs_link *link)
+bool br_verbs_has_room(const struct br_verbs_link *link)
 {
-    return link->tx.posted - link->tx.done < BR_VERBS_DEPTH &&
-           link->tx.posted - link->tx.reported < BR_VERBS_DEPTH;
+    uint32_t depth = br_verbs_device_of(link)->depth;
+
+    return link->tx.posted - link->tx.done < depth && link->tx.posted - link->tx.reported < depth;
 }
 
 /* Hands one work request to the NIC. 0; on -errno the link has failed. */
@@ -32,7 +34,7 @@ static int submit(struct br_verbs_link *link, struct ibv_send_wr *work, const st
     int rc;
 
     work->wr_id = work_id(link);
-    if (!entry->early || entry->bounce || ++tx->unsignalled == SIGNAL_EVERY) {
+    if (!entry->early || entry->bounce || ++tx->unsignalled >= br_verbs_device_of(link)->depth / SIGNALS) {
         work->send_flags |= IBV_SEND_SIGNALED;
         tx->unsignalled = 0;
     }
@@ -47,11 +49,11 @@ static int submit(struct br_verbs_link *link, struct ibv_send_wr *work, const st
     return 0;
 }
 
-int br_verbs_send_open(struct br_verbs_link *link)
+void br_verbs_send_open(struct br_verbs_link *link)
 {
     struct ibv_send_wr work = {.opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl(BR_VERBS_OPEN)};
 
-    return submit(link, &work, &(struct br_verbs_entry){.early = true});
+    submit(link, &work, &(struct br_verbs_entry){.early = true});
 }
 
 /* The unsignalled ones at the end are followed by one that is not. */
@@ -63,8 +65,7 @@ bool br_verbs_flush(struct br_verbs_link *link)
         return false;
     if (!link->tx.unsignalled)
         return true;
-    return link->tx.posted - link->tx.done == BR_VERBS_DEPTH ||
-           !submit(link, &work, &(struct br_verbs_entry){.early = false});
+    return !br_verbs_has_room(link) || !submit(link, &work, &(struct br_verbs_entry){.early = false});
 }
 
 static void fill_header(struct br_frame_header *header, const struct br_frame *frame)
@@ -125,7 +126,7 @@ void br_verbs_push(struct br_verbs_link *link)
 {
     struct br_verbs_tx *tx = &link->tx;
 
-    while (tx->frame.kind && link->state == BR_VLINK_UP && has_room(link)) {
+    while (tx->frame.kind && link->state == BR_VLINK_UP && br_verbs_has_room(link)) {
         bool first = tx->sent == 0;
         uint32_t room = link->piece_bytes - (first ? (uint32_t)sizeof tx->header : 0);
         uint32_t left = tx->frame.length - tx->sent, length = left < room ? left : room;
@@ -221,7 +222,7 @@ int br_verbs_post(struct br_link *base, const struct br_frame *frames, int n)
         return link->error;
     if (link->state == BR_VLINK_CONNECTING)
         return 0;
-    for (; taken < n && has_room(link) && !link->tx.frame.kind; taken++) {
+    for (; taken < n && br_verbs_has_room(link) && !link->tx.frame.kind; taken++) {
         const struct br_frame *frame = &frames[taken];
         int rc;
 

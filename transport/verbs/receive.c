@@ -30,19 +30,17 @@ static int add_chunk(struct br_verbs_device *device)
     struct br_verbs_receive *receive = &device->receive;
     struct br_verbs_chunk *chunk = &receive->chunks[receive->n_chunks];
     size_t bytes = (size_t)CHUNK * receive->buffer_bytes;
+    int rc;
 
     if (receive->n_chunks == BR_VERBS_CHUNKS || receive->total >= receive->most)
         return -ENOBUFS;
     if (posix_memalign(&chunk->memory, (size_t)sysconf(_SC_PAGESIZE), bytes))
         return br_error(ENOMEM, "no memory for %u receive buffers", CHUNK);
     memset(chunk->memory, 0, bytes);
-    chunk->mr = device->library->reg_mr(device->pd, chunk->memory, bytes, IBV_ACCESS_LOCAL_WRITE);
-    if (!chunk->mr) {
-        int err = errno;
-
+    rc = br_verbs_pin(&device->registrar, chunk->memory, bytes, &chunk->mr);
+    if (rc) {
         free(chunk->memory);
-        return br_error(err, "cannot register %zu bytes of receive buffers: %s%s", bytes, strerror(err),
-                        err == ENOMEM ? "; raise the limit of locked memory (ulimit -l)" : "");
+        return rc;
     }
     for (uint32_t i = 0; i < CHUNK; i++) {
         struct br_verbs_buffer *buffer =
@@ -78,7 +76,7 @@ static uint32_t post_batch(struct br_verbs_device *device, uint32_t wanted)
         return 0;
     work[n - 1].next = NULL;
     rc = ibv_post_srq_recv(receive->srq, work, &bad);
-    left = rc ? n - (uint32_t)(bad - work) : 0;
+    left = !rc ? 0 : bad ? n - (uint32_t)(bad - work) : n;
     for (uint32_t i = n - left; i < n; i++) {
         struct br_verbs_buffer *buffer = (void *)(uintptr_t)work[i].wr_id;
 
@@ -170,10 +168,7 @@ void br_verbs_receive_destroy(struct br_verbs_device *device)
     while (receive->n_chunks) {
         struct br_verbs_chunk *chunk = &receive->chunks[--receive->n_chunks];
 
-        rc = device->library->dereg_mr(chunk->mr);
-        if (rc)
-            br_log_warn("device %s: ibv_dereg_mr: %s", device->base.name, strerror(rc));
-        else
-            free(chunk->memory); /* else the NIC may still write there */
+        br_verbs_unpin(&device->registrar, chunk->mr);
+        free(chunk->memory);
     }
 }

@@ -44,7 +44,7 @@
 #include "transport/verbs/library.h"
 #include "transport/verbs/wire.h"
 
-#define BR_VERBS_DEPTH  128u /* work requests of one link that may be outstanding */
+#define BR_VERBS_DEPTH  128u /* work requests of one link that may be outstanding, at most */
 #define BR_VERBS_CHUNKS 256  /* pieces in which receive buffers are allocated, at most */
 
 struct br_verbs_link;
@@ -168,6 +168,7 @@ struct br_verbs_device {
     struct br_verbs_bounce tx, rx; /* for memory without keys: sent from, received into */
     void **staged;   /* by slot index: where in rx the slot's bytes arrive; NULL: in their place */
     int n_pushing;   /* links with a frame that goes in pieces */
+    uint32_t depth;  /* work requests of a link */
     uint8_t timeout; /* of queue pairs, as ibv_modify_qp counts it */
     uint8_t service_level, traffic_class;
 };
@@ -213,13 +214,14 @@ void br_verbs_exchange_timers(struct br_verbs_device *device);
 int br_verbs_address(struct br_device *device, struct br_address *out);
 
 /* post.c */
+bool br_verbs_has_room(const struct br_verbs_link *link); /* for one work request more */
 int br_verbs_post(struct br_link *link, const struct br_frame *frames, int n);
 /* The next pieces of a frame that goes piece by piece. */
 void br_verbs_push(struct br_verbs_link *link);
 /* For device_close(): true while something that was posted has not left. */
 bool br_verbs_flush(struct br_verbs_link *link);
-/* An empty SEND with an immediate. 0 or -errno with words. */
-int br_verbs_send_open(struct br_verbs_link *link);
+/* Tells the peer that it may write. There must be room; fails the link if it cannot be posted. */
+void br_verbs_send_open(struct br_verbs_link *link);
 
 /* poll.c */
 int br_verbs_poll(struct br_device *device, uint64_t now, struct br_event *events, int max);
