@@ -266,6 +266,7 @@ static void close__with_work_in_flight(void **state)
     slot = br_slot_number(&contract->sides[1].slots, contract_slot(contract, 1, to, n, 4096));
     for (uint32_t i = 0; i < 16; i++)
         frames[i] = contract_placed(contract, 1, slot, from, i * 4096, 4096, i);
+    contract_settle(contract); /* a link may take a moment until it takes transfers */
     assert_true(contract->ops->post(a, frames, 16) > 0);
     before = contract->sides[0].n_log;
     contract->ops->link_close(a);
@@ -299,6 +300,7 @@ static void fence_after(struct contract *contract, int rounds)
     slot = br_slot_number(&contract->sides[1].slots, contract_slot(contract, 1, to, n, 16384));
     for (uint32_t i = 0; i < 16; i++)
         frames[i] = contract_placed(contract, 1, slot, from, i * 16384, 4096, i);
+    contract_settle(contract); /* a link may take a moment until it takes transfers */
     assert_true(contract->ops->post(a, frames, 16) > 0);
     for (int i = 0; i < rounds; i++)
         if (!contract_step(contract) && contract->backend->idle)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Place tokens (transport.h note 8): for back ends whose NIC writes into the receiver's memory by itself. */
+/* Back ends whose NIC writes into the receiver's memory by itself (transport.h note 8): what is written, and what is not. */
 #include "contract.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ static void end(struct fixture *f)
 static void post(struct fixture *f, uint32_t number, uint32_t offset, uint32_t length, uint8_t flags)
 {
     uint8_t inline_[BR_FRAME_INLINE] = {flags};
-    struct br_frame frame = contract_placed(number, f->from.base, offset, length, offset);
+    struct br_frame frame = contract_placed(f->contract, 1, number, f->from.base, offset, length, offset);
 
     if (offset > BYTES - length)
         frame.payload = f->from.base; /* a wrong offset, not a wrong address */
@@ -107,7 +107,7 @@ static void transfer(struct fixture *f, uint32_t length)
     assert_true(complete);
 }
 
-static void place__in_a_region(void **state)
+static void write__in_a_region(void **state)
 {
     static const uint32_t lengths[] = {1, 63, 64, 100, 4096, 4097, 65536, BYTES - 128};
     struct fixture f;
@@ -130,7 +130,7 @@ static void place__in_a_region(void **state)
 }
 
 /* Memory without keys: the back end finds a way. */
-static void place__in_any_memory(void **state)
+static void write__in_any_memory(void **state)
 {
     uint8_t *memory = malloc(BYTES);
     struct fixture f;
@@ -152,7 +152,7 @@ static void place__in_any_memory(void **state)
 }
 
 /* The bytes stand there when the sender hears of it, before the receiver has looked. */
-static void place__sent_means_placed(void **state)
+static void write__sent_means_placed(void **state)
 {
     struct fixture f;
     int tries = 0;
@@ -173,39 +173,8 @@ static void place__sent_means_placed(void **state)
     end(&f);
 }
 
-/* A frame posted with a number that the slot had before is never one of the present number. */
-static void place__older_numbers_are_stale(void **state)
-{
-    struct fixture f;
-    uint32_t old;
-
-    if (!begin(&f, state))
-        return;
-    give_place(&f, &f.to, f.to.base, 2 * SLICE);
-    old = number(&f);
-    post(&f, old, 0, SLICE, 0);
-    assert_true(contract_until(f.contract, 0, BR_EVENT_SENT, f.a, 1));
-    contract_forget(f.contract,
-                    1); /* it may have been reported: then it counts, and the slice is sent again */
-    f.contract->ops->place_release(receiver(&f), f.slot);
-    br_slot_renew(f.slot);
-    assert_int_equal(f.contract->ops->place_token(receiver(&f), f.slot, f.token), 0);
-    post(&f, old, SLICE, SLICE, 0); /* as if it had been on its way */
-    contract_settle(f.contract);
-    for (int i = 0; i < contract_count(f.contract, 1, BR_EVENT_PLACED, f.b); i++) {
-        const struct br_event *event = &contract_event(f.contract, 1, BR_EVENT_PLACED, f.b, i)->event;
-
-        assert_true(event->stale || event->slot != number(&f));
-    }
-    contract_forget(f.contract, 1);
-    transfer(&f, 2 * SLICE);
-    assert_memory_equal(f.to.base, f.from.base, 2 * SLICE);
-    take_place(&f);
-    end(&f);
-}
-
 /* What does not lie in the place fails the link, and is not written. */
-static void place__wrong_frames_are_not_written(void **state)
+static void write__wrong_frames_are_not_written(void **state)
 {
     static const struct {
         uint32_t offset, length;
@@ -232,28 +201,8 @@ static void place__wrong_frames_are_not_written(void **state)
     end(&f);
 }
 
-/* A token is good for a link that was made after it. */
-static void place__outlives_the_link(void **state)
-{
-    struct fixture f;
-
-    if (!begin(&f, state))
-        return;
-    give_place(&f, &f.to, f.to.base, 3 * SLICE);
-    f.contract->ops->link_close(f.a);
-    assert_true(contract_until(f.contract, 1, BR_EVENT_CLOSED, f.b, 1));
-    f.contract->ops->link_close(f.b);
-    contract_forget(f.contract, 0);
-    contract_forget(f.contract, 1);
-    contract_connect(f.contract, 0, 1, &f.a, &f.b);
-    transfer(&f, 3 * SLICE);
-    assert_memory_equal(f.to.base, f.from.base, 3 * SLICE);
-    take_place(&f);
-    end(&f);
-}
-
 /* Closing the receiving end in the middle of writes: afterwards its memory does not change any more. */
-static void place__close_fences_writes(void **state)
+static void write__close_fences_writes(void **state)
 {
     uint8_t *seen = malloc(BYTES);
     struct fixture f;
@@ -287,13 +236,11 @@ static void place__close_fences_writes(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CONTRACT_CASE(place__in_a_region),
-        CONTRACT_CASE(place__in_any_memory),
-        CONTRACT_CASE(place__sent_means_placed),
-        CONTRACT_CASE(place__older_numbers_are_stale),
-        CONTRACT_CASE(place__wrong_frames_are_not_written),
-        CONTRACT_CASE(place__outlives_the_link),
-        CONTRACT_CASE(place__close_fences_writes),
+        CONTRACT_CASE(write__in_a_region),
+        CONTRACT_CASE(write__in_any_memory),
+        CONTRACT_CASE(write__sent_means_placed),
+        CONTRACT_CASE(write__wrong_frames_are_not_written),
+        CONTRACT_CASE(write__close_fences_writes),
     };
 
     return contract_main(cases, sizeof cases / sizeof *cases);
