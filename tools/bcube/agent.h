@@ -41,6 +41,10 @@ int br_agent_nics(struct br_agent_nic *nics, int room);
  * The commands: 0 with the answer's members in `reply`, -errno with words. All of them may block, for no longer than
  * the times in the request and about a second.
  */
+/* Adds "rdma", the RDMA ports of this host; and the sum of the error counters of those on a NIC. */
+void br_agent_rdma(cJSON *reply);
+double br_agent_rdma_errors(const cJSON *reply, const char *nic);
+
 int br_agent_facts(struct br_agent *agent, const cJSON *request, cJSON *reply);
 int br_agent_listen(struct br_agent *agent, const cJSON *request, cJSON *reply);
 int br_agent_shout(struct br_agent *agent, const cJSON *request, cJSON *reply);

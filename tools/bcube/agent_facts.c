@@ -6,7 +6,6 @@
 #include "tools/bcube/agent.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <linux/ethtool.h>
@@ -20,11 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "transport/verbs/surroundings.h"
 
 /* First line of a file without its end; "" when there is none. */
 static const char *line_of(char out[128], const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -127,7 +126,7 @@ static void add_sysctls(cJSON *object, const char *nic)
     }
 }
 
-static void add_counters(cJSON *object, const struct rtnl_link_stats *stats)
+static void add_counters(cJSON *object, const struct rtnl_link_stats *stats, double rdma_errors)
 {
     if (!stats)
         return;
@@ -151,6 +150,7 @@ static void add_counters(cJSON *object, const struct rtnl_link_stats *stats)
     cJSON *list = cJSON_AddObjectToObject(object, "counters");
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
         cJSON_AddNumberToObject(list, counters[i].name, counters[i].value);
+    cJSON_AddNumberToObject(list, "rdma_errors", rdma_errors);
 }
 
 static void add_addresses(cJSON *object, const struct ifaddrs *list, const char *nic)
@@ -195,7 +195,7 @@ static int add_nics(cJSON *reply)
         add_hardware(object, fd, nic.name);
         add_sysctls(object, nic.name);
         add_addresses(object, list, nic.name);
-        add_counters(object, entry->ifa_data);
+        add_counters(object, entry->ifa_data, br_agent_rdma_errors(reply, nic.name));
         cJSON_AddItemToArray(array, object);
     }
     freeifaddrs(list);
@@ -203,99 +203,16 @@ static int add_nics(cJSON *reply)
     return 0;
 }
 
-/* The entry to use with RoCE: version 2, IPv4 mapped. Several interfaces may share a port's table. */
-static void add_gids(cJSON *array, const char *device, const char *port)
-{
-    char base[600], type[128], line[128];
-    snprintf(base, sizeof base, "/sys/class/infiniband/%s/ports/%s", device, port);
-    for (int i = 0; i < 256; i++) {
-        if (!line_of(type, "%s/gid_attrs/types/%d", base, i)[0])
-            continue;
-        if (!line_of(line, "%s/gids/%d", base, i)[0] || !strncmp(line, "0000:0000:0000:0000:0000:0000", 29))
-            continue;
-        cJSON *gid = cJSON_CreateObject();
-        cJSON_AddNumberToObject(gid, "index", i);
-        cJSON_AddStringToObject(gid, "type", type);
-        cJSON_AddStringToObject(gid, "gid", line);
-        cJSON_AddStringToObject(gid, "netdev", line_of(line, "%s/gid_attrs/ndevs/%d", base, i));
-        cJSON_AddItemToArray(array, gid);
-    }
-}
-
-/* What the vendors' drivers show in sysfs about lossless Ethernet; absent members are not shown. */
-static void add_quality(cJSON *object, const char *device, const char *port, const char *netdev)
-{
-    const struct {
-        const char *name, *format, *first, *second;
-    } files[] = {
-        {"pfc", "/sys/class/net/%s/qos/pfc%s", netdev, ""},
-        {"trust", "/sys/class/net/%s/qos/trust%s", netdev, ""},
-        {"ecn_np", "/sys/class/net/%s/ecn/roce_np/enable/3%s", netdev, ""},
-        {"ecn_rp", "/sys/class/net/%s/ecn/roce_rp/enable/3%s", netdev, ""},
-        {"tos", "/sys/kernel/config/rdma_cm/%s/ports/%s/default_roce_tos", device, port},
-        {"traffic_class", "/sys/class/infiniband/%s/tc/%s/traffic_class", device, port},
-    };
-    char path[1024], line[128];
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        snprintf(path, sizeof path, files[i].format, files[i].first, files[i].second);
-#pragma GCC diagnostic pop
-        if (line_of(line, "%s", path)[0])
-            cJSON_AddStringToObject(object, files[i].name, line);
-    }
-}
-
-static void add_rdma_port(cJSON *array, const char *device, const char *port)
-{
-    char line[128], netdev[128];
-    cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "device", device);
-    cJSON_AddNumberToObject(object, "port", atoi(port));
-    cJSON_AddStringToObject(object, "state",
-                            line_of(line, "/sys/class/infiniband/%s/ports/%s/state", device, port));
-    cJSON_AddStringToObject(object, "rate",
-                            line_of(line, "/sys/class/infiniband/%s/ports/%s/rate", device, port));
-    cJSON_AddStringToObject(object, "firmware", line_of(line, "/sys/class/infiniband/%s/fw_ver", device));
-    line_of(netdev, "/sys/class/infiniband/%s/ports/%s/gid_attrs/ndevs/0", device, port);
-    cJSON_AddStringToObject(object, "netdev", netdev);
-    add_gids(cJSON_AddArrayToObject(object, "gids"), device, port);
-    add_quality(object, device, port, netdev);
-    cJSON_AddItemToArray(array, object);
-}
-
-static void add_rdma(cJSON *reply)
-{
-    cJSON *array = cJSON_AddArrayToObject(reply, "rdma");
-    DIR *devices = opendir("/sys/class/infiniband");
-    for (struct dirent *device; devices && (device = readdir(devices));) {
-        char path[1024];
-        if (device->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports", device->d_name);
-        DIR *ports = opendir(path);
-        for (struct dirent *port; ports && (port = readdir(ports));)
-            if (port->d_name[0] != '.')
-                add_rdma_port(array, device->d_name, port->d_name);
-        if (ports)
-            closedir(ports);
-    }
-    if (devices)
-        closedir(devices);
-}
-
 static void add_machine(cJSON *reply)
 {
     struct utsname name;
-    struct rlimit limit;
     char line[128];
+    uint64_t memlock = br_verbs_memlock();
     if (!uname(&name)) {
         cJSON_AddStringToObject(reply, "hostname", name.nodename);
         cJSON_AddStringToObject(reply, "kernel", name.release);
     }
-    if (!getrlimit(RLIMIT_MEMLOCK, &limit))
-        cJSON_AddNumberToObject(reply, "memlock",
-                                limit.rlim_cur == RLIM_INFINITY ? -1 : (double)limit.rlim_cur);
+    cJSON_AddNumberToObject(reply, "memlock", memlock == UINT64_MAX ? -1 : (double)memlock);
     cJSON_AddBoolToObject(reply, "root", geteuid() == 0);
     add_number_line(reply, "hugepages", line_of(line, "/proc/sys/vm/nr_hugepages"));
 }
@@ -305,6 +222,6 @@ int br_agent_facts(struct br_agent *agent, const cJSON *request, cJSON *reply)
     (void)agent;
     (void)request;
     add_machine(reply);
-    add_rdma(reply);
+    br_agent_rdma(reply);
     return add_nics(reply);
 }

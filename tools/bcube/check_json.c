@@ -85,7 +85,9 @@ static void add_rdma(cJSON *array, const struct br_rdma *rdma)
     cJSON_AddStringToObject(object, "firmware", rdma->firmware);
     cJSON_AddNumberToObject(object, "gid_index", rdma->gid_index);
     cJSON_AddStringToObject(object, "gid_type", rdma->gid_type);
+    cJSON_AddNumberToObject(object, "mtu", rdma->mtu);
     cJSON_AddStringToObject(object, "quality", rdma->quality);
+    cJSON_AddStringToObject(object, "why_not", rdma->what);
     cJSON_AddItemToArray(array, object);
 }
 

@@ -76,20 +76,16 @@ static void read_nic(struct br_nic *nic, const cJSON *object)
 static void read_rdma(struct br_rdma *rdma, const cJSON *object)
 {
     static const char *const qualities[] = {"pfc", "trust", "ecn_np", "ecn_rp", "tos", "traffic_class"};
-    const cJSON *gid;
-    *rdma = (struct br_rdma){.port = (int)br_agent_number(object, "port", 1), .gid_index = -1};
+    *rdma = (struct br_rdma){.port = (int)br_agent_number(object, "port", 1),
+                             .gid_index = (int)br_agent_number(object, "gid_index", -1),
+                             .mtu = (int)br_agent_number(object, "mtu", 0)};
     copy_text(rdma->device, sizeof rdma->device, object, "device");
     copy_text(rdma->netdev, sizeof rdma->netdev, object, "netdev");
     copy_text(rdma->state, sizeof rdma->state, object, "state");
     copy_text(rdma->firmware, sizeof rdma->firmware, object, "firmware");
-    cJSON_ArrayForEach(gid, cJSON_GetObjectItemCaseSensitive(object, "gids"))
-    {
-        if (strstr(br_agent_text(gid, "type", ""), "v2") && strstr(br_agent_text(gid, "gid", ""), ":ffff:") &&
-            rdma->gid_index < 0) {
-            rdma->gid_index = (int)br_agent_number(gid, "index", -1);
-            copy_text(rdma->gid_type, sizeof rdma->gid_type, gid, "type");
-        }
-    }
+    copy_text(rdma->gid_type, sizeof rdma->gid_type, object, "gid_type");
+    copy_text(rdma->what, sizeof rdma->what, object, "what");
+    copy_text(rdma->mend, sizeof rdma->mend, object, "mend");
     for (size_t i = 0; i < sizeof qualities / sizeof *qualities; i++) {
         size_t used = strlen(rdma->quality);
         const char *value = br_agent_text(object, qualities[i], "");

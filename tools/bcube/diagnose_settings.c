@@ -230,28 +230,91 @@ static void check_quality(const struct br_survey *survey, struct br_findings *fi
                     rdma_of(survey, odd.first)->netdev);
 }
 
+/* A NIC without an RDMA device where others of its level have one. */
+static void check_lacking(const struct br_survey *survey, struct br_findings *findings, uint32_t level)
+{
+    struct group lacking = {.survey = survey};
+    uint32_t having = 0, one = 0;
+    char on[384];
+    for (uint32_t h = 0; h < (uint32_t)survey->n_hosts; h++) {
+        uint32_t port = br_survey_port_of(survey, h, level);
+        if (rdma_of(survey, port)) {
+            one = port;
+            having++;
+        } else if (br_survey_alive(survey, port)) {
+            group_add(&lacking, port);
+        }
+    }
+    if (!having)
+        return;
+    struct br_finding *finding = group_report(&lacking, findings, "BC073", BR_WARNING, "no RDMA device");
+    if (!finding)
+        return;
+    br_finding_evidence(
+        finding, "%u others of level %u have one, as %s on %s; `braid info` says what is missing", having,
+        level, rdma_of(survey, one)->device, survey->hosts[br_survey_host_of(survey, one)].name);
+    br_diagnose_on(survey, br_survey_host_of(survey, lacking.first), on, "braid info");
+    br_finding_mend(finding, "%s%s", on, likewise(&lacking));
+}
+
+/* The smaller one counts on each link. */
+static void check_rdma_mtu(const struct br_survey *survey, struct br_findings *findings, uint32_t level)
+{
+    struct group low = {.survey = survey};
+    int most = 0;
+    char on[384];
+    for (uint32_t h = 0; h < (uint32_t)survey->n_hosts; h++) {
+        const struct br_rdma *rdma = rdma_of(survey, br_survey_port_of(survey, h, level));
+        most = rdma && rdma->mtu > most ? rdma->mtu : most;
+    }
+    for (uint32_t h = 0; h < (uint32_t)survey->n_hosts; h++) {
+        const struct br_rdma *rdma = rdma_of(survey, br_survey_port_of(survey, h, level));
+        /* Of an interface with another MTU than planned there is a finding already. */
+        const struct br_nic *nic = br_survey_nic(survey, br_survey_port_of(survey, h, level));
+        if (rdma && rdma->mtu && rdma->mtu < most && nic->mtu == survey->mtu)
+            group_add(&low, br_survey_port_of(survey, h, level));
+    }
+    struct br_finding *finding =
+        group_report(&low, findings, "BC074", BR_WARNING, "RDMA packets are smaller than the other hosts'");
+    if (!finding)
+        return;
+    br_finding_evidence(finding, "%d bytes, else %d", rdma_of(survey, low.first)->mtu, most);
+    br_diagnose_on(survey, br_survey_host_of(survey, low.first), on,
+                   "ip link set %s down && ip link set %s up", rdma_of(survey, low.first)->netdev,
+                   rdma_of(survey, low.first)->netdev);
+    br_finding_mend(finding, "the device took its MTU before the interface had its own: %s%s", on,
+                    likewise(&low));
+}
+
+/* What the NIC itself explains (down, no carrier, no address) has its finding already. */
 void br_diagnose_rdma(const struct br_survey *survey, struct br_findings *findings)
 {
-    struct group inactive = {.survey = survey}, no_gid = {.survey = survey};
+    struct group unusable = {.survey = survey}, no_gid = {.survey = survey};
     for (uint32_t p = 0; p < br_survey_ports(survey); p++) {
         const struct br_rdma *rdma = rdma_of(survey, p);
-        if (rdma && !strstr(rdma->state, "ACTIVE"))
-            group_add(&inactive, p);
-        else if (rdma && rdma->gid_index < 0)
+        if (!rdma || !br_survey_alive(survey, p))
+            continue;
+        if (strcmp(rdma->state, "active") != 0)
+            group_add(&unusable, p);
+        else if (rdma->gid_index < 0 && br_survey_nic(survey, p)->n_addresses)
             group_add(&no_gid, p);
     }
     struct br_finding *finding =
-        group_report(&inactive, findings, "BC070", BR_ERROR, "the RDMA port is not active");
+        group_report(&unusable, findings, "BC070", BR_ERROR, "the RDMA port cannot be used");
     if (finding) {
-        br_finding_evidence(finding, "its state is %s", rdma_of(survey, inactive.first)->state);
-        br_finding_mend(
-            finding, "bring up the interface below it, and a subnet manager on InfiniBand: ibv_devinfo -d %s",
-            rdma_of(survey, inactive.first)->device);
+        const struct br_rdma *rdma = rdma_of(survey, unusable.first);
+        br_finding_evidence(finding, "%s: %s", rdma->device, rdma->what);
+        br_finding_mend(finding, "there: %s%s", rdma->mend, likewise(&unusable));
     }
-    finding = group_report(&no_gid, findings, "BC071", BR_ERROR, "no RoCE v2 GID with an IPv4 address");
-    if (finding)
-        br_finding_mend(finding, "give the NIC its address; then see show_gids, or cma_roce_mode -d %s -m 2",
-                        rdma_of(survey, no_gid.first)->device);
-    for (uint32_t level = 0; level < survey->cube.k; level++)
+    finding = group_report(&no_gid, findings, "BC071", BR_ERROR, "no GID that a router takes");
+    if (finding) {
+        const struct br_rdma *rdma = rdma_of(survey, no_gid.first);
+        br_finding_evidence(finding, "%s: %s", rdma->device, rdma->what);
+        br_finding_mend(finding, "there: %s%s", rdma->mend, likewise(&no_gid));
+    }
+    for (uint32_t level = 0; level < survey->cube.k; level++) {
+        check_lacking(survey, findings, level);
+        check_rdma_mtu(survey, findings, level);
         check_quality(survey, findings, level);
+    }
 }

@@ -9,8 +9,8 @@
 #include "base/error.h"
 
 const char *const br_survey_counters[BR_SURVEY_COUNTERS + 1] = {
-    "rx_errors",      "tx_errors",        "rx_crc_errors",     "rx_frame_errors",
-    "rx_fifo_errors", "rx_missed_errors", "tx_carrier_errors", "collisions",
+    "rx_errors",        "tx_errors",         "rx_crc_errors", "rx_frame_errors", "rx_fifo_errors",
+    "rx_missed_errors", "tx_carrier_errors", "collisions",    "rdma_errors",
 };
 
 int br_survey_init(struct br_survey *survey, const struct br_bcube *cube, int hosts)

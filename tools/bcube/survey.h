@@ -17,7 +17,7 @@
 
 #define BR_SURVEY_NICS      64
 #define BR_SURVEY_ADDRESSES 8
-#define BR_SURVEY_COUNTERS  8
+#define BR_SURVEY_COUNTERS  9
 #define BR_SURVEY_RDMA      16
 
 struct br_cidr {
@@ -45,9 +45,11 @@ extern const char *const br_survey_counters[BR_SURVEY_COUNTERS + 1];
 
 struct br_rdma {
     char device[32], netdev[16], state[24], firmware[32];
-    int port, gid_index; /* the RoCE v2 entry with an IPv4 address; -1: none */
+    int port, gid_index; /* the entry that a job would take; -1: none */
+    int mtu;             /* of its packets, bytes */
     char gid_type[24];
-    char quality[160]; /* PFC, trust, ECN, DSCP as the driver shows them; "": not at all */
+    char what[200], mend[200]; /* why it cannot be used, and what mends that; "": it can */
+    char quality[160];         /* PFC, trust, ECN, DSCP as the driver shows them; "": not at all */
 };
 
 struct br_survey_host {

@@ -64,8 +64,8 @@ static void complete(struct br_verbs_host *host, struct br_verbs_port *port, con
     int rc;
 
     port->numa_node = br_verbs_numa_node("", port->device);
+    br_verbs_main_netdev("", port->device, port->port ? port->port : 1, port->netdev);
     if (port->port) {
-        br_verbs_main_netdev("", port->device, port->port, port->netdev);
         port->bits_per_second = br_verbs_rate("", port->device, port->port);
         place_gids(host, port);
     }

@@ -137,6 +137,11 @@ static uint64_t locked_bytes(const char *root)
     return limit.rlim_cur;
 }
 
+uint64_t br_verbs_memlock(void)
+{
+    return locked_bytes("");
+}
+
 static void driver_of(const char *root, struct br_verbs_interface *interface)
 {
     char path[PATH_BYTES], target[256];

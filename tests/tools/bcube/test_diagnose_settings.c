@@ -81,8 +81,9 @@ static void add_rdma(void)
         survey.hosts[h].n_rdma = 1;
         survey.hosts[h].rdma[0] = (struct br_rdma){.device = "mlx5_0",
                                                    .netdev = "eth0",
-                                                   .state = "4: ACTIVE",
+                                                   .state = "active",
                                                    .gid_index = 3,
+                                                   .mtu = 1024,
                                                    .quality = "trust dscp, ecn_np 1"};
     }
 }
@@ -92,8 +93,25 @@ static void rdma__state(void **state)
     (void)state;
     add_rdma();
     expect_none(&survey);
-    strcpy(survey.hosts[4].rdma[0].state, "1: DOWN");
-    expect_one(&survey, "BC070", "not active on eth0 of h04");
+    strcpy(survey.hosts[4].rdma[0].state, "unknown");
+    strcpy(survey.hosts[4].rdma[0].what, "no permission to open it");
+    expect_one(&survey, "BC070", "cannot be used on eth0 of h04");
+}
+
+static void rdma__lacking(void **state)
+{
+    (void)state;
+    add_rdma();
+    survey.hosts[4].n_rdma = 0;
+    expect_one(&survey, "BC073", "eth0 of h04");
+}
+
+static void rdma__mtu(void **state)
+{
+    (void)state;
+    add_rdma();
+    survey.hosts[4].rdma[0].mtu = 512;
+    expect_one(&survey, "BC074", "eth0 of h04");
 }
 
 static void rdma__gid(void **state)
@@ -127,6 +145,7 @@ int main(void)
         TEST(settings__rp_filter), TEST(settings__flux),
         TEST(settings__memlock),   TEST(settings__firmware_is_a_note),
         TEST(rdma__state),         TEST(rdma__gid),
+        TEST(rdma__lacking),       TEST(rdma__mtu),
         TEST(rdma__quality),       TEST(rdma__memlock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
