@@ -2,8 +2,12 @@
 /*
  * Which fragment gets a run.
  *
- * 1. In the order (priority, order, fragment), at most `window` runs for one operation, so that the runs
- *    do not all go to the first large operation.
+ * 1. In the order (priority, order, fragment). A fragment starts while fewer than `window` that are at least
+ *    as urgent are under way, of whichever operation: that keeps links and memory busy. More only drift apart,
+ *    so that hosts wait for each other when little is left to do meanwhile, miss the caches, and each needs
+ *    scratch of its own: eight of VGG-19's largest layer on nine hosts are 70 MB a host, whose pages the first
+ *    use has to clear. Small ones, together at most LITTLE, start at once: they are start-up time rather than
+ *    bytes. What is more urgent does not wait for what is less.
  * 2. Ranks see priorities at different moments, so they may have started different operations, each
  *    waiting for the other's runs to come free. Therefore a run is kept for the oldest operation whenever
  *    it has none. Take the oldest operation that any rank has not finished, and of it the first fragment
@@ -12,9 +16,13 @@
  *    and so does everything in turn.
  *    Over several communicators the same holds, as `order` counts the operations of all of them, and programs
  *    keep one order over all (braid.h).
- * 3. A run owns its steps and its scratch, so it has all it needs from the start or does not start.
+ * 3. A run owns its steps and its scratch, so it has all it needs from the start or does not start. Scratch that
+ *    has to grow takes the time to clear its pages, so the next run starts one turn later, when the first
+ *    frames of this one have left.
  */
 #include "collectives/engine_internal.h"
+
+#define LITTLE (256u << 10)
 
 static struct br_operation *of_waiting(struct br_list *node)
 {
@@ -45,17 +53,37 @@ void br_admission_oldest(struct br_engine *engine)
     engine->worker->oldest = op ? op->order : 0;
 }
 
+/* Note 1. */
+static bool is_room(const struct br_engine *engine, const struct br_operation *op)
+{
+    size_t bytes = br_run_bytes(op, op->fragments.next);
+    uint32_t runs = 0;
+
+    for (uint32_t i = 0; i < engine->config.max_runs; i++) {
+        const struct br_run *run = &engine->runs[i];
+
+        if (!run->op || run->op->priority < op->priority)
+            continue;
+        bytes += br_run_bytes(run->op, run->fragment);
+        runs++;
+    }
+    return runs < engine->config.window || bytes <= LITTLE;
+}
+
 /* Note 2. */
 static bool may_start(const struct br_engine *engine, const struct br_operation *op)
 {
     const struct br_operation *first = oldest(engine);
     bool keep = first->fragments.next < first->fragments.count && !first->fragments.running;
 
-    return op->fragments.running < engine->config.window && engine->n_free > (op == first || !keep ? 0u : 1u);
+    if (keep)
+        return op == first || (engine->n_free > 1 && is_room(engine, op));
+    return engine->n_free && is_room(engine, op);
 }
 
 int br_admission_start(struct br_engine *engine)
 {
+    uint64_t grown = engine->late_allocations;
     int n = 0;
 
     if (!engine->may_start)
@@ -69,6 +97,10 @@ int br_admission_start(struct br_engine *engine)
                 br_list_remove(node);
             br_run_start(engine, op);
             n++;
+            if (engine->late_allocations != grown) {
+                engine->may_start = true;
+                return n;
+            }
         }
     }
     return n;

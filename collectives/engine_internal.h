@@ -60,6 +60,8 @@ uint16_t br_engine_digest(const uint64_t *values, int n);
 void br_operation_end(struct br_engine *engine, struct br_operation *op, int status);
 
 /* run.c: fragments and steps */
+size_t br_run_bytes(const struct br_operation *op,
+                    uint32_t fragment); /* of a rank's block, or of all that a message holds */
 int br_run_reserve_sources(struct br_engine *engine, uint32_t count); /* -ENOMEM */
 void br_run_start(struct br_engine *engine, struct br_operation *op); /* its next fragment; a run is free */
 void br_run_transfer_ended(struct br_engine *engine, struct br_transfer *t);

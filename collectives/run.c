@@ -5,10 +5,9 @@
  * 1. Every step counts the steps that it still waits for. At zero a SEND or RECV is posted to the worker,
  *    which sorts by priority itself; a REDUCE or COPY joins the ready list.
  * 2. A step that ends starts its successors, and starting never ends a step: so there is no recursion.
- * 3. Of one operation, transfers of earlier steps go first, of whichever fragment: what a host has to send early in a schedule is what
- *    others wait for, and it is less than what comes late. Behind the large sends of a later step on the same level it would leave
- *    their other levels idle. Rejected: the earlier fragment first; in the simulator that loses more at the end, when little is left to
- *    fill the gaps of the last fragment.
+ * 3. Of one operation, transfers of earlier steps go first, of whichever fragment: others wait for them. Behind
+ *    the large sends of a late step on the same level they would leave the others' levels idle. Rejected: the
+ *    earlier fragment first; in the simulator that loses more at the end, when little is left to fill the gaps.
  * 4. Local work is done in quanta, and the ready list is asked anew for each: what is more urgent
  *    overtakes in between.
  */
@@ -306,6 +305,42 @@ size_t br_run_work(struct br_engine *engine)
 
 /* ---- start and end -------------------------------------------------------------------------- */
 
+static size_t fragment_elements(const struct br_operation *op, uint32_t fragment)
+{
+    return br_piece_offset(op->count, op->fragments.count, fragment + 1) -
+           br_piece_offset(op->count, op->fragments.count, fragment);
+}
+
+size_t br_run_bytes(const struct br_operation *op, uint32_t fragment)
+{
+    return fragment_elements(op, fragment) * br_type_size(op->type) * op->fragments.plan->schedule->packed;
+}
+
+static size_t scratch_bytes(const struct br_operation *op, uint32_t fragment)
+{
+    const struct br_schedule *s = op->fragments.plan->schedule;
+
+    return br_piece_room(fragment_elements(op, fragment), s->pieces) * br_type_size(op->type) * s->n_scratch;
+}
+
+/* The free run whose scratch fits best; where none is large enough, the one with the least. */
+static struct br_run *take_run(struct br_engine *engine, size_t scratch)
+{
+    struct br_run *best = NULL;
+
+    br_list_for_each (node, &engine->free_runs) {
+        struct br_run *run = br_container_of(node, struct br_run, node);
+        bool fits = run->scratch_bytes >= scratch;
+
+        if (!best || (fits && best->scratch_bytes < scratch) ||
+            (fits == (best->scratch_bytes >= scratch) && run->scratch_bytes < best->scratch_bytes))
+            best = run;
+    }
+    br_list_remove(&best->node);
+    engine->n_free--;
+    return best;
+}
+
 static void prepare(struct br_run *run, struct br_operation *op)
 {
     const struct br_plan *plan = op->fragments.plan;
@@ -315,7 +350,7 @@ static void prepare(struct br_run *run, struct br_operation *op)
     run->schedule = s;
     run->fragment = op->fragments.next;
     run->first = br_piece_offset(op->count, op->fragments.count, run->fragment);
-    run->elements = br_piece_offset(op->count, op->fragments.count, run->fragment + 1) - run->first;
+    run->elements = fragment_elements(op, run->fragment);
     run->shorter = run->elements / s->pieces;
     run->longer = run->elements % s->pieces;
     run->left = s->n_steps;
@@ -338,18 +373,15 @@ static void prepare_steps(struct br_run *run, const struct br_plan *plan)
 void br_run_start(struct br_engine *engine, struct br_operation *op)
 {
     const struct br_schedule *s = op->fragments.plan->schedule;
-    struct br_run *run = br_container_of(br_list_pop_front(&engine->free_runs), struct br_run, node);
-    size_t room;
+    size_t scratch = scratch_bytes(op, op->fragments.next);
+    struct br_run *run = take_run(engine, scratch);
     int rc;
 
-    engine->n_free--;
     br_list_push_back(&op->fragments.runs, &run->node);
     prepare(run, op);
-    room = br_piece_room(run->elements, s->pieces) * br_type_size(op->type);
     op->fragments.next++;
     op->fragments.running++;
-    if ((rc = reserve_steps(engine, run, s->n_steps)) ||
-        (rc = reserve_scratch(engine, run, room * s->n_scratch))) {
+    if ((rc = reserve_steps(engine, run, s->n_steps)) || (rc = reserve_scratch(engine, run, scratch))) {
         br_worker_fail(engine->worker, -rc, br_error_words());
         return;
     }

@@ -258,6 +258,76 @@ static void persistent__restart_allocates_nothing(void **state)
     job_destroy(&job);
 }
 
+/* Of large fragments only a few are under way at once, but what is more urgent does not wait for them. */
+static void admission__few_large_fragments(void **state)
+{
+    struct call first = {.collective = BR_ALLREDUCE, .count = 4u << 20};
+    struct call second = {.collective = BR_ALLREDUCE, .count = 4u << 20};
+    struct call urgent = {.collective = BR_ALLREDUCE, .count = 1u << 20, .priority = 1};
+    const struct br_operation *op;
+    struct job job;
+    uint32_t most = 0;
+
+    (void)state;
+    job_create(&job, &(struct job_options){.n = 2, .rails = 1, .network = {.seed = 1}});
+    call_submit(&first, &job);
+    call_submit(&second, &job);
+    op = &first.ops[0];
+    for (int i = 0; i < 500; i++) {
+        job_step(&job);
+        most = most > op->fragments.running ? most : op->fragments.running;
+    }
+    assert_int_equal(most, 3);
+    assert_int_equal(second.ops[0].fragments.next, 0);
+    call_submit(&urgent, &job);
+    for (int i = 0; i < 500 && job.ended == 0; i++)
+        job_step(&job);
+    assert_true(urgent.ops[0].fragments.next > 0);
+    assert_int_equal(second.ops[0].fragments.next, 0);
+    job_run(&job, 6);
+    call_check(&first, &job);
+    call_check(&second, &job);
+    call_check(&urgent, &job);
+    call_destroy(&first, &job);
+    call_destroy(&second, &job);
+    call_destroy(&urgent, &job);
+    job_destroy(&job);
+}
+
+/* Operations of many sizes find the scratch that they had the time before, in whatever order they come. */
+static void scratch__fits(void **state)
+{
+    enum { CALLS = 6 };
+    struct call calls[CALLS];
+    uint64_t before = 0;
+    struct job job;
+
+    (void)state;
+    job_create(&job, &(struct job_options){.n = 3, .rails = 1, .network = {.seed = 1}});
+    for (int i = 0; i < CALLS; i++) {
+        calls[i] = (struct call){.collective = BR_ALLREDUCE, .count = 30000u << i, .priority = i};
+        call_create(&calls[i], &job);
+    }
+    for (int round = 0; round < 10; round++) {
+        if (round == 2)
+            before = late_allocations(&job.ranks[1]);
+        for (int k = 0; k < CALLS; k++) {
+            int i = round % 2 ? k : CALLS - 1 - k;
+
+            for (int r = 0; r < job.n; r++) {
+                call_prepare(&calls[i], &job, r);
+                job_submit(&job, r, &calls[i].ops[r]);
+            }
+            job_step(&job);
+        }
+        job_run(&job, (round + 1) * CALLS * job.n);
+    }
+    assert_int_equal(late_allocations(&job.ranks[1]), before);
+    for (int i = 0; i < CALLS; i++)
+        call_destroy(&calls[i], &job);
+    job_destroy(&job);
+}
+
 /* ---- failures ------------------------------------------------------------------------------- */
 
 static void deadline__names_operation_and_peer(void **state)
@@ -406,6 +476,8 @@ int main(void)
         cmocka_unit_test(priorities__oldest_keeps_a_run),
         cmocka_unit_test(priorities__urgent_overtakes),
         cmocka_unit_test(persistent__restart_allocates_nothing),
+        cmocka_unit_test(admission__few_large_fragments),
+        cmocka_unit_test(scratch__fits),
         cmocka_unit_test(deadline__names_operation_and_peer),
         cmocka_unit_test(failure__dead_peer_ends_all),
         cmocka_unit_test(failure__ranks_disagree),
