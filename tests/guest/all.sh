@@ -23,8 +23,10 @@ run_test() {
     local limit=$1 name=$2 log=$BRAID_GUEST_OUT/${2//\//_} begin rc
     shift 2
     begin=$(now)
-    timeout --kill-after=5 "$limit" "$@" < /dev/null > "$log.log" 2>&1
+    # shellcheck disable=SC2016 # the new session's shell is to expand it
+    setsid --wait bash -c 'echo $$ > /run/session; exec "$@"' - timeout --kill-after=5 "$limit" "$@" < /dev/null > "$log.log" 2>&1
     rc=$?
+    pkill -KILL -s "$(< /run/session)" # what it left behind
     case $rc in
         0) printf 'passed ' ;;
         77) printf 'skipped ' ;;
@@ -47,3 +49,6 @@ while read -r setup limit name command; do
     fi
     eval "run_test $limit $name $command"
 done < "$1"
+# No test's fault, perhaps, but worth knowing.
+dmesg | grep -E 'BUG:|WARNING:|Oops' | sed 's/^/guest console: /'
+echo "$(now) s since boot"

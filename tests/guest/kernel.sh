@@ -109,6 +109,7 @@ make_files() {
     mv "$scratch/initrd.new" "$cache/initrd"
 }
 
+[[ $(uname -m) == x86_64 ]] || absent "the guest is an x86-64 machine that runs what is built here, and this is $(uname -m)"
 mkdir -p "$cache"
 cache=$(cd "$cache" && pwd)
 exec 9> "$cache/lock"

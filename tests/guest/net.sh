@@ -6,7 +6,7 @@
 #   net.sh down          removes it
 #   net.sh port HOST LEVEL down|up   takes a cable out, puts it back
 # Host I's NIC on level L is the netdev hInL, its RDMA device hIrL, its address 10.L.S.D/24: switch S of the level, D one
-# more than the host's digit of that level. /run/hosts has a line "HOST DEVICE,DEVICE,..." each, by level.
+# more than the host's digit of that level. /run/hosts has a line "HOST DEVICE,DEVICE,..." each, by level; /run/setup has SETUP.
 #
 # 1. Kernels before 7.x: rxe in a network namespace other than the first carries no data. So all hosts' NICs live in one
 #    namespace, and the switches, bridges, in another: traffic still crosses every cable.
@@ -80,6 +80,7 @@ up() {
     local host level plan names
     parse "$1"
     : > /run/hosts
+    echo "$1" > /run/setup
     [[ $kind != plain ]] || return 0
     plan=$(mktemp -d /run/plan.XXXXXX)
     exec {nics}> "$plan/nics" {bridges}> "$plan/bridges" {cables}> "$plan/cables" {devices}> "$plan/devices" {shapes}> "$plan/shapes"
@@ -110,7 +111,7 @@ down() {
         ip link del "$name"
     done
     [[ ! -e /run/netns/$switches ]] || ip netns del $switches
-    rm -f /run/hosts
+    rm -f /run/hosts /run/setup
 }
 
 # The cable, not the NIC: a NIC that is set down loses its permanent neighbours.
