@@ -150,6 +150,7 @@ static uint16_t check_of(const struct br_operation *op, const struct br_way *way
                          (uint64_t)op->type,
                          br_collective_reduces(op->collective) ? (uint64_t)op->reduction : 0,
                          op->count,
+                         op->fragments.count,
                          br_collective_rooted(op->collective) ? (uint64_t)op->root : 0,
                          br_way_digest(way)};
 
@@ -177,8 +178,8 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
                            is_in_place(op->group, op), &f->plan)))
         return rc;
     s = f->plan->schedule;
-    f->count = br_fragment_count(op->count, br_type_size(op->type) * s->packed, s->pieces,
-                                 engine->config.chunk_bytes);
+    f->count =
+        br_fragment_count(op->count, br_type_size(op->type) * s->packed, s->pieces, choice->chunk_bytes);
     rc = f->count ? br_run_reserve_sources(engine, s->max_sources)
                   : br_error(E2BIG, "%s: %zu elements a block are too many",
                              br_collective_name(op->collective), op->count);

@@ -3,9 +3,8 @@
 
 #include "protocol/message.h"
 
-#define MOST_FRAGMENTS 65536u      /* 16 bits in the tag */
-#define DEPTH          4u          /* fragments that are enough to keep network and memory busy at once */
-#define LEAST_CHUNK    (64u << 10) /* smaller pieces cost more in messages than pipelining gains */
+#define MOST_FRAGMENTS 65536u /* 16 bits in the tag */
+#define DEPTH          4u     /* fragments that are enough to keep network and memory busy at once */
 
 static size_t divide_up(size_t a, size_t b)
 {
@@ -21,7 +20,7 @@ uint32_t br_fragment_count(size_t elements, size_t element_bytes, uint32_t piece
     if (least_count > MOST_FRAGMENTS)
         return 0;
     if (count < DEPTH)
-        count = bytes / pieces / LEAST_CHUNK < DEPTH ? bytes / pieces / LEAST_CHUNK : DEPTH;
+        count = bytes / pieces / BR_CHUNK_LEAST < DEPTH ? bytes / pieces / BR_CHUNK_LEAST : DEPTH;
     if (count > MOST_FRAGMENTS)
         count = MOST_FRAGMENTS;
     if (count < least_count)

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define BR_CHUNK_LEAST (64u << 10) /* smaller pieces cost more in messages than pipelining gains */
+
 /* How many fragments: elements of one block, bytes of one element (of all the blocks that a message holds),
  * pieces of the schedule, target size of a piece of a fragment. A message is at most one such block of one
  * fragment, thus at most BR_MAX_TRANSFER. 0: the block is larger than 65,536 fragments can carry. */

@@ -101,7 +101,8 @@ int br_plans_choose(struct br_plans *plans, enum br_collective collective, enum 
         way = keep(plans, &choice.way);
         if (!way)
             return br_error(ENOMEM, "no memory for the choice of rank %u", plans->rank);
-        *known = (struct br_plan_choice){way, bytes, collective, class, "", choice.seconds};
+        *known =
+            (struct br_plan_choice){way, bytes, collective, class, "", choice.chunk_bytes, choice.seconds};
         snprintf(known->text, sizeof known->text, "%s", text);
     }
     *out = known;

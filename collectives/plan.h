@@ -33,6 +33,7 @@ struct br_plan_choice {
     enum br_collective collective;
     enum br_cost_class class;
     char text[BR_WAY_TEXT]; /* by which it was asked for */
+    size_t chunk_bytes;     /* of its fragments (fragment.h) */
     double seconds;         /* that it should take; 0: not estimated, as it was named */
 };
 

@@ -21,7 +21,8 @@ static struct br_usage *find(struct br_usages *usages, const struct br_operation
         return NULL;
     usages->n++;
     *entry = (struct br_usage){.collective = op->collective, .bytes = bytes, .ranks = ranks, .asked = asked};
-    entry->choice = (struct br_choice){*op->way, op->fragments.count, op->predicted};
+    entry->choice =
+        (struct br_choice){.way = *op->way, .fragments = op->fragments.count, .seconds = op->predicted};
     return entry;
 }
 

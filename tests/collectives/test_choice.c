@@ -121,6 +121,29 @@ static void br_choose__takes_blueconnect_between_hosts(void **state)
     close_network(&network);
 }
 
+/* Between hosts finer than the engine's own cut; a cube's links are busy with that. */
+static void br_choose__cuts_finer_where_memory_and_link_take_turns(void **state)
+{
+    struct network network;
+    struct br_choice choice;
+
+    (void)state;
+    open_network(&network, "hosts:2x4");
+    network.model.chunk_bytes = 512u << 10;
+    price(&network, "blueconnect", 16 << 20, &choice);
+    assert_true(choice.chunk_bytes < network.model.chunk_bytes && choice.chunk_bytes >= 64u << 10);
+    assert_true(choice.fragments > 4);
+    network.model.chunk_bytes = 32u << 10; /* somebody wants less */
+    price(&network, "blueconnect", 16 << 20, &choice);
+    assert_int_equal(choice.chunk_bytes, 32u << 10);
+    close_network(&network);
+    open_network(&network, "bcube:3,2");
+    network.model.chunk_bytes = 512u << 10;
+    price(&network, "bml", 16 << 20, &choice);
+    assert_int_equal(choice.chunk_bytes, 512u << 10);
+    close_network(&network);
+}
+
 /* The way that is chosen for small buffers needs no rank in between. */
 static void br_cost_estimate__counts_every_link_of_a_relayed_message(void **state)
 {
@@ -199,6 +222,7 @@ int main(void)
         cmocka_unit_test(br_cost_estimate__agrees_with_the_timing_on_any_network),
         cmocka_unit_test(br_choose__takes_bml_for_large_buffers_in_a_bcube),
         cmocka_unit_test(br_choose__takes_blueconnect_between_hosts),
+        cmocka_unit_test(br_choose__cuts_finer_where_memory_and_link_take_turns),
         cmocka_unit_test(br_cost_estimate__counts_every_link_of_a_relayed_message),
         cmocka_unit_test(br_choose__serves_a_cube_with_missing_hosts),
         cmocka_unit_test(br_choose_methods__decides_what_is_open),
