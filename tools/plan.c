@@ -268,6 +268,7 @@ static int one_row(struct plan *p, size_t bytes, double block, const struct br_c
     struct br_plan_row row = {.bytes = bytes,
                               .algorithm = br_way_name(&choice->way, name),
                               .predicted = choice->seconds,
+                              .fragments = choice->fragments,
                               .chosen = chosen,
                               .why = why};
     int rc = br_choice_explain(&p->model, p->collective, p->model.topology->n, block, choice, why);

@@ -87,6 +87,7 @@ static void add_to_json(struct br_plan_table *t, const struct br_plan_row *row)
 
     cJSON_AddNumberToObject(object, "bytes", (double)row->bytes);
     cJSON_AddStringToObject(object, "algorithm", row->algorithm);
+    cJSON_AddNumberToObject(object, "fragments", row->fragments);
     cJSON_AddBoolToObject(object, "chosen", row->chosen);
     cJSON_AddNumberToObject(object, "predicted_us", row->predicted * 1e6);
     if (row->exact > 0)

@@ -15,6 +15,7 @@ struct br_plan_row {
     size_t bytes;
     const char *algorithm; /* borrowed for the call */
     double predicted, exact, measured;
+    uint32_t fragments;
     bool chosen;
     const char *why; /* of the predicted time */
 };
