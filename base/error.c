@@ -7,7 +7,7 @@
 
 static _Thread_local char words[BR_ERROR_WORDS];
 
-int br_error(int err, const char *format, ...)
+int(br_error)(int err, const char *format, ...)
 {
     char text[BR_ERROR_WORDS]; /* apart, because an argument may be br_error_words() itself */
     va_list args;

@@ -78,7 +78,7 @@ static int read_times(const struct braid_config *c, struct br_settings *s)
 /* Spinning is for those who have a core for each rank; the others would only keep each other from working. */
 static int read_spin(const struct braid_config *c, struct br_settings *s)
 {
-    int64_t us, ranks;
+    int64_t us = 0, ranks;
     int rc =
         br_env_number("BRAID_MACHINE_RANKS", 1, BR_MAX_RANKS, (int64_t)s->environment.local_size, &ranks);
 
@@ -93,7 +93,7 @@ static int read_spin(const struct braid_config *c, struct br_settings *s)
 
 static int read_sizes(const struct braid_config *c, struct br_settings *s)
 {
-    int64_t rails, cpu = 0, probe;
+    int64_t rails = 0, cpu = 0, probe = 0;
     int rc;
 
     if ((rc =

@@ -299,10 +299,10 @@ static void add_packed_tree(struct problem *p)
 
 static void add_bruck(struct problem *p)
 {
-    uint32_t n = p->request->n;
+    uint32_t n = p->request->n, half = n / 2;
 
     for (uint32_t distance = 1; distance < n; distance *= 2) {
-        add_rounds(p, 1, distance, 1, n / 2 * p->bytes, 0);
+        add_rounds(p, 1, distance, 1, half * p->bytes, 0);
         add_copies(p, n * 0.5 * p->bytes);
     }
     add_copies(p, n * p->bytes);

@@ -377,13 +377,13 @@ static int refuse(const struct wires *w)
     uint32_t kept = w->wiring.n_findings < BR_WIRING_FINDINGS ? w->wiring.n_findings : BR_WIRING_FINDINGS;
     char words[BR_ERROR_WORDS - 120] = "";
     uint32_t said = 0;
+    size_t used = 0;
 
     for (uint32_t i = 0; i < kept && w->family->rank == 0 && kept > 1; i++)
         br_log_error("BCube(%u,%u): %s", cube->n, cube->k, w->wiring.findings[i]);
-    while (said < kept && strlen(words) + strlen(w->wiring.findings[said]) + 3 < sizeof words) {
-        strcat(words, said ? "; " : "");
-        strcat(words, w->wiring.findings[said++]);
-    }
+    for (; said < kept && used + strlen(w->wiring.findings[said]) + 3 < sizeof words; said++)
+        used += (size_t)snprintf(words + used, sizeof words - used, "%s%s", said ? "; " : "",
+                                 w->wiring.findings[said]);
     if (said == w->wiring.n_findings)
         return br_error(ENETUNREACH, "this network is no BCube(%u,%u): %s", cube->n, cube->k, words);
     return br_error(ENETUNREACH,

@@ -19,7 +19,7 @@ void br_topology_flat(struct br_topology *topology, uint32_t n)
 int br_topology_hosts(struct br_topology *t, uint32_t n, const uint64_t *host)
 {
     uint32_t hosts = 0, first = 0; /* first: ranks of the first host, if they are the first ranks */
-    uint32_t *leader = calloc(n, sizeof *leader);
+    uint32_t *leader = calloc((size_t)n + 1, sizeof *leader);
     bool even = true;
 
     if (!leader)

@@ -76,7 +76,7 @@ void br_shape_stages(const struct br_shape *shape, uint32_t thread, struct br_st
         stride[i] = stages->core;
         stages->core *= shape->dimensions[i].size;
     }
-    if (shape->dimensions[0].method == BR_METHOD_CYCLE) {
+    if (shape->n_dimensions && shape->dimensions[0].method == BR_METHOD_CYCLE) {
         const struct br_dimension *fastest = &shape->dimensions[thread % shape->n_dimensions];
 
         add_stage(stages, (struct br_stage){.size = stages->core,

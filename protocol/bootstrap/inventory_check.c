@@ -199,7 +199,7 @@ static void choose_subnet(const struct br_inventory *inventory, uint32_t level, 
     for (uint32_t port = 0; port < inventory->cabling.cube.n; port++) {
         const struct br_inventory_nic *nic = nic_at(inventory, level, index, port, &host);
         all += nic != NULL;
-        count += nic && is_in(nic, winner->address, winner->bits);
+        count += nic && winner && is_in(nic, winner->address, winner->bits);
     }
     *address = br_cabling_subnet(&inventory->cabling, level, index);
     *bits = inventory->cabling.subnet_bits;

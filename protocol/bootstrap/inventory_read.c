@@ -35,15 +35,26 @@ static uint32_t line_of(const yaml_node_t *node)
     return (uint32_t)node->start_mark.line + 1;
 }
 
-__attribute__((format(printf, 3, 4))) static int wrong(const struct reader *reader, const yaml_node_t *node,
-                                                       const char *format, ...)
+/* wrong(): the words, and -EINVAL. */
+#define wrong(...) (say_wrong(__VA_ARGS__), -EINVAL)
+
+__attribute__((format(printf, 3, 4))) static void say_wrong(const struct reader *reader,
+                                                            const yaml_node_t *node, const char *format, ...)
 {
     char words[BR_ERROR_WORDS];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(words, sizeof words, format, arguments);
     va_end(arguments);
-    return br_error(EINVAL, "%s:%u: %s", reader->file, line_of(node), words);
+    br_error(EINVAL, "%s:%u: %s", reader->file, line_of(node), words);
+}
+
+/* Every number in a document has its node. */
+static const yaml_node_t *node_at(struct reader *reader, yaml_node_item_t number)
+{
+    static const yaml_node_t none = {.type = YAML_NO_NODE};
+    const yaml_node_t *node = yaml_document_get_node(&reader->document, number);
+    return node ? node : &none;
 }
 
 static bool is_empty(const yaml_node_t *node)
@@ -60,7 +71,7 @@ static const char *scalar(const struct reader *reader, const yaml_node_t *node, 
     const char *text = (const char *)node->data.scalar.value;
     if (node->type == YAML_SCALAR_NODE && strlen(text) == node->data.scalar.length)
         return text;
-    wrong(reader, node, "%s must be one value, such as %s: ...", what, what);
+    say_wrong(reader, node, "%s must be one value, such as %s: ...", what, what);
     return NULL;
 }
 
@@ -83,8 +94,8 @@ static int read_mapping(struct reader *reader, const yaml_node_t *node, const ch
         return wrong(reader, node, "%s must have keys: %s", what, known);
     for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;
          pair++) {
-        const yaml_node_t *key = yaml_document_get_node(&reader->document, pair->key);
-        const yaml_node_t *value = yaml_document_get_node(&reader->document, pair->value);
+        const yaml_node_t *key = node_at(reader, pair->key);
+        const yaml_node_t *value = node_at(reader, pair->value);
         const char *name = scalar(reader, key, "a key");
         int i = 0;
         if (!name)
@@ -132,7 +143,7 @@ static int read_word(struct reader *reader, const yaml_node_t *node, const char 
         if (!isalnum((unsigned char)*at) && !strchr("-_.:/@+%", *at))
             return wrong(reader, node, "%s: '%.40s' may have letters, digits and -_.:/@+%% only", what, text);
     memset(out, 0, bytes);
-    memcpy(out, text, strlen(text));
+    memcpy(out, text, strlen(text) + 1);
     return 0;
 }
 
@@ -220,7 +231,7 @@ static int read_sequence(struct reader *reader, const yaml_node_t *node, const c
     int64_t count = node->data.sequence.items.top - node->data.sequence.items.start;
     *items = node->data.sequence.items.start;
     if (count > max)
-        return wrong(reader, yaml_document_get_node(&reader->document, (*items)[max]),
+        return wrong(reader, node_at(reader, (*items)[max]),
                      "%s: %" PRId64 " are listed, BCube(%u,%u) has at most %u", what, count,
                      reader->inventory->cabling.cube.n, reader->inventory->cabling.cube.k, max);
     return (int)count;
@@ -234,8 +245,7 @@ static int read_nics(struct reader *reader, const yaml_node_t *node, struct br_i
     if (count < 0)
         return count;
     for (uint32_t level = 0; level < k && !rc; level++) {
-        const yaml_node_t *item =
-            (int)level < count ? yaml_document_get_node(&reader->document, items[level]) : NULL;
+        const yaml_node_t *item = (int)level < count ? node_at(reader, items[level]) : NULL;
         if (item && !is_empty(item))
             rc = read_nic(reader, item, &host->nics[level]);
         else
@@ -292,7 +302,7 @@ static int read_hosts(struct reader *reader, const yaml_node_t *node)
             "hosts: the list is empty; leave the key out for hosts with default names and addresses");
     int rc = br_inventory_fill(inventory, (uint32_t)count);
     for (int i = 0; i < count && items && !rc; i++) {
-        const yaml_node_t *item = yaml_document_get_node(&reader->document, items[i]);
+        const yaml_node_t *item = node_at(reader, items[i]);
         if (!is_empty(item))
             rc = read_host(reader, item, &inventory->hosts[i]);
     }
@@ -310,8 +320,7 @@ static int read_ports(struct reader *reader, const yaml_node_t *node, struct br_
         return br_error(ENOMEM, "no memory for the ports of a switch");
     entry->n_ports = (uint32_t)count;
     for (int i = 0; i < count && !rc; i++)
-        rc = read_word(reader, yaml_document_get_node(&reader->document, items[i]), "a port", entry->ports[i],
-                       sizeof entry->ports[i]);
+        rc = read_word(reader, node_at(reader, items[i]), "a port", entry->ports[i], sizeof entry->ports[i]);
     return rc;
 }
 
@@ -363,8 +372,7 @@ static int read_switches(struct reader *reader, const yaml_node_t *node)
         return br_error(ENOMEM, "no memory for %d switches", count);
     inventory->n_switches = (uint32_t)count;
     for (int i = 0; i < count && !rc; i++)
-        rc =
-            read_switch(reader, yaml_document_get_node(&reader->document, items[i]), &inventory->switches[i]);
+        rc = read_switch(reader, node_at(reader, items[i]), &inventory->switches[i]);
     qsort(inventory->switches, (size_t)count, sizeof *inventory->switches, by_place);
     return rc;
 }
