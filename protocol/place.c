@@ -50,10 +50,9 @@ void br_place_release_all(struct br_worker *w)
 static void leave_out(struct br_worker *w, const struct br_rail *rail)
 {
     if (!w->counters.placeless++)
-        br_log_warn(
-            "rank %d: device %s (level %d) takes part in a transfer from rank %d no longer: %s; its other "
-            "rails carry it (said once, counted)",
-            w->config.rank, rail->device->name, rail->level, rail->peer->rank, br_error_words());
+        br_log_warn("rank %d: device %s (level %d) cannot receive a transfer from rank %d, which its other "
+                    "rails carry (said once, counted): %s",
+                    w->config.rank, rail->device->name, rail->level, rail->peer->rank, br_error_words());
 }
 
 /* Can a frame leave now, or as soon as a detour is found? */

@@ -127,6 +127,21 @@ static uint32_t slot_number(struct fuzz *f, uint8_t n)
     return br_slot_number(slots, &slots->slots[index]) + (n & 0x80 ? 0x10000u : 0);
 }
 
+/* Place tokens, and what a renewed slot has already. Returns the payload's length. */
+static uint32_t add_places(struct fuzz *f, struct br_message *m)
+{
+    uint8_t how = byte(&f->in);
+
+    m->places = f->x.wires[0].device.caps.needs_place ? how & 3 : 0;
+    if (how & 4)
+        m->places ^= 1u << (how >> 3 & 7);
+    if (how & 64) {
+        m->ready.renews = number(&f->in, 1) | 0x10000;
+        m->ready.have = byte(&f->in) & 7;
+    }
+    return (uint32_t)__builtin_popcount(m->places) * BR_PLACE_BYTES + (how & 128 ? 1 : 0);
+}
+
 static void send_message(struct fuzz *f, struct wire_link *link)
 {
     static const uint8_t payload[2048] = "words";
@@ -141,7 +156,18 @@ static void send_message(struct fuzz *f, struct wire_link *link)
     case BR_MESSAGE_READY:
         m.bytes = lengths[byte(&f->in) % 8];
         m.ready.slot = number(&f->in, 1) | 0x10000;
-        length = m.type == BR_MESSAGE_EAGER && m.bytes > BR_EAGER_INLINE ? m.bytes % 2048 : 0;
+        if (m.type == BR_MESSAGE_READY)
+            length = add_places(f, &m);
+        else
+            length = m.bytes > BR_EAGER_INLINE ? m.bytes % 2048 : 0;
+        break;
+    case BR_MESSAGE_RENEW:
+        m.renew.slot = slot_number(f, byte(&f->in));
+        m.renew.lost = byte(&f->in) & 1;
+        break;
+    case BR_MESSAGE_RAIL_FENCED: /* of the connection that was lost last, or nearly */
+        m.rail.rail = byte(&f->in) & 1;
+        m.rail.incarnation = f->x.w->peers[1].rails[m.rail.rail].lost + (what & 64 ? 1 : 0);
         break;
     case BR_MESSAGE_PUT:
     case BR_MESSAGE_GET:
@@ -179,7 +205,7 @@ static void send_relay(struct fuzz *f, struct wire_link *link)
     for (uint32_t i = 0; i < relay.hosts; i++)
         relay.path[i] = byte(&f->in) % 5;
     if ((relay.what & BR_RELAY_KIND) == BR_RELAY_FRAME) {
-        struct br_message within = {.type = byte(&f->in) % 18, .tag = tag(byte(&f->in))};
+        struct br_message within = {.type = byte(&f->in) % 19, .tag = tag(byte(&f->in))};
 
         inner.kind = byte(&f->in) & 3;
         inner.length = number(&f->in, 2) % (sizeof payload - sizeof inner);
@@ -203,7 +229,7 @@ static void send_placed(struct fuzz *f, struct wire_link *link)
 
     if (length > BYTES)
         length = BYTES;
-    if (at & 2 && place && place->may_map)
+    if (at & 2 && place && place->may_map && !link->link.device->caps.needs_place)
         wire_mapped(link, slot, offset, bytes, length, byte(&f->in) & 3);
     else
         wire_placed(link, slot, offset, bytes, length, byte(&f->in) & 3);
@@ -277,6 +303,8 @@ static void set_up(struct fuzz *f, const uint8_t *data, size_t size)
     struct br_caps caps = wire_caps(size && data[0] & 1);
 
     caps.max_frame = 4096;
+    caps.needs_place = size && data[0] & 4;
+    caps.sent_means_placed = caps.sent_means_placed || caps.needs_place;
     memset(f, 0, sizeof *f);
     f->in = (struct input){data + (size > 0), data + size};
     f->memory = calloc(1, BYTES);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 
 /* Something that has arrived, and waits for poll(). */
 struct event {
@@ -168,9 +169,13 @@ static int post_one(struct wire *wire, struct wire_link *link, const struct br_f
           "a frame is too long");
     check(frame->kind == BR_FRAME_MESSAGE || (frame->length && link->link.trusted),
           "a placed frame without bytes or trust");
+    check((frame->place != NULL) == (frame->kind == BR_FRAME_PLACED && wire->device.caps.needs_place),
+          "a frame without place token, or with one too many");
     *mine = (struct wire_frame){.link = link, .frame = *frame, .payload = allocate(frame->length + 1)};
     if (frame->inline_)
         memcpy(&mine->message, frame->inline_, sizeof mine->message);
+    if (frame->place)
+        memcpy(&mine->token, frame->place, sizeof mine->token);
     if (frame->length)
         memcpy(mine->payload, frame->payload, frame->length);
     wire->n_frames++;
@@ -291,6 +296,32 @@ static int map_release(struct br_device *device, uint64_t handle)
     return 0;
 }
 
+static int place_token(struct br_device *device, struct br_slot *slot, uint8_t out[BR_PLACE_BYTES])
+{
+    struct wire *wire = (struct wire *)device;
+    struct wire_token token = {(uint32_t)device->index, br_slot_number(device->config->slots, slot),
+                               (uint32_t)wire->made + 1, 0};
+
+    check(device->caps.needs_place && slot->used && slot->base, "a token for nothing");
+    if (wire->refuses)
+        return br_error(ENOMEM, "%s: nothing can be pinned", device->name);
+    wire->tokens++;
+    wire->made++;
+    memcpy(out, &token, sizeof token);
+    return 0;
+}
+
+static void place_release(struct br_device *device, struct br_slot *slot)
+{
+    struct wire *wire = (struct wire *)device;
+    struct wire_token token;
+
+    memcpy(&token, slot->places[device->index], sizeof token);
+    check(wire->tokens > 0 && token.slot == br_slot_number(device->config->slots, slot),
+          "a token was given back twice, or late");
+    wire->tokens--;
+}
+
 static const struct br_transport_ops ops = {
     .name = "wire",
     .device_open = device_open,
@@ -302,6 +333,8 @@ static const struct br_transport_ops ops = {
     .poll = poll,
     .message_release = message_release,
     .map_release = map_release,
+    .place_token = place_token,
+    .place_release = place_release,
 };
 
 /* ---- what the test does ------------------------------------------------------------------------------------- */

@@ -24,12 +24,18 @@ struct wire_link {
     struct br_handshake handshake; /* the test's side of it */
 };
 
+/* A place token: what the test gives to the worker, and what the worker's device makes. */
+struct wire_token {
+    uint32_t rail, slot, serial, zero;
+};
+
 /* One posted frame. */
 struct wire_frame {
     struct wire_link *link;
     struct br_frame frame;     /* inline_ and payload point to copies */
     struct br_message message; /* the inline area */
     uint8_t *payload;
+    struct wire_token token; /* with caps.needs_place, of a PLACED frame */
     bool taken, sent;
 };
 
@@ -42,6 +48,8 @@ struct wire {
     int room;                              /* frames that post() still takes; negative: any number */
     int buffers;                           /* message buffers that the worker holds */
     int maps;                              /* mappings that it has not given back */
+    int tokens, made;                      /* place tokens that it has not given back; in all */
+    bool refuses;                          /* makes no tokens */
 };
 
 /* A worker of `size` ranks of which the test is one: its peer. */

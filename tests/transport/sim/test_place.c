@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the simulator counts where an RDMA NIC would write into memory that does not wait for it. */
+#include "net.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint8_t from[8192], to[8192];
+static struct net net;
+
+static int setup(void **state)
+{
+    (void)state;
+    net_open(&net, &(struct br_sim_config){.place_ports = 1}, 2);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    net_close(&net);
+    return 0;
+}
+
+static struct br_slot *slot_get(void)
+{
+    struct br_slot *slot = br_slot_get(&net.hosts[1].slots, to, sizeof to, 4096);
+
+    assert_non_null(slot);
+    return slot;
+}
+
+static void token(struct br_slot *slot)
+{
+    assert_int_equal(br_sim_ops.place_token(net.hosts[1].device, slot, slot->places[0]), 0);
+}
+
+static void release(struct br_slot *slot)
+{
+    br_sim_ops.place_release(net.hosts[1].device, slot);
+}
+
+static struct br_frame frame_of(const struct br_slot *slot)
+{
+    return (struct br_frame){.kind = BR_FRAME_PLACED,
+                             .payload = from,
+                             .length = 4096,
+                             .slot = br_slot_number(&net.hosts[1].slots, slot),
+                             .place = slot->places[0]};
+}
+
+static uint64_t bad(void)
+{
+    return br_sim_counters(net.sim)->bad_places;
+}
+
+static void post(const struct br_frame *frame)
+{
+    assert_int_equal(br_sim_ops.post(net.hosts[0].link[1], frame, 1), 1);
+    net_run(&net, BR_SIM_NEVER);
+}
+
+/* The frame comes to nothing, is counted, and its link fails. */
+static void expect_bad(const struct br_frame *frame)
+{
+    memset(to, 0x11, sizeof to);
+    post(frame);
+    assert_int_equal(bad(), 1);
+    assert_int_equal(net.hosts[1].placed, 0);
+    assert_int_equal(net.hosts[1].error, -EPROTO);
+    assert_int_equal(to[0], 0x11);
+}
+
+static void place__as_it_must_be(void **state)
+{
+    struct br_slot *slot = slot_get();
+    struct br_frame frame;
+
+    (void)state;
+    memset(from, 0x22, sizeof from);
+    token(slot);
+    frame = frame_of(slot);
+    post(&frame);
+    assert_int_equal(to[4095], 0x22);
+    assert_int_equal(net.hosts[1].placed, 1);
+    release(slot);
+    assert_int_equal(bad(), 0);
+}
+
+static void place__no_token(void **state)
+{
+    struct br_slot *slot = slot_get();
+    struct br_frame frame = frame_of(slot);
+
+    (void)state;
+    frame.place = NULL;
+    assert_int_equal(br_sim_ops.post(net.hosts[0].link[1], &frame, 1), -EINVAL);
+    assert_int_equal(bad(), 1);
+}
+
+static void place__token_where_none_is_needed(void **state)
+{
+    struct br_frame frame = {.kind = BR_FRAME_MESSAGE, .place = from};
+
+    (void)state;
+    assert_int_equal(br_sim_ops.post(net.hosts[0].link[1], &frame, 1), -EINVAL);
+    assert_int_equal(bad(), 1);
+}
+
+static void place__wrong_token(void **state)
+{
+    struct br_slot *slot = slot_get(), *other = slot_get();
+    struct br_frame frame;
+
+    (void)state;
+    token(slot);
+    token(other);
+    frame = frame_of(slot);
+    frame.place = other->places[0];
+    expect_bad(&frame);
+}
+
+static void place__void_token(void **state)
+{
+    struct br_slot *slot = slot_get();
+    uint8_t old[BR_PLACE_BYTES];
+    struct br_frame frame;
+
+    (void)state;
+    token(slot);
+    memcpy(old, slot->places[0], sizeof old);
+    release(slot);
+    token(slot);
+    frame = frame_of(slot);
+    frame.place = old;
+    expect_bad(&frame);
+}
+
+static void place__slot_without_token(void **state)
+{
+    struct br_slot *slot = slot_get();
+    struct br_frame frame;
+
+    (void)state;
+    token(slot);
+    frame = frame_of(slot);
+    release(slot);
+    br_slot_put(&net.hosts[1].slots, slot);
+    expect_bad(&frame);
+}
+
+static void place__old_number(void **state)
+{
+    struct br_slot *slot = slot_get();
+    struct br_frame frame;
+
+    (void)state;
+    token(slot);
+    frame = frame_of(slot);
+    release(slot);
+    br_slot_renew(slot);
+    token(slot);
+    expect_bad(&frame);
+}
+
+static void place__complete_slice(void **state)
+{
+    struct br_slot *slot = slot_get();
+    struct br_frame frame;
+
+    (void)state;
+    token(slot);
+    frame = frame_of(slot);
+    br_slot_arrive(slot, 0, 4096);
+    expect_bad(&frame);
+}
+
+static void place__put_before_it_was_given_back(void **state)
+{
+    struct br_slot *slot = slot_get();
+    struct br_frame frame;
+
+    (void)state;
+    token(slot);
+    frame = frame_of(slot);
+    br_slot_put(&net.hosts[1].slots, slot);
+    expect_bad(&frame);
+}
+
+static void release__twice_or_under_another_number(void **state)
+{
+    struct br_slot *slot = slot_get();
+
+    (void)state;
+    token(slot);
+    release(slot);
+    release(slot);
+    assert_int_equal(bad(), 1);
+    token(slot);
+    br_slot_renew(slot);
+    release(slot);
+    assert_int_equal(bad(), 2);
+}
+
+static void token__twice(void **state)
+{
+    struct br_slot *slot = slot_get();
+    uint8_t other[BR_PLACE_BYTES];
+
+    (void)state;
+    token(slot);
+    assert_int_equal(br_sim_ops.place_token(net.hosts[1].device, slot, other), -EINVAL);
+    assert_int_equal(bad(), 1);
+}
+
+static void token__memory_without_keys(void **state)
+{
+    struct br_region region = {.base = to, .bytes = sizeof to, .segment_fd = -1};
+    struct br_device *device = net.hosts[1].device;
+    struct br_slot *slot = slot_get();
+    uint8_t other[BR_PLACE_BYTES];
+
+    (void)state;
+    slot->region = &region;
+    assert_int_equal(br_sim_ops.place_token(device, slot, other), -EINVAL);
+    assert_int_equal(br_sim_ops.region_register(device, &region), 0);
+    assert_int_equal(br_sim_ops.place_token(device, slot, other), 0);
+    br_sim_ops.place_release(device, slot);
+    region.bytes--;
+    assert_int_equal(br_sim_ops.place_token(device, slot, other), -EINVAL);
+    assert_int_equal(bad(), 2);
+    br_sim_ops.region_release(device, &region);
+}
+
+static void token__refused(void **state)
+{
+    struct br_slot *slot;
+    struct net other;
+
+    (void)state;
+    net_open(&other, &(struct br_sim_config){.place_ports = 1, .place_refused_ppm = 1000000}, 2);
+    slot = br_slot_get(&other.hosts[1].slots, to, sizeof to, 4096);
+    assert_int_equal(br_sim_ops.place_token(other.hosts[1].device, slot, slot->places[0]), -ENOMEM);
+    assert_int_equal(br_sim_counters(other.sim)->bad_places, 0);
+    net_close(&other);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest cases[] = {
+        CASE(place__as_it_must_be),
+        CASE(place__no_token),
+        CASE(place__token_where_none_is_needed),
+        CASE(place__wrong_token),
+        CASE(place__void_token),
+        CASE(place__slot_without_token),
+        CASE(place__old_number),
+        CASE(place__complete_slice),
+        CASE(place__put_before_it_was_given_back),
+        CASE(release__twice_or_under_another_number),
+        CASE(token__twice),
+        CASE(token__memory_without_keys),
+        cmocka_unit_test(token__refused),
+    };
+
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
