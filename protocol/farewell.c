@@ -136,6 +136,7 @@ int br_worker_last_words(struct br_worker *w)
         return n;
     close_rails(w, true);
     br_place_release_all(w);
+    br_onesided_forget(w);
     w->fail_due = false;
     return n + 1;
 }

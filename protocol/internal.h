@@ -165,6 +165,8 @@ void br_links_close_retired(struct br_worker *w);
 /* onesided.c */
 size_t br_onesided_service_bytes(void);
 void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct br_message *message);
+void br_onesided_forget(
+    struct br_worker *w); /* it has failed, its links are closed: lets go of all regions */
 bool br_onesided_ended(struct br_worker *w, struct br_transfer *t); /* true: it was a service's */
 
 static inline bool br_transfer_is_oldest(const struct br_worker *w, uint64_t order)

@@ -37,6 +37,19 @@ static void send_status(struct br_worker *w, struct br_service *s, int32_t resul
         br_pool_put(&w->services, s);
 }
 
+static void let_go(struct br_worker *w, struct br_service *s)
+{
+    if (s->data.region)
+        w->config.region_done(w->config.region_context, s->data.region);
+    s->data.region = NULL;
+}
+
+void br_onesided_forget(struct br_worker *w)
+{
+    for (uint32_t i = 0; i < w->services.count; i++) /* free ones are zeroed, or have let go */
+        let_go(w, br_pool_at(&w->services, i));
+}
+
 void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct br_message *m)
 {
     struct br_service *s = br_pool_get(&w->services);
@@ -64,8 +77,7 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
     if (!rc || s->data.refuse)
         rc = put ? br_transfer_receive(w, &s->data) : br_transfer_send(w, &s->data);
     if (rc) {
-        if (s->data.region)
-            w->config.region_done(w->config.region_context, s->data.region);
+        let_go(w, s);
         send_status(w, s, rc);
     }
 }
@@ -81,8 +93,7 @@ bool br_onesided_ended(struct br_worker *w, struct br_transfer *t)
         br_pool_put(&w->services, s);
     } else {
         s = br_container_of(t, struct br_service, data);
-        if (s->data.region)
-            w->config.region_done(w->config.region_context, s->data.region);
+        let_go(w, s);
         send_status(w, s, t->status);
     }
     return true;

@@ -257,13 +257,39 @@ static void request__more_than_there_can_be(void **state)
     wired_destroy(&x);
 }
 
+/* Whose region it is may deregister it after a failure, but not before nobody can write there any more. */
+static void request__its_region_outlives_a_failure(void **state)
+{
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    ask(&x, BR_MESSAGE_PUT, 0, 0, 4000);
+    ask(&x, BR_MESSAGE_GET, 1, 0, 4000);
+    assert_int_equal(held, 2);
+    br_worker_fail(x.w, ECANCELED, "enough");
+    wired_turn(&x, 0);
+    assert_int_equal(held, 2);
+    wired_turn(&x, BR_LAST_WORDS);
+    wired_turn(&x, BR_LAST_WORDS);
+    assert_false(x.w->fail_due);
+    assert_true(x.links[0]->closed);
+    assert_int_equal(held, 0);
+    wired_destroy(&x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(put__into_the_region),        cmocka_unit_test(get__out_of_the_region),
-        cmocka_unit_test(get__ready_comes_first),      cmocka_unit_test(refused__in_words_of_the_protocol),
-        cmocka_unit_test(refused__key_of_another_job), cmocka_unit_test(refused__without_regions),
-        cmocka_unit_test(refused__tag_in_use),         cmocka_unit_test(request__more_than_there_can_be),
+        cmocka_unit_test(put__into_the_region),
+        cmocka_unit_test(get__out_of_the_region),
+        cmocka_unit_test(get__ready_comes_first),
+        cmocka_unit_test(refused__in_words_of_the_protocol),
+        cmocka_unit_test(refused__key_of_another_job),
+        cmocka_unit_test(refused__without_regions),
+        cmocka_unit_test(refused__tag_in_use),
+        cmocka_unit_test(request__more_than_there_can_be),
+        cmocka_unit_test(request__its_region_outlives_a_failure),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
