@@ -13,11 +13,11 @@
 #define LEAST ((size_t)1 << 20)
 
 void br_verbs_bounce_init(struct br_verbs_bounce *bounce, struct br_verbs_registrar *registrar,
-                          const char *what, size_t bytes)
+                          enum br_verbs_reach reach, size_t bytes)
 {
     memset(bounce, 0, sizeof *bounce);
     bounce->registrar = registrar;
-    bounce->what = what;
+    bounce->reach = reach;
     bounce->wanted = bytes < LEAST ? LEAST : bytes / UNIT * UNIT;
 }
 
@@ -30,7 +30,7 @@ static int map_and_pin(struct br_verbs_bounce *bounce, size_t bytes)
         bounce->arena = NULL;
         return br_error(ENOMEM, "%s: no memory for %zu bytes of buffers", bounce->registrar->name, bytes);
     }
-    rc = br_verbs_pin(bounce->registrar, bounce->arena, bytes, &bounce->mr);
+    rc = br_verbs_pin(bounce->registrar, bounce->arena, bytes, bounce->reach, &bounce->mr);
     if (rc) {
         munmap(bounce->arena, bytes);
         bounce->arena = NULL;
@@ -61,15 +61,14 @@ static int make(struct br_verbs_bounce *bounce)
     br_log_warn(
         "%s: memory that is not registered is %s through %zu pinned bytes, with a copy%s. braid_alloc() and "
         "braid_register() avoid it",
-        bounce->registrar->name, bounce->what, bytes,
+        bounce->registrar->name, bounce->reach == BR_VERBS_LOCAL ? "sent" : "received", bytes,
         bytes < bounce->wanted ? " (the limit of locked memory allows no more: `ulimit -l`)" : "");
     return 0;
 }
 
 void br_verbs_bounce_destroy(struct br_verbs_bounce *bounce)
 {
-    br_verbs_unpin(bounce->registrar, bounce->mr);
-    if (bounce->arena)
+    if (bounce->arena && br_verbs_unpin(bounce->registrar, bounce->mr))
         munmap(bounce->arena, bounce->bytes);
     free(bounce->lengths);
     bounce->arena = NULL;

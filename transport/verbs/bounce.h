@@ -19,18 +19,18 @@
 
 struct br_verbs_bounce {
     struct br_verbs_registrar *registrar;
-    const char *what; /* "sent" or "received": for the log */
-    size_t wanted;    /* bytes of the arena */
-    size_t bytes;     /* that it has; 0: not made yet */
+    enum br_verbs_reach reach; /* LOCAL: sent from; REMOTE: received into */
+    size_t wanted;             /* bytes of the arena */
+    size_t bytes;              /* that it has; 0: not made yet */
     uint8_t *arena;
     struct ibv_mr *mr; /* its keys; NULL: not made yet */
     uint32_t units;
     uint32_t *lengths; /* by unit: units of the piece that begins there; 0: none does */
 };
 
-/* Makes nothing yet. what: "sent" or "received". */
+/* Makes nothing yet. */
 void br_verbs_bounce_init(struct br_verbs_bounce *bounce, struct br_verbs_registrar *registrar,
-                          const char *what, size_t bytes);
+                          enum br_verbs_reach reach, size_t bytes);
 /* Safe on one that was never needed. All pieces die. */
 void br_verbs_bounce_destroy(struct br_verbs_bounce *bounce);
 

@@ -178,8 +178,8 @@ static int open_queues(struct br_verbs_device *device)
                                                     .dereg_mr = device->library->dereg_mr,
                                                     .name = device->base.name,
                                                     .counters = &device->base.counters};
-    br_verbs_bounce_init(&device->tx, &device->registrar, "sent", TX_BYTES);
-    br_verbs_bounce_init(&device->rx, &device->registrar, "received", RX_BYTES);
+    br_verbs_bounce_init(&device->tx, &device->registrar, BR_VERBS_LOCAL, TX_BYTES);
+    br_verbs_bounce_init(&device->rx, &device->registrar, BR_VERBS_REMOTE, RX_BYTES);
     rc = br_verbs_receive_init(device);
     if (rc)
         return rc;

@@ -8,15 +8,16 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+#define REMOTE (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
-/* The call is made as ibv_reg_mr() of verbs.h would make it; err: its errno. */
-static struct ibv_mr *register_host(const struct br_verbs_registrar *registrar, void *memory, size_t bytes)
+/* The call is made as ibv_reg_mr() of verbs.h would make it. */
+static struct ibv_mr *register_host(const struct br_verbs_registrar *registrar, void *memory, size_t bytes,
+                                    int access)
 {
     if (registrar->reg_mr_iova2)
         return registrar->reg_mr_iova2(registrar->pd, memory, bytes, (uintptr_t)memory,
-                                       ACCESS | IBV_ACCESS_RELAXED_ORDERING);
-    return registrar->reg_mr(registrar->pd, memory, bytes, ACCESS);
+                                       (unsigned int)(access | IBV_ACCESS_RELAXED_ORDERING));
+    return registrar->reg_mr(registrar->pd, memory, bytes, access);
 }
 
 /* ENOMEM means the limit far more often than the machine's memory. */
@@ -58,29 +59,32 @@ static void count(struct br_verbs_registrar *registrar, const struct ibv_mr *mr)
     registrar->counters->pinned_bytes += mr->length;
 }
 
-int br_verbs_pin(struct br_verbs_registrar *registrar, void *memory, size_t bytes, struct ibv_mr **out)
+int br_verbs_pin(struct br_verbs_registrar *registrar, void *memory, size_t bytes, enum br_verbs_reach reach,
+                 struct ibv_mr **out)
 {
     errno = 0;
-    *out = register_host(registrar, memory, bytes);
+    *out =
+        register_host(registrar, memory, bytes, reach == BR_VERBS_REMOTE ? REMOTE : IBV_ACCESS_LOCAL_WRITE);
     if (!*out)
         return cannot_pin(registrar, memory, bytes, errno ? errno : EIO);
     count(registrar, *out);
     return 0;
 }
 
-void br_verbs_unpin(struct br_verbs_registrar *registrar, struct ibv_mr *mr)
+bool br_verbs_unpin(struct br_verbs_registrar *registrar, struct ibv_mr *mr)
 {
     size_t bytes;
     int err;
 
     if (!mr)
-        return;
+        return true;
     bytes = mr->length;
     err = registrar->dereg_mr(mr); /* a positive errno */
     if (err)
         br_log_warn("%s: %zu bytes stay pinned: ibv_dereg_mr: %s", registrar->name, bytes, strerror(err));
     else
         registrar->counters->pinned_bytes -= bytes;
+    return !err;
 }
 
 static bool cannot_import(int err)
@@ -99,7 +103,7 @@ static int import_dmabuf(struct br_verbs_registrar *registrar, const struct br_r
         return 0;
     errno = 0;
     *out = registrar->reg_dmabuf_mr(registrar->pd, gpu->dmabuf_offset, region->bytes, (uintptr_t)region->base,
-                                    gpu->dmabuf, ACCESS | IBV_ACCESS_RELAXED_ORDERING);
+                                    gpu->dmabuf, REMOTE | IBV_ACCESS_RELAXED_ORDERING);
     err = errno ? errno : EIO;
     if (*out)
         count(registrar, *out);
@@ -121,7 +125,7 @@ static int pin_gpu(struct br_verbs_registrar *registrar, const struct br_region 
     rc = import_dmabuf(registrar, region, out);
     if (rc || *out)
         return rc;
-    rc = br_verbs_pin(registrar, region->base, region->bytes, out);
+    rc = br_verbs_pin(registrar, region->base, region->bytes, BR_VERBS_REMOTE, out);
     if (rc)
         return br_error(
             -rc,
@@ -138,7 +142,7 @@ int br_verbs_region_register(struct br_verbs_registrar *registrar, int index, st
 {
     struct ibv_mr *mr = NULL;
     int rc = region->gpu ? pin_gpu(registrar, region, &mr)
-                         : br_verbs_pin(registrar, region->base, region->bytes, &mr);
+                         : br_verbs_pin(registrar, region->base, region->bytes, BR_VERBS_REMOTE, &mr);
 
     region->keys[index] = mr;
     return rc;

@@ -3,8 +3,9 @@
  * Memory regions of one protection domain: what region_register() makes of a region, and the back end's own buffers.
  * region->keys[index] is its struct ibv_mr.
  *
- * 1. All payload memory gets the same access: local write, remote write and read. Which side a buffer will be on is not known
- *    when it is registered, and registering twice would pin twice.
+ * 1. All payload memory of the user's gets the same access: local write, remote write and read. Which side a buffer will be on is
+ *    not known when it is registered, and registering twice would pin twice. Buffers of braid's own into which no peer writes
+ *    are closed to them.
  * 2. Relaxed ordering is asked for everywhere. It lets the NIC's writes pass each other on PCIe, so nobody may look for a
  *    message in memory before its completion: braid never does, it takes the completion's word. It is an optional flag: a
  *    kernel or a device that does not know it leaves it away (ibv_reg_mr_iova2; the plain ibv_reg_mr symbol does not, so it is
@@ -42,10 +43,17 @@ struct br_verbs_registrar {
     bool said_peer_memory; /* note 3 has been logged */
 };
 
+enum br_verbs_reach {
+    BR_VERBS_LOCAL,  /* only what this device posts itself */
+    BR_VERBS_REMOTE, /* also who has the remote key, through a queue pair that lets him */
+};
+
 /* Pins [memory, +bytes) and gives it keys: 0, or -errno with words: -ENOMEM with what to do about the limit of locked
  * memory, -EFAULT: not mapped or not writable. May take milliseconds: never on the data path. */
-int br_verbs_pin(struct br_verbs_registrar *registrar, void *memory, size_t bytes, struct ibv_mr **out);
-void br_verbs_unpin(struct br_verbs_registrar *registrar, struct ibv_mr *mr); /* NULL: nothing */
+int br_verbs_pin(struct br_verbs_registrar *registrar, void *memory, size_t bytes, enum br_verbs_reach reach,
+                 struct ibv_mr **out);
+/* true: the NIC knows the memory no more (NULL: never did). false, logged: it may still write there, so it must not be freed. */
+bool br_verbs_unpin(struct br_verbs_registrar *registrar, struct ibv_mr *mr);
 
 /* The operations of the same names, for the device in whose keys[index] they lie. */
 int br_verbs_region_register(struct br_verbs_registrar *registrar, int index, struct br_region *region);

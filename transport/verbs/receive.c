@@ -37,7 +37,7 @@ static int add_chunk(struct br_verbs_device *device)
     if (posix_memalign(&chunk->memory, (size_t)sysconf(_SC_PAGESIZE), bytes))
         return br_error(ENOMEM, "no memory for %u receive buffers", CHUNK);
     memset(chunk->memory, 0, bytes);
-    rc = br_verbs_pin(&device->registrar, chunk->memory, bytes, &chunk->mr);
+    rc = br_verbs_pin(&device->registrar, chunk->memory, bytes, BR_VERBS_LOCAL, &chunk->mr);
     if (rc) {
         free(chunk->memory);
         return rc;
@@ -168,7 +168,7 @@ void br_verbs_receive_destroy(struct br_verbs_device *device)
     while (receive->n_chunks) {
         struct br_verbs_chunk *chunk = &receive->chunks[--receive->n_chunks];
 
-        br_verbs_unpin(&device->registrar, chunk->mr);
-        free(chunk->memory);
+        if (br_verbs_unpin(&device->registrar, chunk->mr))
+            free(chunk->memory);
     }
 }

@@ -18,12 +18,14 @@
 static struct br_device_counters counters;
 static struct br_verbs_registrar registrar;
 static size_t limit; /* of one registration */
+static int access_asked;
 
 static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *address, size_t bytes, int access)
 {
     struct ibv_mr *mr = bytes > limit ? NULL : calloc(1, sizeof *mr);
 
-    (void)pd, (void)access;
+    (void)pd;
+    access_asked = access;
     if (!mr) {
         errno = ENOMEM;
         return NULL;
@@ -55,7 +57,7 @@ static void get__pins_once_at_first_need(void **state)
     void *a, *b;
 
     (void)state;
-    br_verbs_bounce_init(&bounce, &registrar, "sent", 4 * MIB);
+    br_verbs_bounce_init(&bounce, &registrar, BR_VERBS_LOCAL, 4 * MIB);
     assert_int_equal(counters.registrations, 0);
     assert_int_equal(br_verbs_bounce_get(&bounce, 100, &a), 0);
     for (int i = 0; i < 1000; i++) {
@@ -64,6 +66,8 @@ static void get__pins_once_at_first_need(void **state)
     }
     assert_int_equal(counters.registrations, 1);
     assert_int_equal(counters.pinned_bytes, 4 * MIB);
+    assert_false(access_asked &
+                 (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)); /* no peer has business there */
     br_verbs_bounce_put(&bounce, a);
     br_verbs_bounce_destroy(&bounce);
     assert_int_equal(counters.pinned_bytes, 0);
@@ -76,7 +80,7 @@ static void get__full_then_room_again(void **state)
     void *whole, *piece;
 
     (void)state;
-    br_verbs_bounce_init(&bounce, &registrar, "sent", 2 * MIB);
+    br_verbs_bounce_init(&bounce, &registrar, BR_VERBS_LOCAL, 2 * MIB);
     assert_int_equal(br_verbs_bounce_get(&bounce, 2 * MIB, &whole), 0);
     assert_int_equal(br_verbs_bounce_get(&bounce, 1, &piece), -EAGAIN);
     br_verbs_bounce_put(&bounce, whole);
@@ -94,9 +98,10 @@ static void get__smaller_under_a_limit(void **state)
 
     (void)state;
     limit = 9 * MIB;
-    br_verbs_bounce_init(&bounce, &registrar, "received", 32 * MIB);
+    br_verbs_bounce_init(&bounce, &registrar, BR_VERBS_REMOTE, 32 * MIB);
     assert_int_equal(br_verbs_bounce_get(&bounce, MIB, &piece), 0);
     assert_int_equal(counters.pinned_bytes, 8 * MIB);
+    assert_true(access_asked & IBV_ACCESS_REMOTE_WRITE);
     br_verbs_bounce_destroy(&bounce);
     limit = MIB - 1;
     assert_int_equal(br_verbs_bounce_get(&bounce, 1, &piece), -ENOMEM);
@@ -119,7 +124,7 @@ static void get__random_pieces_never_overlap(void **state)
 
     (void)state;
     br_random_seed(&random, 7);
-    br_verbs_bounce_init(&bounce, &registrar, "sent", UNITS * UNIT);
+    br_verbs_bounce_init(&bounce, &registrar, BR_VERBS_LOCAL, UNITS * UNIT);
     for (int round = 0; round < 4000; round++) {
         uint32_t i = (uint32_t)br_random_below(&random, PIECES), gap = 0, longest = 0;
         void *piece;

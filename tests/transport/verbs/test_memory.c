@@ -166,14 +166,15 @@ static void unpin__failure_stays_counted(void **state)
     struct ibv_mr *mr;
 
     (void)state;
-    assert_int_equal(br_verbs_pin(&registrar, memory, 4096, &mr), 0);
+    assert_int_equal(br_verbs_pin(&registrar, memory, 4096, BR_VERBS_LOCAL, &mr), 0);
+    assert_int_equal(fake.access, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
     fake.dereg_fails = EBUSY;
-    br_verbs_unpin(&registrar, mr);
+    assert_false(br_verbs_unpin(&registrar, mr));
     assert_int_equal(counters.pinned_bytes, 4096);
     fake.dereg_fails = 0;
-    br_verbs_unpin(&registrar, mr);
+    assert_true(br_verbs_unpin(&registrar, mr));
     assert_int_equal(counters.pinned_bytes, 0);
-    br_verbs_unpin(&registrar, NULL);
+    assert_true(br_verbs_unpin(&registrar, NULL));
     assert_int_equal(fake.dereg, 2);
 }
 
