@@ -247,7 +247,7 @@ static int time_work(struct bench *b, enum braid_type type, bool copies, double 
     start = br_clock_now();
     end = start + ENOUGH / 4;
     for (; !rc && br_clock_now() < end; blocks++)
-        rc = work(b, type, copies, (size_t)blocks * BLOCK_BYTES % (WINDOW * MOST_BYTES));
+        rc = work(b, type, copies, (size_t)blocks * BLOCK_BYTES % ((size_t)WINDOW * MOST_BYTES));
     *seconds = (double)(br_clock_now() - start) / 1e9 / (double)blocks / BLOCK_BYTES;
     return rc ? rc : agree(b, seconds);
 }
@@ -306,8 +306,8 @@ int br_measure(struct braid_comm *comm, struct br_calibration *calibration)
                         "one rank has no network to measure; start more with `braid run -n N -- ...`");
     if (b.size != comm->family->size)
         return br_error(EINVAL, "only the network of a whole job is measured, not of a part of its ranks");
-    b.out = braid_alloc(comm, WINDOW * MOST_BYTES);
-    b.in = b.out ? braid_alloc(comm, WINDOW * MOST_BYTES) : NULL;
+    b.out = braid_alloc(comm, (size_t)WINDOW * MOST_BYTES);
+    b.in = b.out ? braid_alloc(comm, (size_t)WINDOW * MOST_BYTES) : NULL;
     b.all = calloc((size_t)b.size, sizeof *b.all);
     if (!b.in || !b.all)
         rc = br_error(ENOMEM, "rank %d: no memory to measure with", b.rank);
