@@ -61,8 +61,8 @@ struct braid_config {
     int master_port;         /* TCP port of the store on it (MASTER_PORT) */
     const char
         *secret; /* what all ranks share, 16 bytes or more (BRAID_SECRET, or a file: BRAID_SECRET_FILE) */
-    const char
-        *backend; /* auto | uring | verbs | shm (BRAID_BACKEND). auto: shm within a host, uring between hosts */
+    const char *
+        backend; /* auto | uring | verbs | shm (BRAID_BACKEND). auto: shm within a host, uring between hosts */
     const char
         *devices; /* comma list of NIC names or addresses, one a level (BRAID_DEVICES); default: all that are
                                 up; loopback when there is only one host */
@@ -309,9 +309,10 @@ struct braid_stats {
     uint64_t dropped_frames;    /* malformed or stale */
     uint64_t system_calls;      /* of the back ends */
     uint64_t late_allocations;  /* pools that had to grow after braid_init() */
-    uint64_t registrations;     /* of memory with NICs that want it (verbs); stands still once all buffers are known */
-    uint64_t pinned_bytes;      /* registered with NICs now, over all of them */
-    uint64_t unregistered;      /* buffers that went with a copy because they could not be registered */
+    uint64_t
+        registrations; /* of memory with NICs that want it (verbs); stands still once all buffers are known */
+    uint64_t pinned_bytes; /* registered with NICs now, over all of them */
+    uint64_t unregistered; /* buffers that went with a copy because they could not be registered */
 };
 
 int braid_stats(struct braid_comm *comm, struct braid_stats *stats);

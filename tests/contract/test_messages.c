@@ -184,7 +184,7 @@ static void post__is_full_and_recovers(void **state)
     contract_fill(from, n, 8);
     slot = br_slot_number(&contract->sides[1].slots, contract_slot(contract, 1, to, n, 65536));
     cut = a->device->caps.max_frame < 65536 ? 4096 : 65536;
-    contract_settle(contract); /* a link may take a moment until it takes transfers */
+    contract_settle(contract);            /* a link may take a moment until it takes transfers */
     for (uint32_t i = 0; i < 2000; i++) { /* far more than any queue takes */
         struct br_frame frame = contract_placed(contract, 1, slot, from, i * cut % n, cut, i);
 

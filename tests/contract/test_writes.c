@@ -236,10 +236,8 @@ static void write__close_fences_writes(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CONTRACT_CASE(write__in_a_region),
-        CONTRACT_CASE(write__in_any_memory),
-        CONTRACT_CASE(write__sent_means_placed),
-        CONTRACT_CASE(write__wrong_frames_are_not_written),
+        CONTRACT_CASE(write__in_a_region),         CONTRACT_CASE(write__in_any_memory),
+        CONTRACT_CASE(write__sent_means_placed),   CONTRACT_CASE(write__wrong_frames_are_not_written),
         CONTRACT_CASE(write__close_fences_writes),
     };
 
