@@ -80,7 +80,7 @@ static void read_devices(struct br_verbs_surroundings *out, const char *root)
     out->core = folder != NULL;
     while (folder && out->n_devices < BR_VERBS_DEVICES && (entry = readdir(folder)))
         if (entry->d_name[0] != '.' && strlen(entry->d_name) < BR_VERBS_NAME)
-            strcpy(out->devices[out->n_devices++], entry->d_name);
+            memcpy(out->devices[out->n_devices++], entry->d_name, strlen(entry->d_name) + 1);
     if (folder)
         closedir(folder);
     qsort(out->devices, (size_t)out->n_devices, sizeof out->devices[0], by_name);
@@ -252,7 +252,7 @@ static void netdev_below(const char *root, const char *device, char out[IF_NAMES
 
     while (folder && (entry = readdir(folder)))
         if (entry->d_name[0] != '.' && strlen(entry->d_name) < IF_NAMESIZE && !found++)
-            strcpy(out, entry->d_name);
+            memcpy(out, entry->d_name, strlen(entry->d_name) + 1);
     if (folder)
         closedir(folder);
     if (found != 1)
