@@ -6,5 +6,5 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BRAID_BUILD:-$here/../build/release}
 for shape in 2,2 3,2 2,3 4,2; do
-    "$build/braid" demo --shape "$shape" --models vgg19 --rate 100mbit --percent 10 --rounds 3 "$@" || exit 1
+    "$build/braid" demo --shape "$shape" --models vgg19 --rate 100mbit --percent 10 --rounds 3 --warmup 1 "$@" || exit 1
 done

@@ -38,7 +38,7 @@
 
 struct settings {
     const char *models, *rate, *shape;
-    int64_t seconds, percent, rounds; /* percent 0: as much as time and memory allow */
+    int64_t seconds, percent, rounds, warmup; /* percent 0: as much as time and memory allow */
     bool loopback;
 };
 
@@ -113,7 +113,7 @@ static void sweep(const struct demo *demo)
 /* One network: emulate, run the algorithms on all hosts, remove. 0, or the exit code of what failed. */
 static int part(const struct demo *demo, uint32_t n, uint32_t k, const char *algorithms)
 {
-    char ports[16], levels[16], rounds[16], percent[16], network[48];
+    char ports[16], levels[16], rounds[16], warmup[16], percent[16], network[48];
     const char *run[MOST_WORDS] = {"bcube", "run",      "--name", demo->name, "--no-prefix",
                                    "--",    demo->self, "demo",   "--rank"};
     int words = 9, rc;
@@ -121,6 +121,7 @@ static int part(const struct demo *demo, uint32_t n, uint32_t k, const char *alg
     snprintf(ports, sizeof ports, "%" PRIu32, n);
     snprintf(levels, sizeof levels, "%" PRIu32, k);
     snprintf(rounds, sizeof rounds, "%" PRId64, demo->settings.rounds);
+    snprintf(warmup, sizeof warmup, "%" PRId64, demo->settings.warmup);
     snprintf(percent, sizeof percent, "%" PRId64, demo->settings.percent);
     if (k == 1)
         snprintf(network, sizeof network, "one switch, 1 NIC");
@@ -135,8 +136,9 @@ static int part(const struct demo *demo, uint32_t n, uint32_t k, const char *alg
         return rc;
     for (const char *const *more =
              (const char *const[]){"--models", demo->settings.models, "--algorithms", algorithms, "--network",
-                                   network, "--levels", levels, "--rounds", rounds, "--percent", percent,
-                                   "--results", demo->results, isatty(STDOUT_FILENO) ? "--live" : NULL, NULL};
+                                   network, "--levels", levels, "--rounds", rounds, "--warmup", warmup,
+                                   "--percent", percent, "--results", demo->results,
+                                   isatty(STDOUT_FILENO) ? "--live" : NULL, NULL};
          *more; more++)
         run[words++] = *more;
     rc = command(demo, false, run);
@@ -186,8 +188,8 @@ static int choose_percent(struct demo *demo)
         share = (double)memory / 2 / (largest * n * 1.2);
     if (demo->shaped && !(rc = br_rate_parse(s->rate, &rate)) &&
         rate) { /* formulas, a tenth more for headers */
-        double seconds =
-            all * 8 / (double)rate * 1.1 * 2 * (n - 1) / n * (2 + 1.0 / demo->cube.k) * (double)s->rounds;
+        double seconds = all * 8 / (double)rate * 1.1 * 2 * (n - 1) / n * (2 + 1.0 / demo->cube.k) *
+                         (double)(s->rounds + s->warmup);
 
         if (seconds * share > (double)s->seconds)
             share = (double)s->seconds / seconds;
@@ -303,6 +305,9 @@ int br_tool_demo(int argc, char **argv)
         {"shape", 0, BR_OPTION_TEXT, &s->shape, 0, 0, "N,K of the BCube; default 3,2"},
         {"rate", 0, BR_OPTION_TEXT, &s->rate, 0, 0, "RATE of every NIC; default 500mbit"},
         {"rounds", 'i', BR_OPTION_NUMBER, &s->rounds, 1, 1000, "N of each; default 1"},
+        {"warmup", 'w', BR_OPTION_NUMBER, &s->warmup, 0, 1000,
+         "N of each before, not timed; default 0: with the first use of all memory, as in a job's first "
+         "iteration"},
         {"seconds", 's', BR_OPTION_NUMBER, &s->seconds, 1, 86400,
          "N scale models down to take no longer; default 60"},
         {"percent", 0, BR_OPTION_NUMBER, &s->percent, 1, 100, "P of each layer, whatever time it takes"},

@@ -28,7 +28,7 @@
 
 struct settings {
     const char *models, *algorithms, *network, *results;
-    int64_t levels, rounds, percent; /* percent: of each layer, at least one element */
+    int64_t levels, rounds, warmup, percent; /* percent: of each layer, at least one element */
     bool live;
 };
 
@@ -201,6 +201,7 @@ static int run(struct rank *rank, const char *algorithm, FILE *results)
         .goodput = rank->goodput,
         .rounds = (uint32_t)s->rounds,
     };
+    struct br_demo_result untimed = {0};
     int rc = 0;
 
     name_model(rank->name, result.model);
@@ -208,9 +209,11 @@ static int run(struct rank *rank, const char *algorithm, FILE *results)
     snprintf(result.network, sizeof result.network, "%s", s->network);
     for (int layer = 0; layer < rank->model.count; layer++)
         result.bytes += (double)rank->counts[layer] * sizeof(float);
+    for (int64_t i = 0; i < s->warmup && !rc; i++)
+        rc = run_once(rank, algorithm, &untimed);
     for (int64_t i = 0; i < s->rounds && !rc; i++)
         rc = run_once(rank, algorithm, &result);
-    rank->wrong += result.wrong;
+    rank->wrong += result.wrong + untimed.wrong;
     if (!rc && braid_rank(rank->comm) == 0)
         rc = br_demo_result_write(results, &result);
     return rc;
@@ -339,6 +342,7 @@ int br_demo_rank(int argc, char **argv)
         {"levels", 0, BR_OPTION_NUMBER, &s.levels, 1, 16, "K NICs a host"},
         {"results", 0, BR_OPTION_TEXT, &s.results, 0, 0, "FILE to add lines to"},
         {"rounds", 0, BR_OPTION_NUMBER, &s.rounds, 1, 1000, "N of each"},
+        {"warmup", 0, BR_OPTION_NUMBER, &s.warmup, 0, 1000, "N of each before, not timed"},
         {"percent", 0, BR_OPTION_NUMBER, &s.percent, 1, 100, "P of each layer"},
         {"live", 0, BR_OPTION_FLAG, &s.live, 0, 0, " redraw the progress line"},
         {0},
