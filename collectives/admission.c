@@ -14,6 +14,8 @@
  *    that any rank has not finished: on every rank that has not finished it, this operation is the oldest
  *    one, and the fragments before are through; so the fragment has a run or gets the one kept. It ends,
  *    and so does everything in turn.
+ *    That is correct but slow, and the urgent ones come last; so there are many more runs than layers of most
+ *    models. A run that is not used holds no memory.
  *    Over several communicators the same holds, as `order` counts the operations of all of them, and programs
  *    keep one order over all (braid.h).
  * 3. A run owns its steps and its scratch, so it has all it needs from the start or does not start. Scratch that

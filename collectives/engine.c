@@ -11,7 +11,7 @@
 #include "collectives/fragment.h"
 #include "collectives/type.h"
 
-#define DEFAULT_RUNS    16u
+#define DEFAULT_RUNS    64u
 #define DEFAULT_WINDOW  3u
 #define DEFAULT_CHUNK   (512u << 10)
 #define DEFAULT_QUANTUM (256u << 10)

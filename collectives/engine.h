@@ -17,7 +17,7 @@
 /* 0 stands for the default in brackets. What is marked * must be the same on all ranks. */
 struct br_engine_config {
     int rank, size;             /* of the job */
-    uint32_t max_runs;          /* fragments under way at once, over all operations [16], at least 2 */
+    uint32_t max_runs;          /* fragments under way at once, over all operations [64], at least 2 */
     uint32_t window;            /* of these, that are large and as urgent as the next one or more [3] */
     uint32_t chunk_bytes;       /* * a large buffer is cut into chunks of about this size [512 KiB] */
     uint32_t quantum_bytes;     /* local work between two looks at what is more urgent [256 KiB] */
