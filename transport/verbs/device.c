@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/backends.h"
@@ -27,6 +28,7 @@
 #define DEPTH_LEAST   16          /* work requests of a link */
 #define TX_BYTES      (8u << 20)  /* of copies on their way out, at most */
 #define RX_BYTES      (32u << 20) /* of places without keys, at most */
+#define COPIES        64          /* messages on their way out that do not go inline, of all links */
 #define LINGER        (200 * BR_MS)
 
 static uint8_t timeout_of(uint64_t patience)
@@ -180,7 +182,12 @@ static int open_queues(struct br_verbs_device *device)
                                                     .counters = &device->base.counters};
     br_verbs_bounce_init(&device->tx, &device->registrar, BR_VERBS_LOCAL, TX_BYTES);
     br_verbs_bounce_init(&device->rx, &device->registrar, BR_VERBS_REMOTE, RX_BYTES);
-    rc = br_verbs_receive_init(device);
+    rc = br_pool_init(&device->copies, sizeof(struct br_frame_header) + config->message_bytes, COPIES);
+    if (!rc)
+        rc = br_verbs_pin(&device->registrar, device->copies.memory, device->copies.size * COPIES,
+                          BR_VERBS_LOCAL, &device->copies_mr);
+    if (!rc)
+        rc = br_verbs_receive_init(device);
     if (rc)
         return rc;
     device->channel = device->library->create_comp_channel(device->context);
@@ -215,10 +222,27 @@ static int allocate(struct br_verbs_device *device)
     return rc ? br_error(-rc, "no memory for %u links", config->max_links) : 0;
 }
 
+/* What switches sort by. */
+static int read_classes(struct br_verbs_device *device)
+{
+    int64_t level, traffic;
+    int rc = br_env_number("BRAID_SERVICE_LEVEL", 0, 15, 0, &level);
+
+    if (!rc)
+        rc = br_env_number("BRAID_TRAFFIC_CLASS", 0, 255, 0, &traffic);
+    if (rc)
+        return rc;
+    device->service_level = (uint8_t)level;
+    device->traffic_class = (uint8_t)traffic;
+    return 0;
+}
+
 static int start(struct br_verbs_device *device)
 {
     int rc = br_verbs_library(&device->library);
 
+    if (!rc)
+        rc = read_classes(device);
     if (!rc)
         rc = open_port(device);
     if (!rc)
@@ -261,6 +285,8 @@ static void close_queues(struct br_verbs_device *device)
     const struct br_verbs_library *library = device->library;
 
     if (device->pd) {
+        if (!br_verbs_unpin(&device->registrar, device->copies_mr))
+            device->copies.memory = NULL; /* the NIC may still read there */
         br_verbs_bounce_destroy(&device->rx);
         br_verbs_bounce_destroy(&device->tx);
         br_verbs_receive_destroy(device);
@@ -289,6 +315,7 @@ static void device_close(struct br_device *base)
         close(device->epoll_fd);
     close_queues(device);
     br_table_destroy(&device->numbers);
+    br_pool_destroy(&device->copies);
     br_pool_destroy(&device->links);
     free(device->open);
     free(device->staged);

@@ -232,12 +232,8 @@ void br_verbs_link_close(struct br_link *base)
             br_log_error("device %s: ibv_destroy_qp: %s", base->device->name, strerror(rc));
         link->qp = NULL;
         br_verbs_drain(device, INT32_MAX); /* its completions go, those of others to their links */
-        for (; link->tx.done != link->tx.posted; link->tx.done++) {
-            void *bounce = link->tx.entries[link->tx.done % BR_VERBS_DEPTH].bounce;
-
-            if (bounce)
-                br_verbs_bounce_put(&device->tx, bounce);
-        }
+        for (; link->tx.done != link->tx.posted; link->tx.done++)
+            br_verbs_entry_done(device, &link->tx.entries[link->tx.done % BR_VERBS_DEPTH]);
     }
     if (link->fd >= 0)
         close(link->fd);

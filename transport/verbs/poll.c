@@ -80,11 +80,7 @@ static void sent(struct br_verbs_device *device, const struct ibv_wc *wc)
         return;
     }
     for (; link->tx.done != done; link->tx.done++) { /* it completes those before it, too */
-        struct br_verbs_entry *entry = &link->tx.entries[link->tx.done % BR_VERBS_DEPTH];
-
-        if (entry->bounce)
-            br_verbs_bounce_put(&device->tx, entry->bounce);
-        entry->bounce = NULL;
+        br_verbs_entry_done(device, &link->tx.entries[link->tx.done % BR_VERBS_DEPTH]);
     }
     br_verbs_link_is_ready(link);
 }

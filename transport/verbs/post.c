@@ -26,6 +26,15 @@ bool br_verbs_has_room(const struct br_verbs_link *link)
     return link->tx.posted - link->tx.done < depth && link->tx.posted - link->tx.reported < depth;
 }
 
+void br_verbs_entry_done(struct br_verbs_device *device, struct br_verbs_entry *entry)
+{
+    if (entry->copy)
+        br_pool_put(&device->copies, entry->copy);
+    if (entry->bounce)
+        br_verbs_bounce_put(&device->tx, entry->bounce);
+    entry->copy = entry->bounce = NULL;
+}
+
 /* Hands one work request to the NIC. 0; on -errno the link has failed. */
 static int submit(struct br_verbs_link *link, struct ibv_send_wr *work, const struct br_verbs_entry *entry)
 {
@@ -34,12 +43,15 @@ static int submit(struct br_verbs_link *link, struct ibv_send_wr *work, const st
     int rc;
 
     work->wr_id = work_id(link);
-    if (!entry->early || entry->bounce || ++tx->unsignalled >= br_verbs_device_of(link)->depth / SIGNALS) {
+    if (!entry->early || entry->copy || ++tx->unsignalled >= br_verbs_device_of(link)->depth / SIGNALS) {
         work->send_flags |= IBV_SEND_SIGNALED;
         tx->unsignalled = 0;
     }
     rc = ibv_post_send(link->qp, work, &bad);
     if (rc) {
+        struct br_verbs_entry failed = *entry;
+
+        br_verbs_entry_done(br_verbs_device_of(link), &failed);
         br_verbs_link_fail(link, -rc, false, strerror(rc));
         return br_error(rc, "%s", link->base.words);
     }
@@ -93,21 +105,16 @@ static int send_bytes(struct br_verbs_link *link, const struct br_frame_header *
     if (head && head + length <= link->max_inline) {
         work.send_flags = IBV_SEND_INLINE;
     } else {
-        uint8_t *bounce;
-        int rc = br_verbs_bounce_get(&device->tx, head + length, &entry->bounce);
+        uint8_t *copy = entry->copy = br_pool_get(&device->copies);
 
-        if (rc == -EAGAIN)
+        if (!copy)
             return 0;
-        if (rc) {
-            br_verbs_link_fail(link, rc, true, br_error_words());
-            return rc;
-        }
-        bounce = entry->bounce;
         if (header)
-            memcpy(bounce, header, head);
-        memcpy(bounce + head, bytes, length);
+            memcpy(copy, header, head);
+        if (length)
+            memcpy(copy + head, bytes, length);
         device->base.counters.tx_copied_bytes += length;
-        sge[0] = (struct ibv_sge){(uintptr_t)bounce, head + length, device->tx.mr->lkey};
+        sge[0] = (struct ibv_sge){(uintptr_t)copy, head + length, device->copies_mr->lkey};
         work.num_sge = 1;
     }
     return submit(link, &work, entry) ? -link->error : 1;

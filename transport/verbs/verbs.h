@@ -82,6 +82,7 @@ struct br_verbs_receive {
 struct br_verbs_entry {
     uint64_t cookie;
     uint32_t length; /* payload */
+    void *copy;      /* goes back to device->copies; NULL: none */
     void *bounce;    /* goes back to device->tx; NULL: none */
     bool reports;    /* yields a SENT: the last work request of a frame */
     bool early;      /* its memory is not needed any more */
@@ -166,6 +167,8 @@ struct br_verbs_device {
     struct br_verbs_receive receive;
     struct br_verbs_registrar registrar;
     struct br_verbs_bounce tx, rx; /* for memory without keys: sent from, received into */
+    struct br_pool copies;         /* messages on their way out, header included */
+    struct ibv_mr *copies_mr;
     void **staged;   /* by slot index: where in rx the slot's bytes arrive; NULL: in their place */
     int n_pushing;   /* links with a frame that goes in pieces */
     uint32_t depth;  /* work requests of a link */
@@ -214,6 +217,8 @@ void br_verbs_exchange_timers(struct br_verbs_device *device);
 int br_verbs_address(struct br_device *device, struct br_address *out);
 
 /* post.c */
+/* The memory of a work request that is done. */
+void br_verbs_entry_done(struct br_verbs_device *device, struct br_verbs_entry *entry);
 bool br_verbs_has_room(const struct br_verbs_link *link); /* for one work request more */
 int br_verbs_post(struct br_link *link, const struct br_frame *frames, int n);
 /* The next pieces of a frame that goes piece by piece. */
