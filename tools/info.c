@@ -185,12 +185,6 @@ static void gather_limits(cJSON *root)
     if (line_of("/proc/sys/kernel/io_uring_disabled", text, sizeof text)[0])
         add_limit(array, "io_uring", strcmp(text, "0") ? "disabled" : "allowed",
                   strcmp(text, "0") ? "sysctl kernel.io_uring_disabled=0" : "");
-    if (line_of("/proc/sys/kernel/yama/ptrace_scope", text, sizeof text)[0])
-        add_limit(array, "ptrace scope", text,
-                  strcmp(text, "0") != 0 && geteuid()
-                      ? "shm then copies twice, except memory from braid_alloc(): "
-                        "sysctl kernel.yama.ptrace_scope=0"
-                      : "");
 }
 
 /* Parts of braid that this build does not have, and what the machine has for them. */

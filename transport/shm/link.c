@@ -22,7 +22,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -161,27 +160,12 @@ static int say_hello(struct br_shm_link *link)
         return rc;
     packet.hello.message_bytes = link->in.message_bytes;
     packet.hello.message_buffers = link->in.message_buffers;
-    packet.hello.reads_you = link->we_read_peer;
-    packet.hello.probe_address = (uint64_t)(uintptr_t)device->probe;
-    memcpy(packet.hello.probe, device->probe, sizeof device->probe);
     rc = br_shm_packet_send(link->socket, &packet, fd);
     close(fd);
     if (rc)
         return rc;
     link->messages = calloc(link->in.message_buffers, sizeof *link->messages);
     return link->messages ? 0 : br_error(ENOMEM, "no memory for a link");
-}
-
-/* Can we read the peer's memory? By doing it. */
-static bool probe_peer(const struct br_shm_link *link, const struct br_packet *packet)
-{
-    uint8_t seen[sizeof packet->hello.probe] = {0};
-    struct iovec local = {.iov_base = seen, .iov_len = sizeof seen};
-    struct iovec remote = {.iov_base = (void *)(uintptr_t)packet->hello.probe_address,
-                           .iov_len = sizeof seen};
-
-    return link->pid > 0 && process_vm_readv(link->pid, &local, 1, &remote, 1, 0) == (ssize_t)sizeof seen &&
-           !memcmp(seen, packet->hello.probe, sizeof seen);
 }
 
 static void open_link(struct br_shm_link *link)
@@ -204,24 +188,20 @@ static int hello(struct br_shm_link *link, const struct br_packet *packet, int f
         rc = br_shm_send_init(link);
     if (rc)
         return rc;
-    link->we_read_peer = probe_peer(link, packet);
     if (link->state == BR_SHM_GREETED) {
         link->state = BR_SHM_CONFIRM;
         return say_hello(link);
     }
-    link->peer_reads_us = packet->hello.reads_you;
-    confirm.hello.reads_you = link->we_read_peer;
     rc = br_shm_packet_send(link->socket, &confirm, -1);
     if (!rc)
         open_link(link);
     return rc;
 }
 
-static int confirmed(struct br_shm_link *link, const struct br_packet *packet)
+static int confirmed(struct br_shm_link *link)
 {
     if (link->state != BR_SHM_CONFIRM)
         return br_error(EPROTO, "CONFIRM out of turn");
-    link->peer_reads_us = packet->hello.reads_you;
     open_link(link);
     return 0;
 }
@@ -244,7 +224,7 @@ static int dispatch(struct br_shm_link *link, const struct br_packet *packet, in
     if (packet->kind == BR_PACKET_HELLO)
         return hello(link, packet, *fd);
     if (packet->kind == BR_PACKET_CONFIRM)
-        return confirmed(link, packet);
+        return confirmed(link);
     if (link->state != BR_SHM_OPEN)
         return br_error(EPROTO, "packet of kind %u before the handshake", packet->kind);
     switch (packet->kind) {

@@ -42,12 +42,11 @@ struct br_shm_device {
     uint32_t n_young;           /* links not open yet: their sockets are looked at in every poll */
     uint64_t checked_at;        /* when the sockets were last looked at */
     bool check_now;
-    uint8_t probe[16];      /* random bytes that a peer reads to learn whether it can read our memory */
-    struct br_pool maps;    /* struct br_shm_map */
-    struct br_list orphans; /* maps whose link is closed */
-    uint32_t n_placed;      /* PLACED events of this poll */
+    struct br_pool maps;                                  /* struct br_shm_map */
+    struct br_list orphans;                               /* maps whose link is closed */
+    uint32_t n_placed;                                    /* PLACED events of this poll */
     uint8_t inlines[BR_SHM_POLL_EVENTS][BR_FRAME_INLINE]; /* theirs */
-    bool said_pipe, said_full;                            /* each downgrade is logged once */
+    bool said_full;                                       /* each downgrade is logged once */
 };
 
 /* A segment of a peer, mapped here. */
@@ -108,7 +107,6 @@ struct br_shm_link {
     bool report_open, report_closed; /* events that poll() owes */
     bool known;                      /* the caller has seen this link */
     bool peer_left;                  /* the socket has ended: messages that are here still count */
-    bool peer_reads_us, we_read_peer;
     int error;
     int socket;
     pid_t pid;

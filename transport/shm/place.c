@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the bytes of a PLACED frame come to their place: one copy out of the peer's segment, mapped here; or one copy by the kernel
- * out of the peer's process (process_vm_readv); or out of the pipe. Or none: a slot that takes maps gets
- * the address in the segment.
+ * How the bytes of a PLACED frame come to their place: one copy out of the peer's segment, mapped here, or out of the pipe. Or none: a
+ * slot that takes maps gets the address in the segment.
  *
- * 1. Every continuation asks br_slot_expect() again: the slot may be gone, or its slice complete from another rail.
- * 2. A peer that is dead cannot hand its pid to a stranger unnoticed: the socket is looked at every millisecond, and pids
- *    are not used again that soon.
+ * Every continuation asks br_slot_expect() again: the slot may be gone, or its slice complete from another rail.
  */
 #include <errno.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include "base/error.h"
 #include "transport/shm/link.h"
@@ -43,34 +39,16 @@ static int from_pipe(struct br_shm_link *link, uint8_t *to, uint32_t want)
     want = least(want, fill);
     while (moved < want) {
         at = (uint32_t)link->pipe_read % BR_INBOX_PIPE;
-        n = least(want - moved, BR_INBOX_PIPE - at);
+        n = least(least(want - moved, BR_INBOX_PIPE - at), BR_INBOX_PIECE);
         if (to)
             memcpy(to + moved, link->in.pipe + at, n);
         link->pipe_read += n;
+        atomic_store_explicit(&link->in.header->pipe_read, link->pipe_read, memory_order_release);
         moved += n;
     }
-    if (moved) {
-        atomic_store_explicit(&link->in.header->pipe_read, link->pipe_read, memory_order_release);
+    if (moved)
         link->owes = BR_ASLEEP;
-    }
     return (int)moved;
-}
-
-static int from_memory(struct br_shm_link *link, uint8_t *to, uint32_t want)
-{
-    uint64_t address = link->arriving.address + link->arriving.done;
-    struct iovec local = {.iov_base = to, .iov_len = want};
-    struct iovec remote = {.iov_base = (void *)(uintptr_t)address, .iov_len = want};
-    ssize_t n;
-
-    if (!link->we_read_peer)
-        return br_error(EPROTO, "the peer names an address of its memory, which we may not read");
-    link->base.device->counters.system_calls++;
-    n = process_vm_readv(link->pid, &local, 1, &remote, 1, 0);
-    if (n > 0)
-        return (int)n;
-    return br_error(errno == ESRCH ? ECONNRESET : EFAULT, "reading %u bytes of its memory: %s", want,
-                    n ? strerror(errno) : "nothing there");
 }
 
 /* The peer's bytes when they lie in a segment; NULL: forged. */
@@ -115,18 +93,13 @@ static int copy_some(struct br_shm_link *link, uint8_t *to, uint32_t want)
     struct br_shm_mapping *mapping;
     const uint8_t *from;
 
-    switch (link->arriving.source) {
-    case BR_SOURCE_PIPE:
+    if (link->arriving.source == BR_SOURCE_PIPE)
         return from_pipe(link, to, want);
-    case BR_SOURCE_MEMORY:
-        return from_memory(link, to, want);
-    default:
-        from = in_segment(link, &mapping);
-        if (!from)
-            return -EPROTO;
-        memcpy(to, from + link->arriving.done, want);
-        return (int)want;
-    }
+    from = in_segment(link, &mapping);
+    if (!from)
+        return -EPROTO;
+    memcpy(to, from + link->arriving.done, want);
+    return (int)want;
 }
 
 /* Nobody wants the frame any more; it is reported all the same. Only what is in the pipe must go. */

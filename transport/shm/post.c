@@ -6,8 +6,8 @@
  *    back lazily: while half of them are free, the returns are not even looked at, so that a ping-pong touches one
  *    cache line each way.
  * 2. Payload of a message is copied into the peer's message area here, so its SENT is due at once.
- * 3. Payload of a PLACED frame is only described. Where the peer can read neither a segment nor our memory it goes through
- *    the pipe, a piece a poll, and is counted as copied.
+ * 3. Payload of a PLACED frame in a segment is only described. Other payload goes through the pipe, as much as fits at once and the
+ *    rest when the peer has made room, and is counted as copied.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -69,10 +69,9 @@ static bool post_message(struct br_shm_link *link, const struct br_frame *frame)
     return true;
 }
 
-/* Where the peer will find the payload (enum br_inbox_source), the pipe being the last resort; -EAGAIN: post it later. */
+/* Where the peer will find the payload (enum br_inbox_source); -EAGAIN: post it later. */
 static int choose_source(struct br_shm_link *link, const struct br_frame *frame, struct br_inbox_cell *cell)
 {
-    struct br_shm_device *device = br_shm_device(&link->base);
     int number = frame->region ? br_shm_announce(link, frame->region) : -ENOENT;
 
     if (number >= 0) {
@@ -81,17 +80,7 @@ static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
         cell->segment = (uint16_t)number;
         return BR_SOURCE_SEGMENT;
     }
-    if (number == -EAGAIN)
-        return -EAGAIN;
-    cell->address = (uint64_t)(uintptr_t)frame->payload;
-    if (link->peer_reads_us)
-        return BR_SOURCE_MEMORY;
-    if (!device->said_pipe)
-        br_log_warn("%s: %s may not read our memory (process_vm_readv): what is not from braid_alloc() is "
-                    "copied twice",
-                    device->base.name, link->base.peer_name);
-    device->said_pipe = true;
-    return BR_SOURCE_PIPE;
+    return number == -EAGAIN ? -EAGAIN : BR_SOURCE_PIPE;
 }
 
 static bool post_placed(struct br_shm_link *link, const struct br_frame *frame)
@@ -119,6 +108,49 @@ static bool post_placed(struct br_shm_link *link, const struct br_frame *frame)
     cell->ticket = ticket;
     br_inbox_publish(cell, link->out_position++);
     return true;
+}
+
+/* Room in the pipe, by the reader's word. */
+static uint32_t pipe_room(const struct br_shm_link *link)
+{
+    uint64_t read = atomic_load_explicit(&link->out.header->pipe_read, memory_order_acquire);
+    uint64_t fill_ = link->pipe_written - read;
+
+    return fill_ < BR_INBOX_PIPE ? (uint32_t)(BR_INBOX_PIPE - fill_)
+                                 : 0; /* a forged word only starves its author */
+}
+
+static void pipe_out(struct br_shm_link *link)
+{
+    uint32_t room = link->piping_head != link->piping_tail ? pipe_room(link) : 0;
+    uint32_t moved = 0;
+
+    while (room && link->piping_head != link->piping_tail) {
+        uint32_t ticket = link->piping[link->piping_head % BR_INBOX_PLACED];
+        struct br_shm_posted *posted = &link->placed[ticket - link->out.message_buffers];
+        uint32_t at = (uint32_t)link->pipe_written % BR_INBOX_PIPE;
+        uint32_t n = posted->length - link->piping_done;
+
+        n = n < room ? n : room;
+        n = n < BR_INBOX_PIPE - at ? n : BR_INBOX_PIPE - at;
+        n = n < BR_INBOX_PIECE ? n : BR_INBOX_PIECE;
+        memcpy(link->out.pipe + at, posted->payload + link->piping_done, n);
+        link->pipe_written += n;
+        /* A piece at a time, so that the peer reads while we go on writing. */
+        atomic_store_explicit(&link->out.header->pipe_written, link->pipe_written, memory_order_release);
+        link->piping_done += n;
+        room -= n;
+        moved += n;
+        if (link->piping_done == posted->length) {
+            posted->piping = false;
+            link->piping_head++;
+            link->piping_done = 0;
+        }
+    }
+    if (moved) {
+        link->base.device->counters.tx_copied_bytes += moved;
+        link->owes = BR_ASLEEP;
+    }
 }
 
 static int check_frame(const struct br_shm_link *link, const struct br_frame *frame)
@@ -151,6 +183,7 @@ int br_shm_post(struct br_link *base, const struct br_frame *frames, int n)
         base->device->counters.tx_bytes += frame->length;
     }
     if (i) {
+        pipe_out(link);
         link->owes = BR_ASLEEP;
         br_shm_link_wake_peer(link);
     }
@@ -181,47 +214,6 @@ static bool collect(struct br_shm_link *link, uint32_t ticket, uint64_t *cookie)
     link->free_placed[link->n_free_placed++] = (uint16_t)ticket;
     *cookie = link->placed[ticket - first].cookie;
     return true;
-}
-
-/* Room in the pipe, by the reader's word. */
-static uint32_t pipe_room(const struct br_shm_link *link)
-{
-    uint64_t read = atomic_load_explicit(&link->out.header->pipe_read, memory_order_acquire);
-    uint64_t fill_ = link->pipe_written - read;
-
-    return fill_ < BR_INBOX_PIPE ? (uint32_t)(BR_INBOX_PIPE - fill_)
-                                 : 0; /* a forged word only starves its author */
-}
-
-static void pipe_out(struct br_shm_link *link)
-{
-    uint32_t room = link->piping_head != link->piping_tail ? pipe_room(link) : 0;
-    uint32_t moved = 0;
-
-    while (room && link->piping_head != link->piping_tail) {
-        uint32_t ticket = link->piping[link->piping_head % BR_INBOX_PLACED];
-        struct br_shm_posted *posted = &link->placed[ticket - link->out.message_buffers];
-        uint32_t at = (uint32_t)link->pipe_written % BR_INBOX_PIPE;
-        uint32_t n = posted->length - link->piping_done;
-
-        n = n < room ? n : room;
-        n = n < BR_INBOX_PIPE - at ? n : BR_INBOX_PIPE - at;
-        memcpy(link->out.pipe + at, posted->payload + link->piping_done, n);
-        link->pipe_written += n;
-        link->piping_done += n;
-        room -= n;
-        moved += n;
-        if (link->piping_done == posted->length) {
-            posted->piping = false;
-            link->piping_head++;
-            link->piping_done = 0;
-        }
-    }
-    if (moved) {
-        atomic_store_explicit(&link->out.header->pipe_written, link->pipe_written, memory_order_release);
-        link->base.device->counters.tx_copied_bytes += moved;
-        link->owes = BR_ASLEEP;
-    }
 }
 
 int br_shm_send_poll(struct br_shm_link *link, struct br_event *events, int max)

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define BR_PACKET_VERSION 1u
+#define BR_PACKET_VERSION 2u
 #define BR_SOCKET_NAME    64 /* bytes of a name in the abstract name space, its leading zero left out */
 
 enum br_packet_kind {
@@ -25,18 +25,14 @@ struct br_packet {
     union {
         struct {
             uint32_t message_bytes, message_buffers; /* the sender's inbox */
-            uint32_t reads_you;                      /* the sender can read the receiver's memory */
-            uint32_t unused;
-            uint64_t probe_address; /* where `probe` stands in the sender's memory */
-            uint8_t probe[16];
-        } hello; /* CONFIRM: only reads_you */
+        } hello;
         struct {
             uint32_t number, id;
         } segment;
         uint32_t tag;
     };
 };
-static_assert(sizeof(struct br_packet) == 48, "packets have no holes");
+static_assert(sizeof(struct br_packet) == 16, "packets have no holes");
 
 /* The listening socket of a new abstract name "braid-<pid>-<random>", stored in name. Returns its fd or -errno. */
 int br_shm_socket_listen(char name[BR_SOCKET_NAME]);

@@ -58,24 +58,11 @@ static void region_free(struct pair *pair, struct br_region *region)
     br_segment_free(region->base, BYTES, region->segment_fd);
 }
 
-static void place__from_memory(void **state)
-{
-    struct pair *pair = *state;
-    uint8_t *from = malloc(BYTES);
-
-    fill(from);
-    send_and_check(pair, from, NULL);
-    assert_int_equal(pair->a.device->counters.tx_copied_bytes, 0);
-    assert_true(pair->b.device->counters.system_calls > 0);
-    free(from);
-}
-
 static void place__from_the_pipe(void **state)
 {
     struct pair *pair = *state;
     uint8_t *from = malloc(BYTES);
 
-    inside(&pair->a)->peer_reads_us = false;
     fill(from);
     for (int i = 0; i < 2; i++)
         send_and_check(pair, from, NULL);
@@ -222,14 +209,10 @@ static void place__nobody_expects_it(void **state)
     uint8_t *from = malloc(BYTES);
 
     fill(from);
-    for (int pipe = 0; pipe < 2; pipe++) {
-        inside(&pair->a)->peer_reads_us = !pipe;
-        post_placed(&pair->a, from, BYTES, 9u << 16 | 5, 0, NULL, 3);
-        assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, 3);
-        assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_PLACED).slot,
-                         9u << 16 | 5);   /* told, not placed */
-        send_and_check(pair, from, NULL); /* the link goes on */
-    }
+    post_placed(&pair->a, from, BYTES, 9u << 16 | 5, 0, NULL, 3);
+    assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, 3);
+    assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_PLACED).slot, 9u << 16 | 5); /* told, not placed */
+    send_and_check(pair, from, NULL);                                                /* the link goes on */
     free(from);
 }
 
@@ -268,15 +251,6 @@ static void place__on_a_link_that_is_not_trusted(void **state)
     assert_int_equal(count_events(&pair->b, BR_EVENT_PLACED), 0);
 }
 
-static void place__address_that_is_not_there(void **state)
-{
-    struct pair *pair = *state;
-    struct br_slot *slot = br_slot_get(&pair->b.slots, to, 64, 64);
-
-    post_placed(&pair->a, (void *)64, 64, br_slot_number(&pair->b.slots, slot), 0, NULL, 0);
-    assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_CLOSED).error, -EFAULT);
-}
-
 static void region__descriptor_shorter_than_the_region(void **state)
 {
     struct pair *pair = *state;
@@ -290,7 +264,6 @@ int main(void)
 {
 #define PAIR(test) cmocka_unit_test_setup_teardown(test, pair_setup, pair_teardown)
     const struct CMUnitTest tests[] = {
-        PAIR(place__from_memory),
         PAIR(place__from_the_pipe),
         PAIR(place__from_a_segment),
         PAIR(place__many_regions_over_time),
@@ -302,7 +275,6 @@ int main(void)
         PAIR(place__nobody_expects_it),
         PAIR(place__slot_freed_half_way),
         PAIR(place__on_a_link_that_is_not_trusted),
-        PAIR(place__address_that_is_not_there),
         PAIR(region__descriptor_shorter_than_the_region),
     };
     int rc;
