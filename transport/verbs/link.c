@@ -186,7 +186,7 @@ int br_verbs_link_ready(struct br_verbs_link *link)
     return 0;
 }
 
-void br_verbs_link_open(struct br_verbs_link *link)
+static void open_link(struct br_verbs_link *link)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
@@ -204,6 +204,12 @@ void br_verbs_link_open(struct br_verbs_link *link)
     link->opened = true;
     device->n_closed--;
     br_verbs_send_open(link);
+}
+
+void br_verbs_open_links(struct br_verbs_device *device)
+{
+    for (int i = 0; i < device->n_open && device->n_closed; i++)
+        open_link(device->open[i]);
 }
 
 static void return_buffers(struct br_verbs_device *device, struct br_list *list)

@@ -435,13 +435,6 @@ static void look(struct br_verbs_device *device)
         br_verbs_exchange_timers(device);
 }
 
-/* Links that have become trusted since are opened to their peers. */
-static void open_links(struct br_verbs_device *device)
-{
-    for (int i = 0; i < device->n_open && device->n_closed; i++)
-        br_verbs_link_open(device->open[i]);
-}
-
 static void push_pieces(struct br_verbs_device *device)
 {
     for (int i = 0; i < device->n_open && device->n_pushing; i++)
@@ -461,8 +454,7 @@ int br_verbs_poll(struct br_device *base, uint64_t now, struct br_event *events,
         br_list_push_back(&device->receive.spare, node);
     if (device->look || now >= device->next_look || ++device->n_polls % LOOK_EVERY == 0)
         look(device);
-    if (device->n_closed)
-        open_links(device);
+    br_verbs_open_links(device);
     drained = br_verbs_drain(device, DRAIN) < DRAIN;
     br_verbs_receive_refill(device);
     push_pieces(device);

@@ -5,13 +5,6 @@
 #include "base/error.h"
 #include "transport/verbs/verbs.h"
 
-/* A frame may be written as soon as the token is known: links that the protocol trusts by now are opened first. */
-static void open_links(struct br_verbs_device *device)
-{
-    for (int i = 0; i < device->n_open && device->n_closed; i++)
-        br_verbs_link_open(device->open[i]);
-}
-
 int br_verbs_place_token(struct br_device *base, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES])
 {
     struct br_verbs_device *device = (struct br_verbs_device *)base;
@@ -24,13 +17,16 @@ int br_verbs_place_token(struct br_device *base, struct br_slot *slot, uint8_t t
     if (index >= BR_VERBS_MAX_SLOTS)
         return br_error(E2BIG, "device %s: slot %u; %u can have places", base->name, index,
                         BR_VERBS_MAX_SLOTS);
-    if (!mr) {
+    if (mr) {
+        place.address = (uintptr_t)slot->base;
+        place.rkey = mr->rkey;
+    } else {
         rc = br_verbs_bounce_get(&device->rx, slot->length, &staged);
         if (rc)
             return rc;
+        place.address = (uintptr_t)staged;
+        place.rkey = device->rx.mr->rkey;
     }
-    place.address = (uintptr_t)(staged ? staged : slot->base);
-    place.rkey = staged ? device->rx.mr->rkey : mr->rkey;
     if (!br_verbs_place_pack(&place, token)) {
         if (staged)
             br_verbs_bounce_put(&device->rx, staged);
@@ -38,7 +34,7 @@ int br_verbs_place_token(struct br_device *base, struct br_slot *slot, uint8_t t
                         base->name, slot->length, slot->granule_bytes, (void *)slot->base);
     }
     device->staged[index] = staged;
-    open_links(device);
+    br_verbs_open_links(device); /* a frame may be written as soon as the token is known */
     return 0;
 }
 

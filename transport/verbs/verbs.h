@@ -204,8 +204,8 @@ void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, cons
 /* Makes the queue pair, in state INIT; or from there to RTS with the peer's hello. 0 or -errno with words. */
 int br_verbs_link_create(struct br_verbs_link *link);
 int br_verbs_link_ready(struct br_verbs_link *link);
-/* Lets the peer write, and tells it, once the link is trusted. */
-void br_verbs_link_open(struct br_verbs_link *link);
+/* Lets the peers of links that the protocol trusts by now write, and tells them. */
+void br_verbs_open_links(struct br_verbs_device *device);
 
 /* connect.c */
 int br_verbs_listen(struct br_verbs_device *device);
