@@ -151,6 +151,32 @@ static void write__in_any_memory(void **state)
     free(memory);
 }
 
+/* More memory without keys than any back end keeps buffers for: every slot gets a place all the same. */
+static void write__in_more_memory_than_there_are_buffers(void **state)
+{
+    enum { SLOTS = 12, LENGTH = 4 << 20 };
+    struct br_slot *slots[SLOTS];
+    uint8_t *memory = malloc((size_t)SLOTS * LENGTH);
+    struct fixture f;
+
+    assert_non_null(memory);
+    if (begin(&f, state)) {
+        for (int i = 0; i < SLOTS; i++) {
+            give_place(&f, NULL, memory + (size_t)i * LENGTH, LENGTH);
+            slots[i] = f.slot;
+            post(&f, number(&f), 0, 65536, 1);
+        }
+        assert_true(contract_until(f.contract, 1, BR_EVENT_PLACED, f.b, SLOTS));
+        for (int i = 0; i < SLOTS; i++) {
+            assert_memory_equal(memory + (size_t)i * LENGTH, f.from.base, 65536);
+            f.slot = slots[i];
+            take_place(&f);
+        }
+        end(&f);
+    }
+    free(memory);
+}
+
 /* The bytes stand there when the sender hears of it, before the receiver has looked. */
 static void write__sent_means_placed(void **state)
 {
@@ -236,8 +262,11 @@ static void write__close_fences_writes(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CONTRACT_CASE(write__in_a_region),         CONTRACT_CASE(write__in_any_memory),
-        CONTRACT_CASE(write__sent_means_placed),   CONTRACT_CASE(write__wrong_frames_are_not_written),
+        CONTRACT_CASE(write__in_a_region),
+        CONTRACT_CASE(write__in_any_memory),
+        CONTRACT_CASE(write__in_more_memory_than_there_are_buffers),
+        CONTRACT_CASE(write__sent_means_placed),
+        CONTRACT_CASE(write__wrong_frames_are_not_written),
         CONTRACT_CASE(write__close_fences_writes),
     };
 

@@ -15,6 +15,10 @@
  *    sides (transport.h note 8), so no write is on its way to memory that is the user's again. What may still be to come is
  *    the completion of a frame posted with an older number of the slot, written before: its six bits of generation
  *    tell, as it cannot be 64 uses behind: it was in the completion queue before the SENT was.
+ * 5. Memory without keys, and no room left in the buffers that stand in for it: the token has address 0, and all frames of the
+ *    transfer go as in note 2. Slower, but it needs nothing that another transfer would have to give back first. SENT then comes
+ *    before the bytes are in their place; they are checked against the slot's whole number when they are copied,
+ *    so a late one is dropped.
  */
 #ifndef BR_TRANSPORT_VERBS_PLACE_H
 #define BR_TRANSPORT_VERBS_PLACE_H

@@ -204,7 +204,7 @@ static int post_placed(struct br_verbs_link *link, const struct br_frame *frame)
     if (!frame->place)
         return post_pieces(link, frame);
     br_verbs_place_unpack(frame->place, &place);
-    if (!br_verbs_imm_pack(frame, &place, &imm))
+    if (!place.address || !br_verbs_imm_pack(frame, &place, &imm))
         return post_pieces(link, frame);
     if (!link->may_write)
         return 0;
