@@ -3,7 +3,8 @@
  * Which fragment gets a run.
  *
  * 1. In the order (priority, order, fragment). A fragment starts while fewer than `window` that are at least
- *    as urgent are under way, of whichever operation: that keeps links and memory busy. More only drift apart,
+ *    as urgent are under way, of whichever operation of its communicator (threads may use several communicators without
+ *    a common order, and would wait for each other): that keeps links and memory busy. More only drift apart,
  *    so that hosts wait for each other when little is left to do meanwhile, miss the caches, and each needs
  *    scratch of its own: eight of VGG-19's largest layer on nine hosts are 70 MB a host, whose pages the first
  *    use has to clear. Small ones, together at most LITTLE, start at once: they are start-up time rather than
@@ -64,7 +65,7 @@ static bool is_room(const struct br_engine *engine, const struct br_operation *o
     for (uint32_t i = 0; i < engine->config.max_runs; i++) {
         const struct br_run *run = &engine->runs[i];
 
-        if (!run->op || run->op->priority < op->priority)
+        if (!run->op || run->op->group != op->group || run->op->priority < op->priority)
             continue;
         bytes += br_run_bytes(run->op, run->fragment);
         runs++;
