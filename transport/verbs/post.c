@@ -117,7 +117,7 @@ static int send_bytes(struct br_verbs_link *link, const struct br_frame_header *
         sge[0] = (struct ibv_sge){(uintptr_t)copy, head + length, device->copies_mr->lkey};
         work.num_sge = 1;
     }
-    return submit(link, &work, entry) ? -link->error : 1;
+    return submit(link, &work, entry) ? link->error : 1;
 }
 
 static int post_message(struct br_verbs_link *link, const struct br_frame *frame)
@@ -161,7 +161,7 @@ static int post_pieces(struct br_verbs_link *link, const struct br_frame *frame)
     br_verbs_device_of(link)->n_pushing++;
     fill_header(&tx->header, frame);
     br_verbs_push(link);
-    return link->state == BR_VLINK_UP ? 1 : -link->error;
+    return link->state == BR_VLINK_UP ? 1 : link->error;
 }
 
 /* Where the NIC reads the payload: from its memory, inline, or from a copy. 0; -EAGAIN: no room for one now; other -errno with
@@ -216,7 +216,7 @@ static int post_placed(struct br_verbs_link *link, const struct br_frame *frame)
     work.imm_data = htonl(imm);
     work.wr.rdma.remote_addr = place.address + frame->offset;
     work.wr.rdma.rkey = place.rkey;
-    return submit(link, &work, &entry) ? -link->error : 1;
+    return submit(link, &work, &entry) ? link->error : 1;
 }
 
 int br_verbs_post(struct br_link *base, const struct br_frame *frames, int n)
