@@ -124,7 +124,8 @@ static void monitor__tells_what_changes_pages(void **state)
     assert_ptr_not_equal(q, MAP_FAILED);
     expect_gone(p, 8, 2);
     munmap(q, 64 * PAGE);
-    munmap(p, PAGES * PAGE);
+    munmap(p, 8 * PAGE); /* not the holes: somebody else's malloc() may have taken them */
+    munmap(p + 10 * PAGE, 4 * PAGE);
 }
 
 static void monitor__no_faults_no_noise(void **state)
