@@ -2,18 +2,16 @@
 #include "transport/cache.h"
 
 #include <errno.h>
-#include <linux/capability.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/memlock.h"
 #include "base/pool.h"
 #include "transport/monitor.h"
 
@@ -377,24 +375,14 @@ const struct br_cache_counters *br_cache_counters(const struct br_cache *cache)
     return &cache->counters;
 }
 
-/* May this process pin more than RLIMIT_MEMLOCK? */
-static bool is_privileged(void)
-{
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
-
-    return !syscall(SYS_capget, &header, data) && (data[0].effective >> CAP_IPC_LOCK & 1);
-}
-
 uint64_t br_cache_default_bytes(uint32_t ranks)
 {
     uint64_t bytes =
         (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4 / (ranks ? ranks : 1);
-    struct rlimit limit;
+    uint64_t limit = br_memlock("");
 
-    if (!getrlimit(RLIMIT_MEMLOCK, &limit) && limit.rlim_cur != RLIM_INFINITY && !is_privileged() &&
-        limit.rlim_cur / 2 < bytes)
-        bytes = limit.rlim_cur / 2;
+    if (limit != UINT64_MAX && limit / 2 < bytes)
+        bytes = limit / 2;
     return bytes;
 }
 

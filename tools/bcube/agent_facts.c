@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "transport/verbs/surroundings.h"
+#include "base/memlock.h"
 
 /* First line of a file without its end; "" when there is none. */
 static const char *line_of(char out[128], const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -207,7 +207,8 @@ static void add_machine(cJSON *reply)
 {
     struct utsname name;
     char line[128];
-    uint64_t memlock = br_verbs_memlock();
+    uint64_t memlock = br_memlock("");
+
     if (!uname(&name)) {
         cJSON_AddStringToObject(reply, "hostname", name.nodename);
         cJSON_AddStringToObject(reply, "kernel", name.release);

@@ -4,15 +4,15 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <ifaddrs.h>
-#include <linux/capability.h>
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+#include "base/memlock.h"
 
 #define PATH_BYTES 512
 
@@ -112,36 +112,6 @@ static bool have_soft_roce(const char *root, const char *kernel)
     return false;
 }
 
-/* CAP_IPC_LOCK, which root lacks in many containers, frees of the limit. */
-static bool may_lock_all(const char *root)
-{
-    char line[256], path[PATH_BYTES];
-    unsigned long long effective = 0;
-    FILE *file;
-
-    snprintf(path, sizeof path, "%.255s/proc/self/status", root);
-    file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file) && sscanf(line, "CapEff: %llx", &effective) != 1)
-        continue;
-    if (file)
-        fclose(file);
-    return effective >> CAP_IPC_LOCK & 1;
-}
-
-static uint64_t locked_bytes(const char *root)
-{
-    struct rlimit limit;
-
-    if (may_lock_all(root) || getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
-        return UINT64_MAX;
-    return limit.rlim_cur;
-}
-
-uint64_t br_verbs_memlock(void)
-{
-    return locked_bytes("");
-}
-
 static void driver_of(const char *root, struct br_verbs_interface *interface)
 {
     char path[PATH_BYTES], target[256];
@@ -197,7 +167,7 @@ void br_verbs_surroundings_read(struct br_verbs_surroundings *out, const char *r
     read_devices(out, root);
     out->soft_roce = have_soft_roce(root, out->kernel);
     out->nodes = have_nodes(root);
-    out->memlock = locked_bytes(root);
+    out->memlock = br_memlock(root);
     if (getifaddrs(&list))
         return;
     for (const struct ifaddrs *ifa = list; ifa; ifa = ifa->ifa_next) {

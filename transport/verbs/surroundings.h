@@ -47,9 +47,6 @@ struct br_verbs_surroundings {
 /* root: "" or a folder that stands for the root of the file system, for tests. What cannot be read counts as not there. */
 void br_verbs_surroundings_read(struct br_verbs_surroundings *out, const char *root);
 
-/* How much memory this process may lock: bytes; UINT64_MAX: no limit, or it does not hold for it. */
-uint64_t br_verbs_memlock(void);
-
 /* First line of the file root + path, without its end; "" when there is none. Returns out. */
 const char *br_verbs_line(char *out, size_t bytes, const char *root, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
