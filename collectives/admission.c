@@ -17,8 +17,8 @@
  *    and so does everything in turn.
  *    That is correct but slow, and the urgent ones come last; so there are many more runs than layers of most
  *    models. A run that is not used holds no memory.
- *    Over several communicators the same holds, as `order` counts the operations of all of them, and programs
- *    keep one order over all (braid.h).
+ *    Over several communicators the same holds as long as the program uses them in one order on all ranks. Without it, operations
+ *    wait for each other only when runs or credits are used up (braid.h).
  * 3. A run owns its steps and its scratch, so it has all it needs from the start or does not start. Scratch that
  *    has to grow takes the time to clear its pages, so the next run starts one turn later, when the first
  *    frames of this one have left.
@@ -49,11 +49,18 @@ static struct br_operation *oldest(const struct br_engine *engine)
     return br_container_of(engine->collectives.next, struct br_operation, node);
 }
 
+/* peer.h, note 4: the oldest operation's first run, of that the first step. */
 void br_admission_oldest(struct br_engine *engine)
 {
-    const struct br_operation *op = oldest(engine);
+    struct br_operation *op = oldest(engine);
 
-    engine->worker->oldest = op ? op->order : 0;
+    if (op && !br_list_empty(&op->fragments.runs)) {
+        const struct br_run *run = br_container_of(op->fragments.runs.next, struct br_run, node);
+
+        br_worker_keep_for(engine->worker, op->order, br_run_within(run, run->oldest));
+    } else {
+        br_worker_keep_for(engine->worker, UINT64_MAX, UINT64_MAX);
+    }
 }
 
 /* Note 1. */

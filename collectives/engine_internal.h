@@ -15,6 +15,7 @@ struct br_run_step {
     uint32_t remaining; /* steps that must end first */
     uint32_t readers;   /* RECV: sources that will read it where it is mapped */
     size_t done;        /* REDUCE, COPY: elements */
+    bool ended;
 };
 
 /* One fragment under way. Runs are made with the engine; their steps and scratch only grow. */
@@ -26,6 +27,7 @@ struct br_run {
     size_t first, elements; /* of each block */
     size_t shorter, longer; /* elements of a short piece; how many pieces have one more */
     uint32_t left;          /* steps that have not ended */
+    uint32_t oldest;        /* the first of these whose message needs a credit; schedule->n_steps: none */
     struct br_run_step *steps;
     uint32_t max_steps;
     uint8_t *scratch;
@@ -60,6 +62,10 @@ uint16_t br_engine_digest(const uint64_t *values, int n);
 void br_operation_end(struct br_engine *engine, struct br_operation *op, int status);
 
 /* run.c: fragments and steps */
+static inline uint64_t br_run_within(const struct br_run *run, uint32_t step) /* br_transfer.within */
+{
+    return (uint64_t)step << 32 | run->fragment;
+}
 size_t br_run_bytes(const struct br_operation *op,
                     uint32_t fragment); /* of a rank's block, or of all that a message holds */
 int br_run_reserve_sources(struct br_engine *engine, uint32_t count); /* -ENOMEM */
@@ -73,7 +79,7 @@ void br_run_destroy(struct br_engine *engine, struct br_run *run);
 /* admission.c: which fragment is next */
 void br_admission_add(struct br_engine *engine, struct br_operation *op);
 int br_admission_start(struct br_engine *engine);   /* starts all that may; returns how many */
-void br_admission_oldest(struct br_engine *engine); /* the list of collectives has changed */
+void br_admission_oldest(struct br_engine *engine); /* what is the oldest step may have changed */
 
 /* p2p.c: messages */
 int br_p2p_submit(struct br_engine *engine, struct br_operation *op);

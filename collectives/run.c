@@ -156,7 +156,7 @@ static void post(struct br_engine *engine, struct br_run *run, const struct br_s
     t->memory = locate(run, &step->span, &t->region);
     t->priority = op->priority;
     t->order = op->order;
-    t->within = (uint64_t)(rs - run->steps) << 32 | run->fragment;
+    t->within = br_run_within(run, (uint32_t)(rs - run->steps));
     t->check = op->check;
     t->total = 0;
     t->may_map = (step->flags & BR_STEP_MAY_MAP) != 0;
@@ -218,6 +218,29 @@ static void run_ended(struct br_engine *engine, struct br_run *run)
     op->fragments.running--;
     if (++op->fragments.ended == op->fragments.count)
         br_operation_end(engine, op, 0);
+    else
+        br_admission_oldest(engine);
+}
+
+static bool needs_credit(const struct br_engine *engine, const struct br_run *run, const struct br_step *step)
+{
+    bool is_send = step->kind == BR_STEP_SEND;
+    size_t bytes = step_elements(run, step) * br_type_size(run->op->type);
+
+    return (is_send || step->kind == BR_STEP_RECV) &&
+           br_transfer_needs_credit(engine->worker, br_group_in_job(run->op->group, (int)step->peer), is_send,
+                                    (uint32_t)bytes);
+}
+
+/* The oldest step has ended, or the run begins. */
+static void find_oldest(struct br_engine *engine, struct br_run *run)
+{
+    const struct br_schedule *s = run->schedule;
+
+    while (run->oldest < s->n_steps &&
+           (run->steps[run->oldest].ended || !needs_credit(engine, run, &s->steps[run->oldest])))
+        run->oldest++;
+    br_admission_oldest(engine);
 }
 
 static void step_ended(struct br_engine *engine, struct br_run *run, uint32_t index)
@@ -225,6 +248,9 @@ static void step_ended(struct br_engine *engine, struct br_run *run, uint32_t in
     const struct br_schedule *s = run->schedule;
     const struct br_step *step = &s->steps[index];
 
+    run->steps[index].ended = true;
+    if (index == run->oldest)
+        find_oldest(engine, run);
     for (uint32_t i = 0; i < step->n_successors && !engine->worker->failed; i++) {
         uint32_t next = s->successors[step->first_successor + i];
 
@@ -354,6 +380,7 @@ static void prepare(struct br_run *run, struct br_operation *op)
     run->shorter = run->elements / s->pieces;
     run->longer = run->elements % s->pieces;
     run->left = s->n_steps;
+    run->oldest = 0;
 }
 
 static void prepare_steps(struct br_run *run, const struct br_plan *plan)
@@ -364,6 +391,7 @@ static void prepare_steps(struct br_run *run, const struct br_plan *plan)
         rs->remaining = plan->schedule->steps[i].n_dependencies;
         rs->readers = plan->readers[i];
         rs->done = 0;
+        rs->ended = false;
         rs->transfer.state = BR_TRANSFER_IDLE;
         rs->transfer.mapped = NULL;
         br_list_init(&rs->node);
@@ -386,6 +414,7 @@ void br_run_start(struct br_engine *engine, struct br_operation *op)
         return;
     }
     prepare_steps(run, op->fragments.plan);
+    find_oldest(engine, run);
     for (uint32_t i = 0; i < s->n_ready && !engine->worker->failed; i++)
         start_step(engine, run, s->ready[i]);
     if (!s->n_steps)

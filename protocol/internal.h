@@ -169,9 +169,9 @@ void br_onesided_forget(
     struct br_worker *w); /* it has failed, its links are closed: lets go of all regions */
 bool br_onesided_ended(struct br_worker *w, struct br_transfer *t); /* true: it was a service's */
 
-static inline bool br_transfer_is_oldest(const struct br_worker *w, uint64_t order)
+static inline bool br_transfer_is_oldest(const struct br_worker *w, const struct br_transfer *t)
 {
-    return order <= w->oldest;
+    return t->order == w->oldest.order && t->within == w->oldest.within;
 }
 
 #endif

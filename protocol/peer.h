@@ -17,9 +17,13 @@
  *    their rates. Near the end of a transfer a slow rail leaves the rest to the fast ones (br_rail_may_take).
  * 4. Credits bound the messages that may be unreleased at the peer. Some are kept, because a message may wait there until
  *    the peer's program comes to it, which may first wait for something else of ours: a few for point-to-point messages;
- *    one for puts and gets, which never wait for a program; and one for the oldest operation of this process, which
- *    thereby can always progress: the globally oldest unfinished operation is the oldest one on every rank that still
- *    works on it, and its messages find a receiver that has it or is about to.
+ *    one for puts and gets, which never wait for a program; and one for the oldest message of this process: of its oldest operation
+ *    the first fragment, of that the first step that needs a credit and has not ended (br_worker_keep_for). Among the
+ *    messages that have not been received, on all ranks, take those of the oldest operation, of them those of the first fragment, and of
+ *    them one of the earliest round of the schedule: all that it could wait for is through, so its other end has begun it or is
+ *    about to, and here it is the oldest. The messages before it have given the kept credit back. So it leaves, and so does everything
+ *    in turn. With slots it is the same. Rejected: one for the oldest operation: READYs of its later
+ *    fragments took it, which the other end had not begun, as its runs waited for READYs in turn.
  */
 #ifndef BR_PROTOCOL_PEER_H
 #define BR_PROTOCOL_PEER_H

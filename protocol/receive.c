@@ -18,16 +18,22 @@ void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status)
     br_list_push_back(&w->done, &t->node);
 }
 
+/* The last slot is kept: peer.h, note 4. */
+static bool may_have_slot(const struct br_worker *w, const struct br_transfer *t)
+{
+    return w->slots.n_free > 1 || (w->slots.n_free && br_transfer_is_oldest(w, t));
+}
+
 /* The place is free: take a slot and tell the sender, or wait for a slot. */
 static void offer_place(struct br_worker *w, struct br_transfer *t)
 {
     struct br_peer *peer = &w->peers[t->peer];
 
-    t->slot = br_slot_get(&w->slots, t->memory, t->length, w->config.slice_bytes);
-    if (!t->slot) {
+    if (!may_have_slot(w, t)) {
         br_list_push_back(&w->slotless, &t->node);
         return;
     }
+    t->slot = br_slot_get(&w->slots, t->memory, t->length, w->config.slice_bytes);
     t->slot->owner = t;
     t->slot->region = t->region;
     t->slot->may_map = t->may_map;
@@ -39,8 +45,16 @@ static void offer_place(struct br_worker *w, struct br_transfer *t)
 
 void br_receive_slotless(struct br_worker *w)
 {
-    while (w->slots.n_free && !br_list_empty(&w->slotless))
-        offer_place(w, br_container_of(br_list_pop_front(&w->slotless), struct br_transfer, node));
+    if (!w->slots.n_free)
+        return;
+    br_list_for_each_safe (node, &w->slotless) {
+        struct br_transfer *t = br_container_of(node, struct br_transfer, node);
+
+        if (!may_have_slot(w, t))
+            continue;
+        br_list_remove(node);
+        offer_place(w, t);
+    }
 }
 
 void br_peer_check_left(struct br_peer *peer)
@@ -76,6 +90,19 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     if (!rc && !w->failed)
         offer_place(w, t);
     return rc;
+}
+
+bool br_transfer_needs_credit(const struct br_worker *w, int peer, bool is_send, uint32_t length)
+{
+    return is_send == (length <= w->peers[peer].eager_bytes);
+}
+
+void br_worker_keep_for(struct br_worker *w, uint64_t order, uint64_t within)
+{
+    w->oldest.order = order;
+    w->oldest.within = within;
+    if (!w->failed)
+        br_receive_slotless(w);
 }
 
 static void put_slot(struct br_worker *w, struct br_transfer *t)

@@ -392,7 +392,7 @@ static enum br_credit credit_of(const struct br_worker *w, const struct br_trans
     case BR_TAG_ONESIDED:
         return BR_CREDIT_ONESIDED;
     default:
-        return br_transfer_is_oldest(w, t->order) ? BR_CREDIT_OLDEST : BR_CREDIT_ORDINARY;
+        return br_transfer_is_oldest(w, t) ? BR_CREDIT_OLDEST : BR_CREDIT_ORDINARY;
     }
 }
 

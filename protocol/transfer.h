@@ -80,6 +80,9 @@ struct br_transfer {
 int br_transfer_send(struct br_worker *worker, struct br_transfer *transfer);
 int br_transfer_receive(struct br_worker *worker, struct br_transfer *transfer);
 
+/* Does our side of a transfer, not of put or get, send a message that needs a credit: the bytes, or the READY? */
+bool br_transfer_needs_credit(const struct br_worker *worker, int peer, bool is_send, uint32_t length);
+
 /* After a mapped receive: the bytes are no longer read. */
 void br_transfer_release(struct br_worker *worker, struct br_transfer *transfer);
 

@@ -77,6 +77,7 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
     w->config = *config;
     br_list_init(&w->done);
     br_list_init(&w->slotless);
+    w->oldest.order = UINT64_MAX;
     br_list_init(&w->active);
     br_random_seed(&w->random, config->seed + (uint64_t)config->rank);
     if ((rc = create_pools(w)) || (rc = create_peers(w)) || (rc = br_connect_init(w)) ||

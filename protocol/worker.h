@@ -103,8 +103,10 @@ struct br_worker {
     uint32_t n_retired, max_retired;
     bool in_batch;
     struct br_random random; /* only with config.seed */
-    uint64_t oldest;         /* order of the oldest unfinished operation here; set by the engine */
-    uint64_t now;            /* of this turn */
+    struct {
+        uint64_t order, within;
+    } oldest;     /* the transfer that may use the credits and the slot that are kept (br_worker_keep_for) */
+    uint64_t now; /* of this turn */
     uint64_t last_timers;
     int failed; /* 0, or the negative errno of what ended it */
     char words[320];
@@ -142,6 +144,10 @@ void br_worker_missing(const struct br_worker *worker, char *words, size_t bytes
 void br_worker_begins(struct br_worker *worker, uint32_t group, uint64_t sequence, uint16_t check);
 /* Forgets the operations of a group: it ends, or its numbers are about to come round. */
 void br_worker_forget_group(struct br_worker *worker, uint32_t group);
+
+/* One credit of each rail and one slot are kept for the transfer with this order and this `within` (peer.h, note 4), until the
+ * next call. None by default. */
+void br_worker_keep_for(struct br_worker *worker, uint64_t order, uint64_t within);
 
 /* Both return how much was done; 0: nothing. */
 int br_worker_poll(struct br_worker *worker, uint64_t now);

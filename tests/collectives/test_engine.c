@@ -137,42 +137,69 @@ static void collective__larger_than_a_transfer(void **state)
     job_destroy(&job);
 }
 
-/* Ranks see the operations at different moments, so they start different ones first; few runs. */
-static void priorities__seen_at_different_moments(void **state)
+/*
+ * Operations of random sizes up to `most` elements; each rank gets to know of some more at moments of its own, `patience` turns apart on
+ * the average. backward: each is more urgent than all before, as with gradients.
+ */
+static void seen_at_different_moments(const struct job_options *options, int n_calls, size_t most,
+                                      const char *algorithm, uint64_t patience, bool backward, uint64_t seed)
 {
-    enum { CALLS = 40, RANKS = 4 };
-    struct call calls[CALLS];
+    struct call *calls = calloc((size_t)n_calls, sizeof *calls);
     struct br_random random;
     struct job job;
-    int next[RANKS] = {0};
+    int next[8] = {0};
 
-    (void)state;
-    br_random_seed(&random, 5);
-    job_create(&job, &(struct job_options){.n = RANKS,
-                                           .rails = 1,
-                                           .network = {.seed = 1},
-                                           .engine = {.max_runs = 2, .window = 2, .chunk_bytes = 4096}});
-    for (int i = 0; i < CALLS; i++) {
+    assert_non_null(calls);
+    br_random_seed(&random, seed);
+    job_create(&job, options);
+    for (int i = 0; i < n_calls; i++) {
         calls[i] = (struct call){.collective = BR_ALLREDUCE,
-                                 .count = 1 + br_random_next(&random) % 9000,
-                                 .priority = (int32_t)(br_random_next(&random) % 5)};
+                                 .algorithm = algorithm,
+                                 .count = 1 + br_random_below(&random, most),
+                                 .priority = backward ? i : (int32_t)(br_random_next(&random) % 5)};
         call_create(&calls[i], &job);
-        for (int r = 0; r < RANKS; r++)
+        for (int r = 0; r < job.n; r++)
             call_prepare(&calls[i], &job, r);
     }
-    for (int left = CALLS * RANKS; left;) {
-        int r = (int)(br_random_next(&random) % RANKS);
+    for (int left = n_calls * job.n; left;) {
+        int r = (int)(br_random_next(&random) % (uint64_t)job.n);
 
-        for (uint64_t many = br_random_next(&random) % 6; many && next[r] < CALLS; many--, left--)
-            job_submit(&job, r, &calls[next[r]++].ops[r]);
+        if (!br_random_below(&random, patience))
+            for (uint64_t many = br_random_below(&random, 16); many && next[r] < n_calls; many--, left--)
+                job_submit(&job, r, &calls[next[r]++].ops[r]);
         job_step(&job);
     }
-    job_run(&job, CALLS * RANKS);
-    for (int i = 0; i < CALLS; i++) {
+    job_run(&job, n_calls * job.n);
+    for (int i = 0; i < n_calls; i++) {
         call_check(&calls[i], &job);
         call_destroy(&calls[i], &job);
     }
     job_destroy(&job);
+    free(calls);
+}
+
+static void priorities__few_runs(void **state)
+{
+    (void)state;
+    seen_at_different_moments(
+        &(struct job_options){.n = 4,
+                              .rails = 1,
+                              .network = {.seed = 1},
+                              .engine = {.max_runs = 2, .window = 2, .chunk_bytes = 4096}},
+        40, 9000, NULL, 1, false, 5);
+}
+
+/* So many fragments wait for READYs that these wait for credits; the one that is kept goes to the message for which all others wait. */
+static void priorities__few_credits(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++)
+        seen_at_different_moments(&(struct job_options){.n = 8,
+                                                        .rails = 1,
+                                                        .network = {.seed = seed},
+                                                        .engine = {.chunk_bytes = 4096},
+                                                        .eager_bytes = 64},
+                                  30, 60000, "ring", 64, true, seed);
 }
 
 /* Rank 0 has given its runs to the first operations when the urgent ones come; rank 1 sees all of them at once. */
@@ -472,7 +499,8 @@ int main(void)
         cmocka_unit_test(collective__wild_network),
         cmocka_unit_test(collective__every_type_and_reduction),
         cmocka_unit_test(collective__larger_than_a_transfer),
-        cmocka_unit_test(priorities__seen_at_different_moments),
+        cmocka_unit_test(priorities__few_runs),
+        cmocka_unit_test(priorities__few_credits),
         cmocka_unit_test(priorities__oldest_keeps_a_run),
         cmocka_unit_test(priorities__urgent_overtakes),
         cmocka_unit_test(persistent__restart_allocates_nothing),

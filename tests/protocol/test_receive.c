@@ -159,13 +159,13 @@ static void placed__before_its_ready(void **state)
  * its numbers were never checked. */
 static void placed__for_a_slot_to_come(void **state)
 {
-    struct br_transfer first[16], waits = receive_of(99, 2000);
+    struct br_transfer first[15], waits = receive_of(99, 2000);
     struct wired x;
     uint32_t slot;
 
     (void)state;
-    wired_create(&x, 0, 1, NULL); /* 16 slots */
-    for (uint32_t i = 0; i < 16; i++) {
+    wired_create(&x, 0, 1, NULL); /* 16 slots, one of them kept */
+    for (uint32_t i = 0; i < 15; i++) {
         first[i] = receive_of(i, 2000);
         assert_int_equal(br_transfer_receive(x.w, &first[i]), 0);
     }
@@ -223,6 +223,29 @@ static void slotless__served_in_order(void **state)
         assert_int_equal(t[i].state, BR_TRANSFER_ENDED);
     }
     assert_int_equal(x.w->slots.n_free, x.w->slots.count);
+    wired_destroy(&x);
+}
+
+/* The last slot goes to the one receive that it is kept for, as soon as that is said. */
+static void slotless__one_slot_is_kept(void **state)
+{
+    struct br_transfer t[18];
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 1, NULL); /* 16 slots */
+    for (uint32_t i = 0; i < 18; i++) {
+        t[i] = receive_of(i, 2000);
+        t[i].order = 5;
+        t[i].within = i;
+        assert_int_equal(br_transfer_receive(x.w, &t[i]), 0);
+    }
+    assert_int_equal(x.w->slots.n_free, 1);
+    br_worker_keep_for(x.w, 5, 17);
+    wired_turn(&x, 0);
+    assert_int_equal(x.w->slots.n_free, 0);
+    assert_non_null(t[17].slot);
+    assert_null(t[15].slot);
     wired_destroy(&x);
 }
 
@@ -442,6 +465,7 @@ int main(void)
         cmocka_unit_test(placed__for_a_slot_to_come),
         cmocka_unit_test(placed__beyond_the_end),
         cmocka_unit_test(slotless__served_in_order),
+        cmocka_unit_test(slotless__one_slot_is_kept),
         cmocka_unit_test(withdraw__in_every_state),
         cmocka_unit_test(mapped__until_released),
         cmocka_unit_test(mapped__too_many_pieces),

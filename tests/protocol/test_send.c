@@ -119,6 +119,34 @@ static void messages__point_to_point_blocks_nobody(void **state)
     wired_destroy(&x);
 }
 
+/* The last credit of collectives goes to the one message that it is kept for, not to others of its operation. */
+static void messages__one_credit_is_kept(void **state)
+{
+    static struct br_transfer t[BR_CREDITS];
+    const uint32_t free_ones = BR_CREDITS - BR_CREDITS_P2P_OWN - 2;
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 1, NULL);
+    br_worker_keep_for(x.w, 5, BR_CREDITS - 1);
+    for (uint32_t i = 0; i < BR_CREDITS; i++) {
+        t[i] = send_of(i + 1, 4);
+        t[i].order = 5;
+        t[i].within = i;
+        if (i < BR_CREDITS - 1)
+            assert_int_equal(br_transfer_send(x.w, &t[i]), 0);
+    }
+    wired_turn(&x, 0);
+    assert_int_equal(x.done, free_ones);
+    assert_int_equal(br_transfer_send(x.w, &t[BR_CREDITS - 1]), 0);
+    wired_turn(&x, 0);
+    assert_int_equal(t[BR_CREDITS - 1].state, BR_TRANSFER_ENDED);
+    br_worker_keep_for(x.w, 5, free_ones); /* it is in use */
+    wired_turn(&x, 0);
+    assert_int_equal(x.done, free_ones + 1);
+    wired_destroy(&x);
+}
+
 /* The link is full: nothing is lost, nothing leaves twice. */
 static void messages__wait_for_room(void **state)
 {
@@ -380,6 +408,7 @@ int main(void)
         cmocka_unit_test(eager__small_ones_ride_in_the_header),
         cmocka_unit_test(messages__most_urgent_first),
         cmocka_unit_test(messages__point_to_point_blocks_nobody),
+        cmocka_unit_test(messages__one_credit_is_kept),
         cmocka_unit_test(messages__wait_for_room),
         cmocka_unit_test(frames__cover_the_transfer_on_the_grid),
         cmocka_unit_test(ready__before_the_send),
