@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One reliable link over datagrams. Pure: no socket, no clock, no thread; whoever owns it (transport/udp, transport/dpdk, the
+ * simulated network of the tests) moves the packets and says what time it is.
+ *
+ * How it is driven, by one thread at a time:
+ *
+ *     a datagram arrives   br_dgram_parse(); find the link by view.header.link; br_dgram_link_input(); then take events until
+ *                          br_dgram_link_event() says no
+ *     frames to send       br_dgram_link_post(); then br_dgram_link_next() until it says no: each call gives one packet, to be
+ *                          copied or handed to the NIC before the next call to this link
+ *     time passes          at br_dgram_link_timer() call br_dgram_link_next() and br_dgram_link_event()
+ *
+ * 1. What a packet makes known to the sender (acknowledgements, windows) may allow more packets: after input, call next().
+ * 2. Events may be left for later; packets that would need the room of an event that has not been taken are dropped without
+ *    acknowledgement, and come again.
+ * 3. A packet that next() has handed out counts as sent. If the socket did not take it, say so to nobody: it is lost like any other. So
+ *    ask for a packet only when there is room for it.
+ * 4. Set-up: the connector's link starts with br_dgram_link_connect(). An OPEN for no known link makes one at the acceptor with
+ *    br_dgram_link_accept(), unless a link to the same address has that br_dgram_link_peer() already (then it is a
+ *    repetition: input() it there). ACCEPTED comes when the connector has proved that it hears us.
+ * 5. Tear-down: br_dgram_link_close() writes one CLOSE for the owner to send (more than once if it likes: it may be lost), then
+ *    br_dgram_link_destroy(). From then on no byte is written through it, as it is not there any more: the fence. A
+ *    packet that comes for it is answered with br_dgram_refuse(), which ends the peer's link.
+ */
+#ifndef BR_TRANSPORT_DATAGRAM_LINK_H
+#define BR_TRANSPORT_DATAGRAM_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "transport/datagram/packet.h"
+#include "transport/transport.h"
+
+#define BR_DGRAM_WINDOW 128u                         /* frames of a link posted and not yet SENT, at most */
+#define BR_DGRAM_NEVER  UINT64_MAX                   /* of br_dgram_link_timer() */
+#define BR_DGRAM_HEAD   (48u + 4u * BR_DGRAM_RANGES) /* bytes of a packet's head, at most */
+
+struct br_dgram_config {
+    struct br_slot_table *slots; /* the worker's */
+    uint64_t id;                 /* our number of this link: not 0, most of it random, never used again */
+    uint32_t message_bytes;      /* payload of a MESSAGE, at most; at most BR_DGRAM_MAX_FRAME */
+    uint32_t message_buffers;    /* MESSAGEs that we may hold at once, > 0 */
+    uint32_t max_packet;         /* bytes of a datagram (behind the UDP header) that our NIC carries, at least
+                                    BR_DGRAM_MIN_PACKET. The path may carry less: set-up finds out */
+    uint32_t paths;              /* source ports to spray over, 1 to BR_DGRAM_PATHS */
+    bool header_only; /* what we send needs no checksum of payload (the NIC or memory protects it) */
+    uint64_t
+        patience; /* ns without a sign of life from a peer that owes one, after which the link fails; > 0 */
+    uint64_t target; /* ns of queueing to aim at; 0: a default */
+};
+
+/* A packet to send: head, then payload. Valid until the next call to the link. */
+struct br_dgram_packet {
+    uint8_t head[BR_DGRAM_HEAD] __attribute__((aligned(8)));
+    uint32_t head_bytes;
+    const uint8_t
+        *payload; /* the user's memory (readable until SENT, as br_frame says), or zeros; NULL: none */
+    uint32_t payload_bytes;
+    uint8_t path;             /* which source port to use, below config.paths */
+    struct br_region *region; /* that payload lies in, or NULL: as in br_frame */
+};
+
+/* For `braid perf`, logs and tests. */
+struct br_dgram_stats {
+    uint64_t tx_packets, rx_packets; /* DATA and PING */
+    uint64_t tx_acks, rx_acks;
+    uint64_t resent_packets; /* parts sent again */
+    uint64_t lost_packets;   /* taken for lost */
+    uint64_t spurious;       /* of these, acknowledged after all */
+    uint64_t timeouts;       /* probes for want of any acknowledgement */
+    uint64_t marked_packets; /* with a congestion mark, received */
+    uint64_t duplicates;     /* parts received again */
+    uint64_t dropped;        /* packets that made no sense now: before set-up, for a full window */
+    uint32_t packet_bytes;   /* agreed; 0 before set-up is done */
+    uint64_t round_trip[BR_DGRAM_PATHS];       /* ns, smoothed */
+    uint64_t least_round_trip[BR_DGRAM_PATHS]; /* ns, of late */
+    double window[BR_DGRAM_PATHS];             /* packets */
+};
+
+struct br_dgram_link;
+
+/* Makes a link that is about to connect: next() gives its OPENs. CONNECTED or CLOSED follows as an event. -EINVAL with words for a
+ * configuration out of bounds; -ENOMEM. The only functions that allocate. *config is copied, config->slots stays the caller's. */
+int br_dgram_link_connect(const struct br_dgram_config *config, uint64_t now, struct br_dgram_link **out);
+/* Makes a link out of an OPEN. It answers by itself; ACCEPTED follows, or CLOSED when nothing more is heard. */
+int br_dgram_link_accept(const struct br_dgram_config *config, const struct br_dgram_view *open, uint64_t now,
+                         struct br_dgram_link **out);
+/* Writes the CLOSE that tells the peer; false: there is nobody to tell. */
+bool br_dgram_link_close(struct br_dgram_link *link, struct br_dgram_packet *out);
+/* The fence. Frames that were not SENT may or may not have arrived. NULL is allowed. */
+void br_dgram_link_destroy(struct br_dgram_link *link);
+
+uint64_t br_dgram_link_id(const struct br_dgram_link *link);
+uint64_t br_dgram_link_peer(const struct br_dgram_link *link); /* the peer's number; 0: not known yet */
+
+/* The protocol trusts the peer now (br_link.trusted). Before, a PLACED frame that is not merely early fails the link. */
+void br_dgram_link_trust(struct br_dgram_link *link);
+
+/* As post() of the contract: takes frames[0..n) in this order, returns how many (0: full), or -errno with words when the link has
+ * failed. -EMSGSIZE with words: a frame is too long. MESSAGEs go ahead of PLACED frames. Allowed once CONNECTED or ACCEPTED. */
+int br_dgram_link_post(struct br_dgram_link *link, const struct br_frame *frames, int n);
+
+/* One packet has arrived: parsed, and addressed to this link. `marked`: with the mark "congestion experienced" (ECN). The payload
+ * goes to its place at once; the bytes are not needed afterwards. */
+void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view *view, bool marked,
+                         uint64_t now);
+
+/* Takes the next event: ACCEPTED, CONNECTED, SENT (its bytes stand at the peer), MESSAGE (in order), PLACED, CLOSED (last; `error`, words by
+ * br_dgram_link_words). event->link is not touched. inline_ of a PLACED event is valid
+ * while no packet is taken in that the peer sent after having heard of a packet given out after this: that is, until the next
+ * poll() of an owner that takes in packets first and gives out packets then. false: none. */
+bool br_dgram_link_event(struct br_dgram_link *link, struct br_event *event);
+/* Buffer of a MESSAGE event. May make an acknowledgement due (room for more messages): call next(). */
+void br_dgram_link_release(struct br_dgram_link *link, void *buffer);
+const char *br_dgram_link_words(const struct br_dgram_link *link); /* why it failed; "" while it has not */
+
+/* The next packet that may leave now; false: none before br_dgram_link_timer(), or before something else happens. */
+bool br_dgram_link_next(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out);
+/* When to call next() and event() again though nothing has happened: a time, also a past one; or BR_DGRAM_NEVER. */
+uint64_t br_dgram_link_timer(const struct br_dgram_link *link);
+
+void br_dgram_link_stats(const struct br_dgram_link *link, struct br_dgram_stats *out);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport/datagram/packet.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "transport/datagram/crc32c.h"
+
+#define CHECKSUM_AT offsetof(struct br_dgram_header, checksum)
+#define RANGES_AT   offsetof(struct br_dgram_ack, range)
+
+/* Over head[0..n), n >= 16, with the checksum's field zero, and payload. */
+static uint32_t checksum(const uint8_t *head, size_t n, const void *payload, size_t payload_bytes)
+{
+    static const uint8_t zeros[4];
+    uint32_t crc = br_crc32c(0, head, CHECKSUM_AT);
+
+    crc = br_crc32c(crc, zeros, sizeof zeros);
+    crc = br_crc32c(crc, head + CHECKSUM_AT + 4, n - CHECKSUM_AT - 4);
+    return payload_bytes ? br_crc32c(crc, payload, payload_bytes) : crc;
+}
+
+/* Bytes that the checksum covers of a DATA packet of `size` bytes. */
+static size_t covered(const struct br_dgram_data *data, size_t size)
+{
+    size_t head = sizeof *data + (data->part ? 0 : BR_FRAME_INLINE);
+
+    return data->flags & BR_DGRAM_HEADER_ONLY && head < size ? head : size;
+}
+
+static bool data_sensible(const struct br_dgram_data *data, size_t content)
+{
+    uint64_t all = (uint64_t)data->length + BR_FRAME_INLINE;
+
+    if (data->frame_kind != BR_FRAME_MESSAGE && data->frame_kind != BR_FRAME_PLACED)
+        return false;
+    return data->length <= BR_DGRAM_MAX_FRAME && data->part < BR_DGRAM_PARTS && data->path < BR_DGRAM_PATHS &&
+           data->number && content && content <= all && !(data->flags & ~BR_DGRAM_HEADER_ONLY) &&
+           !(data->part == 0 && content < BR_FRAME_INLINE) &&
+           !(data->frame_kind == BR_FRAME_PLACED && !data->length);
+}
+
+static bool ack_sensible(const struct br_dgram_ack *ack, size_t size)
+{
+    uint64_t below = 0; /* numbers spoken for, from the top down */
+
+    if (!ack->ranges || ack->ranges > BR_DGRAM_RANGES || ack->path >= BR_DGRAM_PATHS ||
+        size != RANGES_AT + ack->ranges * sizeof ack->range[0])
+        return false;
+    for (int i = 0; i < ack->ranges; i++) {
+        if (!ack->range[i].run || !ack->range[i].gap != !i)
+            return false;
+        below += (uint64_t)ack->range[i].gap + ack->range[i].run;
+    }
+    return below <= ack->top && ack->latest && ack->latest <= ack->top;
+}
+
+static bool open_sensible(const struct br_dgram_open *open, enum br_dgram_kind kind, size_t size)
+{
+    bool probe = kind == BR_DGRAM_OPEN || kind == BR_DGRAM_OPENED;
+
+    if (kind == BR_DGRAM_CLOSE)
+        return size == sizeof *open && open->from;
+    return open->from && open->size >= BR_DGRAM_MIN_PACKET && open->size <= BR_DGRAM_MAX_PACKET &&
+           size == (probe ? open->size : sizeof *open) && !open->header.link == (kind == BR_DGRAM_OPEN);
+}
+
+/* The fields of its kind, once the head has been copied. */
+static bool sensible(struct br_dgram_view *view, const uint8_t *bytes, size_t size)
+{
+    switch (view->kind) {
+    case BR_DGRAM_OPEN:
+    case BR_DGRAM_OPENED:
+    case BR_DGRAM_CONFIRM:
+    case BR_DGRAM_CONFIRMED:
+    case BR_DGRAM_CLOSE:
+        return size >= sizeof view->open && open_sensible(&view->open, view->kind, size);
+    case BR_DGRAM_PING:
+        return size == sizeof view->data && view->data.number && view->data.path < BR_DGRAM_PATHS;
+    case BR_DGRAM_ACK:
+        return size >= RANGES_AT && ack_sensible(&view->ack, size);
+    case BR_DGRAM_DATA:
+        if (size < sizeof view->data)
+            return false;
+        view->content = bytes + sizeof view->data;
+        view->content_bytes = (uint32_t)(size - sizeof view->data);
+        return data_sensible(&view->data, view->content_bytes);
+    }
+    return false;
+}
+
+int br_dgram_parse(const void *bytes, size_t size, struct br_dgram_view *out)
+{
+    size_t head = size < sizeof out->ack ? size : sizeof out->ack, check = size;
+
+    if (size < sizeof out->header || size > BR_DGRAM_MAX_PACKET)
+        return -EBADMSG;
+    memcpy(&out->header, bytes, sizeof out->header);
+    if (out->header.magic != BR_DGRAM_MAGIC || out->header.version != BR_DGRAM_VERSION)
+        return -EBADMSG;
+    out->kind = out->header.kind;
+    if (out->kind != BR_DGRAM_ACK && head > sizeof out->data)
+        head = sizeof out->data;
+    memcpy(&out->ack, bytes, head);
+    out->content = NULL;
+    out->content_bytes = 0;
+    if (!sensible(out, bytes, size))
+        return -EBADMSG;
+    if (out->kind == BR_DGRAM_DATA)
+        check = covered(&out->data, size);
+    return out->header.checksum == checksum(bytes, check, NULL, 0) ? 0 : -EBADMSG;
+}
+
+void br_dgram_seal(void *head, uint32_t head_bytes, const void *payload, uint32_t payload_bytes)
+{
+    struct br_dgram_header *header = head;
+    const struct br_dgram_data *data = head;
+
+    header->magic = BR_DGRAM_MAGIC;
+    header->version = BR_DGRAM_VERSION;
+    if (header->kind == BR_DGRAM_DATA && data->flags & BR_DGRAM_HEADER_ONLY)
+        payload_bytes = 0;
+    header->checksum = checksum(head, head_bytes, payload, payload_bytes);
+}
+
+void br_dgram_refuse(const struct br_dgram_view *view, struct br_dgram_open *out)
+{
+    *out = (struct br_dgram_open){.header.kind = BR_DGRAM_CLOSE, .from = view->header.link};
+    br_dgram_seal(out, sizeof *out, NULL, 0);
+}
