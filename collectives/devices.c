@@ -16,7 +16,7 @@
 #include "collectives/subnet.h"
 #include "protocol/bootstrap/beacon.h"
 #include "protocol/bootstrap/store.h"
-#include "transport/uring/interface.h"
+#include "transport/interface.h"
 #include "transport/verbs/probe.h"
 
 #define ROUNDS 3
@@ -111,7 +111,7 @@ static void add_placed(const struct br_settings *s, struct br_devices *devices)
 static int resolve(const struct br_settings *s, struct br_devices *devices)
 {
     bool rdma = !strcmp(s->backend, "verbs");
-    struct br_uring_interface interface;
+    struct br_interface interface;
     char netdev[IF_NAMESIZE];
     unsigned char ip[16];
     int rc;
@@ -128,7 +128,7 @@ static int resolve(const struct br_settings *s, struct br_devices *devices)
                 return rc;
             name = netdev;
         } else if (inet_pton(AF_INET, name, ip) == 1 || inet_pton(AF_INET6, name, ip) == 1) {
-            rc = br_uring_interface_find(name, &interface);
+            rc = br_interface_find(name, &interface);
             if (rc)
                 return rc;
             name = interface.name;

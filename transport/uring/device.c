@@ -26,20 +26,20 @@ static bool have_io_uring(void)
     return true;
 }
 
-static void describe(const struct br_uring_interface *interface, bool ring, struct br_device_info *out)
+static void describe(const struct br_interface *interface, bool ring, struct br_device_info *out)
 {
-    struct br_uring_options options;
+    struct br_tcp_options options;
     char address[64] = "no address";
 
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", interface->name);
-    br_uring_interface_why_not(interface, out->why_not, sizeof out->why_not);
+    br_interface_why_not(interface, out->why_not, sizeof out->why_not);
     out->numa_node = br_numa_node_of_interface(interface->name);
-    out->bits_per_second = br_uring_interface_speed(interface);
+    out->bits_per_second = br_interface_speed(interface);
     out->loopback = interface->loopback;
     if (interface->address.any.sa_family != AF_UNSPEC)
-        br_uring_address_words(&interface->address, false, address, sizeof address);
-    if (br_uring_options_read(interface, 0, &options)) {
+        br_inet_words(&interface->address, false, address, sizeof address);
+    if (br_tcp_options_read(interface, 0, &options)) {
         snprintf(out->why_not, sizeof out->why_not, "%.127s", br_error_words());
         *options.congestion = '\0';
     }
@@ -49,8 +49,8 @@ static void describe(const struct br_uring_interface *interface, bool ring, stru
 
 static int probe(struct br_device_info *out, int max)
 {
-    struct br_uring_interface all[BR_URING_INTERFACES];
-    int n = br_uring_interface_list(all, max < BR_URING_INTERFACES ? max : BR_URING_INTERFACES);
+    struct br_interface all[BR_INTERFACES];
+    int n = br_interface_list(all, max < BR_INTERFACES ? max : BR_INTERFACES);
     bool ring = have_io_uring();
 
     for (int i = 0; i < n; i++)
@@ -91,16 +91,16 @@ static int allocate(struct br_uring_device *device, const struct br_device_confi
 }
 
 /* Starts to listen, and readies the readiness. */
-static int start(struct br_uring_device *device, const struct br_uring_interface *interface)
+static int start(struct br_uring_device *device, const struct br_interface *interface)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
-    int rc = br_uring_options_read(interface, device->base.config->patience, &device->options);
+    int rc = br_tcp_options_read(interface, device->base.config->patience, &device->options);
 
     if (rc)
         return rc;
-    if (device->base.config->own_nic_only && br_uring_options_bind(interface, &device->options))
+    if (device->base.config->own_nic_only && br_tcp_options_bind(interface, &device->options))
         br_log_warn("device %s: %s; frames go where the routes lead", device->base.name, br_error_words());
-    device->listen_fd = br_uring_socket_listen(interface, &device->options, &device->address);
+    device->listen_fd = br_tcp_listen(interface, &device->options, &device->address);
     if (device->listen_fd < 0)
         return device->listen_fd;
     device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -112,9 +112,9 @@ static int start(struct br_uring_device *device, const struct br_uring_interface
 
 static int device_open(const struct br_device_config *config, struct br_device **out)
 {
-    struct br_uring_interface interface;
+    struct br_interface interface;
     struct br_uring_device *device;
-    int rc = br_uring_interface_find(config->name, &interface);
+    int rc = br_interface_find(config->name, &interface);
 
     if (rc)
         return br_error_prefix(rc, "device %s: ", config->name ? config->name : "(any)");
@@ -145,7 +145,7 @@ static int device_open(const struct br_device_config *config, struct br_device *
 
 static int device_address(struct br_device *base, struct br_address *out)
 {
-    br_uring_address_pack(&((struct br_uring_device *)base)->address, out);
+    br_inet_pack(&((struct br_uring_device *)base)->address, out);
     return 0;
 }
 

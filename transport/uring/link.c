@@ -17,7 +17,7 @@ static struct br_uring_device *device_of(const struct br_uring_link *link)
 }
 
 /* A link with its buffers but without a socket. NULL with words. */
-static struct br_uring_link *make(struct br_uring_device *device, const union br_uring_socket_address *peer)
+static struct br_uring_link *make(struct br_uring_device *device, const union br_inet_address *peer)
 {
     struct br_uring_link *link = br_pool_get(&device->links);
 
@@ -33,7 +33,7 @@ static struct br_uring_link *make(struct br_uring_device *device, const union br
     link->base.device = &device->base;
     link->fd = -1;
     link->event_poll = device->n_polls - 2;
-    br_uring_address_words(peer, true, link->base.peer_name, sizeof link->base.peer_name);
+    br_inet_words(peer, true, link->base.peer_name, sizeof link->base.peer_name);
     link->place = device->n_open;
     device->open[device->n_open++] = link;
     device->look = true;
@@ -62,7 +62,7 @@ void br_uring_link_fail(struct br_uring_link *link, int error, const char *why)
 
     if (link->state == BR_URING_FAILED)
         return;
-    br_uring_address_words(&device->address, link->accepted, local, sizeof local);
+    br_inet_words(&device->address, link->accepted, local, sizeof local);
     br_error(-error, "device %s, %s %s %s: %s", device->base.name, local, link->accepted ? "<-" : "->",
              link->base.peer_name, why);
     snprintf(link->base.words, sizeof link->base.words, "%.159s", br_error_words());
@@ -75,9 +75,9 @@ void br_uring_link_fail(struct br_uring_link *link, int error, const char *why)
 int br_uring_link_connect(struct br_device *base, const struct br_address *address, struct br_link **out)
 {
     struct br_uring_device *device = (struct br_uring_device *)base;
-    union br_uring_socket_address peer;
+    union br_inet_address peer;
     struct br_uring_link *link;
-    int rc = br_uring_address_unpack(address, &peer);
+    int rc = br_inet_unpack(address, &peer);
 
     if (!rc && peer.any.sa_family != device->address.any.sa_family)
         rc = br_error(EAFNOSUPPORT,
@@ -90,7 +90,7 @@ int br_uring_link_connect(struct br_device *base, const struct br_address *addre
         return -EMFILE;
     *out = &link->base;
     base->counters.system_calls++;
-    rc = br_uring_socket_connect(&device->address, &device->options, &peer);
+    rc = br_tcp_connect(&device->address, &device->options, &peer);
     if (rc < 0) {
         br_uring_link_fail(link, rc, br_error_words());
         return 0;
@@ -104,7 +104,7 @@ int br_uring_link_connect(struct br_device *base, const struct br_address *addre
 
 struct br_uring_link *br_uring_link_accept(struct br_uring_device *device, bool *again)
 {
-    union br_uring_socket_address peer = {0};
+    union br_inet_address peer = {0};
     socklen_t bytes = sizeof peer;
     int fd = accept4(device->listen_fd, &peer.any, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     struct br_uring_link *link;

@@ -87,7 +87,7 @@ static void send_pending(struct br_uring_device *device)
 static void finish_connect(struct br_uring_link *link)
 {
     struct br_uring_device *device = (struct br_uring_device *)link->base.device;
-    union br_uring_socket_address own = {0}, peer = {0};
+    union br_inet_address own = {0}, peer = {0};
     socklen_t own_bytes = sizeof own, peer_bytes = sizeof peer, bytes = sizeof(int);
     int err = 0;
 

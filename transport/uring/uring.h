@@ -23,9 +23,8 @@
 
 #include "base/pool.h"
 #include "transport/stream.h"
+#include "transport/tcp.h"
 #include "transport/uring/batch.h"
-#include "transport/uring/interface.h"
-#include "transport/uring/socket.h"
 
 #define BR_URING_EVENTS 64 /* of one poll, at most */
 
@@ -55,8 +54,8 @@ struct br_uring_link {
 
 struct br_uring_device {
     struct br_device base;
-    struct br_uring_options options;
-    union br_uring_socket_address address; /* where we listen */
+    struct br_tcp_options options;
+    union br_inet_address address; /* where we listen */
     int listen_fd, epoll_fd;
     bool incoming; /* somebody may wait to be accepted */
     bool look;     /* epoll is to be asked in the next poll */

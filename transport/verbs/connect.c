@@ -27,7 +27,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "transport/uring/socket.h"
+#include "transport/tcp.h"
 #include "transport/verbs/verbs.h"
 
 #define STRANGER_TIME (2 * BR_SEC)
@@ -56,7 +56,7 @@ int br_verbs_address(struct br_device *base, struct br_address *out)
 {
     struct br_address inner;
 
-    br_uring_address_pack(&((struct br_verbs_device *)base)->address, &inner);
+    br_inet_pack(&((struct br_verbs_device *)base)->address, &inner);
     memset(out, 0, sizeof *out);
     out->bytes = (uint16_t)(inner.bytes + 1);
     out->data[0] = ADDRESS_KIND;
@@ -64,34 +64,34 @@ int br_verbs_address(struct br_device *base, struct br_address *out)
     return 0;
 }
 
-static int unpack(const struct br_address *address, union br_uring_socket_address *out)
+static int unpack(const struct br_address *address, union br_inet_address *out)
 {
     struct br_address inner = {.bytes = (uint16_t)(address->bytes - 1)};
 
     if (!address->bytes || address->bytes > BR_ADDRESS_BYTES || address->data[0] != ADDRESS_KIND)
         return br_error(EINVAL, "the peer's address is none of the verbs back end");
     memcpy(inner.data, address->data + 1, inner.bytes);
-    return br_uring_address_unpack(&inner, out);
+    return br_inet_unpack(&inner, out);
 }
 
-static void options_of(const struct br_verbs_device *device, struct br_uring_options *options)
+static void options_of(const struct br_verbs_device *device, struct br_tcp_options *options)
 {
-    struct br_uring_interface interface = {.address = device->address};
+    struct br_interface interface = {.address = device->address};
 
-    if (br_uring_options_read(&interface, device->base.config->patience, options))
+    if (br_tcp_options_read(&interface, device->base.config->patience, options))
         br_log_warn("device %s: %s", device->base.name, br_error_words());
 }
 
 int br_verbs_listen(struct br_verbs_device *device)
 {
-    struct br_uring_interface interface = {.address = device->address};
+    struct br_interface interface = {.address = device->address};
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &device->listen_fd};
-    struct br_uring_options options;
-    int rc = br_uring_options_read(&interface, device->base.config->patience, &options);
+    struct br_tcp_options options;
+    int rc = br_tcp_options_read(&interface, device->base.config->patience, &options);
 
     if (rc)
         return rc;
-    device->listen_fd = br_uring_socket_listen(&interface, &options, &device->address);
+    device->listen_fd = br_tcp_listen(&interface, &options, &device->address);
     if (device->listen_fd < 0)
         return device->listen_fd;
     if (epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, device->listen_fd, &event))
@@ -112,8 +112,8 @@ static int watch(struct br_verbs_link *link, int operation, uint32_t events)
 int br_verbs_link_connect(struct br_device *base, const struct br_address *address, struct br_link **out)
 {
     struct br_verbs_device *device = (struct br_verbs_device *)base;
-    union br_uring_socket_address peer;
-    struct br_uring_options options;
+    union br_inet_address peer;
+    struct br_tcp_options options;
     struct br_verbs_link *link;
     int rc = unpack(address, &peer);
 
@@ -131,7 +131,7 @@ int br_verbs_link_connect(struct br_device *base, const struct br_address *addre
                       device->library->port_state_str(device->attr.state));
     if (!rc) {
         options_of(device, &options);
-        rc = link->fd = br_uring_socket_connect(&device->address, &options, &peer);
+        rc = link->fd = br_tcp_connect(&device->address, &options, &peer);
     }
     if (rc >= 0)
         rc = watch(link, EPOLL_CTL_ADD, EPOLLOUT);
@@ -140,7 +140,7 @@ int br_verbs_link_connect(struct br_device *base, const struct br_address *addre
     return 0;
 }
 
-static void accept_one(struct br_verbs_device *device, int fd, const union br_uring_socket_address *peer)
+static void accept_one(struct br_verbs_device *device, int fd, const union br_inet_address *peer)
 {
     struct br_verbs_link *link = br_verbs_link_make(device, peer);
 
@@ -160,7 +160,7 @@ static void accept_one(struct br_verbs_device *device, int fd, const union br_ur
 void br_verbs_accept(struct br_verbs_device *device)
 {
     for (int i = 0; i < ACCEPTS; i++) {
-        union br_uring_socket_address peer = {0};
+        union br_inet_address peer = {0};
         socklen_t bytes = sizeof peer;
         int fd = accept4(device->listen_fd, &peer.any, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
 

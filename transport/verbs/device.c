@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/backends.h"
+#include "transport/interface.h"
 #include "transport/verbs/probe.h"
 #include "transport/verbs/verbs.h"
 
@@ -100,7 +101,7 @@ static int open_context(struct br_verbs_device *device, const char *name)
 /* On Ethernet the address is in the GID; on InfiniBand it is that of the interface on the port. */
 static int choose_address(struct br_verbs_device *device, const struct br_verbs_port *port)
 {
-    struct br_uring_interface interface;
+    struct br_interface interface;
     int rc;
 
     memset(&device->address, 0, sizeof device->address);
@@ -117,7 +118,7 @@ static int choose_address(struct br_verbs_device *device, const struct br_verbs_
         memcpy(&device->address.v6.sin6_addr, device->gids[device->choice.entry[BR_GID_IPV6]].raw, 16);
         return 0;
     }
-    rc = br_uring_interface_find(*port->netdev ? port->netdev : NULL, &interface);
+    rc = br_interface_find(*port->netdev ? port->netdev : NULL, &interface);
     if (!rc)
         device->address = interface.address;
     return rc;

@@ -24,8 +24,7 @@
 #define HOP_LIMIT     64
 #define INLINE_WANTED 192u /* a header, and what READY carries behind it */
 
-struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device,
-                                         const union br_uring_socket_address *peer)
+struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device, const union br_inet_address *peer)
 {
     struct br_verbs_link *link = br_pool_get(&device->links);
 
@@ -39,7 +38,7 @@ struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device,
     br_list_init(&link->ready);
     br_list_init(&link->inbox);
     br_list_init(&link->held);
-    br_uring_address_words(peer, true, link->base.peer_name, sizeof link->base.peer_name);
+    br_inet_words(peer, true, link->base.peer_name, sizeof link->base.peer_name);
     link->place = device->n_open;
     device->open[device->n_open++] = link;
     device->n_exchanges++;
@@ -75,7 +74,7 @@ void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, cons
 
     if (link->state == BR_VLINK_FAILED)
         return;
-    br_uring_address_words(&device->address, link->accepted, local, sizeof local);
+    br_inet_words(&device->address, link->accepted, local, sizeof local);
     br_error(-error, "device %s (level %d), %s %s %s: %s", device->base.name, device->base.config->level,
              local, link->accepted ? "<-" : "->", link->base.peer_name, why);
     snprintf(link->base.words, sizeof link->base.words, "%.159s", br_error_words());

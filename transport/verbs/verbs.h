@@ -36,8 +36,8 @@
 #include "base/list.h"
 #include "base/pool.h"
 #include "base/table.h"
+#include "transport/inet.h"
 #include "transport/transport.h"
-#include "transport/uring/interface.h"
 #include "transport/verbs/bounce.h"
 #include "transport/verbs/gid.h"
 #include "transport/verbs/place.h"
@@ -149,7 +149,7 @@ struct br_verbs_device {
     struct br_gid *gids; /* of the port */
     struct br_gid_choice choice;
 
-    union br_uring_socket_address address; /* where we listen */
+    union br_inet_address address; /* where we listen */
     int listen_fd, epoll_fd;
     bool look;          /* sockets and events are looked at in the next poll */
     uint64_t now;       /* of the last poll */
@@ -197,7 +197,7 @@ void br_verbs_receive_limit(struct br_verbs_device *device);
 
 /* link.c; all under the worker's lock, none blocks. */
 struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device,
-                                         const union br_uring_socket_address *peer); /* NULL with words */
+                                         const union br_inet_address *peer); /* NULL with words */
 void br_verbs_link_close(struct br_link *link);
 /* Lost: error is negative. CLOSED follows when what has arrived before is reported, or at once if `silent`. */
 void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, const char *why);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "transport/uring/interface.h"
+#include "transport/interface.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,7 +29,7 @@ static bool is_veth(const char *name)
     return veth;
 }
 
-static bool take_address(const struct sockaddr *from, union br_uring_socket_address *to)
+static bool take_address(const struct sockaddr *from, union br_inet_address *to)
 {
     const struct sockaddr_in6 *v6 = (const void *)from;
 
@@ -46,10 +46,9 @@ static bool take_address(const struct sockaddr *from, union br_uring_socket_addr
     return true;
 }
 
-static struct br_uring_interface *entry_of(struct br_uring_interface *out, int *n, int max,
-                                           const struct ifaddrs *ifa)
+static struct br_interface *entry_of(struct br_interface *out, int *n, int max, const struct ifaddrs *ifa)
 {
-    struct br_uring_interface *entry;
+    struct br_interface *entry;
 
     for (int i = 0; i < *n; i++)
         if (!strcmp(out[i].name, ifa->ifa_name))
@@ -65,7 +64,7 @@ static struct br_uring_interface *entry_of(struct br_uring_interface *out, int *
     return entry;
 }
 
-int br_uring_interface_list(struct br_uring_interface *out, int max)
+int br_interface_list(struct br_interface *out, int max)
 {
     struct ifaddrs *all;
     int n = 0;
@@ -73,7 +72,7 @@ int br_uring_interface_list(struct br_uring_interface *out, int max)
     if (getifaddrs(&all))
         return br_error(errno, "cannot list the network interfaces: %s", strerror(errno));
     for (struct ifaddrs *ifa = all; ifa; ifa = ifa->ifa_next) {
-        struct br_uring_interface *entry = entry_of(out, &n, max, ifa);
+        struct br_interface *entry = entry_of(out, &n, max, ifa);
 
         if (entry && entry->address.any.sa_family != AF_INET)
             take_address(ifa->ifa_addr, &entry->address);
@@ -82,7 +81,7 @@ int br_uring_interface_list(struct br_uring_interface *out, int max)
     return n;
 }
 
-void br_uring_interface_why_not(const struct br_uring_interface *interface, char *out, size_t bytes)
+void br_interface_why_not(const struct br_interface *interface, char *out, size_t bytes)
 {
     const char *name = interface->name;
 
@@ -95,7 +94,7 @@ void br_uring_interface_why_not(const struct br_uring_interface *interface, char
                  name, name);
 }
 
-uint64_t br_uring_interface_speed(const struct br_uring_interface *interface)
+uint64_t br_interface_speed(const struct br_interface *interface)
 {
     char path[64 + IF_NAMESIZE];
     long megabits = 0;
@@ -111,7 +110,7 @@ uint64_t br_uring_interface_speed(const struct br_uring_interface *interface)
     return (uint64_t)megabits * 1000000u;
 }
 
-static bool same_ip(const struct sockaddr *a, const union br_uring_socket_address *b)
+static bool same_ip(const struct sockaddr *a, const union br_inet_address *b)
 {
     if (a->sa_family != b->any.sa_family)
         return false;
@@ -121,13 +120,12 @@ static bool same_ip(const struct sockaddr *a, const union br_uring_socket_addres
 }
 
 /* All of 127/8 is ours although the interface shows only 127.0.0.1. */
-static bool is_loopback_ip(const union br_uring_socket_address *address)
+static bool is_loopback_ip(const union br_inet_address *address)
 {
     return address->any.sa_family == AF_INET && ntohl(address->v4.sin_addr.s_addr) >> 24 == 127;
 }
 
-static int find_by_ip(const char *name, const union br_uring_socket_address *ip,
-                      struct br_uring_interface *out)
+static int find_by_ip(const char *name, const union br_inet_address *ip, struct br_interface *out)
 {
     struct ifaddrs *all;
     int n = 0;
@@ -146,16 +144,15 @@ static int find_by_ip(const char *name, const union br_uring_socket_address *ip,
 }
 
 /* Not usable: words. */
-static int check_usable(const struct br_uring_interface *interface)
+static int check_usable(const struct br_interface *interface)
 {
     char why[128];
 
-    br_uring_interface_why_not(interface, why, sizeof why);
+    br_interface_why_not(interface, why, sizeof why);
     return *why ? br_error(ENETDOWN, "%s", why) : 0;
 }
 
-static int find_by_name(const char *name, const struct br_uring_interface *all, int n,
-                        struct br_uring_interface *out)
+static int find_by_name(const char *name, const struct br_interface *all, int n, struct br_interface *out)
 {
     char known[128] = "";
 
@@ -169,7 +166,7 @@ static int find_by_name(const char *name, const struct br_uring_interface *all, 
     return br_error(ENODEV, "no network interface %s; there are:%s", name, known);
 }
 
-static int find_any(const struct br_uring_interface *all, int n, struct br_uring_interface *out)
+static int find_any(const struct br_interface *all, int n, struct br_interface *out)
 {
     for (int loopback = 0; loopback <= 1; loopback++)
         for (int i = 0; i < n; i++)
@@ -180,10 +177,10 @@ static int find_any(const struct br_uring_interface *all, int n, struct br_uring
     return br_error(ENODEV, "no network interface is up and has an address");
 }
 
-int br_uring_interface_find(const char *name, struct br_uring_interface *out)
+int br_interface_find(const char *name, struct br_interface *out)
 {
-    struct br_uring_interface all[BR_URING_INTERFACES] = {0};
-    union br_uring_socket_address ip = {0};
+    struct br_interface all[BR_INTERFACES] = {0};
+    union br_inet_address ip = {0};
     int n;
 
     if (name && inet_pton(AF_INET, name, &ip.v4.sin_addr) == 1) {
@@ -194,57 +191,8 @@ int br_uring_interface_find(const char *name, struct br_uring_interface *out)
         ip.any.sa_family = AF_INET6;
         return find_by_ip(name, &ip, out);
     }
-    n = br_uring_interface_list(all, BR_URING_INTERFACES);
+    n = br_interface_list(all, BR_INTERFACES);
     if (n < 0)
         return n;
     return name ? find_by_name(name, all, n, out) : find_any(all, n, out);
-}
-
-void br_uring_address_words(const union br_uring_socket_address *address, bool port, char *out, size_t bytes)
-{
-    bool v6 = address->any.sa_family == AF_INET6;
-    char ip[INET6_ADDRSTRLEN] = "?";
-    const void *from = v6 ? (const void *)&address->v6.sin6_addr : (const void *)&address->v4.sin_addr;
-
-    inet_ntop(address->any.sa_family, from, ip, sizeof ip);
-    if (port)
-        snprintf(out, bytes, v6 ? "[%s]:%u" : "%s:%u", ip,
-                 ntohs(v6 ? address->v6.sin6_port : address->v4.sin_port));
-    else
-        snprintf(out, bytes, "%s", ip);
-}
-
-socklen_t br_uring_address_bytes(const union br_uring_socket_address *address)
-{
-    return address->any.sa_family == AF_INET6 ? sizeof address->v6 : sizeof address->v4;
-}
-
-#define PACKED_BYTES 19 /* family (4 or 6), port, IP, the latter two in network order */
-
-void br_uring_address_pack(const union br_uring_socket_address *address, struct br_address *out)
-{
-    bool v6 = address->any.sa_family == AF_INET6;
-
-    memset(out, 0, sizeof *out);
-    out->bytes = PACKED_BYTES;
-    out->data[0] = v6 ? 6 : 4;
-    memcpy(out->data + 1, v6 ? &address->v6.sin6_port : &address->v4.sin_port, 2);
-    memcpy(out->data + 3, v6 ? (const void *)&address->v6.sin6_addr : &address->v4.sin_addr, v6 ? 16 : 4);
-}
-
-int br_uring_address_unpack(const struct br_address *in, union br_uring_socket_address *out)
-{
-    memset(out, 0, sizeof *out);
-    if (in->bytes != PACKED_BYTES || (in->data[0] != 4 && in->data[0] != 6))
-        return br_error(EINVAL, "the peer's address is none of the uring back end");
-    if (in->data[0] == 6) {
-        out->any.sa_family = AF_INET6;
-        memcpy(&out->v6.sin6_port, in->data + 1, 2);
-        memcpy(&out->v6.sin6_addr, in->data + 3, 16);
-    } else {
-        out->any.sa_family = AF_INET;
-        memcpy(&out->v4.sin_port, in->data + 1, 2);
-        memcpy(&out->v4.sin_addr, in->data + 3, 4);
-    }
-    return 0;
 }

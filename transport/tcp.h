@@ -10,34 +10,33 @@
  * link that is wired to somewhere else does not come up over a detour that nobody sees.
  * 4. Buffers are left to the kernel's autotuning.
  */
-#ifndef BR_TRANSPORT_URING_SOCKET_H
-#define BR_TRANSPORT_URING_SOCKET_H
+#ifndef BR_TRANSPORT_TCP_H
+#define BR_TRANSPORT_TCP_H
 
-#include "transport/uring/interface.h"
+#include "transport/interface.h"
 
-#define BR_URING_CONGESTION 16 /* bytes of a name, as the kernel's TCP_CA_NAME_MAX */
+#define BR_TCP_CONGESTION 16 /* bytes of a name, as the kernel's TCP_CA_NAME_MAX */
 
-struct br_uring_options {
-    char congestion[BR_URING_CONGESTION]; /* "": the system's */
-    uint16_t first_port, last_port;       /* to listen on; 0: any */
-    int user_timeout_ms;                  /* TCP_USER_TIMEOUT */
-    char nic[IF_NAMESIZE];                /* SO_BINDTODEVICE; "": as the host's routes say */
+struct br_tcp_options {
+    char congestion[BR_TCP_CONGESTION]; /* "": the system's */
+    uint16_t first_port, last_port;     /* to listen on; 0: any */
+    int user_timeout_ms;                /* TCP_USER_TIMEOUT */
+    char nic[IF_NAMESIZE];              /* SO_BINDTODEVICE; "": as the host's routes say */
 };
 
 /* From the environment; `patience` is br_device_config's. -EINVAL or -ENOENT with words. */
-int br_uring_options_read(const struct br_uring_interface *interface, uint64_t patience,
-                          struct br_uring_options *out);
+int br_tcp_options_read(const struct br_interface *interface, uint64_t patience, struct br_tcp_options *out);
 
 /* From now on sockets belong to the interface; without effect on loopback. -EPERM with words: this kernel lets only root. */
-int br_uring_options_bind(const struct br_uring_interface *interface, struct br_uring_options *options);
+int br_tcp_options_bind(const struct br_interface *interface, struct br_tcp_options *options);
 
 /* A non-blocking socket, bound to the interface's address, that listens; *address gets its port. The sockets
  * that it accepts inherit its options. Returns it, or -errno with words. */
-int br_uring_socket_listen(const struct br_uring_interface *interface, const struct br_uring_options *options,
-                           union br_uring_socket_address *address);
+int br_tcp_listen(const struct br_interface *interface, const struct br_tcp_options *options,
+                  union br_inet_address *address);
 /* A non-blocking socket, bound to the address `from` (its port is ignored), that has begun to connect.
  * Returns it, or -errno with words. */
-int br_uring_socket_connect(const union br_uring_socket_address *from, const struct br_uring_options *options,
-                            const union br_uring_socket_address *to);
+int br_tcp_connect(const union br_inet_address *from, const struct br_tcp_options *options,
+                   const union br_inet_address *to);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "transport/uring/socket.h"
+#include "transport/tcp.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -27,19 +27,19 @@ static bool congestion_known(const char *name)
     return known;
 }
 
-static int read_congestion(const struct br_uring_interface *interface, char *out)
+static int read_congestion(const struct br_interface *interface, char *out)
 {
     const char *wanted = getenv("BRAID_TCP_CONGESTION");
 
     *out = '\0';
     if (!wanted || !*wanted) {
         if (interface->local && congestion_known("cubic"))
-            snprintf(out, BR_URING_CONGESTION, "cubic");
+            snprintf(out, BR_TCP_CONGESTION, "cubic");
         return 0;
     }
     if (!strcmp(wanted, "system"))
         return 0;
-    if (strlen(wanted) >= BR_URING_CONGESTION || !congestion_known(wanted))
+    if (strlen(wanted) >= BR_TCP_CONGESTION || !congestion_known(wanted))
         return br_error(ENOENT,
                         "BRAID_TCP_CONGESTION=%s: this kernel has no such congestion control; see "
                         "/proc/sys/net/ipv4/tcp_allowed_congestion_control, or say `system`",
@@ -48,7 +48,7 @@ static int read_congestion(const struct br_uring_interface *interface, char *out
     return 0;
 }
 
-static int read_ports(struct br_uring_options *out)
+static int read_ports(struct br_tcp_options *out)
 {
     const char *text = getenv("BRAID_PORT_RANGE");
     unsigned first, last;
@@ -64,8 +64,7 @@ static int read_ports(struct br_uring_options *out)
     return 0;
 }
 
-int br_uring_options_read(const struct br_uring_interface *interface, uint64_t patience,
-                          struct br_uring_options *out)
+int br_tcp_options_read(const struct br_interface *interface, uint64_t patience, struct br_tcp_options *out)
 {
     int rc = read_congestion(interface, out->congestion);
 
@@ -86,7 +85,7 @@ static int bind_nic(int fd, const char *nic)
     return *nic ? setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, nic, (socklen_t)strlen(nic)) : 0;
 }
 
-int br_uring_options_bind(const struct br_uring_interface *interface, struct br_uring_options *options)
+int br_tcp_options_bind(const struct br_interface *interface, struct br_tcp_options *options)
 {
     int fd, rc;
 
@@ -105,7 +104,7 @@ int br_uring_options_bind(const struct br_uring_interface *interface, struct br_
 }
 
 /* A TCP socket with our options. */
-static int open_socket(int family, const struct br_uring_options *options)
+static int open_socket(int family, const struct br_tcp_options *options)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
@@ -125,36 +124,27 @@ static int open_socket(int family, const struct br_uring_options *options)
     return fd;
 }
 
-static void set_port(union br_uring_socket_address *address, uint16_t port)
-{
-    if (address->any.sa_family == AF_INET6)
-        address->v6.sin6_port = htons(port);
-    else
-        address->v4.sin_port = htons(port);
-}
-
 /* Binds and listens on the first free port of the range. */
-static int listen_in_range(int fd, const struct br_uring_options *options,
-                           union br_uring_socket_address *address)
+static int listen_in_range(int fd, const struct br_tcp_options *options, union br_inet_address *address)
 {
     char words[64];
 
     for (unsigned port = options->first_port; port <= options->last_port; port++) {
-        set_port(address, (uint16_t)port);
-        if (!bind(fd, &address->any, br_uring_address_bytes(address)) && !listen(fd, SOMAXCONN))
+        br_inet_set_port(address, (uint16_t)port);
+        if (!bind(fd, &address->any, br_inet_bytes(address)) && !listen(fd, SOMAXCONN))
             return 0;
         if (errno != EADDRINUSE)
             break;
     }
-    br_uring_address_words(address, true, words, sizeof words);
+    br_inet_words(address, true, words, sizeof words);
     if (errno == EADDRINUSE)
         return br_error(EADDRINUSE, "no free port in %u-%u at %s; widen BRAID_PORT_RANGE",
                         options->first_port, options->last_port, words);
     return br_error(errno, "cannot listen at %s: %s", words, strerror(errno));
 }
 
-int br_uring_socket_listen(const struct br_uring_interface *interface, const struct br_uring_options *options,
-                           union br_uring_socket_address *address)
+int br_tcp_listen(const struct br_interface *interface, const struct br_tcp_options *options,
+                  union br_inet_address *address)
 {
     socklen_t bytes = sizeof *address;
     int fd = open_socket(interface->address.any.sa_family, options);
@@ -173,22 +163,22 @@ int br_uring_socket_listen(const struct br_uring_interface *interface, const str
     return fd;
 }
 
-int br_uring_socket_connect(const union br_uring_socket_address *from, const struct br_uring_options *options,
-                            const union br_uring_socket_address *to)
+int br_tcp_connect(const union br_inet_address *from, const struct br_tcp_options *options,
+                   const union br_inet_address *to)
 {
-    union br_uring_socket_address source = *from;
+    union br_inet_address source = *from;
     int fd = open_socket(from->any.sa_family, options);
     int rc;
 
     if (fd < 0)
         return fd;
-    set_port(&source, 0);
+    br_inet_set_port(&source, 0);
     /* The kernel then chooses the port in connect(), where it knows the other end: more of them are free. */
     rc = set(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
     if (!rc)
-        rc = bind(fd, &source.any, br_uring_address_bytes(&source));
+        rc = bind(fd, &source.any, br_inet_bytes(&source));
     if (!rc)
-        rc = connect(fd, &to->any, br_uring_address_bytes(to));
+        rc = connect(fd, &to->any, br_inet_bytes(to));
     if (rc && errno != EINPROGRESS) {
         int err = errno;
 

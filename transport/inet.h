@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* IP addresses with a port, of the back ends that use sockets. Pure: asks nobody, never blocks. */
+#ifndef BR_TRANSPORT_INET_H
+#define BR_TRANSPORT_INET_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "transport/transport.h"
+
+union br_inet_address {
+    struct sockaddr any; /* its family says which; AF_UNSPEC: none */
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+/* "10.0.0.1" or "fd00::1"; with port "10.0.0.1:77" or "[fd00::1]:77". */
+void br_inet_words(const union br_inet_address *address, bool port, char *out, size_t bytes);
+socklen_t br_inet_bytes(const union br_inet_address *address);        /* as bind() and connect() want it */
+void br_inet_set_port(union br_inet_address *address, uint16_t port); /* in host order */
+
+/* What travels through the bootstrap store. */
+void br_inet_pack(const union br_inet_address *address, struct br_address *out);
+int br_inet_unpack(const struct br_address *in, union br_inet_address *out); /* -EINVAL with words */
+
+#endif
