@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/cache.h"
+#include "transport/region.h"
 #include "transport/shm/segment.h"
 
 /* Index of the first region whose base is above address. */
@@ -70,12 +71,6 @@ void br_region_done(void *context, struct br_region *region)
     atomic_fetch_sub(&br_container_of(region, struct braid_region, region)->uses, 1);
 }
 
-static void release_devices(struct br_family *family, struct br_region *r, int n)
-{
-    while (n-- > 0)
-        family->worker->devices[n]->ops->region_release(family->worker->devices[n], r);
-}
-
 /* Under the lock. The struct is filled in but for id and keys. */
 static int insert(struct br_family *family, struct braid_region *region)
 {
@@ -93,14 +88,9 @@ static int insert(struct br_family *family, struct braid_region *region)
                             family->rank);
     }
     r->id = ++family->next_region;
-    for (int d = 0; d < family->worker->n_devices; d++) {
-        rc = family->worker->devices[d]->ops->region_register(family->worker->devices[d], r);
-        if (rc) {
-            release_devices(family, r, d);
-            return br_error_prefix(rc, "rank %d, device %s: ", family->rank,
-                                   family->worker->devices[d]->name);
-        }
-    }
+    rc = br_region_register(family->worker->devices, family->worker->n_devices, r);
+    if (rc)
+        return br_error_prefix(rc, "rank %d, ", family->rank);
     memmove(&family->regions[at + 1], &family->regions[at],
             (size_t)(family->n_regions - at) * sizeof family->regions[0]);
     family->regions[at] = region;
@@ -117,7 +107,7 @@ static void take_out(struct braid_region *region)
     family->n_regions--;
     memmove(&family->regions[at], &family->regions[at + 1],
             (size_t)(family->n_regions - at) * sizeof family->regions[0]);
-    release_devices(family, &region->region, family->worker->n_devices);
+    br_region_release(family->worker->devices, family->worker->n_devices, &region->region);
 }
 
 static void free_region(struct braid_region *region)

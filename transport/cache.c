@@ -14,6 +14,7 @@
 #include "base/memlock.h"
 #include "base/pool.h"
 #include "transport/monitor.h"
+#include "transport/region.h"
 
 #define ENTRIES  4096
 #define PATIENCE 1000 /* yields while somebody changes memory, before the operation goes without a region */
@@ -101,18 +102,11 @@ static void unlist_at(struct br_cache *cache, int at)
 
 /* ---- entries ---------------------------------------------------------------------------------------------- */
 
-/* Deregisters with the first n devices. */
-static void release_devices(struct br_cache *cache, struct entry *entry, int n)
-{
-    while (n-- > 0)
-        cache->devices[n]->ops->region_release(cache->devices[n], &entry->region);
-}
-
 /* Not listed, not used. */
 static void drop(struct br_cache *cache, struct entry *entry)
 {
     br_list_remove(&entry->node);
-    release_devices(cache, entry, cache->n_devices);
+    br_region_release(cache->devices, cache->n_devices, &entry->region);
     cache->counters.pinned_bytes -= entry->cost;
     br_pool_put(&cache->entries, entry);
 }
@@ -195,20 +189,6 @@ static void absorb(struct br_cache *cache, uintptr_t *start, uintptr_t *end)
 
 /* ---- a new entry ------------------------------------------------------------------------------------------ */
 
-static int register_devices(struct br_cache *cache, struct entry *entry)
-{
-    int rc;
-
-    for (int i = 0; i < cache->n_devices; i++) {
-        rc = cache->devices[i]->ops->region_register(cache->devices[i], &entry->region);
-        if (rc) {
-            release_devices(cache, entry, i);
-            return rc;
-        }
-    }
-    return 0;
-}
-
 static void say(bool *said, const char *why)
 {
     if (!*said)
@@ -227,11 +207,11 @@ static int pin(struct br_cache *cache, struct entry *entry)
         say(&cache->said_watch, br_error_words());
         return rc;
     }
-    rc = register_devices(cache, entry);
+    rc = br_region_register(cache->devices, cache->n_devices, &entry->region);
     if (rc == -ENOMEM && evict_one(cache)) {
         while (evict_one(cache))
             ;
-        rc = register_devices(cache, entry);
+        rc = br_region_register(cache->devices, cache->n_devices, &entry->region);
     }
     if (rc)
         say(&cache->said_register, br_error_words());
