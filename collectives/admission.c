@@ -93,7 +93,6 @@ static bool may_start(const struct br_engine *engine, const struct br_operation 
 
 int br_admission_start(struct br_engine *engine)
 {
-    uint64_t grown = engine->late_allocations;
     int n = 0;
 
     if (!engine->may_start)
@@ -103,14 +102,14 @@ int br_admission_start(struct br_engine *engine)
         struct br_operation *op = of_waiting(node);
 
         while (op->fragments.next < op->fragments.count && may_start(engine, op) && !engine->worker->failed) {
+            if (engine->late_allocations != engine->grown_before) { /* note 3 */
+                engine->may_start = true;
+                return n;
+            }
             if (op->fragments.next + 1 == op->fragments.count)
                 br_list_remove(node);
             br_run_start(engine, op);
             n++;
-            if (engine->late_allocations != grown) {
-                engine->may_start = true;
-                return n;
-            }
         }
     }
     return n;

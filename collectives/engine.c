@@ -308,15 +308,13 @@ static int take_ended(struct br_engine *engine)
 
 int br_engine_step(struct br_engine *engine, uint64_t now)
 {
-    uint64_t grown = engine->late_allocations;
     size_t worked = 0;
     int n = 0, k;
 
     engine->worker->now = now;
+    engine->grown_before = engine->late_allocations;
     do {
-        k = take_ended(engine);
-        if (engine->late_allocations == grown)
-            k += br_admission_start(engine);
+        k = take_ended(engine) + br_admission_start(engine);
         while (worked < engine->config.quantum_bytes && !br_list_empty(&engine->ready) &&
                !engine->worker->failed) {
             worked += br_run_work(engine);

@@ -54,6 +54,7 @@ struct br_engine {
     uint64_t next_deadline;          /* no later than that of any operation */
     uint64_t onesided;               /* counter for their tags */
     uint64_t late_allocations;       /* of runs */
+    uint64_t grown_before;           /* late_allocations when this turn began */
     const struct br_operation *late; /* the one whose deadline ended the worker */
 };
 
@@ -78,7 +79,7 @@ void br_run_destroy(struct br_engine *engine, struct br_run *run);
 
 /* admission.c: which fragment is next */
 void br_admission_add(struct br_engine *engine, struct br_operation *op);
-int br_admission_start(struct br_engine *engine);   /* starts all that may; returns how many */
+int br_admission_start(struct br_engine *engine);   /* starts all that may in this turn; returns how many */
 void br_admission_oldest(struct br_engine *engine); /* what is the oldest step may have changed */
 
 /* p2p.c: messages */
