@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/disjoint.h"
 #include "base/error.h"
 #include "bcube/wiring_internal.h"
 
@@ -26,8 +27,7 @@ int br_wiring_init(struct br_wiring *w, const struct br_bcube *cube, uint32_t n_
         br_wiring_destroy(w);
         return br_error(ENOMEM, "no memory for the wiring of %u hosts", n_hosts);
     }
-    for (size_t i = 0; i < n; i++)
-        w->parent[i] = (uint32_t)i;
+    br_disjoint_init(w->parent, n);
     return 0;
 }
 
@@ -42,25 +42,13 @@ void br_wiring_destroy(struct br_wiring *w)
     *w = (struct br_wiring){0};
 }
 
-static uint32_t root_of(struct br_wiring *w, uint32_t port)
-{
-    while (w->parent[port] != port)
-        port = w->parent[port] = w->parent[w->parent[port]];
-    return port;
-}
-
 void br_wiring_hear(struct br_wiring *w, uint32_t host, uint32_t nic, uint32_t other, uint32_t other_nic)
 {
-    uint32_t a, b;
-
     if (host >= w->n_hosts || other >= w->n_hosts || nic >= w->hosts[host].n_nics ||
         other_nic >= w->hosts[other].n_nics || w->hosts[host].nics[nic].blind ||
         w->hosts[other].nics[other_nic].blind)
         return;
-    a = root_of(w, host * BR_WIRING_NICS + nic);
-    b = root_of(w, other * BR_WIRING_NICS + other_nic);
-    w->parent[a > b ? a : b] =
-        a > b ? b : a; /* the root is the smallest: the order of segments is the same everywhere */
+    br_disjoint_join(w->parent, host * BR_WIRING_NICS + nic, other * BR_WIRING_NICS + other_nic);
 }
 
 uint32_t br_wiring_expected(const struct br_wiring *w, struct br_wiring_switch at)
@@ -99,7 +87,7 @@ static void gather(struct br_wiring *w)
     w->n_segments = 0;
     for (uint32_t p = 0; p < n; p++) {
         const struct br_wiring_host *host = &w->hosts[br_wiring_host_of(p)];
-        uint32_t nic = p % BR_WIRING_NICS, root = root_of(w, p);
+        uint32_t nic = p % BR_WIRING_NICS, root = br_disjoint_root(w->parent, p);
 
         w->segment_of[p] = NONE;
         if (nic >= host->n_nics || host->nics[nic].blind)

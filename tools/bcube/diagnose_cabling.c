@@ -10,7 +10,10 @@
  *    mistakes to many. Exhaustive search was rejected: mishaps hardly interact, and a testbed has hundreds of ports.
  * 3. Segments have no names; the switch of which most ports are in a segment gives it one. With n = 2 that may be a tie: then a
  *    swap at one host and crossed cables of its two neighbours look alike, and the swap is named.
- * 4. Ports without a carrier and hosts that were not reached take no part: they are explained already. Nor do
+ * 4. bcube/wiring.h looks at the same sounds when a job starts: it must find levels for NICs that have none, knows no more than
+ *    the sounds, and says of each host where its NICs are. Here the levels are planned and carriers, echoes and hosts that
+ *    were not reached are known, so several findings can be one mishap.
+ * 5. Ports without a carrier and hosts that were not reached take no part: they are explained already. Nor do
  *    NICs that could not speak.
  */
 #include "tools/bcube/diagnose_cabling.h"
@@ -20,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/disjoint.h"
 #include "base/error.h"
 
 #define CROSSABLE 256 /* misplaced ports among which crossed pairs are looked for */
@@ -36,13 +40,6 @@ uint32_t br_tangle_switch_of(const struct br_tangle *tangle, uint32_t port)
 }
 
 /* ---- segments from sounds --------------------------------------------------------------------------------- */
-
-static uint32_t root(uint32_t *parent, uint32_t node)
-{
-    while (parent[node] != node)
-        node = parent[node] = parent[parent[node]];
-    return node;
-}
 
 uint32_t br_tangle_node_of(const struct br_survey *survey, uint32_t port)
 {
@@ -61,7 +58,7 @@ static void trust_echoes(struct br_tangle *tangle)
         bool quiet = !tangle->hears[from] && !tangle->heard[from] && !tangle->hears[to] && !tangle->heard[to];
         if (!survey->links[l].got || !quiet || !br_survey_alive(survey, from) || !br_survey_alive(survey, to))
             continue;
-        parent[root(parent, br_tangle_node_of(survey, from))] = root(parent, br_tangle_node_of(survey, to));
+        br_disjoint_join(parent, br_tangle_node_of(survey, from), br_tangle_node_of(survey, to));
     }
 }
 
@@ -69,13 +66,12 @@ static void find_segments(struct br_tangle *tangle)
 {
     const struct br_survey *survey = tangle->survey;
     uint32_t nodes = (uint32_t)survey->n_hosts * BR_SURVEY_NICS, *parent = tangle->node_segment;
-    for (uint32_t i = 0; i < nodes; i++)
-        parent[i] = i;
+    br_disjoint_init(parent, nodes);
     for (int i = 0; i < survey->n_sounds; i++) {
         const struct br_sound *sound = &survey->sounds[i];
         int from = br_survey_port_of_node(survey, sound->from),
             to = br_survey_port_of_node(survey, sound->to);
-        parent[root(parent, sound->from)] = root(parent, sound->to);
+        br_disjoint_join(parent, sound->from, sound->to);
         if (from >= 0)
             tangle->heard[from] = true;
         if (to >= 0)
@@ -83,7 +79,7 @@ static void find_segments(struct br_tangle *tangle)
     }
     trust_echoes(tangle);
     for (uint32_t i = 0; i < nodes; i++)
-        parent[i] = root(parent, i);
+        parent[i] = br_disjoint_root(parent, i);
 }
 
 static void number_segments(struct br_tangle *tangle)
