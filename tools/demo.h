@@ -39,6 +39,9 @@ double br_demo_theory(const struct br_demo_result *result);
 /* The table for people, on stdout. shaped: the links had a rate; else memory and CPU are the limit, and theory says nothing. */
 void br_demo_print(const struct br_demo_result *results, int count, bool shaped);
 
+/* For who reads no terminal: a line when something begins or has ended. words: "begins", or the time that it took. */
+void br_demo_say(const char *network, const char *algorithm, const char *model, const char *words);
+
 /* A line that is redrawn while a rank works; only on a terminal. */
 void br_demo_progress(const char *network, const char *algorithm, const char *model, double share,
                       const char *what);

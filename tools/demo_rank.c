@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "tools/demo.h"
 #include "tools/demo_values.h"
+#include "tools/format.h"
 #include "tools/host.h"
 #include "tools/model.h"
 #include "tools/options.h"
@@ -36,7 +37,8 @@ struct rank {
     const struct settings *settings;
     struct braid_comm *comm;
     struct br_model model;
-    const char *name;  /* of the model */
+    const char *name;  /* of the model, or its path */
+    char title[24];    /* of the model */
     float **gradients; /* by layer */
     size_t *counts;    /* elements, scaled */
     struct braid_op **ops;
@@ -52,7 +54,14 @@ static void progress(struct rank *rank, const char *algorithm, double share, con
     if (!rank->settings->live || braid_rank(rank->comm) != 0 || (share > 0 && now - rank->drawn < REDRAW))
         return;
     rank->drawn = now;
-    br_demo_progress(rank->settings->network, algorithm, rank->name, share, what);
+    br_demo_progress(rank->settings->network, algorithm, rank->title, share, what);
+}
+
+/* Where no progress is drawn: a line each time that something begins or has ended. */
+static void say(const struct rank *rank, const char *algorithm, const char *words)
+{
+    if (!rank->settings->live && braid_rank(rank->comm) == 0)
+        br_demo_say(rank->settings->network, algorithm, rank->title, words);
 }
 
 /* ---- the link alone ---------------------------------------------------------------------------------------- */
@@ -183,14 +192,6 @@ static int run_once(struct rank *rank, const char *algorithm, struct br_demo_res
     return rc;
 }
 
-/* "dir/vgg19.csv" is vgg19. */
-static void name_model(const char *path, char out[24])
-{
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-
-    snprintf(out, 24, "%.*s", (int)strcspn(name, ".\t\n"), name);
-}
-
 static int run(struct rank *rank, const char *algorithm, FILE *results)
 {
     const struct settings *s = rank->settings;
@@ -202,18 +203,22 @@ static int run(struct rank *rank, const char *algorithm, FILE *results)
         .rounds = (uint32_t)s->rounds,
     };
     struct br_demo_result untimed = {0};
+    char time[BR_FORMAT_BYTES];
     int rc = 0;
 
-    name_model(rank->name, result.model);
+    memcpy(result.model, rank->title, sizeof result.model);
     snprintf(result.algorithm, sizeof result.algorithm, "%s", algorithm);
     snprintf(result.network, sizeof result.network, "%s", s->network);
     for (int layer = 0; layer < rank->model.count; layer++)
         result.bytes += (double)rank->counts[layer] * sizeof(float);
+    say(rank, algorithm, "begins");
     for (int64_t i = 0; i < s->warmup && !rc; i++)
         rc = run_once(rank, algorithm, &untimed);
     for (int64_t i = 0; i < s->rounds && !rc; i++)
         rc = run_once(rank, algorithm, &result);
     rank->wrong += result.wrong + untimed.wrong;
+    if (!rc)
+        say(rank, algorithm, br_format_time(time, result.seconds * 1e6));
     if (!rc && braid_rank(rank->comm) == 0)
         rc = br_demo_result_write(results, &result);
     return rc;
@@ -266,6 +271,14 @@ static int load_model(struct rank *rank)
     return rc ? rc : br_model_load(path, &rank->model);
 }
 
+/* "dir/vgg19.csv" is vgg19. */
+static void name_model(const char *path, char out[24])
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+    snprintf(out, 24, "%.*s", (int)strcspn(name, ".\t\n"), name);
+}
+
 /* Every algorithm on one model. */
 static int run_model(struct rank *rank, FILE *results)
 {
@@ -291,6 +304,7 @@ static int run_all(struct rank *rank, FILE *results)
     for (char *name = rc ? NULL : strtok_r(models, ",", &save); name && !rc;
          name = strtok_r(NULL, ",", &save)) {
         rank->name = name;
+        name_model(name, rank->title);
         rc = run_model(rank, results);
         if (rc)
             fprintf(stderr, "braid demo: rank %d: %s\n", braid_rank(rank->comm), braid_last_error());

@@ -133,6 +133,12 @@ void br_demo_print(const struct br_demo_result *results, int count, bool shaped)
         printf("\n  All %" PRIu64 " values on all hosts are right.\n\n", checked);
 }
 
+void br_demo_say(const char *network, const char *algorithm, const char *model, const char *words)
+{
+    printf("  %-22s %-9s %-17s %s\n", network, model, title_of(algorithm), words);
+    fflush(stdout);
+}
+
 void br_demo_progress(const char *network, const char *algorithm, const char *model, double share,
                       const char *what)
 {
