@@ -18,7 +18,8 @@
  *    ask for a packet only when there is room for it.
  * 4. Set-up: the connector's link starts with br_dgram_link_connect(). An OPEN for no known link makes one at the acceptor with
  *    br_dgram_link_accept(), unless a link to the same address has that br_dgram_link_peer() already (then it is a
- *    repetition: input() it there). ACCEPTED comes when the connector has proved that it hears us.
+ *    repetition: input() it there). ACCEPTED comes when the connector has proved that it hears us;
+ *    CLOSED without it is for the owner alone.
  * 5. Tear-down: br_dgram_link_close() writes one CLOSE for the owner to send (more than once if it likes: it may be lost), then
  *    br_dgram_link_destroy(). From then on no byte is written through it, as it is not there any more: the fence. A
  *    packet that comes for it is answered with br_dgram_refuse(), which ends the peer's link.

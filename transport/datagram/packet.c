@@ -61,8 +61,9 @@ static bool open_sensible(const struct br_dgram_open *open, enum br_dgram_kind k
 
     if (kind == BR_DGRAM_CLOSE)
         return size == sizeof *open && open->from;
-    return open->from && open->size >= BR_DGRAM_MIN_PACKET && open->size <= BR_DGRAM_MAX_PACKET &&
-           size == (probe ? open->size : sizeof *open) && !open->header.link == (kind == BR_DGRAM_OPEN);
+    return open->from && open->paths && open->paths <= BR_DGRAM_PATHS && open->size >= BR_DGRAM_MIN_PACKET &&
+           open->size <= BR_DGRAM_MAX_PACKET && size == (probe ? open->size : sizeof *open) &&
+           !open->header.link == (kind == BR_DGRAM_OPEN);
 }
 
 /* The fields of its kind, once the head has been copied. */

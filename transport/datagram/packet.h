@@ -64,7 +64,8 @@ struct br_dgram_open {
         from; /* the sender's number of the link; in a CLOSE with link 0: the number that nobody has here */
     uint32_t
         size; /* bytes of a packet that the path must carry: of this one in OPEN, OPENED; agreed in CONFIRM* */
-    uint32_t reserved;
+    uint8_t paths; /* that the sender can use and take; both use the smaller number */
+    uint8_t reserved[3];
 };
 static_assert(sizeof(struct br_dgram_open) == 32, "set-up packet");
 

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What has arrived at the peer, what was lost on the way (internal.h note 4). */
+#include <errno.h>
+
+#include "base/clock.h"
+#include "transport/datagram/internal.h"
+
+#define BACKOFF_MOST  (200 * BR_MS)
+#define LEAST_REORDER (20 * BR_US)
+#define REMEMBERED    512u /* packets for which a late acknowledgement is still recognised */
+
+/* The frame that a packet carried a part of, if the part is still missing at the peer. */
+static struct br_dgram_tx_frame *missing(struct br_dgram_link *link, const struct br_dgram_sent *sent)
+{
+    struct br_dgram_tx_frame *frame = &link->tx[sent->frame % BR_DGRAM_WINDOW];
+
+    if (sent->part == BR_DGRAM_NO_PART || !frame->busy || frame->number != sent->frame ||
+        frame->acked >> sent->part & 1)
+        return NULL;
+    return frame;
+}
+
+static void send_again(struct br_dgram_link *link, const struct br_dgram_sent *sent)
+{
+    struct br_dgram_tx_frame *frame = missing(link, sent);
+
+    if (!frame)
+        return;
+    if (!frame->lost)
+        br_list_push_back(&link->again, &frame->again);
+    frame->lost |= 1ull << sent->part;
+}
+
+static void lose(struct br_dgram_link *link, struct br_dgram_path *path, struct br_dgram_sent *sent)
+{
+    sent->state = BR_DGRAM_LOST;
+    path->in_flight--;
+    link->stats.lost_packets++;
+    br_dgram_pace_lost(&path->pace);
+    send_again(link, sent);
+}
+
+static void part_arrived(struct br_dgram_link *link, const struct br_dgram_sent *sent)
+{
+    struct br_dgram_tx_frame *frame = missing(link, sent);
+
+    if (!frame)
+        return;
+    frame->acked |= 1ull << sent->part;
+    if (frame->lost) {
+        frame->lost &= ~frame->acked;
+        if (!frame->lost)
+            br_list_remove(&frame->again);
+    }
+    if (frame->acked == ~0ull >> (64 - frame->parts))
+        br_list_push_back(&link->done, &frame->fresh);
+}
+
+/* Packet `number` has arrived. false: that was known. */
+static bool arrived(struct br_dgram_link *link, struct br_dgram_path *path, uint64_t number, uint64_t now)
+{
+    struct br_dgram_sent *sent = br_dgram_sent_at(path, number);
+
+    if (sent->state == BR_DGRAM_DONE)
+        return false;
+    if (sent->state == BR_DGRAM_FLYING) {
+        path->in_flight--;
+    } else {
+        link->stats.spurious++;
+        path->reorder = path->reorder ? path->reorder * 2 : path->pace.least / 4;
+        if (path->reorder > path->pace.smoothed)
+            path->reorder = path->pace.smoothed;
+    }
+    sent->state = BR_DGRAM_DONE;
+    if (number > path->newest_acked) {
+        path->newest_acked = number;
+        path->newest_sent = sent->time;
+        path->newest_heard = now;
+    }
+    part_arrived(link, sent);
+    return true;
+}
+
+/* Of those sent before the newest that has arrived, the ones that are overdue. */
+static void find_lost(struct br_dgram_link *link, struct br_dgram_path *path, uint64_t now)
+{
+    uint64_t patience = path->pace.least < BR_DGRAM_NEVER ? path->pace.least / 4 : 0;
+
+    if (patience < LEAST_REORDER)
+        patience = LEAST_REORDER;
+    patience += path->reorder;
+    path->loss_at = BR_DGRAM_NEVER;
+    for (uint64_t number = path->floor; number < path->newest_acked; number++) {
+        struct br_dgram_sent *sent = br_dgram_sent_at(path, number);
+
+        if (sent->state != BR_DGRAM_FLYING)
+            continue;
+        if (now + (path->newest_sent - sent->time) < path->newest_heard + patience) {
+            path->loss_at = path->newest_heard + patience - (path->newest_sent - sent->time);
+            break;
+        }
+        lose(link, path, sent);
+    }
+    while (path->floor < path->next) {
+        const struct br_dgram_sent *sent = br_dgram_sent_at(path, path->floor);
+
+        if (sent->state == BR_DGRAM_FLYING ||
+            (sent->state == BR_DGRAM_LOST && path->next - path->floor < REMEMBERED))
+            break;
+        path->floor++;
+    }
+}
+
+/* Acknowledges what the ranges say. Returns how many are new. */
+static unsigned take_ranges(struct br_dgram_link *link, struct br_dgram_path *path,
+                            const struct br_dgram_ack *ack, uint64_t now)
+{
+    uint64_t above = ack->top + 1;
+    unsigned packets = 0;
+
+    for (unsigned i = 0; i < ack->ranges; i++) {
+        uint64_t last = above - ack->range[i].gap - 1, first_ = last + 1 - ack->range[i].run;
+
+        above = first_;
+        if (first_ < path->floor)
+            first_ = path->floor;
+        for (uint64_t number = first_; number <= last; number++)
+            packets += arrived(link, path, number, now);
+        if (above <= path->floor)
+            break;
+    }
+    return packets;
+}
+
+static void still_owed(struct br_dgram_link *link)
+{
+    link->owed = !br_list_empty(&link->again);
+    for (unsigned i = 0; i < link->config.paths; i++)
+        link->owed |= link->paths[i].in_flight > 0;
+}
+
+void br_dgram_loss_ack(struct br_dgram_link *link, const struct br_dgram_ack *ack, uint64_t now)
+{
+    const struct br_dgram_sent *latest;
+    struct br_dgram_path *path;
+    uint64_t elapsed = 0;
+    unsigned packets;
+
+    link->stats.rx_acks++;
+    if (ack->path >= link->config.paths || ack->top >= link->paths[ack->path].next) {
+        br_dgram_link_fail(link, EPROTO, "the peer acknowledges packets that were never sent");
+        return;
+    }
+    path = &link->paths[ack->path];
+    latest = br_dgram_sent_at(path, ack->latest);
+    if (ack->latest >= path->floor && latest->state != BR_DGRAM_DONE)
+        elapsed = now - latest->time;
+    packets = take_ranges(link, path, ack, now);
+    if (elapsed && latest->state == BR_DGRAM_DONE)
+        br_dgram_pace_sample(&path->pace, elapsed > ack->delay ? elapsed - ack->delay : 1, now);
+    if (br_dgram_before(link->message_limit, ack->messages))
+        link->message_limit = ack->messages;
+    if (!packets)
+        return;
+    find_lost(link, path, now);
+    br_dgram_pace_acked(&path->pace, packets, ack->marked - path->marked_heard, path->newest_acked,
+                        path->next);
+    path->marked_heard = ack->marked;
+    path->quiet_since = now;
+    path->probes = 0;
+    still_owed(link);
+}
+
+static uint64_t timeout_at(const struct br_dgram_path *path)
+{
+    uint64_t after = br_dgram_pace_timeout_after(&path->pace);
+    uint64_t most = after > BACKOFF_MOST ? after : BACKOFF_MOST;
+
+    after <<= path->probes < 8 ? path->probes : 8;
+    return path->quiet_since + (after < most ? after : most);
+}
+
+static bool others_live(const struct br_dgram_link *link, const struct br_dgram_path *path)
+{
+    for (unsigned i = 0; i < link->config.paths; i++)
+        if (&link->paths[i] != path && link->paths[i].probes < BR_DGRAM_DEAD)
+            return true;
+    return false;
+}
+
+static void time_out(struct br_dgram_link *link, struct br_dgram_path *path, uint64_t now)
+{
+    uint64_t number = path->next - 1;
+
+    link->stats.timeouts++;
+    path->quiet_since = now;
+    if (++path->probes < BR_DGRAM_DEAD) {
+        while (br_dgram_sent_at(path, number)->state != BR_DGRAM_FLYING)
+            number--;
+        send_again(link, br_dgram_sent_at(path, number));
+        path->probe = true;
+        return;
+    }
+    for (number = path->floor; number < path->next; number++)
+        if (br_dgram_sent_at(path, number)->state == BR_DGRAM_FLYING)
+            lose(link, path, br_dgram_sent_at(path, number));
+    br_dgram_pace_timeout(&path->pace);
+    if (others_live(link, path))
+        still_owed(link); /* a path that carries nothing does not end a link that has others */
+}
+
+void br_dgram_loss_tick(struct br_dgram_link *link, uint64_t now)
+{
+    if (link->owed && now - link->heard_at >= link->config.patience) {
+        br_dgram_link_fail(link, ETIMEDOUT, "nothing heard for %llu ms",
+                           (unsigned long long)(link->config.patience / BR_MS));
+        return;
+    }
+    for (unsigned i = 0; i < link->config.paths; i++) {
+        struct br_dgram_path *path = &link->paths[i];
+
+        if (now >= path->loss_at)
+            find_lost(link, path, now);
+        if (path->in_flight && now >= timeout_at(path))
+            time_out(link, path, now);
+    }
+}
+
+uint64_t br_dgram_loss_timer(const struct br_dgram_path *path)
+{
+    uint64_t timeout = path->in_flight ? timeout_at(path) : BR_DGRAM_NEVER;
+
+    return path->loss_at < timeout ? path->loss_at : timeout;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One path of a link (a source port of the sender, so perhaps a way of its own through the network): how many packets may be on it, and
+ * how fast they leave.
+ *
+ * 1. Each path numbers its own packets and has its own acknowledgements, round trips, losses and window. So what is slow or lost on one
+ *    says nothing about another, and a path that carries nothing any more costs a probe now and then. Rejected: one row of
+ *    numbers over all paths, in which a slow path looks like loss on all, and acknowledgements become long.
+ * 2. Congestion control is after Swift (SIGCOMM'20), not Timely (SIGCOMM'15): Swift steers by the delay itself towards a target,
+ *    Timely by its gradient, whose fixed point is not unique (flows keep whatever share they have), and which noise of a few us
+ *    in software time stamps swamps. Swift's window may be below one packet, which incast needs; Timely has rates only.
+ * 3. What differs from Swift. It knows the fabric's base delay and host delay from configuration and NIC time stamps; we measure the
+ *    least round trip. A newcomer that meets a standing queue would take it for the base, so a least that was not seen
+ *    again for a second is measured anew with a quarter of the window, by all flows at once, because those
+ *    that share a queue see its least at the same time (after BBR). Delay is the least of a round, not of a packet: a process that
+ *    was not scheduled for a moment is no congestion. One decision a round: below the target plus one packet, above it less
+ *    by 0.8 of the excess, at most by half. Windows start doubling.
+ * 4. Loss is no signal by itself, as cables and radio lose without being full, and 1 % of loss must not cost more than 1 % of rate. Only
+ *    when more than 6 % of the last packets were lost, the window is multiplied by 0.7 once a round: a queue shorter
+ *    than the target. Marks (ECN) shrink it by half of their share, as DCTCP does.
+ * 5. Pacing spreads the window over the round trip at 1.25 of its rate, in bursts of up to a quarter of a window, at most 32 packets, that
+ *    the kernel or the NIC takes at once. Below one packet it is what makes the window.
+ * 6. The steps of all paths of one link add up to those of one flow.
+ */
+#ifndef BR_TRANSPORT_DATAGRAM_PATH_H
+#define BR_TRANSPORT_DATAGRAM_PATH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BR_DGRAM_PACKETS 2048u /* numbers of a path from the oldest that matters to the newest, at most */
+
+/* How a path is doing; times in ns, windows in packets. */
+struct br_dgram_pace {
+    uint64_t smoothed, deviation; /* round trip; smoothed is 0 before the first sample */
+    uint64_t least, least_at;     /* of late, and when it was seen last */
+    uint64_t drain_until;         /* 0: not draining (note 3) */
+    uint64_t drained;             /* least round trip since the drain began */
+    uint64_t queueing;            /* what is aimed at besides the least round trip */
+    double window, threshold;     /* below threshold the window doubles a round */
+    double step;                  /* packets a round */
+    double loss_rate, mark_rate;  /* shares of late */
+    bool limited;                 /* the window has kept something back in this round */
+    uint64_t round_ends;          /* packet number whose acknowledgement ends the round */
+    uint64_t round_delay;         /* least round trip in it; UINT64_MAX: none */
+    uint64_t round_lost;          /* packets lost in it */
+    uint64_t leave_at;            /* when the next packet may leave */
+};
+
+void br_dgram_pace_init(struct br_dgram_pace *pace, uint64_t queueing, unsigned paths);
+void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t round_trip, uint64_t now);
+/* Packets have been acknowledged, the newest of them is `newest`; `marked` of them had a mark. `next`: number of the next
+ * packet that will be sent. */
+void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned marked, uint64_t newest,
+                         uint64_t next);
+void br_dgram_pace_lost(struct br_dgram_pace *pace);    /* one packet */
+void br_dgram_pace_timeout(struct br_dgram_pace *pace); /* nothing at all comes back */
+/* Is there room for one more, apart from pacing? */
+bool br_dgram_pace_room(const struct br_dgram_pace *pace, uint32_t in_flight);
+/* May one more leave? Notes that the window limits. */
+bool br_dgram_pace_open(struct br_dgram_pace *pace, uint32_t in_flight, uint64_t now);
+void br_dgram_pace_left(struct br_dgram_pace *pace, uint64_t now);      /* one packet has left */
+uint64_t br_dgram_pace_timeout_after(const struct br_dgram_pace *pace); /* without a sign: probe */
+
+#endif

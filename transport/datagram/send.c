@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "base/clock.h"
+#include "transport/datagram/internal.h"
+
+#define REVIVE_EVERY (200 * BR_MS)
+#define PING_EVERY   (20 * BR_MS) /* while messages wait for room at the peer */
+
+static struct br_dgram_tx_frame *first(const struct br_list *queue, bool again)
+{
+    if (br_list_empty(queue))
+        return NULL;
+    return again ? br_container_of(queue->next, struct br_dgram_tx_frame, again)
+                 : br_container_of(queue->next, struct br_dgram_tx_frame, fresh);
+}
+
+/* Whose part leaves next (internal.h note 5). */
+static struct br_dgram_tx_frame *choose(const struct br_dgram_link *link)
+{
+    struct br_dgram_tx_frame *frame = first(&link->again, true);
+
+    if (frame)
+        return frame;
+    frame = first(&link->messages, false);
+    if (frame && br_dgram_before(frame->order, link->message_limit))
+        return frame;
+    return first(&link->placed, false);
+}
+
+static bool usable(const struct br_dgram_link *link, const struct br_dgram_path *path)
+{
+    bool others = false;
+
+    if (path->next - path->floor >= BR_DGRAM_PACKETS)
+        return false;
+    for (unsigned i = 0; i < link->config.paths; i++)
+        others |= link->paths[i].probes < BR_DGRAM_DEAD;
+    return path->probes < BR_DGRAM_DEAD || !others;
+}
+
+/* Nothing but messages for which the peer has no room. */
+static bool blocked(const struct br_dgram_link *link)
+{
+    return !br_list_empty(&link->messages) && !link->paths[0].in_flight && !choose(link);
+}
+
+uint64_t br_dgram_send_timer(const struct br_dgram_link *link)
+{
+    uint64_t timer = blocked(link) ? link->ping_at : BR_DGRAM_NEVER;
+    bool waiting = choose(link) != NULL;
+
+    for (unsigned i = 0; i < link->config.paths; i++) {
+        const struct br_dgram_path *path = &link->paths[i];
+
+        if (path->ping)
+            return 0;
+        if (!waiting || !usable(link, path))
+            continue;
+        if (path->probe)
+            return 0;
+        if (path->pace.leave_at < timer && br_dgram_pace_room(&path->pace, path->in_flight))
+            timer = path->pace.leave_at;
+    }
+    return timer;
+}
+
+static uint8_t take_part(struct br_dgram_tx_frame *frame)
+{
+    uint8_t part;
+
+    if (frame->lost) {
+        part = (uint8_t)__builtin_ctzll(frame->lost);
+        frame->lost &= frame->lost - 1;
+        if (!frame->lost)
+            br_list_remove(&frame->again);
+        return part;
+    }
+    part = frame->next++;
+    if (frame->next == frame->parts)
+        br_list_remove(&frame->fresh);
+    return part;
+}
+
+/* A path that lets one more out, in turn. */
+static struct br_dgram_path *choose_path(struct br_dgram_link *link, uint64_t now)
+{
+    unsigned n = link->config.paths;
+
+    for (unsigned i = 0; i < n; i++) {
+        unsigned at = (link->next_path + i) % n;
+        struct br_dgram_path *path = &link->paths[at];
+
+        if (!usable(link, path))
+            continue;
+        if (path->probe || br_dgram_pace_open(&path->pace, path->in_flight, now)) {
+            /* A burst stays on its path, so that one call to the kernel carries it. */
+            link->next_path = path->pace.leave_at > now ? (at + 1) % n : at;
+            return path;
+        }
+    }
+    return NULL;
+}
+
+static void note(struct br_dgram_link *link, struct br_dgram_path *path, uint32_t frame, uint8_t part,
+                 uint64_t now)
+{
+    *br_dgram_sent_at(path, path->next) =
+        (struct br_dgram_sent){.time = now, .frame = frame, .part = part, .state = BR_DGRAM_FLYING};
+    path->next++;
+    path->in_flight++;
+    path->quiet_since = now;
+    path->probe = false;
+    br_dgram_pace_left(&path->pace, now);
+    if (!link->owed)
+        link->heard_at = now;
+    link->owed = true;
+    link->stats.tx_packets++;
+}
+
+static void head(struct br_dgram_link *link, const struct br_dgram_path *path, enum br_dgram_kind kind,
+                 struct br_dgram_packet *out)
+{
+    struct br_dgram_data *data = (struct br_dgram_data *)out->head;
+
+    *data = (struct br_dgram_data){
+        .header.kind = (uint8_t)kind,
+        .header.link = link->peer,
+        .number = path->next,
+        .path = (uint8_t)(path - link->paths),
+    };
+    out->head_bytes = sizeof *data;
+    out->path = data->path;
+    out->payload = NULL;
+    out->payload_bytes = 0;
+    out->region = NULL;
+}
+
+static void fill(struct br_dgram_link *link, const struct br_dgram_tx_frame *frame, uint8_t part,
+                 struct br_dgram_packet *out)
+{
+    struct br_dgram_data *data = (struct br_dgram_data *)out->head;
+    uint32_t content = BR_FRAME_INLINE + frame->length, from = part * link->part_bytes;
+    uint32_t bytes = content - from < link->part_bytes ? content - from : link->part_bytes;
+
+    data->frame = frame->number;
+    data->order = frame->order;
+    data->slot = frame->slot;
+    data->offset = frame->offset;
+    data->length = frame->length;
+    data->part = part;
+    data->frame_kind = (uint8_t)frame->kind;
+    data->flags = link->config.header_only ? BR_DGRAM_HEADER_ONLY : 0;
+    if (!part) {
+        memcpy(out->head + sizeof *data, frame->inline_, BR_FRAME_INLINE);
+        out->head_bytes += BR_FRAME_INLINE;
+        bytes -= BR_FRAME_INLINE;
+    } else {
+        from -= BR_FRAME_INLINE;
+    }
+    if (bytes) {
+        out->payload = frame->payload + from;
+        out->payload_bytes = bytes;
+        out->region = frame->region;
+    }
+}
+
+static bool ping(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out)
+{
+    if (blocked(link) && now >= link->ping_at) {
+        link->ping_at = now + PING_EVERY;
+        link->paths[0].ping = true;
+    }
+    for (unsigned i = 0; i < link->config.paths; i++) {
+        struct br_dgram_path *path = &link->paths[i];
+
+        if (!path->ping)
+            continue;
+        path->ping = false;
+        head(link, path, BR_DGRAM_PING, out);
+        br_dgram_seal(out->head, out->head_bytes, NULL, 0);
+        note(link, path, 0, BR_DGRAM_NO_PART, now);
+        return true;
+    }
+    return false;
+}
+
+/* Asks now and then on paths that carry nothing, while there is work for them. */
+static void revive(struct br_dgram_link *link, uint64_t now)
+{
+    for (unsigned i = 0; i < link->config.paths; i++) {
+        struct br_dgram_path *path = &link->paths[i];
+
+        if (path->probes >= BR_DGRAM_DEAD && !path->in_flight && now - path->quiet_since >= REVIVE_EVERY)
+            path->ping = true;
+    }
+}
+
+bool br_dgram_send_next(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out)
+{
+    struct br_dgram_tx_frame *frame = choose(link);
+    struct br_dgram_path *path;
+    uint8_t part;
+
+    if (ping(link, now, out))
+        return true;
+    path = frame ? choose_path(link, now) : NULL;
+    if (!path)
+        return false;
+    revive(link, now);
+    link->stats.resent_packets += frame->lost != 0;
+    part = take_part(frame);
+    head(link, path, BR_DGRAM_DATA, out);
+    fill(link, frame, part, out);
+    br_dgram_seal(out->head, out->head_bytes, out->payload, out->payload_bytes);
+    note(link, path, frame->number, part, now);
+    if (frame->kind == BR_FRAME_MESSAGE)
+        link->ping_at = now + PING_EVERY;
+    return true;
+}
