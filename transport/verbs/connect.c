@@ -142,7 +142,7 @@ int br_verbs_link_connect(struct br_device *base, const struct br_address *addre
 
 static void accept_one(struct br_verbs_device *device, int fd, const union br_inet_address *peer)
 {
-    struct br_verbs_link *link = br_verbs_link_make(device, peer);
+    struct br_verbs_link *link = device->dead ? NULL : br_verbs_link_make(device, peer);
 
     if (link) {
         link->fd = fd;
@@ -197,14 +197,16 @@ static int send_hello(struct br_verbs_link *link)
                                    .psn = link->psn,
                                    .message_bytes = device->base.config->message_bytes};
     struct br_gid_offer offer;
+    ssize_t n;
 
     br_gid_offer(device->gids, &device->choice, &offer);
     memcpy(hello.gids, offer.raw, sizeof hello.gids);
     memcpy(hello.gid_types, offer.type, sizeof hello.gid_types);
     link->hello_sent = true;
-    if (send(link->fd, &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof hello)
+    n = send(link->fd, &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0)
         return br_error(errno, "cannot send the hello: %s", strerror(errno));
-    return 0;
+    return n == (ssize_t)sizeof hello ? 0 : br_error(EIO, "cannot send the whole hello");
 }
 
 /* Connected, or not: the connector begins. */

@@ -61,13 +61,22 @@ static int find_port(struct br_verbs_device *device, struct br_verbs_host *host,
                      const struct br_verbs_port **found)
 {
     const struct br_device_config *config = device->base.config;
+    struct br_gid_choice choice;
     int rc = br_verbs_host_read(host);
 
     if (!rc && *host->library)
         rc = br_error(ENOENT, "%s", host->library);
     if (!rc)
-        rc = br_verbs_port_find(host, config->name, config->gid, found, &device->choice);
-    return rc ? rc : copy_port(device, *found);
+        rc = br_verbs_port_find(host, config->name, config->gid, found, &choice);
+    if (!rc && device->context && /* the address may have moved to another NIC, but we cannot */
+        (strcmp((*found)->device, device->library->get_device_name(device->context->device)) != 0 ||
+         (*found)->port != device->port))
+        rc = br_error(ENODEV, "what it was opened as is %s now", (*found)->name);
+    if (!rc)
+        rc = copy_port(device, *found);
+    if (!rc)
+        device->choice = choice;
+    return rc;
 }
 
 int br_verbs_choose_gids(struct br_verbs_device *device)
@@ -77,6 +86,8 @@ int br_verbs_choose_gids(struct br_verbs_device *device)
     int rc = find_port(device, &host, &found);
 
     br_verbs_host_destroy(&host);
+    for (int f = 0; f < BR_GID_FAMILIES && rc; f++)
+        device->choice.entry[f] = -1; /* what stands at the old places is nobody's, or another's */
     return rc;
 }
 
@@ -85,14 +96,15 @@ static int open_context(struct br_verbs_device *device, const char *name)
     struct ibv_device **list;
     int n, rc = -ENODEV;
 
+    errno = 0;
     list = device->library->get_device_list(&n);
     if (!list)
-        return br_error(errno, "cannot list the RDMA devices: %s", strerror(errno));
+        return br_error(br_verbs_errno(), "cannot list the RDMA devices: %s", strerror(br_verbs_errno()));
     for (int i = 0; i < n && rc == -ENODEV; i++)
         if (!strcmp(device->library->get_device_name(list[i]), name)) {
             errno = 0;
             device->context = device->library->open_device(list[i]);
-            rc = device->context ? 0 : errno ? -errno : -EIO;
+            rc = device->context ? 0 : -br_verbs_errno();
         }
     device->library->free_device_list(list);
     return rc ? br_error(-rc, "cannot open %s: %s", name, strerror(-rc)) : 0;
@@ -169,11 +181,12 @@ static int watch(struct br_verbs_device *device, int fd, void *who)
 static int open_queues(struct br_verbs_device *device)
 {
     const struct br_device_config *config = device->base.config;
-    int entries, depth, rc;
+    int rc;
 
+    errno = 0;
     device->pd = device->library->alloc_pd(device->context);
     if (!device->pd)
-        return br_error(errno, "ibv_alloc_pd: %s", strerror(errno));
+        return br_error(br_verbs_errno(), "ibv_alloc_pd: %s", strerror(br_verbs_errno()));
     device->registrar = (struct br_verbs_registrar){.pd = device->pd,
                                                     .reg_mr = device->library->reg_mr,
                                                     .reg_mr_iova2 = device->library->reg_mr_iova2,
@@ -191,22 +204,34 @@ static int open_queues(struct br_verbs_device *device)
         rc = br_verbs_receive_init(device);
     if (rc)
         return rc;
+    errno = 0;
     device->channel = device->library->create_comp_channel(device->context);
-    if (!device->channel)
-        return br_error(errno, "ibv_create_comp_channel: %s", strerror(errno));
-    /* Room for everything that can be outstanding: a completion queue that runs over is lost. */
+    return device->channel
+               ? 0
+               : br_error(br_verbs_errno(), "ibv_create_comp_channel: %s", strerror(br_verbs_errno()));
+}
+
+/* With room for everything that can be outstanding: a completion queue that runs over is lost. */
+static int open_completions(struct br_verbs_device *device)
+{
+    const struct br_device_config *config = device->base.config;
+    int entries, depth;
+
     depth = (device->limits.max_cqe - (int)device->receive.target) / (int)config->max_links;
     if (depth < DEPTH_LEAST)
         return br_error(E2BIG,
                         "%u links are too many for a completion queue of %d entries, which is all the device "
                         "has; fewer ranks a device, or more devices",
                         config->max_links, device->limits.max_cqe);
+    if (device->limits.max_qp_wr > 0 && depth > device->limits.max_qp_wr)
+        depth = device->limits.max_qp_wr;
     device->depth = depth < (int)BR_VERBS_DEPTH ? (uint32_t)depth : BR_VERBS_DEPTH;
     entries = (int)(config->max_links * device->depth + device->receive.target);
+    errno = 0;
     device->cq = device->library->create_cq(device->context, entries, NULL, device->channel, 0);
-    if (!device->cq)
-        return br_error(errno, "cannot make a completion queue of %d entries: %s", entries, strerror(errno));
-    return 0;
+    return device->cq ? 0
+                      : br_error(br_verbs_errno(), "cannot make a completion queue of %d entries: %s",
+                                 entries, strerror(br_verbs_errno()));
 }
 
 static int allocate(struct br_verbs_device *device)
@@ -250,6 +275,8 @@ static int start(struct br_verbs_device *device)
         rc = allocate(device);
     if (!rc)
         rc = open_queues(device);
+    if (!rc)
+        rc = open_completions(device);
     if (rc)
         return rc;
     device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -26,11 +27,24 @@ static void fail_one(struct br_verbs_device *device, const struct ibv_qp *qp, co
         br_verbs_link_fail(link, -EIO, false, why);
 }
 
-static void device_dies(struct br_verbs_device *device, const char *why)
+/* Its descriptors may stay readable without an end, and then nobody would ever sleep. */
+static void unwatch(struct br_verbs_device *device)
 {
+    epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->context->async_fd, NULL);
+    epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->channel->fd, NULL);
+}
+
+void br_verbs_device_dies(struct br_verbs_device *device, const char *why)
+{
+    char words[BR_ERROR_WORDS];
+
+    if (device->dead)
+        return;
     device->dead = true;
-    br_log_error("device %s: %s: the device is given up", device->base.name, why);
-    fail_all(device, -ENODEV, why);
+    snprintf(words, sizeof words, "%s", why); /* it may be br_error_words() */
+    br_log_error("device %s: %s: the device is given up", device->base.name, words);
+    unwatch(device);
+    fail_all(device, -ENODEV, words);
 }
 
 /* Is an entry of the table still what was chosen? */
@@ -62,16 +76,20 @@ static void gids_change(struct br_verbs_device *device)
 
 static void port_changes(struct br_verbs_device *device, uint8_t port, const char *what)
 {
+    struct ibv_port_attr attr;
     char why[100];
     int rc;
 
     if (port != device->port)
         return;
-    rc = br_verbs_query_port(device->library, device->context, port, &device->attr);
+    rc = br_verbs_query_port(device->library, device->context, port, &attr);
     if (rc) {
-        br_log_warn("device %s: ibv_query_port: %s", device->base.name, strerror(rc));
-        return;
+        br_log_warn("device %s: ibv_query_port: %s; port %u counts as down", device->base.name, strerror(rc),
+                    port);
+        attr = device->attr;
+        attr.state = IBV_PORT_DOWN;
     }
+    device->attr = attr;
     br_log_info("device %s (level %d): port %u: %s; it is %s", device->base.name, device->base.config->level,
                 port, what, device->library->port_state_str(device->attr.state));
     if (device->attr.state == IBV_PORT_ACTIVE)
@@ -95,7 +113,7 @@ static void one(struct br_verbs_device *device, const struct ibv_async_event *ev
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_DEVICE_FATAL:
     case IBV_EVENT_WQ_FATAL:
-        device_dies(device, what);
+        br_verbs_device_dies(device, what);
         break;
     case IBV_EVENT_SRQ_LIMIT_REACHED:
         br_verbs_receive_limit(device);
@@ -132,9 +150,13 @@ void br_verbs_events(struct br_verbs_device *device)
 {
     struct ibv_async_event event, copy;
 
+    errno = 0;
     while (!device->library->get_async_event(device->context, &event)) {
         copy = event;
         device->library->ack_async_event(&event);
         one(device, &copy);
+        errno = 0;
     }
+    if (errno != EAGAIN && errno != EINTR) /* the driver has taken it from us */
+        br_verbs_device_dies(device, "ibv_get_async_event has failed");
 }

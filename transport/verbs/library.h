@@ -7,6 +7,7 @@
 #ifndef BR_TRANSPORT_VERBS_LIBRARY_H
 #define BR_TRANSPORT_VERBS_LIBRARY_H
 
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
@@ -84,6 +85,16 @@ struct br_verbs_library {
 /* The table, for the life of the process. Loaded once by whoever comes first, from any thread; blocks in the file system then. -ENOENT with words
  * (which package): a library is not there; -ENOSYS with words: it is too old. */
 int br_verbs_library(const struct br_verbs_library **out);
+
+/* The errno behind a call that has returned NULL, which is all that its manual page promises: errno was 0 before, and may be so
+ * still. */
+static inline int br_verbs_errno(void)
+{
+    return errno > 0 ? errno : EIO;
+}
+
+/* For tests: from now on this table goes for the host's; NULL: the host's again. Not while another thread asks for it. */
+void br_verbs_library_replace(const struct br_verbs_library *table);
 
 /* ibv_query_port, which verbs.h makes a macro: a positive errno, like it. */
 int br_verbs_query_port(const struct br_verbs_library *library, struct ibv_context *context, uint8_t port,

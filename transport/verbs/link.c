@@ -103,14 +103,15 @@ int br_verbs_link_create(struct br_verbs_link *link)
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = device->port};
     int rc;
 
+    errno = 0;
     link->qp = device->library->create_qp(device->pd, &init);
-    if (!link->qp && errno == EINVAL) { /* so much does not go inline here */
+    if (!link->qp && br_verbs_errno() == EINVAL) { /* so much does not go inline here */
         init.cap.max_inline_data = sizeof(struct br_frame_header);
         link->qp = device->library->create_qp(device->pd, &init);
     }
     if (!link->qp)
-        return br_error(errno, "cannot make a queue pair: %s%s", strerror(errno),
-                        errno == ENOMEM
+        return br_error(br_verbs_errno(), "cannot make a queue pair: %s%s", strerror(br_verbs_errno()),
+                        br_verbs_errno() == ENOMEM
                             ? "; the device has no more, or the limit of locked memory is too low "
                               "(ulimit -l)"
                             : "");
@@ -233,8 +234,10 @@ void br_verbs_link_close(struct br_link *base)
     if (link->qp) {
         br_table_remove(&device->numbers, link->qp->qp_num, 0);
         rc = device->library->destroy_qp(link->qp);
-        if (rc)
+        if (rc) { /* nothing proves that it is fenced */
             br_log_error("device %s: ibv_destroy_qp: %s", base->device->name, strerror(rc));
+            br_verbs_device_dies(device, "a queue pair cannot be destroyed");
+        }
         link->qp = NULL;
         br_verbs_drain(device, INT32_MAX); /* its completions go, those of others to their links */
         for (; link->tx.done != link->tx.posted; link->tx.done++)

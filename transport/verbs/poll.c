@@ -123,12 +123,8 @@ int br_verbs_drain(struct br_verbs_device *device, int max)
                 received(device, &wcs[i]);
         total += n > 0 ? n : 0;
     } while (n == BATCH && total < max);
-    if (n < 0 && !device->dead) {
-        device->dead = true;
-        br_log_error("device %s: ibv_poll_cq has failed: the device is given up", device->base.name);
-        for (int i = 0; i < device->n_open; i++)
-            br_verbs_link_fail(device->open[i], -EIO, true, "the completion queue has failed");
-    }
+    if (n < 0)
+        br_verbs_device_dies(device, "ibv_poll_cq has failed");
     return total;
 }
 
@@ -338,7 +334,7 @@ static bool take_next(struct br_verbs_link *link, struct report *report)
 
 static bool report_state(struct br_verbs_link *link, struct report *report)
 {
-    if (link->reported || link->state == BR_VLINK_CONNECTING)
+    if (link->reported)
         return true;
     if (link->state == BR_VLINK_UP) {
         link->reported = link->known = true;
@@ -354,6 +350,8 @@ static bool report_link(struct br_verbs_link *link, struct report *report, bool 
         br_verbs_link_close(&link->base);
         return false;
     }
+    if (link->state == BR_VLINK_CONNECTING) /* though the peer's first words may be here already */
+        return false;
     if (!report_state(link, report))
         return true;
     if (link->state == BR_VLINK_UP)
@@ -474,9 +472,12 @@ int br_verbs_wait(struct br_device *base)
     for (int i = 0; i < device->n_open && device->n_closed; i++)
         if (device->open[i]->base.trusted && !device->open[i]->opened)
             return -EAGAIN;
+    if (device->dead)
+        return device->epoll_fd;
     rc = ibv_req_notify_cq(device->cq, 0);
     if (rc) {
-        br_log_warn("device %s: ibv_req_notify_cq: %s", base->name, strerror(rc));
+        br_error(rc, "ibv_req_notify_cq: %s", strerror(rc));
+        br_verbs_device_dies(device, br_error_words());
         return -EAGAIN;
     }
     /* What came before the notification was asked for does not notify. */

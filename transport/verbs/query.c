@@ -203,11 +203,12 @@ int br_verbs_query(struct br_verbs_host *host)
     if (rc)
         return rc;
     snprintf(host->cm, sizeof host->cm, "%s", library->cm_why_not);
+    errno = 0;
     list = library->get_device_list(&n);
     if (!list && (errno == ENOSYS || errno == ENOENT || errno == EPERM))
         return 0;
     if (!list)
-        return br_error(errno, "cannot list the RDMA devices: %s", strerror(errno));
+        return br_error(br_verbs_errno(), "cannot list the RDMA devices: %s", strerror(br_verbs_errno()));
     for (int i = 0; i < n && !rc; i++)
         rc = query_device(library, host, list[i]);
     library->free_device_list(list);

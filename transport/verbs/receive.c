@@ -9,12 +9,15 @@
  *    flush error, others with the last-WQE event, soft-RoCE not at all). We do not know which, so the queue's own limit event
  *    tells: fewer than a quarter are left although we count more. Then the count is set right. The lost buffers
  *    stay allocated until the device is closed.
+ * 3. Where a further chunk cannot be had (the limit of locked memory), the queue stays short, and senders wait until the caller
+ *    gives messages back. That is tried again now and then, not in each poll: registering is slow also where it fails.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/verbs/verbs.h"
@@ -24,6 +27,7 @@
 #define TARGET_MOST  512u
 #define CHUNK        64u /* buffers allocated at once */
 #define BATCH        32  /* of one call */
+#define RETRY        (100 * BR_MS)
 
 static int add_chunk(struct br_verbs_device *device)
 {
@@ -55,8 +59,26 @@ static int add_chunk(struct br_verbs_device *device)
     return 0;
 }
 
-/* Posts up to BATCH spare buffers with one call; returns how many. */
-static uint32_t post_batch(struct br_verbs_device *device, uint32_t wanted)
+/* false: there are none to be had now (note 3). */
+static bool grow(struct br_verbs_device *device)
+{
+    struct br_verbs_receive *receive = &device->receive;
+    int rc;
+
+    if (device->now < receive->next_try)
+        return false;
+    rc = add_chunk(device);
+    if (!rc || rc == -ENOBUFS)
+        return !rc;
+    if (!receive->failures++)
+        br_log_warn("device %s: its receive queue stays short, so that senders may have to wait: %s",
+                    device->base.name, br_error_words());
+    receive->next_try = device->now + RETRY;
+    return false;
+}
+
+/* Posts up to BATCH spare buffers with one call; returns how many (0: the queue is full), or -errno with words. */
+static int post_batch(struct br_verbs_device *device, uint32_t wanted)
 {
     struct br_verbs_receive *receive = &device->receive;
     struct ibv_recv_wr work[BATCH], *bad = NULL;
@@ -82,7 +104,9 @@ static uint32_t post_batch(struct br_verbs_device *device, uint32_t wanted)
 
         br_list_push_back(&receive->spare, &buffer->node);
     }
-    return n - left;
+    if (rc && rc != ENOMEM)
+        return br_error(rc, "ibv_post_srq_recv: %s", strerror(rc));
+    return (int)(n - left);
 }
 
 static void arm_limit(struct br_verbs_device *device)
@@ -92,26 +116,35 @@ static void arm_limit(struct br_verbs_device *device)
     int rc = device->library->modify_srq(receive->srq, &attr, IBV_SRQ_LIMIT);
 
     if (rc)
-        br_log_debug("device %s: no limit event of the receive queue: %s", device->base.name, strerror(rc));
+        br_log_warn(
+            "device %s: buffers that failed links take with them are not replaced: ibv_modify_srq: %s",
+            device->base.name, strerror(rc));
     receive->armed = true; /* or never will be: lost buffers are then not replaced */
 }
 
-void br_verbs_receive_refill(struct br_verbs_device *device)
+static int refill(struct br_verbs_device *device)
 {
     struct br_verbs_receive *receive = &device->receive;
 
     while (receive->posted < receive->target) {
-        uint32_t n;
+        int n;
 
-        if (br_list_empty(&receive->spare) && add_chunk(device))
-            return; /* what the caller holds comes back; until then senders wait */
+        if (br_list_empty(&receive->spare) && !grow(device))
+            return 0; /* what the caller holds comes back; until then senders wait */
         n = post_batch(device, receive->target - receive->posted);
-        receive->posted += n;
-        if (!n)
-            return; /* full: some of what we thought lost is there */
+        if (n <= 0)
+            return n; /* full: some of what we thought lost is there */
+        receive->posted += (uint32_t)n;
     }
     if (!receive->armed)
         arm_limit(device);
+    return 0;
+}
+
+void br_verbs_receive_refill(struct br_verbs_device *device)
+{
+    if (!device->dead && refill(device))
+        br_verbs_device_dies(device, br_error_words());
 }
 
 void br_verbs_receive_limit(struct br_verbs_device *device)
@@ -148,14 +181,14 @@ int br_verbs_receive_init(struct br_verbs_device *device)
         receive->target = (uint32_t)device->limits.max_srq_wr;
     receive->most = 2 * receive->target + config->max_links * config->message_buffers;
     attr.attr.max_wr = receive->target;
+    errno = 0;
     receive->srq = device->library->create_srq(device->pd, &attr);
     if (!receive->srq)
-        return br_error(errno, "cannot make a shared receive queue: %s", strerror(errno));
+        return br_error(br_verbs_errno(), "cannot make a shared receive queue: %s",
+                        strerror(br_verbs_errno()));
     while (!rc && receive->total < receive->target)
         rc = add_chunk(device);
-    if (!rc)
-        br_verbs_receive_refill(device);
-    return rc;
+    return rc ? rc : refill(device);
 }
 
 void br_verbs_receive_destroy(struct br_verbs_device *device)

@@ -69,6 +69,8 @@ struct br_verbs_receive {
     uint32_t buffer_bytes; /* from one to the next */
     uint32_t wire_bytes;   /* what the NIC may fill: header and payload */
     uint32_t lost;         /* note 4 */
+    uint32_t failures;     /* times that there was no memory for more */
+    uint64_t next_try;     /* ns: not before that */
     bool armed;            /* the limit event is asked for */
     struct br_list spare;
     struct br_verbs_chunk {
@@ -190,7 +192,7 @@ static inline void br_verbs_link_is_ready(struct br_verbs_link *link)
 /* receive.c */
 int br_verbs_receive_init(struct br_verbs_device *device);
 void br_verbs_receive_destroy(struct br_verbs_device *device);
-/* Fills the shared queue up. */
+/* Fills the shared queue up; a device that takes no buffers is given up. */
 void br_verbs_receive_refill(struct br_verbs_device *device);
 /* The queue has fewer buffers than we thought: IBV_EVENT_SRQ_LIMIT_REACHED. */
 void br_verbs_receive_limit(struct br_verbs_device *device);
@@ -238,6 +240,8 @@ void br_verbs_message_release(struct br_link *link, void *buffer);
 
 /* events.c: asynchronous events of the device. */
 void br_verbs_events(struct br_verbs_device *device);
+/* It is given up for good: its links fail, new ones are refused. */
+void br_verbs_device_dies(struct br_verbs_device *device, const char *why);
 
 /* memory without and with keys: region.c */
 int br_verbs_place_token(struct br_device *device, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES]);
