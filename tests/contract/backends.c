@@ -12,6 +12,9 @@
 #include "transport/shm/address.h"
 #include "transport/shm/segment.h"
 #include "transport/sim/sim.h"
+#ifdef BRAID_VERBS
+#include "transport/verbs/fake.h"
+#endif
 
 static int sim_setup_with(struct contract *contract, struct br_sim_config config)
 {
@@ -166,6 +169,24 @@ static int verbs_stranger(struct contract *contract, const struct br_address *ad
     return uring_stranger(contract, &inner);
 }
 
+#ifdef BRAID_VERBS
+/* Devices that exist in this process only: the whole back end without a NIC, also under sanitizers. */
+static int verbs_fake_setup(struct contract *contract)
+{
+    static const char *names[CONTRACT_SIDES] = {"fake0", "fake1", "fake2"};
+
+    fake_install();
+    contract->surroundings = names;
+    return 0;
+}
+
+static void verbs_fake_teardown(struct contract *contract)
+{
+    (void)contract;
+    fake_remove();
+}
+#endif
+
 #define SIM_HOOKS                                                                                            \
     .transport = "sim", .teardown = sim_teardown, .configure = sim_configure, .now = sim_now, .idle = sim_idle
 
@@ -193,5 +214,13 @@ const struct contract_backend contract_backends[] = {
      .configure = verbs_configure,
      .stranger = verbs_stranger,
      .processes = true},
+#ifdef BRAID_VERBS
+    {.name = "verbs-fake",
+     .transport = "verbs",
+     .setup = verbs_fake_setup,
+     .teardown = verbs_fake_teardown,
+     .configure = verbs_configure,
+     .stranger = verbs_stranger},
+#endif
 };
 const int contract_n_backends = sizeof contract_backends / sizeof *contract_backends;
