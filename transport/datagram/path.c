@@ -10,7 +10,9 @@
 #define MOST_WINDOW      ((double)BR_DGRAM_PACKETS / 2)
 #define FIRST_ROUND_TRIP (25 * BR_MS) /* before anything is known */
 #define LEAST_TIMEOUT    (2 * BR_MS)
-#define LEAST_AGE        (1000 * BR_MS) /* then the least round trip is measured anew */
+#define DRAIN_EVERY      (1000 * BR_MS) /* to see the least round trip */
+#define DRAIN_FIRST      (50 * BR_MS)   /* after the first sample: it may have met a queue */
+#define TURN             (5 * BR_SEC)   /* for which a least round trip counts, and one more */
 #define QUEUEING         (200 * BR_US)  /* what to aim at, unless configured */
 #define SCALING          4.0            /* most of flow scaling, in units of the queueing */
 #define LOSS_TOLERATED   0.06
@@ -24,6 +26,8 @@ void br_dgram_pace_init(struct br_dgram_pace *pace, uint64_t queueing, unsigned 
         .threshold = MOST_WINDOW,
         .step = 1.0 / paths,
         .least = UINT64_MAX,
+        .least_now = UINT64_MAX,
+        .least_before = UINT64_MAX,
         .round_delay = UINT64_MAX,
     };
 }
@@ -33,21 +37,28 @@ static uint64_t round_trip_of(const struct br_dgram_pace *pace)
     return pace->smoothed ? pace->smoothed : FIRST_ROUND_TRIP;
 }
 
-static void drain(struct br_dgram_pace *pace, uint64_t sample, uint64_t now)
+/* Should the window be small for a moment, to see the least round trip? Not while there is hardly any queue. */
+static bool should_drain(const struct br_dgram_pace *pace, uint64_t sample, uint64_t now)
 {
-    if (!pace->drain_until) {
-        pace->drain_until = now + 2 * pace->smoothed + BR_MS;
-        pace->drained = UINT64_MAX;
-        return;
+    uint64_t since = now > pace->drained_at ? now - pace->drained_at : 0,
+             queue = pace->smoothed - pace->least;
+
+    if (pace->smoothed < pace->least + pace->queueing / 4)
+        return false;
+    return since > DRAIN_EVERY || (since > DRAIN_EVERY / 2 && sample < pace->least + queue / 2);
+}
+
+/* The least of two to one turns of TURN. */
+static void note_least(struct br_dgram_pace *pace, uint64_t sample, uint64_t now)
+{
+    if (now - pace->turn_at > TURN) {
+        pace->turn_at = now;
+        pace->least_before = pace->least_now;
+        pace->least_now = UINT64_MAX;
     }
-    /* What comes back in the first round trip was sent before. */
-    if (now + pace->smoothed > pace->drain_until && sample < pace->drained)
-        pace->drained = sample;
-    if (now < pace->drain_until)
-        return;
-    pace->least = pace->drained < UINT64_MAX ? pace->drained : sample;
-    pace->least_at = now;
-    pace->drain_until = 0;
+    if (sample < pace->least_now)
+        pace->least_now = sample;
+    pace->least = pace->least_now < pace->least_before ? pace->least_now : pace->least_before;
 }
 
 void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t sample, uint64_t now)
@@ -59,31 +70,32 @@ void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t sample, uint64_t 
     if (!pace->smoothed) {
         pace->smoothed = sample;
         pace->deviation = sample / 2;
+        pace->drained_at = now + DRAIN_FIRST - DRAIN_EVERY;
+        pace->turn_at = now;
     }
     off = sample > pace->smoothed ? sample - pace->smoothed : pace->smoothed - sample;
     pace->deviation = (3 * pace->deviation + off) / 4;
     pace->smoothed = (7 * pace->smoothed + sample) / 8;
     if (sample < pace->round_delay)
         pace->round_delay = sample;
-    if (pace->drain_until || (pace->least < UINT64_MAX && now - pace->least_at > LEAST_AGE))
-        drain(pace, sample, now);
-    /* An eighth of what is aimed at is noise: then the queue was empty, too. */
-    if (pace->least == UINT64_MAX || sample <= pace->least + pace->queueing / 8)
-        pace->least_at = now;
-    if (sample < pace->least)
-        pace->least = sample;
+    note_least(pace, sample, now);
+    if (pace->drain_until && now >= pace->drain_until) {
+        pace->drain_until = 0;
+        pace->drained_at = now;
+    } else if (!pace->drain_until && should_drain(pace, sample, now)) {
+        pace->drain_until = now + 2 * pace->smoothed + BR_MS;
+    }
 }
 
-/* Swift's target: more for small windows, so that many flows find room and shares become equal. */
+/* After Swift: more for small windows, so that many flows find room and shares become equal. */
 static double target(const struct br_dgram_pace *pace)
 {
     double queueing = (double)pace->queueing, least = (double)pace->least;
-    double scale = (1 / sqrt(pace->window) - 0.1) / (1 / sqrt(0.1) - 0.1);
+    double scale = SCALING / sqrt(pace->window / pace->step);
 
     if (queueing < least / 2)
         queueing = least / 2;
-    scale = scale < 0 ? 0 : scale > 1 ? 1 : scale;
-    return least + queueing * (1 + SCALING * scale);
+    return least + queueing * (0.5 + (scale < SCALING ? scale : SCALING));
 }
 
 static void shrink(struct br_dgram_pace *pace, double factor)
@@ -105,7 +117,7 @@ static void decide(struct br_dgram_pace *pace)
         shrink(pace, 1 - (excess < 0.5 ? excess : 0.5));
     } else if (pace->round_lost && pace->loss_rate > LOSS_TOLERATED) {
         shrink(pace, 0.7);
-    } else if (pace->mark_rate > 0.01) {
+    } else if (pace->round_marked) {
         shrink(pace, 1 - pace->mark_rate / 2);
     } else if (pace->limited && pace->window >= pace->threshold && !pace->drain_until) {
         pace->window += pace->step * (pace->window < 1 ? pace->window : 1);
@@ -119,6 +131,7 @@ void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned 
 {
     for (unsigned i = 0; i < packets; i++)
         pace->loss_rate -= pace->loss_rate / 256;
+    pace->round_marked += marked;
     if (packets)
         pace->mark_rate += ((double)(marked < packets ? marked : packets) / packets - pace->mark_rate) *
                            packets / (packets + 64);
@@ -132,7 +145,7 @@ void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned 
     decide(pace);
     pace->round_ends = next;
     pace->round_delay = UINT64_MAX;
-    pace->round_lost = 0;
+    pace->round_lost = pace->round_marked = 0;
     pace->limited = false;
 }
 

@@ -10,17 +10,18 @@
  *    Timely by its gradient, whose fixed point is not unique (flows keep whatever share they have), and which noise of a few us
  *    in software time stamps swamps. Swift's window may be below one packet, which incast needs; Timely has rates only.
  * 3. What differs from Swift. It knows the fabric's base delay and host delay from configuration and NIC time stamps; we measure the
- *    least round trip. A newcomer that meets a standing queue would take it for the base, so a least that was not seen
- *    again for a second is measured anew with a quarter of the window, by all flows at once, because those
- *    that share a queue see its least at the same time (after BBR). Delay is the least of a round, not of a packet: a process that
+ *    least round trip of the last 5 to 10 s. A newcomer that meets a standing queue would take it for the base, and then take all. So once
+ *    a second the window is a quarter for two round trips, and who sees the delay fall by half does the same at once: flows that share
+ *    a queue drain it together (after BBR's probes), and all see its base. Delay is the least of a round, not of a packet: a process that
  *    was not scheduled for a moment is no congestion. One decision a round: below the target plus one packet, above it less
- *    by 0.8 of the excess, at most by half. Windows start doubling.
+ *    by 0.8 of the excess, at most by half. Windows start doubling. The target is base + queueing * (1/2 + 4 / sqrt(window)), at most
+ *    4.5: Swift's flow scaling without a lower end, which makes shares equal also where bases were measured differently.
  * 4. Loss is no signal by itself, as cables and radio lose without being full, and 1 % of loss must not cost more than 1 % of rate. Only
  *    when more than 6 % of the last packets were lost, the window is multiplied by 0.7 once a round: a queue shorter
  *    than the target. Marks (ECN) shrink it by half of their share, as DCTCP does.
  * 5. Pacing spreads the window over the round trip at 1.25 of its rate, in bursts of up to a quarter of a window, at most 32 packets, that
  *    the kernel or the NIC takes at once. Below one packet it is what makes the window.
- * 6. The steps of all paths of one link add up to those of one flow.
+ * 6. All paths of one link together take the share of one flow: their steps are 1 / paths, and the target sees their windows' sum.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_PATH_H
 #define BR_TRANSPORT_DATAGRAM_PATH_H
@@ -32,19 +33,22 @@
 
 /* How a path is doing; times in ns, windows in packets. */
 struct br_dgram_pace {
-    uint64_t smoothed, deviation; /* round trip; smoothed is 0 before the first sample */
-    uint64_t least, least_at;     /* of late, and when it was seen last */
-    uint64_t drain_until;         /* 0: not draining (note 3) */
-    uint64_t drained;             /* least round trip since the drain began */
-    uint64_t queueing;            /* what is aimed at besides the least round trip */
-    double window, threshold;     /* below threshold the window doubles a round */
-    double step;                  /* packets a round */
-    double loss_rate, mark_rate;  /* shares of late */
-    bool limited;                 /* the window has kept something back in this round */
-    uint64_t round_ends;          /* packet number whose acknowledgement ends the round */
-    uint64_t round_delay;         /* least round trip in it; UINT64_MAX: none */
-    uint64_t round_lost;          /* packets lost in it */
-    uint64_t leave_at;            /* when the next packet may leave */
+    uint64_t smoothed, deviation;     /* round trip; smoothed is 0 before the first sample */
+    uint64_t least;                   /* of late: of the two below */
+    uint64_t least_now, least_before; /* of this turn, and of the one before; UINT64_MAX: none */
+    uint64_t turn_at;                 /* when this turn began */
+    uint64_t drain_until;             /* 0: not draining (note 3) */
+    uint64_t drained_at;              /* when that ended last */
+    uint64_t queueing;                /* what is aimed at besides the least round trip */
+    double window, threshold;         /* below threshold the window doubles a round */
+    double step;                      /* packets a round */
+    double loss_rate, mark_rate;      /* shares of late */
+    bool limited;                     /* the window has kept something back in this round */
+    uint64_t round_ends;              /* packet number whose acknowledgement ends the round */
+    uint64_t round_delay;             /* least round trip in it; UINT64_MAX: none */
+    uint64_t round_lost;              /* packets lost in it */
+    uint64_t round_marked;            /* acknowledged in it with a mark */
+    uint64_t leave_at;                /* when the next packet may leave */
 };
 
 void br_dgram_pace_init(struct br_dgram_pace *pace, uint64_t queueing, unsigned paths);
