@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A worker whose peer knows the secret and lies: any messages and frames, in any order, on two rails that die in between.
- * The worker may fail, in words; it must not crash, hang, post what the contract forbids (tests/protocol/wire.h), write
+ * The worker may fail, in words; it must not crash, hang, post what the contract forbids (tests/protocol/wired.h), write
  * outside the places, or end a transfer twice.
  *
  * The input is a sequence of commands of one byte with arguments behind them. Numbers that mean something (slots, tags) can be
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "tests/protocol/wire.h"
+#include "tests/protocol/wired.h"
 
 #define TRANSFERS 12
 #define BYTES     12288u /* of a place: three slices of the smallest size */

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "wire.h"
+#include "wired.h"
 
 #define LARGE 10000u
 
@@ -55,19 +55,16 @@ static void waits__a_large_send_says_it_again_and_again(void **state)
 {
     uint64_t tag = br_tag_p2p(0, 0, 9);
     struct br_transfer t = transfer(tag, LARGE);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
     t.total = 5 * (uint64_t)LARGE;
-    assert_int_equal(br_transfer_send(x.w, &t), 0);
-    assert_int_equal(said(&x, tag, 99), 0);
-    assert_in_range(said(&x, tag, 1000), 9, 10);
-    arrives(&x, BR_MESSAGE_READY, tag, LARGE, 7);
-    assert_int_equal(x.w->failed, 0);
-    assert_non_null(wire_take_placed(x.links[0]));
-    assert_int_equal(said(&x, tag, 300), 0);
-    wired_destroy(&x);
+    assert_int_equal(br_transfer_send(x->w, &t), 0);
+    assert_int_equal(said(x, tag, 99), 0);
+    assert_in_range(said(x, tag, 1000), 9, 10);
+    arrives(x, BR_MESSAGE_READY, tag, LARGE, 7);
+    assert_int_equal(x->w->failed, 0);
+    assert_non_null(wire_take_placed(x->links[0]));
+    assert_int_equal(said(x, tag, 300), 0);
 }
 
 /* The peer remembers it. */
@@ -75,15 +72,12 @@ static void waits__a_collective_says_it_once(void **state)
 {
     uint64_t tag = br_tag_collective(0, 3, 0, 0), other = br_tag_collective(0, 3, 0, 1);
     struct br_transfer send = transfer(tag, LARGE), receive = transfer(other, 8);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    assert_int_equal(br_transfer_send(x.w, &send), 0);
-    assert_int_equal(br_transfer_receive(x.w, &receive), 0);
-    assert_int_equal(said(&x, tag, 150), 1);
-    assert_int_equal(said(&x, other, 1000), 0); /* was taken by the line before */
-    wired_destroy(&x);
+    assert_int_equal(br_transfer_send(x->w, &send), 0);
+    assert_int_equal(br_transfer_receive(x->w, &receive), 0);
+    assert_int_equal(said(x, tag, 150), 1);
+    assert_int_equal(said(x, other, 1000), 0); /* was taken by the line before */
 }
 
 /* It may come at any time, and nobody need be told. */
@@ -91,28 +85,22 @@ static void waits__not_a_receive_of_a_message(void **state)
 {
     uint64_t tag = br_tag_p2p(0, 0, 9);
     struct br_transfer t = transfer(tag, 8);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    assert_int_equal(br_transfer_receive(x.w, &t), 0);
-    assert_int_equal(said(&x, tag, 1000), 0);
-    wired_destroy(&x);
+    assert_int_equal(br_transfer_receive(x->w, &t), 0);
+    assert_int_equal(said(x, tag, 1000), 0);
 }
 
 static void waiting__of_a_message_of_another_size(void **state)
 {
     uint64_t tag = br_tag_p2p(0, 0, 9);
     struct br_transfer small = transfer(tag, 8);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    arrives(&x, BR_MESSAGE_WAITING, tag, LARGE, 8); /* before the receive: it will be said again */
-    assert_int_equal(br_transfer_receive(x.w, &small), 0);
-    arrives(&x, BR_MESSAGE_WAITING, tag, LARGE, 8);
-    expect_failed(&x, "(tag 9): rank 1 sends 10000 bytes, rank 0 receives 8");
-    wired_destroy(&x);
+    arrives(x, BR_MESSAGE_WAITING, tag, LARGE, 8); /* before the receive: it will be said again */
+    assert_int_equal(br_transfer_receive(x->w, &small), 0);
+    arrives(x, BR_MESSAGE_WAITING, tag, LARGE, 8);
+    expect_failed(x, "(tag 9): rank 1 sends 10000 bytes, rank 0 receives 8");
 }
 
 /* Its READY is on the way. */
@@ -120,14 +108,11 @@ static void waiting__of_a_message_of_the_same_size(void **state)
 {
     uint64_t tag = br_tag_p2p(0, 0, 9);
     struct br_transfer t = transfer(tag, LARGE);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    assert_int_equal(br_transfer_receive(x.w, &t), 0);
-    arrives(&x, BR_MESSAGE_WAITING, tag, LARGE, 7);
-    assert_int_equal(x.w->failed, 0);
-    wired_destroy(&x);
+    assert_int_equal(br_transfer_receive(x->w, &t), 0);
+    arrives(x, BR_MESSAGE_WAITING, tag, LARGE, 7);
+    assert_int_equal(x->w->failed, 0);
 }
 
 /* A small message for a large receive, whichever is there first. */
@@ -156,35 +141,30 @@ static void eager__after_a_large_receive(void **state)
 {
     uint64_t tag = br_tag_p2p(0, 0, 9);
     struct br_transfer t = transfer(tag, LARGE), small = transfer(tag, 0);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    assert_int_equal(br_transfer_receive(x.w, &t), 0);
-    br_transfer_withdraw(x.w, &t);
-    assert_int_equal(br_transfer_receive(x.w, &t), 0);
-    wired_turn(&x, 0);
-    wire_placed(x.links[0], wire_take(x.links[0], BR_MESSAGE_READY)->message.ready.slot, 0, memory, LARGE, 0);
-    wired_turn(&x, 0);
+    assert_int_equal(br_transfer_receive(x->w, &t), 0);
+    br_transfer_withdraw(x->w, &t);
+    assert_int_equal(br_transfer_receive(x->w, &t), 0);
+    wired_turn(x, 0);
+    wire_placed(x->links[0], wire_take(x->links[0], BR_MESSAGE_READY)->message.ready.slot, 0, memory, LARGE,
+                0);
+    wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
-    assert_int_equal(br_transfer_receive(x.w, &small), 0);
-    assert_int_equal(x.w->failed, 0);
-    wired_destroy(&x);
+    assert_int_equal(br_transfer_receive(x->w, &small), 0);
+    assert_int_equal(x->w->failed, 0);
 }
 
 static void eager__longer_than_agreed(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_EAGER, .tag = 1};
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    x.w->peers[1].eager_bytes = 100;
+    x->w->peers[1].eager_bytes = 100;
     m.bytes = 101;
-    wire_message(x.links[0], &m, memory, 101);
-    wired_turn(&x, 0);
-    expect_failed(&x, "longer than was agreed");
-    wired_destroy(&x);
+    wire_message(x->links[0], &m, memory, 101);
+    wired_turn(x, 0);
+    expect_failed(x, "longer than was agreed");
 }
 
 /* What comes for an operation and has no transfer there: begun already, or not yet. */
@@ -214,48 +194,42 @@ static void operation__with_other_arguments(void **state)
 
 static void operation__with_the_same_arguments(void **state)
 {
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    arrives(&x, BR_MESSAGE_WAITING, br_tag_collective(2, 77, 1, 1), 8, 9);
-    br_worker_begins(x.w, 2, 77, 9);
-    arrives(&x, BR_MESSAGE_WAITING, br_tag_collective(2, 77, 1, 2), 8, 9);
-    assert_int_equal(x.w->failed, 0);
-    wired_destroy(&x);
+    arrives(x, BR_MESSAGE_WAITING, br_tag_collective(2, 77, 1, 1), 8, 9);
+    br_worker_begins(x->w, 2, 77, 9);
+    arrives(x, BR_MESSAGE_WAITING, br_tag_collective(2, 77, 1, 2), 8, 9);
+    assert_int_equal(x->w->failed, 0);
 }
 
 /* A group's number is used again, or its operations have been counted round once. */
 static void operation__of_a_group_that_was_forgotten(void **state)
 {
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    br_worker_begins(x.w, 2, 77, 7);
-    br_worker_begins(x.w, 1, 77, 7);
-    br_worker_forget_group(x.w, 2);
-    arrives(&x, BR_MESSAGE_WAITING, br_tag_collective(2, 77, 1, 1), 8, 9);
-    assert_int_equal(x.w->failed, 0);
-    arrives(&x, BR_MESSAGE_WAITING, br_tag_collective(1, 77, 1, 1), 8, 9);
-    assert_int_equal(x.w->failed, -EPROTO);
-    wired_destroy(&x);
+    br_worker_begins(x->w, 2, 77, 7);
+    br_worker_begins(x->w, 1, 77, 7);
+    br_worker_forget_group(x->w, 2);
+    arrives(x, BR_MESSAGE_WAITING, br_tag_collective(2, 77, 1, 1), 8, 9);
+    assert_int_equal(x->w->failed, 0);
+    arrives(x, BR_MESSAGE_WAITING, br_tag_collective(1, 77, 1, 1), 8, 9);
+    assert_int_equal(x->w->failed, -EPROTO);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waits__a_large_send_says_it_again_and_again),
-        cmocka_unit_test(waits__a_collective_says_it_once),
-        cmocka_unit_test(waits__not_a_receive_of_a_message),
-        cmocka_unit_test(waiting__of_a_message_of_another_size),
-        cmocka_unit_test(waiting__of_a_message_of_the_same_size),
+        WIRED_TEST(waits__a_large_send_says_it_again_and_again, .rails = 1, .up = true),
+        WIRED_TEST(waits__a_collective_says_it_once, .rails = 1, .up = true),
+        WIRED_TEST(waits__not_a_receive_of_a_message, .rails = 1, .up = true),
+        WIRED_TEST(waiting__of_a_message_of_another_size, .rails = 1, .up = true),
+        WIRED_TEST(waiting__of_a_message_of_the_same_size, .rails = 1, .up = true),
         cmocka_unit_test(eager__for_a_large_receive),
-        cmocka_unit_test(eager__after_a_large_receive),
-        cmocka_unit_test(eager__longer_than_agreed),
+        WIRED_TEST(eager__after_a_large_receive, .rails = 1, .up = true),
+        WIRED_TEST(eager__longer_than_agreed, .rails = 1, .up = true),
         cmocka_unit_test(operation__with_other_arguments),
-        cmocka_unit_test(operation__with_the_same_arguments),
-        cmocka_unit_test(operation__of_a_group_that_was_forgotten),
+        WIRED_TEST(operation__with_the_same_arguments, .rails = 1, .up = true),
+        WIRED_TEST(operation__of_a_group_that_was_forgotten, .rails = 1, .up = true),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "wire.h"
+#include "wired.h"
 
 /* HELLO of the peer with another key or incarnation. */
 static void hello(struct wired *x, struct wire_link *link, uint8_t key, uint32_t incarnation)
@@ -47,49 +47,40 @@ static enum br_rail_state rail_state(const struct wired *x)
 
 static void acceptor__takes_the_peer(void **state)
 {
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_open(&x, 0, 2, NULL);
-    assert_false(br_worker_connected(x.w));
-    assert_true(wired_connect(&x, 0));
-    assert_false(br_worker_connected(x.w)); /* one of two rails */
-    assert_true(wired_connect(&x, 1));
-    assert_true(br_worker_connected(x.w));
-    assert_true(x.links[0]->link.trusted);
-    assert_int_equal(x.w->counters.refused_strangers, 0);
-    wired_destroy(&x);
+    assert_false(br_worker_connected(x->w));
+    assert_true(wired_connect(x, 0));
+    assert_false(br_worker_connected(x->w)); /* one of two rails */
+    assert_true(wired_connect(x, 1));
+    assert_true(br_worker_connected(x->w));
+    assert_true(x->links[0]->link.trusted);
+    assert_int_equal(x->w->counters.refused_strangers, 0);
 }
 
 static void connector__connects_by_itself(void **state)
 {
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 1, 2, NULL);
-    assert_true(x.links[0]->link.trusted);
-    assert_int_equal(x.w->peers[0].rails[1].incarnation, 1);
-    wired_destroy(&x);
+    assert_true(x->links[0]->link.trusted);
+    assert_int_equal(x->w->peers[0].rails[1].incarnation, 1);
 }
 
 /* Nobody answers: again and again, each attempt with a time limit and a larger pause; the words say why. */
 static void connector__tries_again(void **state)
 {
     char words[200];
-    struct wired x;
+    struct wired *x = *state;
     int links = 0;
 
-    (void)state;
-    wired_open(&x, 1, 1, NULL);
     for (int ms = 0; ms < 10000; ms += 10)
-        wired_turn(&x, 10 * BR_MS);
-    br_list_for_each (node, &x.wires[0].links)
+        wired_turn(x, 10 * BR_MS);
+    br_list_for_each (node, &x->wires[0].links)
         links++;
     assert_in_range(links, 5, 10);
-    assert_int_equal(x.w->failed, 0);
-    br_worker_missing(x.w, words, sizeof words);
+    assert_int_equal(x->w->failed, 0);
+    br_worker_missing(x->w, words, sizeof words);
     assert_non_null(strstr(words, "rank 0 level 0 (device wire0): the handshake took too long"));
-    wired_destroy(&x);
 }
 
 /* A wrong secret does not become right: the job ends, with words that name rank and device. */
@@ -97,84 +88,72 @@ static void connector__wrong_secret_ends_the_job(void **state)
 {
     struct br_handshake_self self;
     struct wire_link *link;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_open(&x, 1, 1, NULL);
-    wired_turn(&x, 20 * BR_MS);
-    link = br_container_of(x.wires[0].links.next, struct wire_link, node);
-    self = wired_self(&x);
+    wired_turn(x, 20 * BR_MS);
+    link = br_container_of(x->wires[0].links.next, struct wire_link, node);
+    self = wired_self(x);
     self.key[0] = 1;
     br_handshake_init_acceptor(&link->handshake, &self);
-    assert_int_equal(go_on(&x, link), 0);
-    assert_int_equal(go_on(&x, link), -EPERM); /* our half, which has another secret, refuses the proof */
-    wired_turn(&x, 0);
-    assert_int_equal(x.w->failed, -EPERM);
-    assert_non_null(strstr(x.w->words, "rank 0"));
-    assert_non_null(strstr(x.w->words, "wire0"));
-    assert_non_null(strstr(x.w->words, "secret"));
-    wired_destroy(&x);
+    assert_int_equal(go_on(x, link), 0);
+    assert_int_equal(go_on(x, link), -EPERM); /* our half, which has another secret, refuses the proof */
+    wired_turn(x, 0);
+    assert_int_equal(x->w->failed, -EPERM);
+    assert_non_null(strstr(x->w->words, "rank 0"));
+    assert_non_null(strstr(x->w->words, "wire0"));
+    assert_non_null(strstr(x->w->words, "secret"));
 }
 
 static void connector__something_else_than_a_handshake(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_EAGER, .bytes = 8};
     struct wire_link *link;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_open(&x, 1, 1, NULL);
-    wired_turn(&x, 20 * BR_MS);
-    link = br_container_of(x.wires[0].links.next, struct wire_link, node);
+    wired_turn(x, 20 * BR_MS);
+    link = br_container_of(x->wires[0].links.next, struct wire_link, node);
     wire_message(link, &m, NULL, 0);
-    wired_turn(&x, 0);
+    wired_turn(x, 0);
     assert_true(link->closed);
-    assert_int_equal(x.w->failed, 0);
-    assert_true(wired_connect(&x, 0)); /* the next attempt is a new link */
-    assert_int_equal(rail_state(&x), BR_RAIL_UP);
-    wired_destroy(&x);
+    assert_int_equal(x->w->failed, 0);
+    assert_true(wired_connect(x, 0)); /* the next attempt is a new link */
+    assert_int_equal(rail_state(x), BR_RAIL_UP);
 }
 
 static void stranger__wrong_secret(void **state)
 {
     struct wire_link *link;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_open(&x, 0, 1, NULL);
-    link = wire_accept(&x.wires[0]);
-    hello(&x, link, 1, 1);
-    assert_int_equal(go_on(&x, link), 0);      /* CHALLENGE */
-    assert_int_equal(go_on(&x, link), -EPERM); /* REFUSE */
-    assert_int_equal(x.w->counters.refused_strangers, 1);
-    assert_int_equal(rail_state(&x), BR_RAIL_IDLE);
+    link = wire_accept(&x->wires[0]);
+    hello(x, link, 1, 1);
+    assert_int_equal(go_on(x, link), 0);      /* CHALLENGE */
+    assert_int_equal(go_on(x, link), -EPERM); /* REFUSE */
+    assert_int_equal(x->w->counters.refused_strangers, 1);
+    assert_int_equal(rail_state(x), BR_RAIL_IDLE);
     assert_false(link->link.trusted);
     assert_false(link->closed); /* so that it gets to read why */
-    wired_turn(&x, 200 * BR_MS);
+    wired_turn(x, 200 * BR_MS);
     assert_true(link->closed);
-    assert_int_equal(x.w->failed, 0);
-    assert_true(wired_connect(&x, 0)); /* it has spoiled nothing */
-    wired_destroy(&x);
+    assert_int_equal(x->w->failed, 0);
+    assert_true(wired_connect(x, 0)); /* it has spoiled nothing */
 }
 
 static void stranger__garbage(void **state)
 {
     static const uint8_t garbage[300] = "GET / HTTP/1.1";
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_open(&x, 0, 1, NULL);
     for (uint32_t n = 0; n <= sizeof garbage; n += 20) {
-        struct wire_link *link = wire_accept(&x.wires[0]);
+        struct wire_link *link = wire_accept(&x->wires[0]);
 
         wire_handshake(link, garbage, n);
-        wired_turn(&x, 200 * BR_MS);
-        wired_turn(&x, 200 * BR_MS);
+        wired_turn(x, 200 * BR_MS);
+        wired_turn(x, 200 * BR_MS);
         assert_true(link->closed);
     }
-    assert_int_equal(x.w->counters.refused_strangers, 16);
-    assert_int_equal(x.wires[0].buffers, 0);
-    wired_destroy(&x);
+    assert_int_equal(x->w->counters.refused_strangers, 16);
+    assert_int_equal(x->wires[0].buffers, 0);
 }
 
 /* Refused once, it is not heard any more, however much it says; and it cannot stay by saying more. */
@@ -182,51 +161,42 @@ static void stranger__goes_on_after_it_was_refused(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_EAGER, .bytes = 8};
     struct wire_link *link;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_open(&x, 0, 1, NULL);
-    link = wire_accept(&x.wires[0]);
+    link = wire_accept(&x->wires[0]);
     for (int ms = 0; ms < 300; ms += 10) {
         wire_message(link, &m, NULL, 0);
-        wired_turn(&x, 10 * BR_MS);
+        wired_turn(x, 10 * BR_MS);
     }
-    assert_int_equal(x.w->counters.refused_strangers, 1);
+    assert_int_equal(x->w->counters.refused_strangers, 1);
     assert_true(link->closed);
-    wired_destroy(&x);
 }
 
 static void stranger__says_nothing(void **state)
 {
     struct wire_link *link;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_open(&x, 0, 1, NULL);
-    link = wire_accept(&x.wires[0]);
-    wired_turn(&x, 0);
-    wired_turn(&x, 990 * BR_MS);
+    link = wire_accept(&x->wires[0]);
+    wired_turn(x, 0);
+    wired_turn(x, 990 * BR_MS);
     assert_false(link->closed);
-    wired_turn(&x, 20 * BR_MS);
+    wired_turn(x, 20 * BR_MS);
     assert_true(link->closed);
-    assert_int_equal(x.w->counters.refused_strangers, 1);
-    wired_destroy(&x);
+    assert_int_equal(x->w->counters.refused_strangers, 1);
 }
 
 static void stranger__hangs_up(void **state)
 {
     struct wire_link *link;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_open(&x, 0, 1, NULL);
-    link = wire_accept(&x.wires[0]);
-    wired_turn(&x, 0);
+    link = wire_accept(&x->wires[0]);
+    wired_turn(x, 0);
     wire_fail(link, ECONNRESET, "closed");
-    wired_turn(&x, 0);
+    wired_turn(x, 0);
     assert_true(link->closed);
-    assert_int_equal(x.w->counters.refused_strangers, 1);
-    wired_destroy(&x);
+    assert_int_equal(x->w->counters.refused_strangers, 1);
 }
 
 /* More than there is room for: the oldest goes, and who belongs to the job still comes in. */
@@ -262,74 +232,65 @@ static void stranger__the_table_is_full(void **state)
 static void peer__comes_twice(void **state)
 {
     struct wire_link *link;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    link = wire_accept(&x.wires[0]);
-    hello(&x, link, 0, 5);
-    assert_int_equal(go_on(&x, link), 0);
-    assert_int_equal(go_on(&x, link), -ESTALE);
-    assert_int_equal(x.w->counters.refused_strangers, 0);
-    assert_int_equal(rail_state(&x), BR_RAIL_UP);
-    assert_false(x.links[0]->closed);
-    wired_turn(&x, 200 * BR_MS);
+    link = wire_accept(&x->wires[0]);
+    hello(x, link, 0, 5);
+    assert_int_equal(go_on(x, link), 0);
+    assert_int_equal(go_on(x, link), -ESTALE);
+    assert_int_equal(x->w->counters.refused_strangers, 0);
+    assert_int_equal(rail_state(x), BR_RAIL_UP);
+    assert_false(x->links[0]->closed);
+    wired_turn(x, 200 * BR_MS);
     assert_true(link->closed);
-    wired_destroy(&x);
 }
 
 /* It comes on the device of another rail: its frames would carry the wrong rail's numbers. */
 static void peer__comes_on_another_device(void **state)
 {
     struct wire_link *link;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_open(&x, 0, 2, NULL);
-    link = wire_accept(&x.wires[1]);
-    hello(&x, link, 0, 1); /* says rail 0 */
-    assert_int_equal(go_on(&x, link), 0);
-    assert_int_equal(go_on(&x, link), -ESTALE);
-    assert_int_equal(rail_state(&x), BR_RAIL_IDLE);
-    wired_destroy(&x);
+    link = wire_accept(&x->wires[1]);
+    hello(x, link, 0, 1); /* says rail 0 */
+    assert_int_equal(go_on(x, link), 0);
+    assert_int_equal(go_on(x, link), -ESTALE);
+    assert_int_equal(rail_state(x), BR_RAIL_IDLE);
 }
 
 /* The answer finds the link full: the attempt fails, the worker does not. */
 static void peer__full_link(void **state)
 {
     struct wire_link *link;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_open(&x, 0, 1, NULL);
-    link = wire_accept(&x.wires[0]);
-    hello(&x, link, 0, 1);
-    x.wires[0].room = 0;
-    assert_int_equal(go_on(&x, link), 0);
-    assert_int_equal(rail_state(&x), BR_RAIL_IDLE);
+    link = wire_accept(&x->wires[0]);
+    hello(x, link, 0, 1);
+    x->wires[0].room = 0;
+    assert_int_equal(go_on(x, link), 0);
+    assert_int_equal(rail_state(x), BR_RAIL_IDLE);
     assert_true(link->closed);
-    x.wires[0].room = -1;
-    assert_true(wired_connect(&x, 0));
-    wired_destroy(&x);
+    x->wires[0].room = -1;
+    assert_true(wired_connect(x, 0));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(acceptor__takes_the_peer),
-        cmocka_unit_test(connector__connects_by_itself),
-        cmocka_unit_test(connector__tries_again),
-        cmocka_unit_test(connector__wrong_secret_ends_the_job),
-        cmocka_unit_test(connector__something_else_than_a_handshake),
-        cmocka_unit_test(stranger__wrong_secret),
-        cmocka_unit_test(stranger__garbage),
-        cmocka_unit_test(stranger__goes_on_after_it_was_refused),
-        cmocka_unit_test(stranger__says_nothing),
-        cmocka_unit_test(stranger__hangs_up),
+        WIRED_TEST(acceptor__takes_the_peer, .rails = 2),
+        WIRED_TEST(connector__connects_by_itself, .rank = 1, .rails = 2, .up = true),
+        WIRED_TEST(connector__tries_again, .rank = 1, .rails = 1),
+        WIRED_TEST(connector__wrong_secret_ends_the_job, .rank = 1, .rails = 1),
+        WIRED_TEST(connector__something_else_than_a_handshake, .rank = 1, .rails = 1),
+        WIRED_TEST(stranger__wrong_secret, .rails = 1),
+        WIRED_TEST(stranger__garbage, .rails = 1),
+        WIRED_TEST(stranger__goes_on_after_it_was_refused, .rails = 1),
+        WIRED_TEST(stranger__says_nothing, .rails = 1),
+        WIRED_TEST(stranger__hangs_up, .rails = 1),
         cmocka_unit_test(stranger__the_table_is_full),
-        cmocka_unit_test(peer__comes_twice),
-        cmocka_unit_test(peer__comes_on_another_device),
-        cmocka_unit_test(peer__full_link),
+        WIRED_TEST(peer__comes_twice, .rails = 1, .up = true),
+        WIRED_TEST(peer__comes_on_another_device, .rails = 2),
+        WIRED_TEST(peer__full_link, .rails = 1),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,35 +9,18 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "wire.h"
+#include "wired.h"
 
 #define SLICE (64u << 10)
 
 static uint8_t memory[4 << 20];
-
-static void cut(struct wired *x, int rail)
-{
-    wire_fail(x->links[rail], ECONNRESET, "cut");
-    wired_turn(x, 0);
-}
-
-/* The peer's answer to RAIL_DOWN. */
-static void fenced(struct wired *x, int rail, int on)
-{
-    struct br_message m = {.type = BR_MESSAGE_RAIL_FENCED,
-                           .rail = {(uint32_t)rail, x->w->peers[1].rails[rail].incarnation, {0}}};
-
-    wire_message(x->links[on], &m, NULL, 0);
-    wired_turn(x, 0);
-}
 
 static void ready(struct wired *x, int rail, uint32_t sequence, uint64_t tag, uint32_t length, uint32_t slot)
 {
     struct br_message m = {
         .type = BR_MESSAGE_READY, .sequence = sequence, .tag = tag, .bytes = length, .ready.slot = slot};
 
-    wire_message(x->links[rail], &m, NULL, 0);
-    wired_turn(x, 0);
+    wired_say(x, rail, &m);
 }
 
 /* Messages that went out on the lost rail go again on the other one, once, with their old numbers and bytes. */
@@ -46,24 +29,22 @@ static void messages__go_again_once(void **state)
     struct wire_frame *frame;
     struct br_transfer t[6];
     uint32_t lost = 0, again = 0, kept = 0;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
     memset(memory, 9, 600);
-    wired_create(&x, 0, 2, NULL);
-    x.wires[1].room = 0;
+    x->wires[1].room = 0;
     for (uint32_t i = 0; i < 6; i++) {
         t[i] = (struct br_transfer){.tag = i, .peer = 1, .memory = memory, .length = 4 + 100 * i};
-        assert_int_equal(br_transfer_send(x.w, &t[i]), 0);
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
     }
-    wired_turn(&x, 0);
-    while ((frame = wire_take(x.links[0], BR_MESSAGE_EAGER)))
+    wired_turn(x, 0);
+    while ((frame = wire_take(x->links[0], BR_MESSAGE_EAGER)))
         lost |= 1u << frame->message.sequence;
     assert_int_equal(lost, 63);
     memset(memory, 1, 600); /* the sends have ended: their memory has another use */
-    x.wires[1].room = -1;
-    cut(&x, 0);
-    while ((frame = wire_take(x.links[1], BR_MESSAGE_EAGER))) {
+    x->wires[1].room = -1;
+    wired_cut(x, 0);
+    while ((frame = wire_take(x->links[1], BR_MESSAGE_EAGER))) {
         assert_int_equal(again >> frame->message.sequence & 1, 0);
         again |= 1u << frame->message.sequence;
         kept +=
@@ -71,7 +52,6 @@ static void messages__go_again_once(void **state)
     }
     assert_int_equal(again, 63);
     assert_int_equal(kept, 6);
-    wired_destroy(&x);
 }
 
 /* Those that the peer has acknowledged do not go again. */
@@ -79,23 +59,20 @@ static void messages__acknowledged_ones_do_not(void **state)
 {
     struct br_message ack = {.type = BR_MESSAGE_ACK, .ack = {.arrived = 2}};
     struct br_transfer t[3];
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    x.wires[1].room = 0;
+    x->wires[1].room = 0;
     for (uint32_t i = 0; i < 3; i++) {
         t[i] = (struct br_transfer){.tag = i, .peer = 1, .memory = memory, .length = 4};
-        assert_int_equal(br_transfer_send(x.w, &t[i]), 0);
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
     }
-    wired_turn(&x, 0);
-    wire_message(x.links[0], &ack, NULL, 0);
-    wired_turn(&x, 0);
-    x.wires[1].room = -1;
-    cut(&x, 0);
-    assert_int_equal(wire_take(x.links[1], BR_MESSAGE_EAGER)->message.sequence, 2);
-    assert_null(wire_take(x.links[1], BR_MESSAGE_EAGER));
-    wired_destroy(&x);
+    wired_turn(x, 0);
+    wire_message(x->links[0], &ack, NULL, 0);
+    wired_turn(x, 0);
+    x->wires[1].room = -1;
+    wired_cut(x, 0);
+    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.sequence, 2);
+    assert_null(wire_take(x->links[1], BR_MESSAGE_EAGER));
 }
 
 /* Point-to-point messages that find no credit on the other rail do not hold up the collectives' messages, and none
@@ -105,43 +82,40 @@ static void messages__point_to_point_waits_alone(void **state)
     static struct br_transfer p2p[BR_CREDITS_P2P + 1];
     struct br_transfer collective = {.tag = 1, .peer = 1, .memory = memory, .length = 4};
     struct wire_frame *frame;
-    struct wired x;
+    struct wired *x = *state;
     uint32_t i;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    x.wires[0].room = 0;
+    x->wires[0].room = 0;
     for (i = 0; i < BR_CREDITS_P2P; i++) { /* all credits of rail 1 */
         p2p[i] = (struct br_transfer){.tag = br_tag_p2p(0, i, 1), .peer = 1, .memory = memory, .length = 4};
-        assert_int_equal(br_transfer_send(x.w, &p2p[i]), 0);
+        assert_int_equal(br_transfer_send(x->w, &p2p[i]), 0);
     }
-    wired_turn(&x, 0);
-    while (wire_take(x.links[1], BR_MESSAGE_EAGER))
+    wired_turn(x, 0);
+    while (wire_take(x->links[1], BR_MESSAGE_EAGER))
         ;
-    x.wires[0].room = -1;
-    x.wires[1].room = 0;
+    x->wires[0].room = -1;
+    x->wires[1].room = 0;
     p2p[i] = (struct br_transfer){.tag = br_tag_p2p(0, i, 1), .peer = 1, .memory = memory, .length = 4};
-    assert_int_equal(br_transfer_send(x.w, &p2p[i]), 0);
-    wired_turn(&x, 0);
-    assert_int_equal(br_transfer_send(x.w, &collective), 0);
-    wired_turn(&x, 0);
-    assert_int_equal(x.done, BR_CREDITS_P2P + 2);
-    x.wires[1].room = -1;
-    cut(&x, 0); /* takes one of each */
-    frame = wire_take(x.links[1], BR_MESSAGE_EAGER);
+    assert_int_equal(br_transfer_send(x->w, &p2p[i]), 0);
+    wired_turn(x, 0);
+    assert_int_equal(br_transfer_send(x->w, &collective), 0);
+    wired_turn(x, 0);
+    assert_int_equal(x->done, BR_CREDITS_P2P + 2);
+    x->wires[1].room = -1;
+    wired_cut(x, 0); /* takes one of each */
+    frame = wire_take(x->links[1], BR_MESSAGE_EAGER);
     assert_non_null(frame);
     assert_int_equal(frame->message.tag, 1);
-    assert_null(wire_take(x.links[1], BR_MESSAGE_EAGER));
+    assert_null(wire_take(x->links[1], BR_MESSAGE_EAGER));
     p2p[0].tag = br_tag_p2p(0, 99, 1);
-    assert_int_equal(br_transfer_send(x.w, &p2p[0]), 0);
-    wire_message(x.links[1],
+    assert_int_equal(br_transfer_send(x->w, &p2p[0]), 0);
+    wire_message(x->links[1],
                  &(struct br_message){.type = BR_MESSAGE_ACK,
                                       .ack = {.arrived = 33, .released = 2, .released_p2p = 2}},
                  NULL, 0);
-    wired_turn(&x, 0);
-    assert_int_equal(wire_take(x.links[1], BR_MESSAGE_EAGER)->message.tag, br_tag_p2p(0, BR_CREDITS_P2P, 1));
-    assert_int_equal(wire_take(x.links[1], BR_MESSAGE_EAGER)->message.tag, br_tag_p2p(0, 99, 1));
-    wired_destroy(&x);
+    wired_turn(x, 0);
+    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.tag, br_tag_p2p(0, BR_CREDITS_P2P, 1));
+    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.tag, br_tag_p2p(0, 99, 1));
 }
 
 /* Nothing is placed again before the peer has confirmed that the old link writes no more. */
@@ -149,85 +123,73 @@ static void slices__wait_for_the_fence(void **state)
 {
     struct br_transfer t = {.tag = 1, .peer = 1, .memory = memory, .length = 2 * SLICE};
     struct wire_frame *frame;
-    struct wired x;
+    struct wired *x = *state;
     uint32_t bytes = 0;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    x.wires[1].room = 0;
-    assert_int_equal(br_transfer_send(x.w, &t), 0);
-    ready(&x, 0, 0, 1, t.length, 0x10001);
-    x.wires[1].room = -1;
-    cut(&x, 0);
-    assert_true(x.links[0]->closed);
-    frame = wire_take(x.links[1], BR_MESSAGE_RAIL_DOWN);
+    x->wires[1].room = 0;
+    assert_int_equal(br_transfer_send(x->w, &t), 0);
+    ready(x, 0, 0, 1, t.length, 0x10001);
+    x->wires[1].room = -1;
+    wired_cut(x, 0);
+    assert_true(x->links[0]->closed);
+    frame = wire_take(x->links[1], BR_MESSAGE_RAIL_DOWN);
     assert_non_null(frame);
     assert_int_equal(frame->message.rail.rail, 0);
     assert_int_equal(frame->message.rail.incarnation, 1);
-    assert_null(wire_take_placed(x.links[1]));
-    fenced(&x, 0, 1);
-    while ((frame = wire_take_placed(x.links[1])))
+    assert_null(wire_take_placed(x->links[1]));
+    wired_fenced(x, 0, 1);
+    while ((frame = wire_take_placed(x->links[1])))
         bytes += frame->frame.length;
     assert_int_equal(bytes, 2 * SLICE);
-    assert_int_equal(x.w->failed, 0);
-    wired_destroy(&x);
+    assert_int_equal(x->w->failed, 0);
 }
 
 /* A fence of another connection says nothing about this one. */
 static void fence__of_another_incarnation(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_RAIL_FENCED, .rail = {0, 7, {0}}};
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    cut(&x, 0);
-    wire_message(x.links[1], &m, NULL, 0);
+    wired_cut(x, 0);
+    wire_message(x->links[1], &m, NULL, 0);
     m.rail.rail = 200;
-    wire_message(x.links[1], &m, NULL, 0);
-    wired_turn(&x, 0);
-    assert_int_equal(x.w->peers[1].rails[0].state, BR_RAIL_FENCING);
-    fenced(&x, 0, 1);
-    assert_int_equal(x.w->peers[1].rails[0].state, BR_RAIL_IDLE);
-    wired_destroy(&x);
+    wire_message(x->links[1], &m, NULL, 0);
+    wired_turn(x, 0);
+    assert_int_equal(x->w->peers[1].rails[0].state, BR_RAIL_FENCING);
+    wired_fenced(x, 0, 1);
+    assert_int_equal(x->w->peers[1].rails[0].state, BR_RAIL_IDLE);
 }
 
 /* The peer noticed first: we close our end and say so. */
 static void down__reported_by_the_peer(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_RAIL_DOWN, .rail = {0, 1, {0}}};
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    wire_message(x.links[1], &m, NULL, 0);
-    wired_turn(&x, 0);
-    assert_true(x.links[0]->closed);
-    assert_int_equal(wire_take(x.links[1], BR_MESSAGE_RAIL_FENCED)->message.rail.incarnation, 1);
-    assert_non_null(wire_take(x.links[1], BR_MESSAGE_RAIL_DOWN)); /* we need its fence as well */
-    wired_destroy(&x);
+    wire_message(x->links[1], &m, NULL, 0);
+    wired_turn(x, 0);
+    assert_true(x->links[0]->closed);
+    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_RAIL_FENCED)->message.rail.incarnation, 1);
+    assert_non_null(wire_take(x->links[1], BR_MESSAGE_RAIL_DOWN)); /* we need its fence as well */
 }
 
 /* It speaks of the very link on which it comes, or of rails that do not exist. */
 static void down__of_its_own_link(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_RAIL_DOWN, .rail = {8, 1, {0}}};
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    wire_message(x.links[0], &m, NULL, 0);
+    wire_message(x->links[0], &m, NULL, 0);
     m.rail.rail = UINT32_MAX;
-    wire_message(x.links[0], &m, NULL, 0);
-    wired_turn(&x, 0);
-    assert_int_equal(x.wires[0].buffers, 0);
-    assert_false(x.links[0]->closed);
+    wire_message(x->links[0], &m, NULL, 0);
+    wired_turn(x, 0);
+    assert_int_equal(x->wires[0].buffers, 0);
+    assert_false(x->links[0]->closed);
     m.rail.rail = 0;
-    wire_message(x.links[0], &m, NULL, 0);
-    wired_turn(&x, 0);
-    assert_true(x.links[0]->closed);
-    assert_non_null(wire_take(x.links[1], BR_MESSAGE_RAIL_FENCED));
-    wired_destroy(&x);
+    wire_message(x->links[0], &m, NULL, 0);
+    wired_turn(x, 0);
+    assert_true(x->links[0]->closed);
+    assert_non_null(wire_take(x->links[1], BR_MESSAGE_RAIL_FENCED));
 }
 
 /* We connect. The peer had welcomed us, but its WELCOME was lost with the link, and we try again already: it waits for the
@@ -237,82 +199,70 @@ static void down__of_a_connection_before_this_one(void **state)
     struct br_message m = {.type = BR_MESSAGE_RAIL_DOWN, .rail = {1, 1, {0}}};
     struct wire_frame *frame;
     struct wire_link *first;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_open(&x, 1, 2, NULL);
-    assert_true(wired_connect(&x, 0));
-    first = br_container_of(x.wires[1].links.prev, struct wire_link, node);
+    assert_true(wired_connect(x, 0));
+    first = br_container_of(x->wires[1].links.prev, struct wire_link, node);
     wire_fail(first, ECONNRESET, "cut");
-    wired_turn(&x, 0);
-    wired_turn(&x, 20 * BR_MS); /* it tries again */
-    assert_int_equal(x.w->peers[0].rails[1].state, BR_RAIL_HANDSHAKE);
-    assert_int_equal(x.w->peers[0].rails[1].incarnation, 2);
-    wire_message(x.links[0], &m, NULL, 0);
-    wired_turn(&x, 0);
-    frame = wire_take(x.links[0], BR_MESSAGE_RAIL_FENCED);
+    wired_turn(x, 0);
+    wired_turn(x, 20 * BR_MS); /* it tries again */
+    assert_int_equal(x->w->peers[0].rails[1].state, BR_RAIL_HANDSHAKE);
+    assert_int_equal(x->w->peers[0].rails[1].incarnation, 2);
+    wire_message(x->links[0], &m, NULL, 0);
+    wired_turn(x, 0);
+    frame = wire_take(x->links[0], BR_MESSAGE_RAIL_FENCED);
     assert_non_null(frame);
     assert_int_equal(frame->message.rail.rail, 1);
     assert_int_equal(frame->message.rail.incarnation, 1);
-    assert_int_equal(x.w->peers[0].rails[1].state, BR_RAIL_HANDSHAKE); /* and the new attempt goes on */
-    wired_destroy(&x);
+    assert_int_equal(x->w->peers[0].rails[1].state, BR_RAIL_HANDSHAKE); /* and the new attempt goes on */
 }
 
 /* Of a connection that is still to come nobody can know anything. */
 static void down__of_a_connection_to_come(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_RAIL_DOWN, .rail = {0, 2, {0}}};
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    wire_message(x.links[1], &m, NULL, 0);
-    wired_turn(&x, 0);
-    assert_int_equal(x.w->peers[1].rails[0].state, BR_RAIL_UP);
-    assert_null(wire_take(x.links[1], BR_MESSAGE_RAIL_FENCED));
-    wired_destroy(&x);
+    wire_message(x->links[1], &m, NULL, 0);
+    wired_turn(x, 0);
+    assert_int_equal(x->w->peers[1].rails[0].state, BR_RAIL_UP);
+    assert_null(wire_take(x->links[1], BR_MESSAGE_RAIL_FENCED));
 }
 
 /* Rail 0 is lost, RAIL_DOWN leaves on rail 1 which is lost too, and rail 0 cannot come back before the fence: with
  * the last rail the peer is lost, with words that name it. */
 static void peer__lost_with_its_last_rail(void **state)
 {
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    cut(&x, 0);
-    assert_int_equal(x.w->failed, 0);
-    cut(&x, 1);
-    assert_int_equal(x.w->failed, -ECONNRESET);
-    assert_non_null(strstr(x.w->words, "rank 1 is lost"));
-    assert_non_null(strstr(x.w->words, "level 1"));
-    assert_non_null(strstr(x.w->words, "wire1"));
-    assert_non_null(strstr(x.w->words, "cut"));
-    wired_destroy(&x);
+    wired_cut(x, 0);
+    assert_int_equal(x->w->failed, 0);
+    wired_cut(x, 1);
+    assert_int_equal(x->w->failed, -ECONNRESET);
+    assert_non_null(strstr(x->w->words, "rank 1 is lost"));
+    assert_non_null(strstr(x->w->words, "level 1"));
+    assert_non_null(strstr(x->w->words, "wire1"));
+    assert_non_null(strstr(x->w->words, "cut"));
 }
 
 /* Rail 1 is lost and fenced and comes back; then rail 0. What RAIL_DOWN said through a lost rail is said again. */
 static void down__said_again_when_its_messenger_is_lost(void **state)
 {
-    struct wired x;
+    struct wired *x = *state;
     struct br_rail *rails;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    rails = x.w->peers[1].rails;
-    cut(&x, 1);
-    fenced(&x, 1, 0);
-    assert_true(wired_connect(&x, 1));
+    rails = x->w->peers[1].rails;
+    wired_cut(x, 1);
+    wired_fenced(x, 1, 0);
+    assert_true(wired_connect(x, 1));
     assert_int_equal(rails[1].incarnation, 2);
-    x.wires[1].room = 0;
-    cut(&x, 0);
-    assert_int_equal(x.w->peers[1].down_due, 1); /* not said while the link is full */
-    x.wires[1].room = -1;
-    wired_turn(&x, 0);
-    assert_int_equal(wire_take(x.links[1], BR_MESSAGE_RAIL_DOWN)->message.rail.rail, 0);
-    assert_int_equal(x.w->peers[1].down_due, 0);
-    wired_destroy(&x);
+    x->wires[1].room = 0;
+    wired_cut(x, 0);
+    assert_int_equal(x->w->peers[1].down_due, 1); /* not said while the link is full */
+    x->wires[1].room = -1;
+    wired_turn(x, 0);
+    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_RAIL_DOWN)->message.rail.rail, 0);
+    assert_int_equal(x->w->peers[1].down_due, 0);
 }
 
 /* DONE is lost with its rail: the sender asks by sending the last slice again, and hears. */
@@ -321,32 +271,29 @@ static void done__lost_with_the_rail(void **state)
     struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0x10001}};
     struct br_transfer t = {.tag = 1, .peer = 1, .memory = memory, .length = 3 * SLICE};
     struct wire_frame *frame;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    x.wires[0].room = 0; /* all of it goes over rail 1, where it arrives */
-    assert_int_equal(br_transfer_send(x.w, &t), 0);
-    ready(&x, 1, 0, 1, t.length, 0x10001);
-    wire_sent_all(&x.wires[1]);
-    wired_turn(&x, 0);
-    while (wire_take_placed(x.links[1]))
+    x->wires[0].room = 0; /* all of it goes over rail 1, where it arrives */
+    assert_int_equal(br_transfer_send(x->w, &t), 0);
+    ready(x, 1, 0, 1, t.length, 0x10001);
+    wire_sent_all(&x->wires[1]);
+    wired_turn(x, 0);
+    while (wire_take_placed(x->links[1]))
         ;
     assert_int_equal(t.state, BR_TRANSFER_CONFIRMING);
-    x.wires[0].room = -1;
-    cut(&x, 0); /* DONE was on its way here */
+    x->wires[0].room = -1;
+    wired_cut(x, 0); /* DONE was on its way here */
     assert_int_equal(t.state, BR_TRANSFER_CONFIRMING);
-    fenced(&x, 0, 1);
-    frame = wire_take_placed(x.links[1]);
+    wired_fenced(x, 0, 1);
+    frame = wire_take_placed(x->links[1]);
     assert_non_null(frame);
     assert_true(frame->frame.offset >= 2 * SLICE);
     assert_true(((struct br_placed *)&frame->message)->flags & BR_PLACED_DONE);
-    wire_sent_all(&x.wires[1]);
-    wire_message(x.links[1], &done, NULL, 0);
-    wired_turn(&x, 0);
+    wire_sent_all(&x->wires[1]);
+    wire_message(x->links[1], &done, NULL, 0);
+    wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
     assert_int_equal(t.status, 0);
-    wired_destroy(&x);
 }
 
 /* DONE comes while the fence is awaited: the memory is still not the caller's, as frames of the lost link may be read. */
@@ -354,28 +301,25 @@ static void done__before_the_fence(void **state)
 {
     struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0x10001}};
     struct br_transfer t = {.tag = 1, .peer = 1, .memory = memory, .length = 2 * SLICE};
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    x.wires[1].room = 0;
-    assert_int_equal(br_transfer_send(x.w, &t), 0);
-    ready(&x, 0, 0, 1, t.length, 0x10001);
+    x->wires[1].room = 0;
+    assert_int_equal(br_transfer_send(x->w, &t), 0);
+    ready(x, 0, 0, 1, t.length, 0x10001);
     assert_int_equal(t.state, BR_TRANSFER_CONFIRMING);
-    x.wires[1].room = -1;
-    cut(&x, 0);
-    wire_message(x.links[1], &done, NULL, 0);
-    wired_turn(&x, 0);
+    x->wires[1].room = -1;
+    wired_cut(x, 0);
+    wire_message(x->links[1], &done, NULL, 0);
+    wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_CONFIRMING);
-    fenced(&x, 0, 1);
+    wired_fenced(x, 0, 1);
     for (int turn = 0; turn < 3 && t.state != BR_TRANSFER_ENDED; turn++) { /* it may ask once more */
-        wire_sent_all(&x.wires[1]);
-        wire_message(x.links[1], &done, NULL, 0);
-        wired_turn(&x, 0);
+        wire_sent_all(&x->wires[1]);
+        wire_message(x->links[1], &done, NULL, 0);
+        wired_turn(x, 0);
     }
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
-    assert_int_equal(x.w->confirms.count, 0);
-    wired_destroy(&x);
+    assert_int_equal(x->w->confirms.count, 0);
 }
 
 /* The worker fails: everybody is told why, every link is closed, nobody touches memory any more. */
@@ -383,43 +327,40 @@ static void fail__tells_and_closes(void **state)
 {
     struct br_transfer t = {.tag = 1, .peer = 1, .memory = memory, .length = 8};
     struct wire_frame *frame;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    br_worker_fail(x.w, ETIMEDOUT, "operation 5 missed its deadline");
-    br_worker_fail(x.w, EIO, "something later");
-    wired_turn(&x, 0);
-    frame = wire_take(x.links[0], BR_MESSAGE_ABORT);
+    br_worker_fail(x->w, ETIMEDOUT, "operation 5 missed its deadline");
+    br_worker_fail(x->w, EIO, "something later");
+    wired_turn(x, 0);
+    frame = wire_take(x->links[0], BR_MESSAGE_ABORT);
     assert_non_null(frame);
     assert_memory_equal(frame->payload, "operation 5 missed", 18);
-    assert_null(wire_take(x.links[1], BR_MESSAGE_ABORT)); /* once a peer */
-    wired_turn(&x, BR_LAST_WORDS);                        /* without an answer; with one: test_farewell.c */
-    assert_true(x.links[0]->closed && x.links[1]->closed);
-    assert_int_equal(x.w->failed, -ETIMEDOUT);
-    assert_int_equal(br_transfer_send(x.w, &t), -ETIMEDOUT);
-    assert_null(br_worker_done(x.w));
-    wired_turn(&x, BR_SEC);
-    wired_destroy(&x);
+    assert_null(wire_take(x->links[1], BR_MESSAGE_ABORT)); /* once a peer */
+    wired_turn(x, BR_LAST_WORDS);                          /* without an answer; with one: test_farewell.c */
+    assert_true(x->links[0]->closed && x->links[1]->closed);
+    assert_int_equal(x->w->failed, -ETIMEDOUT);
+    assert_int_equal(br_transfer_send(x->w, &t), -ETIMEDOUT);
+    assert_null(br_worker_done(x->w));
+    wired_turn(x, BR_SEC);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages__go_again_once),
-        cmocka_unit_test(messages__acknowledged_ones_do_not),
-        cmocka_unit_test(messages__point_to_point_waits_alone),
-        cmocka_unit_test(slices__wait_for_the_fence),
-        cmocka_unit_test(fence__of_another_incarnation),
-        cmocka_unit_test(down__reported_by_the_peer),
-        cmocka_unit_test(down__of_its_own_link),
-        cmocka_unit_test(down__of_a_connection_before_this_one),
-        cmocka_unit_test(down__of_a_connection_to_come),
-        cmocka_unit_test(peer__lost_with_its_last_rail),
-        cmocka_unit_test(down__said_again_when_its_messenger_is_lost),
-        cmocka_unit_test(done__lost_with_the_rail),
-        cmocka_unit_test(done__before_the_fence),
-        cmocka_unit_test(fail__tells_and_closes),
+        WIRED_TEST(messages__go_again_once, .rails = 2, .up = true),
+        WIRED_TEST(messages__acknowledged_ones_do_not, .rails = 2, .up = true),
+        WIRED_TEST(messages__point_to_point_waits_alone, .rails = 2, .up = true),
+        WIRED_TEST(slices__wait_for_the_fence, .rails = 2, .up = true),
+        WIRED_TEST(fence__of_another_incarnation, .rails = 2, .up = true),
+        WIRED_TEST(down__reported_by_the_peer, .rails = 2, .up = true),
+        WIRED_TEST(down__of_its_own_link, .rails = 2, .up = true),
+        WIRED_TEST(down__of_a_connection_before_this_one, .rank = 1, .rails = 2),
+        WIRED_TEST(down__of_a_connection_to_come, .rails = 2, .up = true),
+        WIRED_TEST(peer__lost_with_its_last_rail, .rails = 2, .up = true),
+        WIRED_TEST(down__said_again_when_its_messenger_is_lost, .rails = 2, .up = true),
+        WIRED_TEST(done__lost_with_the_rail, .rails = 2, .up = true),
+        WIRED_TEST(done__before_the_fence, .rails = 2, .up = true),
+        WIRED_TEST(fail__tells_and_closes, .rails = 2, .up = true),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

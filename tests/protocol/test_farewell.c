@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The last words of a worker that fails. */
-#include "wire.h"
+#include "wired.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "wire.h"
+#include "wired.h"
 
 static uint8_t data[1024];
 
@@ -34,32 +34,29 @@ static struct br_transfer receive_of(uint64_t tag, void *memory, uint32_t length
 static void eager__posted_or_not(void **state)
 {
     static const uint32_t sizes[] = {0, 1, BR_EAGER_INLINE, BR_EAGER_INLINE + 1, 1024};
-    struct wired x;
+    struct wired *x = *state;
     uint32_t sequence = 0;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int posted_first = 0; posted_first < 2; posted_first++, sequence++) {
             uint8_t to[1024] = {0};
             struct br_transfer t = receive_of(sequence, to, sizes[i]);
 
             if (posted_first)
-                assert_int_equal(br_transfer_receive(x.w, &t), 0);
-            eager(&x, 0, sequence, sequence, sizes[i]);
-            wired_turn(&x, 0);
-            assert_int_equal(x.wires[0].buffers,
+                assert_int_equal(br_transfer_receive(x->w, &t), 0);
+            eager(x, 0, sequence, sequence, sizes[i]);
+            wired_turn(x, 0);
+            assert_int_equal(x->wires[0].buffers,
                              posted_first ? 0 : 1); /* it waits in the back end's buffer */
             if (!posted_first)
-                assert_int_equal(br_transfer_receive(x.w, &t), 0);
-            wired_turn(&x, 0);
+                assert_int_equal(br_transfer_receive(x->w, &t), 0);
+            wired_turn(x, 0);
             assert_int_equal(t.state, BR_TRANSFER_ENDED);
             assert_int_equal(t.status, 0);
             assert_memory_equal(to, data, sizes[i]);
-            assert_int_equal(x.wires[0].buffers, 0);
+            assert_int_equal(x->wires[0].buffers, 0);
         }
-    assert_int_equal(x.w->unexpected.n_free, x.w->unexpected.count);
-    wired_destroy(&x);
+    assert_int_equal(x->w->unexpected.n_free, x->w->unexpected.count);
 }
 
 /* The credit of a message comes back when its transfer has taken it, not before. */
@@ -68,36 +65,30 @@ static void eager__credit_follows_the_receive(void **state)
     uint8_t to[8];
     struct br_transfer t = receive_of(1, to, 8);
     struct wire_frame *ack;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    eager(&x, 0, 0, 1, 8);
-    wired_turn(&x, 10 * BR_MS);
-    assert_null(wire_take(x.links[0], BR_MESSAGE_ACK));
-    assert_int_equal(br_transfer_receive(x.w, &t), 0);
-    wired_turn(&x, 10 * BR_MS);
-    wired_turn(&x, 10 * BR_MS);
-    ack = wire_take(x.links[0], BR_MESSAGE_ACK);
+    eager(x, 0, 0, 1, 8);
+    wired_turn(x, 10 * BR_MS);
+    assert_null(wire_take(x->links[0], BR_MESSAGE_ACK));
+    assert_int_equal(br_transfer_receive(x->w, &t), 0);
+    wired_turn(x, 10 * BR_MS);
+    wired_turn(x, 10 * BR_MS);
+    ack = wire_take(x->links[0], BR_MESSAGE_ACK);
     assert_non_null(ack);
     assert_int_equal(ack->message.ack.arrived, 1);
     assert_int_equal(ack->message.ack.released, 1);
     assert_int_equal(ack->message.ack.released_p2p, 0);
-    wired_destroy(&x);
 }
 
 static void eager__two_receives_with_one_tag(void **state)
 {
     uint8_t to[8];
     struct br_transfer a = receive_of(1, to, 8), b = receive_of(1, to, 8);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    assert_int_equal(br_transfer_receive(x.w, &a), 0);
-    assert_int_equal(br_transfer_receive(x.w, &b), -EINVAL);
+    assert_int_equal(br_transfer_receive(x->w, &a), 0);
+    assert_int_equal(br_transfer_receive(x->w, &b), -EINVAL);
     assert_non_null(strstr(br_error_words(), "tag"));
-    wired_destroy(&x);
 }
 
 /* A message that comes again on another rail is dropped, its credit goes back. */
@@ -105,21 +96,18 @@ static void sequence__seen_twice(void **state)
 {
     uint8_t to[8] = {0};
     struct br_transfer a = receive_of(1, to, 8), b = receive_of(1, to, 8);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    assert_int_equal(br_transfer_receive(x.w, &a), 0);
-    eager(&x, 0, 0, 1, 8);
-    wired_turn(&x, 0);
-    assert_int_equal(br_transfer_receive(x.w, &b), 0); /* the tag's next use */
-    eager(&x, 1, 0, 1, 8);
-    wired_turn(&x, 0);
+    assert_int_equal(br_transfer_receive(x->w, &a), 0);
+    eager(x, 0, 0, 1, 8);
+    wired_turn(x, 0);
+    assert_int_equal(br_transfer_receive(x->w, &b), 0); /* the tag's next use */
+    eager(x, 1, 0, 1, 8);
+    wired_turn(x, 0);
     assert_int_equal(b.state, BR_TRANSFER_MATCHING);
-    assert_int_equal(x.w->counters.dropped_messages, 1);
-    assert_int_equal(x.wires[1].buffers, 0);
-    assert_int_equal(x.w->peers[1].rails[1].released, 1);
-    wired_destroy(&x);
+    assert_int_equal(x->w->counters.dropped_messages, 1);
+    assert_int_equal(x->wires[1].buffers, 0);
+    assert_int_equal(x->w->peers[1].rails[1].released, 1);
 }
 
 /* Rails deliver in any order among themselves. */
@@ -128,38 +116,32 @@ static void sequence__in_any_order(void **state)
     static const uint32_t order[] = {5, 0, 511, 3, 510, 4, 1};
     struct br_transfer t[7];
     uint8_t to[7][8];
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
     for (uint32_t i = 0; i < 7; i++) {
         t[i] = receive_of(i, to[i], 8);
-        assert_int_equal(br_transfer_receive(x.w, &t[i]), 0);
-        eager(&x, 0, order[i], i, 8);
+        assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
+        eager(x, 0, order[i], i, 8);
     }
-    wired_turn(&x, 0);
-    assert_int_equal(x.done, 7);
-    wired_destroy(&x);
+    wired_turn(x, 0);
+    assert_int_equal(x->done, 7);
 }
 
 /* After 2^32 messages the numbers begin anew. */
 static void sequence__wraps(void **state)
 {
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    x.w->peers[1].streams[0].seen_top = UINT32_MAX - 1;
+    x->w->peers[1].streams[0].seen_top = UINT32_MAX - 1;
     for (uint32_t i = 0; i < 5; i++) {
         uint8_t to[8];
         struct br_transfer t = receive_of(i, to, 8);
 
-        assert_int_equal(br_transfer_receive(x.w, &t), 0);
-        eager(&x, 0, UINT32_MAX - 1 + i, i, 8);
-        wired_turn(&x, 0);
-        assert_int_equal(x.done, (int)i + 1);
+        assert_int_equal(br_transfer_receive(x->w, &t), 0);
+        eager(x, 0, UINT32_MAX - 1 + i, i, 8);
+        wired_turn(x, 0);
+        assert_int_equal(x->done, (int)i + 1);
     }
-    wired_destroy(&x);
 }
 
 /* No peer is so far ahead: it has not that many credits. It must not keep us busy counting, either. */
@@ -185,17 +167,14 @@ static void sequence__point_to_point_apart(void **state)
 {
     uint8_t to[2][8];
     struct br_transfer a = receive_of(1, to[0], 8), b = receive_of(br_tag_p2p(0, 0, 9), to[1], 8);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    assert_int_equal(br_transfer_receive(x.w, &a), 0);
-    assert_int_equal(br_transfer_receive(x.w, &b), 0);
-    eager(&x, 0, 0, 1, 8);
-    eager(&x, 0, 0, br_tag_p2p(0, 0, 9), 8);
-    wired_turn(&x, 0);
-    assert_int_equal(x.done, 2);
-    wired_destroy(&x);
+    assert_int_equal(br_transfer_receive(x->w, &a), 0);
+    assert_int_equal(br_transfer_receive(x->w, &b), 0);
+    eager(x, 0, 0, 1, 8);
+    eager(x, 0, 0, br_tag_p2p(0, 0, 9), 8);
+    wired_turn(x, 0);
+    assert_int_equal(x->done, 2);
 }
 
 static void expect_failed(struct wired *x, int error, const char *words)
@@ -234,43 +213,34 @@ static void agree__other_digest(void **state)
 {
     uint8_t to[8];
     struct br_transfer t = receive_of(1, to, 8);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
     t.check = 0x1234;
-    wired_create(&x, 0, 1, NULL);
-    assert_int_equal(br_transfer_receive(x.w, &t), 0);
-    eager(&x, 0, 0, 1, 8);
-    wired_turn(&x, 0);
-    expect_failed(&x, EPROTO, "digest 1234");
-    wired_destroy(&x);
+    assert_int_equal(br_transfer_receive(x->w, &t), 0);
+    eager(x, 0, 0, 1, 8);
+    wired_turn(x, 0);
+    expect_failed(x, EPROTO, "digest 1234");
 }
 
 /* With one rail left a rail that breaks the protocol takes the peer with it. */
 static void message__says_another_length(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_EAGER, .tag = 1, .bytes = 100};
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    wire_message(x.links[0], &m, data, 99);
-    wired_turn(&x, 0);
-    expect_failed(&x, EPROTO, "eager message");
-    wired_destroy(&x);
+    wire_message(x->links[0], &m, data, 99);
+    wired_turn(x, 0);
+    expect_failed(x, EPROTO, "eager message");
 }
 
 static void message__twice_before_its_receive(void **state)
 {
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    eager(&x, 0, 0, 1, 8);
-    eager(&x, 0, 1, 1, 8);
-    wired_turn(&x, 0);
-    expect_failed(&x, EPROTO, "twice");
-    wired_destroy(&x);
+    eager(x, 0, 0, 1, 8);
+    eager(x, 0, 1, 1, 8);
+    wired_turn(x, 0);
+    expect_failed(x, EPROTO, "twice");
 }
 
 /* Its rail is lost while it waits: the message lives on, in a copy where it had a payload. */
@@ -278,58 +248,52 @@ static void forget_link__keeps_the_messages(void **state)
 {
     uint8_t to[2][100];
     struct br_transfer small = receive_of(1, to[0], 8), large = receive_of(2, to[1], 100);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    eager(&x, 0, 0, 1, 8);
-    eager(&x, 0, 1, 2, 100);
-    wired_turn(&x, 0);
-    wire_fail(x.links[0], ECONNRESET, "cut");
-    wired_turn(&x, 0);
-    assert_int_equal(x.wires[0].buffers, 0);
-    assert_int_equal(br_transfer_receive(x.w, &small), 0);
-    assert_int_equal(br_transfer_receive(x.w, &large), 0);
-    wired_turn(&x, 0);
-    assert_int_equal(x.done, 2);
+    eager(x, 0, 0, 1, 8);
+    eager(x, 0, 1, 2, 100);
+    wired_turn(x, 0);
+    wire_fail(x->links[0], ECONNRESET, "cut");
+    wired_turn(x, 0);
+    assert_int_equal(x->wires[0].buffers, 0);
+    assert_int_equal(br_transfer_receive(x->w, &small), 0);
+    assert_int_equal(br_transfer_receive(x->w, &large), 0);
+    wired_turn(x, 0);
+    assert_int_equal(x->done, 2);
     assert_int_equal(to[0][7], (uint8_t)(31 + 7));
     assert_memory_equal(to[1], data, 100);
-    assert_int_equal(x.w->unexpected.n_free, x.w->unexpected.count);
-    wired_destroy(&x);
+    assert_int_equal(x->w->unexpected.n_free, x->w->unexpected.count);
 }
 
 /* A worker that ends with such a message frees the copy (ASan sees it otherwise). */
 static void forget_link__nobody_ever_receives(void **state)
 {
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    eager(&x, 0, 0, 2, 100);
-    wired_turn(&x, 0);
-    wire_fail(x.links[0], ECONNRESET, "cut");
-    wired_turn(&x, 0);
-    assert_int_equal(x.w->unexpected.n_free, x.w->unexpected.count - 1);
-    wired_destroy(&x);
+    eager(x, 0, 0, 2, 100);
+    wired_turn(x, 0);
+    wire_fail(x->links[0], ECONNRESET, "cut");
+    wired_turn(x, 0);
+    assert_int_equal(x->w->unexpected.n_free, x->w->unexpected.count - 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eager__posted_or_not),
-        cmocka_unit_test(eager__credit_follows_the_receive),
-        cmocka_unit_test(eager__two_receives_with_one_tag),
-        cmocka_unit_test(sequence__seen_twice),
-        cmocka_unit_test(sequence__in_any_order),
-        cmocka_unit_test(sequence__wraps),
+        WIRED_TEST(eager__posted_or_not, .rails = 1, .up = true),
+        WIRED_TEST(eager__credit_follows_the_receive, .rails = 1, .up = true),
+        WIRED_TEST(eager__two_receives_with_one_tag, .rails = 1, .up = true),
+        WIRED_TEST(sequence__seen_twice, .rails = 2, .up = true),
+        WIRED_TEST(sequence__in_any_order, .rails = 1, .up = true),
+        WIRED_TEST(sequence__wraps, .rails = 1, .up = true),
         cmocka_unit_test(sequence__far_ahead_fails_the_rail),
-        cmocka_unit_test(sequence__point_to_point_apart),
+        WIRED_TEST(sequence__point_to_point_apart, .rails = 1, .up = true),
         cmocka_unit_test(agree__other_length),
-        cmocka_unit_test(agree__other_digest),
-        cmocka_unit_test(message__says_another_length),
-        cmocka_unit_test(message__twice_before_its_receive),
-        cmocka_unit_test(forget_link__keeps_the_messages),
-        cmocka_unit_test(forget_link__nobody_ever_receives),
+        WIRED_TEST(agree__other_digest, .rails = 1, .up = true),
+        WIRED_TEST(message__says_another_length, .rails = 1, .up = true),
+        WIRED_TEST(message__twice_before_its_receive, .rails = 1, .up = true),
+        WIRED_TEST(forget_link__keeps_the_messages, .rails = 2, .up = true),
+        WIRED_TEST(forget_link__nobody_ever_receives, .rails = 2, .up = true),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "wire.h"
+#include "wired.h"
 
 #define REGION 9u
 #define BYTES  8192u

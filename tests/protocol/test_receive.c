@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "wire.h"
+#include "wired.h"
 
 #define SLICE  (64u << 10)
 #define LENGTH (5 * SLICE + 100)
@@ -50,43 +50,37 @@ static void placed__slices_in_any_order(void **state)
 {
     struct br_transfer t = receive_of(1, LENGTH);
     uint32_t slot, order[6] = {5, 0, 3, 1, 4, 2};
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    slot = posted(&x, &t);
+    slot = posted(x, &t);
     for (int i = 0; i < 6; i++) {
         assert_int_equal(t.state, BR_TRANSFER_MATCHING);
-        place(&x, i % 2, slot, order[i] * SLICE, order[i] == 5 ? 100 : SLICE, 0);
-        wired_turn(&x, 0);
+        place(x, i % 2, slot, order[i] * SLICE, order[i] == 5 ? 100 : SLICE, 0);
+        wired_turn(x, 0);
     }
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
     assert_memory_equal(to, from, LENGTH);
     assert_int_equal(to[LENGTH], 0xa5);
-    assert_int_equal(x.w->slots.n_free, x.w->slots.count);
-    wired_destroy(&x);
+    assert_int_equal(x->w->slots.n_free, x->w->slots.count);
 }
 
 /* What comes twice is counted once: the transfer must not end before all of it is there. */
 static void placed__twice_is_once(void **state)
 {
     struct br_transfer t = receive_of(1, 2 * SLICE);
-    struct wired x;
+    struct wired *x = *state;
     uint32_t slot;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    slot = posted(&x, &t);
+    slot = posted(x, &t);
     for (int i = 0; i < 4; i++)
-        place(&x, i % 2, slot, 0, SLICE / 2, 0);
-    wired_turn(&x, 0);
+        place(x, i % 2, slot, 0, SLICE / 2, 0);
+    wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_MATCHING);
-    place(&x, 0, slot, SLICE / 2, SLICE / 2, 0);
-    place(&x, 0, slot, SLICE, SLICE, 0);
-    wired_turn(&x, 0);
+    place(x, 0, slot, SLICE / 2, SLICE / 2, 0);
+    place(x, 0, slot, SLICE, SLICE, 0);
+    wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
     assert_memory_equal(to, from, 2 * SLICE);
-    wired_destroy(&x);
 }
 
 /* A frame for a transfer that has ended changes nothing in memory, and counts as arrived for the sender's budget. */
@@ -94,65 +88,56 @@ static void placed__after_the_end(void **state)
 {
     struct br_transfer t = receive_of(1, SLICE);
     struct wire_frame *ack;
-    struct wired x;
+    struct wired *x = *state;
     uint32_t slot;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    slot = posted(&x, &t);
-    place(&x, 0, slot, 0, SLICE, 0);
-    wired_turn(&x, 0);
+    slot = posted(x, &t);
+    place(x, 0, slot, 0, SLICE, 0);
+    wired_turn(x, 0);
     memset(to, 1, SLICE);
-    place(&x, 0, slot, 0, SLICE, BR_PLACED_ACK | BR_PLACED_DONE);
-    wired_turn(&x, 0);
+    place(x, 0, slot, 0, SLICE, BR_PLACED_ACK | BR_PLACED_DONE);
+    wired_turn(x, 0);
     assert_int_equal(to[0] + to[SLICE - 1], 2);
-    ack = wire_take(x.links[0], BR_MESSAGE_ACK);
+    ack = wire_take(x->links[0], BR_MESSAGE_ACK);
     assert_non_null(ack);
     assert_int_equal(ack->message.ack.bytes, 2 * SLICE);
     /* the sender sent it again because it has not heard: it hears now */
-    assert_int_equal(wire_take(x.links[0], BR_MESSAGE_DONE)->message.done.slots[0], slot);
-    wired_destroy(&x);
+    assert_int_equal(wire_take(x->links[0], BR_MESSAGE_DONE)->message.done.slots[0], slot);
 }
 
 static void placed__asks_for_done_and_ack(void **state)
 {
     struct br_transfer t = receive_of(1, SLICE);
-    struct wired x;
+    struct wired *x = *state;
     uint32_t slot;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    slot = posted(&x, &t);
-    place(&x, 0, slot, 0, SLICE / 2, BR_PLACED_DONE);
-    wired_turn(&x, 0);
-    assert_null(wire_take(x.links[0], BR_MESSAGE_DONE)); /* half of it is nothing to confirm */
-    assert_null(wire_take(x.links[0], BR_MESSAGE_ACK));
-    place(&x, 0, slot, SLICE / 2, SLICE / 2, BR_PLACED_DONE | BR_PLACED_ACK);
-    wired_turn(&x, 0);
-    assert_int_equal(wire_take(x.links[0], BR_MESSAGE_DONE)->message.done.slots[0], slot);
-    assert_int_equal(wire_take(x.links[0], BR_MESSAGE_ACK)->message.ack.bytes, SLICE);
-    wired_destroy(&x);
+    slot = posted(x, &t);
+    place(x, 0, slot, 0, SLICE / 2, BR_PLACED_DONE);
+    wired_turn(x, 0);
+    assert_null(wire_take(x->links[0], BR_MESSAGE_DONE)); /* half of it is nothing to confirm */
+    assert_null(wire_take(x->links[0], BR_MESSAGE_ACK));
+    place(x, 0, slot, SLICE / 2, SLICE / 2, BR_PLACED_DONE | BR_PLACED_ACK);
+    wired_turn(x, 0);
+    assert_int_equal(wire_take(x->links[0], BR_MESSAGE_DONE)->message.done.slots[0], slot);
+    assert_int_equal(wire_take(x->links[0], BR_MESSAGE_ACK)->message.ack.bytes, SLICE);
 }
 
 /* A slot can be guessed before its READY has left. The transfer ends, and is nowhere in the worker any more. */
 static void placed__before_its_ready(void **state)
 {
     struct br_transfer t = receive_of(1, 2000);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    x.wires[0].room = 0;
-    assert_int_equal(br_transfer_receive(x.w, &t), 0);
-    wired_turn(&x, 0);
-    wire_placed(x.links[0], br_slot_number(&x.w->slots, t.slot), 0, from, 2000, 0);
-    wired_turn(&x, 0);
+    x->wires[0].room = 0;
+    assert_int_equal(br_transfer_receive(x->w, &t), 0);
+    wired_turn(x, 0);
+    wire_placed(x->links[0], br_slot_number(&x->w->slots, t.slot), 0, from, 2000, 0);
+    wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
     memset(&t, 0xff, sizeof t); /* the caller's again */
-    x.wires[0].room = -1;
-    wired_turn(&x, 0);
-    assert_null(wire_take(x.links[0], BR_MESSAGE_READY));
-    wired_destroy(&x);
+    x->wires[0].room = -1;
+    wired_turn(x, 0);
+    assert_null(wire_take(x->links[0], BR_MESSAGE_READY));
 }
 
 /* Frames for the slot's next use, sent before it: it begins in the same batch of events. What was dropped is not there, and
@@ -160,124 +145,109 @@ static void placed__before_its_ready(void **state)
 static void placed__for_a_slot_to_come(void **state)
 {
     struct br_transfer first[15], waits = receive_of(99, 2000);
-    struct wired x;
+    struct wired *x = *state;
     uint32_t slot;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL); /* 16 slots, one of them kept */
-    for (uint32_t i = 0; i < 15; i++) {
+    for (uint32_t i = 0; i < 15; i++) { /* one of 16 slots is kept */
         first[i] = receive_of(i, 2000);
-        assert_int_equal(br_transfer_receive(x.w, &first[i]), 0);
+        assert_int_equal(br_transfer_receive(x->w, &first[i]), 0);
     }
-    assert_int_equal(br_transfer_receive(x.w, &waits), 0);
-    wired_turn(&x, 0);
-    slot = br_slot_number(&x.w->slots, first[3].slot);
-    wire_placed(x.links[0], slot, 0, from, 2000, 0);
-    wire_placed(x.links[0], slot + 0x10000, 0, from, 2000, BR_PLACED_DONE);
-    wire_placed(x.links[0], slot + 0x10000, 0x7fffffc0, from, 2000, 0);
-    wired_turn(&x, 0);
+    assert_int_equal(br_transfer_receive(x->w, &waits), 0);
+    wired_turn(x, 0);
+    slot = br_slot_number(&x->w->slots, first[3].slot);
+    wire_placed(x->links[0], slot, 0, from, 2000, 0);
+    wire_placed(x->links[0], slot + 0x10000, 0, from, 2000, BR_PLACED_DONE);
+    wire_placed(x->links[0], slot + 0x10000, 0x7fffffc0, from, 2000, 0);
+    wired_turn(x, 0);
     assert_int_equal(first[3].state, BR_TRANSFER_ENDED);
-    assert_int_equal(br_slot_number(&x.w->slots, waits.slot), slot + 0x10000);
+    assert_int_equal(br_slot_number(&x->w->slots, waits.slot), slot + 0x10000);
     assert_int_equal(waits.state, BR_TRANSFER_MATCHING);
-    assert_null(wire_take(x.links[0], BR_MESSAGE_DONE));
-    wired_destroy(&x);
+    assert_null(wire_take(x->links[0], BR_MESSAGE_DONE));
 }
 
 /* Off the grid or beyond the end: the back end fails the link, nothing is written. */
 static void placed__beyond_the_end(void **state)
 {
     struct br_transfer t = receive_of(1, SLICE);
-    struct wired x;
+    struct wired *x = *state;
     uint32_t slot;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    slot = posted(&x, &t);
-    wire_placed(x.links[0], slot, SLICE / 2, from, SLICE, 0);
-    wired_turn(&x, 0);
-    assert_int_equal(x.w->failed, -EPROTO);
+    slot = posted(x, &t);
+    wire_placed(x->links[0], slot, SLICE / 2, from, SLICE, 0);
+    wired_turn(x, 0);
+    assert_int_equal(x->w->failed, -EPROTO);
     assert_int_equal(to[SLICE / 2], 0xa5);
-    wired_destroy(&x);
 }
 
 /* More receives than slots: they get theirs in turn, as others end. */
 static void slotless__served_in_order(void **state)
 {
     struct br_transfer t[20];
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL); /* 16 slots */
     for (uint32_t i = 0; i < 20; i++) {
         t[i] = receive_of(i, 2000);
-        assert_int_equal(br_transfer_receive(x.w, &t[i]), 0);
+        assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
     }
-    wired_turn(&x, 0);
+    wired_turn(x, 0);
     for (uint32_t i = 0; i < 20; i++) {
-        struct wire_frame *frame = wire_take(x.links[0], BR_MESSAGE_READY);
+        struct wire_frame *frame = wire_take(x->links[0], BR_MESSAGE_READY);
 
         assert_non_null(frame);
         assert_int_equal(frame->message.tag, i);
-        wire_placed(x.links[0], frame->message.ready.slot, 0, from, 2000, 0);
-        wired_turn(&x, 0);
+        wire_placed(x->links[0], frame->message.ready.slot, 0, from, 2000, 0);
+        wired_turn(x, 0);
         assert_int_equal(t[i].state, BR_TRANSFER_ENDED);
     }
-    assert_int_equal(x.w->slots.n_free, x.w->slots.count);
-    wired_destroy(&x);
+    assert_int_equal(x->w->slots.n_free, x->w->slots.count);
 }
 
 /* The last slot goes to the one receive that it is kept for, as soon as that is said. */
 static void slotless__one_slot_is_kept(void **state)
 {
     struct br_transfer t[18];
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL); /* 16 slots */
     for (uint32_t i = 0; i < 18; i++) {
         t[i] = receive_of(i, 2000);
         t[i].order = 5;
         t[i].within = i;
-        assert_int_equal(br_transfer_receive(x.w, &t[i]), 0);
+        assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
     }
-    assert_int_equal(x.w->slots.n_free, 1);
-    br_worker_keep_for(x.w, 5, 17);
-    wired_turn(&x, 0);
-    assert_int_equal(x.w->slots.n_free, 0);
+    assert_int_equal(x->w->slots.n_free, 1);
+    br_worker_keep_for(x->w, 5, 17);
+    wired_turn(x, 0);
+    assert_int_equal(x->w->slots.n_free, 0);
     assert_non_null(t[17].slot);
     assert_null(t[15].slot);
-    wired_destroy(&x);
 }
 
 static void withdraw__in_every_state(void **state)
 {
     struct br_transfer t[18], last = receive_of(18, 2000), eager = receive_of(19, 8);
-    struct wired x;
+    struct wired *x = *state;
     uint32_t slot;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    x.wires[0].room = 0;                /* READYs stay queued */
+    x->wires[0].room = 0;               /* READYs stay queued */
     for (uint32_t i = 0; i < 18; i++) { /* the last two find no slot */
         t[i] = receive_of(i, 2000);
-        assert_int_equal(br_transfer_receive(x.w, &t[i]), 0);
+        assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
     }
-    assert_int_equal(br_transfer_receive(x.w, &eager), 0);
+    assert_int_equal(br_transfer_receive(x->w, &eager), 0);
     for (int i = 17; i >= 0; i--)
-        br_transfer_withdraw(x.w, &t[i]);
-    br_transfer_withdraw(x.w, &eager);
-    assert_int_equal(x.w->slots.n_free, x.w->slots.count);
-    assert_int_equal(x.w->receives.count, 0);
-    x.wires[0].room = -1;
-    wired_turn(&x, 0);
-    assert_null(wire_take(x.links[0], BR_MESSAGE_READY));
-    slot = posted(&x, &last);
-    br_transfer_withdraw(x.w, &last);
-    wire_placed(x.links[0], slot, 0, from, 2000, 0); /* too late: dropped */
-    wired_turn(&x, 0);
+        br_transfer_withdraw(x->w, &t[i]);
+    br_transfer_withdraw(x->w, &eager);
+    assert_int_equal(x->w->slots.n_free, x->w->slots.count);
+    assert_int_equal(x->w->receives.count, 0);
+    x->wires[0].room = -1;
+    wired_turn(x, 0);
+    assert_null(wire_take(x->links[0], BR_MESSAGE_READY));
+    slot = posted(x, &last);
+    br_transfer_withdraw(x->w, &last);
+    wire_placed(x->links[0], slot, 0, from, 2000, 0); /* too late: dropped */
+    wired_turn(x, 0);
     assert_int_equal(to[0], 0xa5);
-    assert_int_equal(x.w->failed, 0);
-    wired_destroy(&x);
+    assert_int_equal(x->w->failed, 0);
 }
 
 /* ---- mappings: wired_destroy() checks that all are given back --------------------------------------------- */
@@ -285,44 +255,38 @@ static void withdraw__in_every_state(void **state)
 static void mapped__until_released(void **state)
 {
     struct br_transfer t = receive_of(1, 2 * SLICE);
-    struct wired x;
+    struct wired *x = *state;
     uint32_t slot;
 
-    (void)state;
     t.may_map = true;
-    wired_create(&x, 0, 1, NULL);
-    slot = posted(&x, &t);
-    wire_mapped(x.links[0], slot, SLICE, from + SLICE, SLICE, 0);
-    wire_mapped(x.links[0], slot, 0, from, SLICE, 0);
-    wired_turn(&x, 0);
+    slot = posted(x, &t);
+    wire_mapped(x->links[0], slot, SLICE, from + SLICE, SLICE, 0);
+    wire_mapped(x->links[0], slot, 0, from, SLICE, 0);
+    wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
     assert_ptr_equal(t.mapped, from);
     assert_int_equal(to[0], 0xa5);
-    assert_int_equal(x.wires[0].maps, 2);
-    assert_int_equal(x.w->counters.mapped_bytes, 2 * SLICE);
-    br_transfer_release(x.w, &t);
-    assert_int_equal(x.wires[0].maps, 0);
-    assert_int_equal(x.w->slots.n_free, x.w->slots.count);
-    wired_destroy(&x);
+    assert_int_equal(x->wires[0].maps, 2);
+    assert_int_equal(x->w->counters.mapped_bytes, 2 * SLICE);
+    br_transfer_release(x->w, &t);
+    assert_int_equal(x->wires[0].maps, 0);
+    assert_int_equal(x->w->slots.n_free, x->w->slots.count);
 }
 
 /* One slice more often than a slot can remember: another batch of frames than the grid allows. */
 static void mapped__too_many_pieces(void **state)
 {
     struct br_transfer t = receive_of(1, 2 * SLICE);
-    struct wired x;
+    struct wired *x = *state;
     uint32_t slot;
 
-    (void)state;
     t.may_map = true;
-    wired_create(&x, 0, 1, NULL);
-    slot = posted(&x, &t);
+    slot = posted(x, &t);
     for (uint32_t i = 0; i <= BR_SLOT_SLICES; i++)
-        wire_mapped(x.links[0], slot, (i % 32) * 1024, from + (i % 32) * 1024, 1024, 0);
-    wired_turn(&x, 0);
-    assert_int_equal(x.w->failed, -EPROTO);
-    assert_non_null(strstr(x.w->words, "more pieces"));
-    wired_destroy(&x);
+        wire_mapped(x->links[0], slot, (i % 32) * 1024, from + (i % 32) * 1024, 1024, 0);
+    wired_turn(x, 0);
+    assert_int_equal(x->w->failed, -EPROTO);
+    assert_non_null(strstr(x->w->words, "more pieces"));
 }
 
 /* Who reads a mapped transfer begins at the start of the mapping: a part that was copied, or mapped elsewhere, or on another
@@ -360,37 +324,31 @@ static void mapped__in_parts_that_do_not_fit(void **state)
 static void mapped__stale_is_given_back(void **state)
 {
     struct br_transfer t = receive_of(1, SLICE);
-    struct wired x;
+    struct wired *x = *state;
     uint32_t slot;
 
-    (void)state;
     t.may_map = true;
-    wired_create(&x, 0, 1, NULL);
-    slot = posted(&x, &t);
-    wire_mapped(x.links[0], slot, 0, from, SLICE, 0);
-    wire_mapped(x.links[0], slot, 0, from, SLICE, 0);
-    wired_turn(&x, 0);
+    slot = posted(x, &t);
+    wire_mapped(x->links[0], slot, 0, from, SLICE, 0);
+    wire_mapped(x->links[0], slot, 0, from, SLICE, 0);
+    wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
-    assert_int_equal(x.wires[0].maps, 1);
-    br_transfer_release(x.w, &t);
-    wired_destroy(&x);
+    assert_int_equal(x->wires[0].maps, 1);
+    br_transfer_release(x->w, &t);
 }
 
 static void mapped__withdrawn_in_the_middle(void **state)
 {
     struct br_transfer t = receive_of(1, 2 * SLICE);
-    struct wired x;
+    struct wired *x = *state;
     uint32_t slot;
 
-    (void)state;
     t.may_map = true;
-    wired_create(&x, 0, 1, NULL);
-    slot = posted(&x, &t);
-    wire_mapped(x.links[0], slot, 0, from, SLICE, 0);
-    wired_turn(&x, 0);
-    br_transfer_withdraw(x.w, &t);
-    assert_int_equal(x.w->slots.n_free, x.w->slots.count);
-    wired_destroy(&x);
+    slot = posted(x, &t);
+    wire_mapped(x->links[0], slot, 0, from, SLICE, 0);
+    wired_turn(x, 0);
+    br_transfer_withdraw(x->w, &t);
+    assert_int_equal(x->w->slots.n_free, x->w->slots.count);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------------------------ */
@@ -400,18 +358,15 @@ static void abort__words_are_tamed(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_ABORT};
     char words[300];
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
     memset(words, 'x', sizeof words);
     memcpy(words, "\033[2Jgone\n\177", 10);
-    wired_create(&x, 0, 1, NULL);
-    wire_message(x.links[0], &m, words, sizeof words);
-    wired_turn(&x, 0);
-    assert_true(x.w->failed < 0);
-    assert_non_null(strstr(x.w->words, "rank 1: ?[2Jgone??xxx"));
-    assert_true(strlen(x.w->words) <= strlen("rank 1: ") + BR_MAX_WORDS);
-    wired_destroy(&x);
+    wire_message(x->links[0], &m, words, sizeof words);
+    wired_turn(x, 0);
+    assert_true(x->w->failed < 0);
+    assert_non_null(strstr(x->w->words, "rank 1: ?[2Jgone??xxx"));
+    assert_true(strlen(x->w->words) <= strlen("rank 1: ") + BR_MAX_WORDS);
 }
 
 /* What a third rank has said keeps that rank's name alone, however many pass it on. */
@@ -438,43 +393,40 @@ static void abort__passed_on_keeps_its_first_name(void **state)
 static void message__of_an_unknown_type(void **state)
 {
     static const uint8_t types[] = {0, BR_MESSAGE_HANDSHAKE, BR_MESSAGE_BYE + 1, 255};
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
     for (int i = 0; i < 4; i++) {
         struct br_message m = {.type = types[i]};
 
-        wire_message(x.links[0], &m, from, 100);
+        wire_message(x->links[0], &m, from, 100);
     }
-    wired_turn(&x, 0);
-    assert_int_equal(x.w->failed, 0);
-    assert_int_equal(x.w->counters.dropped_messages, 4);
-    assert_int_equal(x.wires[0].buffers, 0);
-    wired_destroy(&x);
+    wired_turn(x, 0);
+    assert_int_equal(x->w->failed, 0);
+    assert_int_equal(x->w->counters.dropped_messages, 4);
+    assert_int_equal(x->wires[0].buffers, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(placed__slices_in_any_order),
-        cmocka_unit_test(placed__twice_is_once),
-        cmocka_unit_test(placed__after_the_end),
-        cmocka_unit_test(placed__asks_for_done_and_ack),
-        cmocka_unit_test(placed__before_its_ready),
-        cmocka_unit_test(placed__for_a_slot_to_come),
-        cmocka_unit_test(placed__beyond_the_end),
-        cmocka_unit_test(slotless__served_in_order),
-        cmocka_unit_test(slotless__one_slot_is_kept),
-        cmocka_unit_test(withdraw__in_every_state),
-        cmocka_unit_test(mapped__until_released),
-        cmocka_unit_test(mapped__too_many_pieces),
+        WIRED_TEST(placed__slices_in_any_order, .rails = 2, .up = true),
+        WIRED_TEST(placed__twice_is_once, .rails = 2, .up = true),
+        WIRED_TEST(placed__after_the_end, .rails = 2, .up = true),
+        WIRED_TEST(placed__asks_for_done_and_ack, .rails = 1, .up = true),
+        WIRED_TEST(placed__before_its_ready, .rails = 1, .up = true),
+        WIRED_TEST(placed__for_a_slot_to_come, .rails = 1, .up = true),
+        WIRED_TEST(placed__beyond_the_end, .rails = 1, .up = true),
+        WIRED_TEST(slotless__served_in_order, .rails = 1, .up = true),
+        WIRED_TEST(slotless__one_slot_is_kept, .rails = 1, .up = true),
+        WIRED_TEST(withdraw__in_every_state, .rails = 1, .up = true),
+        WIRED_TEST(mapped__until_released, .rails = 1, .up = true),
+        WIRED_TEST(mapped__too_many_pieces, .rails = 1, .up = true),
         cmocka_unit_test(mapped__in_parts_that_do_not_fit),
-        cmocka_unit_test(mapped__stale_is_given_back),
-        cmocka_unit_test(mapped__withdrawn_in_the_middle),
-        cmocka_unit_test(abort__words_are_tamed),
+        WIRED_TEST(mapped__stale_is_given_back, .rails = 1, .up = true),
+        WIRED_TEST(mapped__withdrawn_in_the_middle, .rails = 1, .up = true),
+        WIRED_TEST(abort__words_are_tamed, .rails = 1, .up = true),
         cmocka_unit_test(abort__passed_on_keeps_its_first_name),
-        cmocka_unit_test(message__of_an_unknown_type),
+        WIRED_TEST(message__of_an_unknown_type, .rails = 1, .up = true),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "wire.h"
+#include "wired.h"
 
 #define SLICE (64u << 10)
 
@@ -45,56 +45,47 @@ static void eager__one_message_and_a_copy(void **state)
 {
     struct br_transfer t = send_of(7, 100);
     struct wire_frame *frame;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
     memset(memory, 5, 100);
-    wired_create(&x, 0, 1, NULL);
-    assert_int_equal(br_transfer_send(x.w, &t), 0);
-    wired_turn(&x, 0);
+    assert_int_equal(br_transfer_send(x->w, &t), 0);
+    wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
-    frame = wire_take(x.links[0], BR_MESSAGE_EAGER);
+    frame = wire_take(x->links[0], BR_MESSAGE_EAGER);
     assert_non_null(frame);
     assert_int_equal(frame->frame.length, 100);
     assert_int_equal(frame->message.bytes, 100);
     assert_int_equal(frame->message.tag, 7);
     assert_int_equal(frame->payload[99], 5);
     assert_true(frame->frame.payload != memory); /* the send has ended: its memory is the caller's again */
-    wired_destroy(&x);
 }
 
 static void eager__small_ones_ride_in_the_header(void **state)
 {
     struct br_transfer t = send_of(7, BR_EAGER_INLINE);
     struct wire_frame *frame;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
     memset(memory, 6, BR_EAGER_INLINE);
-    wired_create(&x, 0, 1, NULL);
-    assert_int_equal(br_transfer_send(x.w, &t), 0);
-    wired_turn(&x, 0);
-    frame = wire_take(x.links[0], BR_MESSAGE_EAGER);
+    assert_int_equal(br_transfer_send(x->w, &t), 0);
+    wired_turn(x, 0);
+    frame = wire_take(x->links[0], BR_MESSAGE_EAGER);
     assert_non_null(frame);
     assert_int_equal(frame->frame.length, 0);
     assert_int_equal(frame->message.data[BR_EAGER_INLINE - 1], 6);
-    wired_destroy(&x);
 }
 
 static void messages__most_urgent_first(void **state)
 {
     struct br_transfer low = send_of(1, 4), high = send_of(2, 4);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
     high.priority = 3;
-    wired_create(&x, 0, 1, NULL);
-    assert_int_equal(br_transfer_send(x.w, &low), 0);
-    assert_int_equal(br_transfer_send(x.w, &high), 0);
-    wired_turn(&x, 0);
-    assert_int_equal(wire_take(x.links[0], BR_MESSAGE_EAGER)->message.tag, 2);
-    assert_int_equal(wire_take(x.links[0], BR_MESSAGE_EAGER)->message.tag, 1);
-    wired_destroy(&x);
+    assert_int_equal(br_transfer_send(x->w, &low), 0);
+    assert_int_equal(br_transfer_send(x->w, &high), 0);
+    wired_turn(x, 0);
+    assert_int_equal(wire_take(x->links[0], BR_MESSAGE_EAGER)->message.tag, 2);
+    assert_int_equal(wire_take(x->links[0], BR_MESSAGE_EAGER)->message.tag, 1);
 }
 
 /* Point to point may wait for ever; a collective of lower priority passes it. */
@@ -102,21 +93,18 @@ static void messages__point_to_point_blocks_nobody(void **state)
 {
     static struct br_transfer p2p[BR_CREDITS];
     struct br_transfer collective = send_of(1, 4);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
     for (uint32_t i = 0; i < BR_CREDITS; i++) {
         p2p[i] = send_of(br_tag_p2p(0, i, 1), 4);
         p2p[i].priority = 100;
-        assert_int_equal(br_transfer_send(x.w, &p2p[i]), 0);
+        assert_int_equal(br_transfer_send(x->w, &p2p[i]), 0);
     }
-    assert_int_equal(br_transfer_send(x.w, &collective), 0);
-    wired_turn(&x, 0);
-    assert_int_equal(x.done, BR_CREDITS_P2P + 1);
+    assert_int_equal(br_transfer_send(x->w, &collective), 0);
+    wired_turn(x, 0);
+    assert_int_equal(x->done, BR_CREDITS_P2P + 1);
     assert_int_equal(collective.state, BR_TRANSFER_ENDED);
     assert_int_equal(p2p[BR_CREDITS_P2P].state, BR_TRANSFER_QUEUED);
-    wired_destroy(&x);
 }
 
 /* The last credit of collectives goes to the one message that it is kept for, not to others of its operation. */
@@ -124,51 +112,45 @@ static void messages__one_credit_is_kept(void **state)
 {
     static struct br_transfer t[BR_CREDITS];
     const uint32_t free_ones = BR_CREDITS - BR_CREDITS_P2P_OWN - 2;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    br_worker_keep_for(x.w, 5, BR_CREDITS - 1);
+    br_worker_keep_for(x->w, 5, BR_CREDITS - 1);
     for (uint32_t i = 0; i < BR_CREDITS; i++) {
         t[i] = send_of(i + 1, 4);
         t[i].order = 5;
         t[i].within = i;
         if (i < BR_CREDITS - 1)
-            assert_int_equal(br_transfer_send(x.w, &t[i]), 0);
+            assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
     }
-    wired_turn(&x, 0);
-    assert_int_equal(x.done, free_ones);
-    assert_int_equal(br_transfer_send(x.w, &t[BR_CREDITS - 1]), 0);
-    wired_turn(&x, 0);
+    wired_turn(x, 0);
+    assert_int_equal(x->done, free_ones);
+    assert_int_equal(br_transfer_send(x->w, &t[BR_CREDITS - 1]), 0);
+    wired_turn(x, 0);
     assert_int_equal(t[BR_CREDITS - 1].state, BR_TRANSFER_ENDED);
-    br_worker_keep_for(x.w, 5, free_ones); /* it is in use */
-    wired_turn(&x, 0);
-    assert_int_equal(x.done, free_ones + 1);
-    wired_destroy(&x);
+    br_worker_keep_for(x->w, 5, free_ones); /* it is in use */
+    wired_turn(x, 0);
+    assert_int_equal(x->done, free_ones + 1);
 }
 
 /* The link is full: nothing is lost, nothing leaves twice. */
 static void messages__wait_for_room(void **state)
 {
     struct br_transfer t[5];
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    x.wires[0].room = 2;
+    x->wires[0].room = 2;
     for (uint32_t i = 0; i < 5; i++) {
         t[i] = send_of(i, 4);
-        assert_int_equal(br_transfer_send(x.w, &t[i]), 0);
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
     }
-    wired_turn(&x, 0);
-    assert_int_equal(x.done, 2);
-    x.wires[0].room = -1;
-    wired_turn(&x, 0);
-    assert_int_equal(x.done, 5);
+    wired_turn(x, 0);
+    assert_int_equal(x->done, 2);
+    x->wires[0].room = -1;
+    wired_turn(x, 0);
+    assert_int_equal(x->done, 5);
     for (uint32_t i = 0; i < 5; i++)
-        assert_int_equal(wire_take(x.links[0], BR_MESSAGE_EAGER)->message.sequence, i);
-    assert_null(wire_take(x.links[0], BR_MESSAGE_EAGER));
-    wired_destroy(&x);
+        assert_int_equal(wire_take(x->links[0], BR_MESSAGE_EAGER)->message.sequence, i);
+    assert_null(wire_take(x->links[0], BR_MESSAGE_EAGER));
 }
 
 /* Takes all frames of a transfer off the links, checks that they are on the grid and cover it once, in order. */
@@ -228,17 +210,14 @@ static void frames__cover_the_transfer_on_the_grid(void **state)
 static void ready__before_the_send(void **state)
 {
     struct br_transfer t = send_of(1, 5000);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    ready(&x, 0, 1, 5000, 0x10001);
-    assert_int_equal(x.wires[0].buffers, 1);
-    assert_int_equal(br_transfer_send(x.w, &t), 0);
-    wired_turn(&x, 0);
-    assert_int_equal(x.wires[0].buffers, 0);
-    assert_non_null(wire_take_placed(x.links[0]));
-    wired_destroy(&x);
+    ready(x, 0, 1, 5000, 0x10001);
+    assert_int_equal(x->wires[0].buffers, 1);
+    assert_int_equal(br_transfer_send(x->w, &t), 0);
+    wired_turn(x, 0);
+    assert_int_equal(x->wires[0].buffers, 0);
+    assert_non_null(wire_take_placed(x->links[0]));
 }
 
 /* Between two frames the queue is asked anew: who is more urgent goes on where the other one was. */
@@ -246,22 +225,19 @@ static void frames__the_urgent_overtakes(void **state)
 {
     struct br_transfer bulk = send_of(1, 8 << 20), urgent = send_of(2, SLICE);
     struct wire_frame *frame;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
     urgent.priority = 1;
-    wired_create(&x, 0, 1, NULL);
-    assert_int_equal(br_transfer_send(x.w, &bulk), 0);
-    ready(&x, 0, 1, 8 << 20, 0x10001);
-    assert_int_equal(br_transfer_send(x.w, &urgent), 0);
-    ready(&x, 1, 2, SLICE, 0x10002);
-    while ((frame = wire_take_placed(x.links[0])))
+    assert_int_equal(br_transfer_send(x->w, &bulk), 0);
+    ready(x, 0, 1, 8 << 20, 0x10001);
+    assert_int_equal(br_transfer_send(x->w, &urgent), 0);
+    ready(x, 1, 2, SLICE, 0x10002);
+    while ((frame = wire_take_placed(x->links[0])))
         assert_int_equal(frame->frame.slot,
                          0x10001); /* the budget was spent before the urgent one was there */
-    acknowledge(&x, 0);
-    frame = wire_take_placed(x.links[0]);
+    acknowledge(x, 0);
+    frame = wire_take_placed(x->links[0]);
     assert_int_equal(frame->frame.slot, 0x10002);
-    wired_destroy(&x);
 }
 
 /* With one rail nobody can take over: SENT is all there is to wait for. */
@@ -269,19 +245,16 @@ static void end__one_rail_needs_only_sent(void **state)
 {
     struct br_transfer t = send_of(1, 3000);
     struct wire_frame *frame;
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    assert_int_equal(br_transfer_send(x.w, &t), 0);
-    ready(&x, 0, 1, 3000, 0x10001);
-    frame = wire_take_placed(x.links[0]);
+    assert_int_equal(br_transfer_send(x->w, &t), 0);
+    ready(x, 0, 1, 3000, 0x10001);
+    frame = wire_take_placed(x->links[0]);
     assert_int_equal(((struct br_placed *)&frame->message)->flags & BR_PLACED_DONE, 0);
     assert_int_equal(t.state, BR_TRANSFER_CONFIRMING);
     wire_sent(frame);
-    wired_turn(&x, 0);
+    wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
-    wired_destroy(&x);
 }
 
 /* On a byte stream with two rails SENT is not enough: the receiver must have it all. Nor is DONE without SENT. */
@@ -349,15 +322,12 @@ static void end__where_sent_means_placed_too(void **state)
 static void done__of_nobody(void **state)
 {
     struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0, 1, 0x10001, UINT32_MAX, 0x10001, 7}};
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    wire_message(x.links[0], &done, NULL, 0);
-    wired_turn(&x, 0);
-    assert_int_equal(x.w->failed, 0);
-    assert_int_equal(x.wires[0].buffers, 0);
-    wired_destroy(&x);
+    wire_message(x->links[0], &done, NULL, 0);
+    wired_turn(x, 0);
+    assert_int_equal(x->w->failed, 0);
+    assert_int_equal(x->wires[0].buffers, 0);
 }
 
 /* A slot number that the peer gives twice: the second send waits, the first one is not disturbed. */
@@ -365,23 +335,20 @@ static void ready__one_slot_for_two_sends(void **state)
 {
     struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0x10001}};
     struct br_transfer a = send_of(1, 3000), b = send_of(2, 3000);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 2, NULL);
-    assert_int_equal(br_transfer_send(x.w, &a), 0);
-    assert_int_equal(br_transfer_send(x.w, &b), 0);
-    ready(&x, 0, 1, 3000, 0x10001);
-    ready(&x, 1, 2, 3000, 0x10001);
+    assert_int_equal(br_transfer_send(x->w, &a), 0);
+    assert_int_equal(br_transfer_send(x->w, &b), 0);
+    ready(x, 0, 1, 3000, 0x10001);
+    ready(x, 1, 2, 3000, 0x10001);
     assert_int_equal(a.state, BR_TRANSFER_CONFIRMING);
     assert_int_equal(b.state, BR_TRANSFER_MOVING);
-    wire_sent_all(&x.wires[0]);
-    wire_sent_all(&x.wires[1]);
-    wire_message(x.links[0], &done, NULL, 0);
-    wired_turn(&x, 0);
+    wire_sent_all(&x->wires[0]);
+    wire_sent_all(&x->wires[1]);
+    wire_message(x->links[0], &done, NULL, 0);
+    wired_turn(x, 0);
     assert_int_equal(a.state, BR_TRANSFER_ENDED);
     assert_int_equal(b.state, BR_TRANSFER_CONFIRMING); /* now it could leave */
-    wired_destroy(&x);
 }
 
 /* Neither a send nor a receive to somebody who has left; the words say who. */
@@ -389,36 +356,33 @@ static void send__to_a_rank_that_has_left(void **state)
 {
     struct br_message bye = {.type = BR_MESSAGE_BYE};
     struct br_transfer t = send_of(1, 4);
-    struct wired x;
+    struct wired *x = *state;
 
-    (void)state;
-    wired_create(&x, 0, 1, NULL);
-    wire_message(x.links[0], &bye, NULL, 0);
-    wired_turn(&x, 0);
-    assert_int_equal(br_transfer_send(x.w, &t), -ECONNRESET);
+    wire_message(x->links[0], &bye, NULL, 0);
+    wired_turn(x, 0);
+    assert_int_equal(br_transfer_send(x->w, &t), -ECONNRESET);
     assert_non_null(strstr(br_error_words(), "rank 1 has left"));
-    assert_int_equal(br_transfer_receive(x.w, &t), -ECONNRESET);
-    wired_destroy(&x);
+    assert_int_equal(br_transfer_receive(x->w, &t), -ECONNRESET);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eager__one_message_and_a_copy),
-        cmocka_unit_test(eager__small_ones_ride_in_the_header),
-        cmocka_unit_test(messages__most_urgent_first),
-        cmocka_unit_test(messages__point_to_point_blocks_nobody),
-        cmocka_unit_test(messages__one_credit_is_kept),
-        cmocka_unit_test(messages__wait_for_room),
+        WIRED_TEST(eager__one_message_and_a_copy, .rails = 1, .up = true),
+        WIRED_TEST(eager__small_ones_ride_in_the_header, .rails = 1, .up = true),
+        WIRED_TEST(messages__most_urgent_first, .rails = 1, .up = true),
+        WIRED_TEST(messages__point_to_point_blocks_nobody, .rails = 1, .up = true),
+        WIRED_TEST(messages__one_credit_is_kept, .rails = 1, .up = true),
+        WIRED_TEST(messages__wait_for_room, .rails = 1, .up = true),
         cmocka_unit_test(frames__cover_the_transfer_on_the_grid),
-        cmocka_unit_test(ready__before_the_send),
-        cmocka_unit_test(frames__the_urgent_overtakes),
-        cmocka_unit_test(end__one_rail_needs_only_sent),
+        WIRED_TEST(ready__before_the_send, .rails = 1, .up = true),
+        WIRED_TEST(frames__the_urgent_overtakes, .rails = 1, .up = true),
+        WIRED_TEST(end__one_rail_needs_only_sent, .rails = 1, .up = true),
         cmocka_unit_test(end__two_rails_wait_for_done),
         cmocka_unit_test(end__where_sent_means_placed_too),
-        cmocka_unit_test(done__of_nobody),
-        cmocka_unit_test(ready__one_slot_for_two_sends),
-        cmocka_unit_test(send__to_a_rank_that_has_left),
+        WIRED_TEST(done__of_nobody, .rails = 2, .up = true),
+        WIRED_TEST(ready__one_slot_for_two_sends, .rails = 2, .up = true),
+        WIRED_TEST(send__to_a_rank_that_has_left, .rails = 1, .up = true),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 
 /* Something that has arrived, and waits for poll(). */
@@ -30,7 +29,7 @@ struct buffer {
     uint8_t payload[];
 };
 
-static void check(bool ok, const char *what)
+void wire_check(bool ok, const char *what)
 {
     if (ok)
         return;
@@ -42,7 +41,7 @@ static void *allocate(size_t bytes)
 {
     void *memory = calloc(1, bytes);
 
-    check(memory != NULL, "no memory for the test");
+    wire_check(memory != NULL, "no memory for the test");
     return memory;
 }
 
@@ -102,7 +101,7 @@ static void link_close(struct br_link *base)
     struct wire *wire = wire_of(link);
     struct br_list *node;
 
-    check(!link->closed, "a link was closed twice");
+    wire_check(!link->closed, "a link was closed twice");
     link->closed = true;
     drop_events(link);
     while ((node = br_list_pop_front(&link->buffers))) {
@@ -163,14 +162,14 @@ static int post_one(struct wire *wire, struct wire_link *link, const struct br_f
         return 0;
     if (wire->room > 0)
         wire->room--;
-    check(frame->kind == BR_FRAME_MESSAGE || frame->kind == BR_FRAME_PLACED, "a frame of no kind");
-    check(frame->length <=
-              (frame->kind == BR_FRAME_MESSAGE ? wire->device.caps.max_message : wire->device.caps.max_frame),
-          "a frame is too long");
-    check(frame->kind == BR_FRAME_MESSAGE || (frame->length && link->link.trusted),
-          "a placed frame without bytes or trust");
-    check((frame->place != NULL) == (frame->kind == BR_FRAME_PLACED && wire->device.caps.needs_place),
-          "a frame without place token, or with one too many");
+    wire_check(frame->kind == BR_FRAME_MESSAGE || frame->kind == BR_FRAME_PLACED, "a frame of no kind");
+    wire_check(frame->length <= (frame->kind == BR_FRAME_MESSAGE ? wire->device.caps.max_message
+                                                                 : wire->device.caps.max_frame),
+               "a frame is too long");
+    wire_check(frame->kind == BR_FRAME_MESSAGE || (frame->length && link->link.trusted),
+               "a placed frame without bytes or trust");
+    wire_check((frame->place != NULL) == (frame->kind == BR_FRAME_PLACED && wire->device.caps.needs_place),
+               "a frame without place token, or with one too many");
     *mine = (struct wire_frame){.link = link, .frame = *frame, .payload = allocate(frame->length + 1)};
     if (frame->inline_)
         memcpy(&mine->message, frame->inline_, sizeof mine->message);
@@ -187,7 +186,7 @@ static int post(struct br_link *base, const struct br_frame *frames, int n)
     struct wire_link *link = (struct wire_link *)base;
     int taken = 0;
 
-    check(!link->closed, "a frame was posted on a closed link");
+    wire_check(!link->closed, "a frame was posted on a closed link");
     while (taken < n && post_one(wire_of(link), link, &frames[taken]))
         taken++;
     return taken;
@@ -278,7 +277,7 @@ static void message_release(struct br_link *base, void *handle)
     br_list_for_each (node, &link->buffers)
         if (handle == br_container_of(node, struct buffer, node))
             buffer = handle;
-    check(buffer != NULL, "a buffer was given back that nobody holds");
+    wire_check(buffer != NULL, "a buffer was given back that nobody holds");
     if (!buffer)
         return;
     br_list_remove(&buffer->node);
@@ -291,7 +290,7 @@ static int map_release(struct br_device *device, uint64_t handle)
     struct wire *wire = (struct wire *)device;
 
     (void)handle;
-    check(wire->maps > 0, "a mapping was given back twice");
+    wire_check(wire->maps > 0, "a mapping was given back twice");
     wire->maps--;
     return 0;
 }
@@ -302,7 +301,7 @@ static int place_token(struct br_device *device, struct br_slot *slot, uint8_t o
     struct wire_token token = {(uint32_t)device->index, br_slot_number(device->config->slots, slot),
                                (uint32_t)wire->made + 1, 0};
 
-    check(device->caps.needs_place && slot->used && slot->base, "a token for nothing");
+    wire_check(device->caps.needs_place && slot->used && slot->base, "a token for nothing");
     if (wire->refuses)
         return br_error(ENOMEM, "%s: nothing can be pinned", device->name);
     wire->tokens++;
@@ -317,12 +316,12 @@ static void place_release(struct br_device *device, struct br_slot *slot)
     struct wire_token token;
 
     memcpy(&token, slot->places[device->index], sizeof token);
-    check(wire->tokens > 0 && token.slot == br_slot_number(device->config->slots, slot),
-          "a token was given back twice, or late");
+    wire_check(wire->tokens > 0 && token.slot == br_slot_number(device->config->slots, slot),
+               "a token was given back twice, or late");
     wire->tokens--;
 }
 
-static const struct br_transport_ops ops = {
+const struct br_transport_ops wire_ops = {
     .name = "wire",
     .device_open = device_open,
     .device_close = device_close,
@@ -449,184 +448,4 @@ void wire_forget(struct wire *wire)
     for (int i = 0; i < wire->n_frames; i++)
         free(wire->frames[i].payload);
     wire->n_frames = 0;
-}
-
-/* ---- a worker and its peer ---------------------------------------------------------------------------------- */
-
-struct br_caps wire_caps(bool sent_means_placed)
-{
-    return (struct br_caps){
-        .max_frame = 256 << 10, .max_message = 4096, .sent_means_placed = sent_means_placed};
-}
-
-struct br_handshake_self wired_self(const struct wired *x)
-{
-    return (struct br_handshake_self){
-        .rank = (uint32_t)x->peer,
-        .size = (uint32_t)x->w->config.size,
-        .rails = (uint32_t)x->rails,
-        .limits = {BR_FRAME_MAX_PAYLOAD, 4096, x->w->config.eager_bytes, x->w->config.slice_bytes},
-        .nonce = "fresh enough for a test",
-    };
-}
-
-static void open_as(struct wired *x, int rank, int rails, const struct br_caps *caps,
-                    const struct br_bcube *cube)
-{
-    static const char *const names[WIRE_RAILS] = {"wire0", "wire1"};
-    struct br_worker_config config = {
-        .rank = rank,
-        .size = cube ? (int)cube->hosts : 2,
-        .seed = 1,
-        .check = 77,
-        .eager_bytes = 1024,
-        .slice_bytes = 64 << 10,
-        .peer_timeout = BR_SEC,
-        .starvation = 100 * BR_MS,
-        .connect_timeout = BR_SEC,
-        .max_slots = 16,
-        .max_transfers = 512,
-    };
-    struct br_rail_config rail_configs[WIRE_RAILS] = {0};
-
-    if (cube)
-        config.cube = *cube;
-    memset(x, 0, sizeof *x);
-    x->rank = rank;
-    x->peer = 1 - rank;
-    x->rails = rails;
-    x->now = BR_SEC;
-    check(!br_worker_create(&config, &x->w), "it cannot be created");
-    for (int r = 0; r < rails; r++) {
-        x->wires[r].device.ops = &ops;
-        x->wires[r].device.caps = caps ? *caps : wire_caps(false);
-        check(!br_worker_open_device(x->w, &ops, names[r], &x->wires[r], &rail_configs[r].device),
-              "no device");
-        rail_configs[r].level = r;
-    }
-    check(!br_worker_set_peer(x->w, x->peer, rail_configs, rails), "no peer");
-}
-
-void wired_open(struct wired *x, int rank, int rails, const struct br_caps *caps)
-{
-    open_as(x, rank, rails, caps, NULL);
-}
-
-static void take_done(struct wired *x)
-{
-    while (br_worker_done(x->w))
-        x->done++;
-}
-
-static bool anything_arrives(const struct wired *x)
-{
-    for (int r = 0; r < x->rails; r++)
-        if (!br_list_empty(&x->wires[r].events))
-            return !x->w->failed;
-    return false;
-}
-
-void wired_turn(struct wired *x, uint64_t ns)
-{
-    int n;
-
-    x->now += ns;
-    do {
-        n = br_worker_poll(x->w, x->now);
-        take_done(x);
-        n += br_worker_pump(x->w, x->now);
-        take_done(x);
-    } while (n > 0 || anything_arrives(x));
-}
-
-/* The worker's last handshake message on a link goes through our half; ours goes back. */
-static int answer(struct wired *x, struct wire_link *link)
-{
-    struct wire_frame *frame = wire_take(link, BR_MESSAGE_HANDSHAKE);
-    uint8_t reply[BR_HANDSHAKE_BYTES_MAX];
-    size_t bytes;
-    int rc;
-
-    if (!frame)
-        return -EPROTO;
-    rc = br_handshake_receive(&link->handshake, frame->payload, frame->frame.length, reply, &bytes);
-    if (bytes)
-        wire_handshake(link, reply, bytes);
-    wired_turn(x, 0);
-    return rc;
-}
-
-static struct wire_link *newest(struct wire *wire)
-{
-    return br_container_of(wire->links.prev, struct wire_link, node);
-}
-
-bool wired_connect(struct wired *x, int rail)
-{
-    struct br_handshake_self self = wired_self(x);
-    uint8_t hello[BR_HANDSHAKE_BYTES_MAX];
-    struct wire_link *link;
-    size_t bytes;
-    int rc;
-
-    if (x->rank == 0) {
-        link = wire_accept(&x->wires[rail]);
-        br_handshake_init_connector(&link->handshake, &self, 0, (uint32_t)rail,
-                                    x->w->peers[1].rails[rail].incarnation + 1, hello, &bytes);
-        wire_handshake(link, hello, bytes);
-        wired_turn(x, 0);
-    } else {
-        wired_turn(x, 20 * BR_MS); /* it connects by itself */
-        link = newest(&x->wires[rail]);
-        br_handshake_init_acceptor(&link->handshake, &self);
-    }
-    while ((rc = answer(x, link)) == 0)
-        ;
-    wired_turn(x, 0);
-    if (rc != 1 || link->closed)
-        return false;
-    x->links[rail] = link;
-    wire_forget(&x->wires[rail]);
-    return true;
-}
-
-/* All rails up. */
-static void set_up(struct wired *x)
-{
-    int rails = x->rails;
-
-    for (int r = 0; r < rails; r++)
-        check(wired_connect(x, r), "the handshake failed");
-    for (int r = 0; r < rails; r++) { /* as if measured, so that whole slices leave */
-        struct br_rail *rail = &x->w->peers[x->peer].rails[r];
-
-        rail->budget = 256u << 10;
-        rail->frame_bytes =
-            rail->device->caps.max_frame < 64u << 10 ? rail->device->caps.max_frame : 64u << 10;
-    }
-    check(br_worker_connected(x->w), "it is not connected");
-}
-
-void wired_create(struct wired *x, int rank, int rails, const struct br_caps *caps)
-{
-    wired_open(x, rank, rails, caps);
-    set_up(x);
-}
-
-void wired_create_bcube(struct wired *x, int rank, int rails, const struct br_caps *caps)
-{
-    struct br_bcube cube;
-
-    check(!br_bcube_init(&cube, 2, 2), "no cube");
-    open_as(x, rank, rails, caps, &cube);
-    set_up(x);
-}
-
-void wired_destroy(struct wired *x)
-{
-    bool failed = x->w->failed;
-
-    br_worker_destroy(x->w);
-    for (int r = 0; r < x->rails && !failed; r++)
-        check(x->wires[r].maps == 0, "mappings were not given back");
 }

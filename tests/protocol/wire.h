@@ -52,31 +52,9 @@ struct wire {
     bool refuses;                          /* makes no tokens */
 };
 
-/* A worker of `size` ranks of which the test is one: its peer. */
-struct wired {
-    struct br_worker *w;
-    int rank, peer, rails;
-    struct wire wires[WIRE_RAILS];
-    struct wire_link *links[WIRE_RAILS]; /* to the peer; of a rail that is up */
-    uint64_t now;
-    int done; /* transfers that have ended */
-};
-
-/* What SENT proves differs between back ends; everything else is alike. */
-struct br_caps wire_caps(bool sent_means_placed);
-/* caps: NULL: those of a byte stream. No link yet. Rank 0 accepts its peer's links, rank 1 connects. */
-void wired_open(struct wired *x, int rank, int rails, const struct br_caps *caps);
-/* The same, and all rails up. */
-void wired_create(struct wired *x, int rank, int rails, const struct br_caps *caps);
-/* The same as ranks of a BCube(2,2) of which there are no others. */
-void wired_create_bcube(struct wired *x, int rank, int rails, const struct br_caps *caps);
-void wired_destroy(struct wired *x);
-/* `ns` later, then polls and pumps until there is nothing to do. */
-void wired_turn(struct wired *x, uint64_t ns);
-/* Proves who we are, in the role that we have. true: the rail is up. */
-bool wired_connect(struct wired *x, int rail);
-/* What the peer says of itself, for handshakes made by hand. */
-struct br_handshake_self wired_self(const struct wired *x);
+extern const struct br_transport_ops wire_ops;
+/* Ends the process unless ok. */
+void wire_check(bool ok, const char *what);
 
 /* What happens at the other end; the worker sees it in its next poll. */
 struct wire_link *wire_accept(struct wire *wire);
