@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One back end, bare: round trips of 64-byte frames and a stream of placed frames between two processes that are pinned to
- * two CPUs and poll.
+ * One back end, bare: what its operations take between two processes that poll.
  *
- *   transport_pingpong [BACKEND [DEVICE [FRAME_BYTES [SECONDS [MEMORY]]]]]     default: uring 127.0.0.1 262144 2 plain
+ *   transport_pingpong [options] messages|writes|stream      --help shows the options
  *
- * MEMORY is plain or segment (as from braid_alloc).
+ * messages: round trips of 64-byte frames; writes: round trips of placed frames, as ib_write_lat does; stream: placed frames in
+ * one direction with a window, as ib_write_bw does. A device of its own for the peer (-p) makes frames cross a cable.
  */
 #include <errno.h>
+#include <getopt.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,23 +22,44 @@
 #include "transport/shm/segment.h"
 #include "transport/transport.h"
 
-#define WARM_UP 2000
-#define TRIPS   20000
-#define PLACE   (4u << 20)
-#define WINDOW  8 /* frames posted and not sent */
-#define EVENTS  32
+#define AREA       (4u << 20) /* bytes that a stream goes round in, at most */
+#define AREA_MOST  64u        /* and frames: slices of a slot */
+#define EVENTS     32
+#define TRIPS_MOST 1000000
+
+enum test { MESSAGES, WRITES, STREAM };
+
+struct options {
+    const struct br_transport_ops *ops;
+    const char *device, *peer;
+    uint32_t bytes, area; /* of a frame, of the place */
+    int count, warm_up;   /* round trips, or frames */
+    int window;           /* frames posted and not sent */
+    uint64_t spin;        /* ns without an event, then an end sleeps; UINT64_MAX: never */
+    bool segment, pinned;
+    enum test test;
+};
+
+/* What one end tells the other of its place. */
+struct place {
+    uint32_t number;
+    uint8_t token[BR_PLACE_BYTES];
+};
 
 struct end {
+    const struct options *options;
     const struct br_transport_ops *ops;
     struct br_device *device;
     struct br_link *link;
     struct br_slot_table slots;
     struct br_slot *slot;
+    struct place theirs;
     uint8_t *memory;
     struct br_region region;
-    bool segment;
-    uint64_t placed, sent, messages;
+    uint64_t placed, sent, messages; /* frames */
     uint8_t last[BR_FRAME_INLINE];
+    uint64_t idle_since; /* ns */
+    bool finished;       /* the peer may close */
 };
 
 static void die(const char *what)
@@ -45,7 +68,6 @@ static void die(const char *what)
     exit(1);
 }
 
-/* What comes in; at the end of a slot the next transfer takes its place under the same number. */
 static void handle(struct end *end, const struct br_event *event)
 {
     switch (event->kind) {
@@ -58,7 +80,7 @@ static void handle(struct end *end, const struct br_event *event)
         end->sent++;
         break;
     case BR_EVENT_PLACED:
-        end->placed += event->length;
+        end->placed++;
         break;
     case BR_EVENT_MESSAGE:
         memcpy(end->last, event->inline_, sizeof end->last);
@@ -66,18 +88,38 @@ static void handle(struct end *end, const struct br_event *event)
         end->ops->message_release(event->link, event->buffer);
         break;
     case BR_EVENT_CLOSED:
-        fprintf(stderr, "transport_pingpong: %s\n", event->link->words);
-        exit(1);
+        if (!end->finished) {
+            fprintf(stderr, "transport_pingpong: %s\n", event->link->words);
+            exit(1);
+        }
+        end->ops->link_close(end->link);
+        end->link = NULL;
+        break;
     }
+}
+
+/* Until the back end has something; not for ever, as it may have timers. */
+static void sleep_for_events(struct end *end)
+{
+    struct pollfd fd = {.fd = end->ops->wait(end->device), .events = POLLIN};
+
+    if (fd.fd >= 0 && poll(&fd, 1, 10) < 0 && errno != EINTR)
+        die("poll");
+    end->ops->wake(end->device);
 }
 
 static void step(struct end *end)
 {
     struct br_event events[EVENTS];
-    int n = end->ops->poll(end->device, br_clock_now(), events, EVENTS);
+    uint64_t now = br_clock_now();
+    int n = end->ops->poll(end->device, now, events, EVENTS);
 
     for (int i = 0; i < n; i++)
         handle(end, &events[i]);
+    if (n)
+        end->idle_since = now;
+    else if (end->link && now - end->idle_since > end->options->spin)
+        sleep_for_events(end);
 }
 
 static void post(struct end *end, const struct br_frame *frame)
@@ -99,9 +141,9 @@ static void say(struct end *end, const void *word, size_t bytes)
     post(end, &frame);
 }
 
-static void await_message(struct end *end, uint64_t count)
+static void await(struct end *end, const uint64_t *counter, uint64_t count)
 {
-    while (end->messages < count)
+    while (*counter < count)
         step(end);
 }
 
@@ -112,148 +154,295 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void ping(struct end *end)
+/* ---- tests ------------------------------------------------------------------------------------------------- */
+
+static struct br_frame placed_frame(struct end *end)
 {
-    static uint64_t took[TRIPS];
+    return (struct br_frame){.kind = BR_FRAME_PLACED,
+                             .length = end->options->bytes,
+                             .region = &end->region,
+                             .payload = end->memory,
+                             .slot = end->theirs.number,
+                             .place = end->device->caps.needs_place ? end->theirs.token : NULL};
+}
 
-    for (int i = -WARM_UP; i < TRIPS; i++) {
-        uint64_t start = br_clock_now(), goal = end->messages + 1;
+static void send_one(struct end *end)
+{
+    struct br_frame frame = placed_frame(end);
 
+    if (end->options->test == MESSAGES)
         say(end, "ping", 4);
-        await_message(end, goal);
+    else
+        post(end, &frame);
+}
+
+/* Round trips; the end that does not lead answers each. */
+static void trips(struct end *end, bool leads)
+{
+    const struct options *options = end->options;
+    const uint64_t *arrived = options->test == MESSAGES ? &end->messages : &end->placed;
+    uint64_t *took = calloc((size_t)options->count, sizeof *took), goal = *arrived, start, calls = 0;
+
+    if (!took)
+        die("no memory");
+    for (int i = -options->warm_up; i < options->count; i++) {
+        if (!i)
+            calls = end->device->counters.system_calls;
+        start = br_clock_now();
+        if (leads)
+            send_one(end);
+        await(end, arrived, ++goal);
+        if (!leads)
+            send_one(end);
         if (i >= 0)
             took[i] = br_clock_now() - start;
     }
-    qsort(took, TRIPS, sizeof took[0], by_value);
-    printf("round trip of 64 bytes: p50 %.2f us, p99 %.2f us\n", (double)took[TRIPS / 2] / 1e3,
-           (double)took[TRIPS * 99 / 100] / 1e3);
-}
-
-static void pong(struct end *end)
-{
-    for (uint64_t i = 1; i <= WARM_UP + TRIPS; i++) {
-        await_message(end, i);
-        say(end, "pong", 4);
+    if (leads) {
+        calls = end->device->counters.system_calls - calls;
+        qsort(took, (size_t)options->count, sizeof took[0], by_value);
+        printf("%s of %u bytes: half a round trip p50 %.2f us, p99 %.2f us, %llu system calls for %d\n",
+               options->test == MESSAGES ? "messages" : "writes", options->bytes,
+               (double)took[options->count / 2] / 2e3, (double)took[(size_t)options->count * 99 / 100] / 2e3,
+               (unsigned long long)calls, options->count);
     }
+    free(took);
 }
 
 /* Sends placed frames round and round one slot, whose slices never become complete because nobody marks them. */
-static void stream(struct end *end, uint32_t frame_bytes, double seconds)
+static void stream(struct end *end)
 {
-    uint64_t posted = 0, start, stop, calls, goal = WARM_UP + TRIPS + 1;
-    struct br_frame frame = {.kind = BR_FRAME_PLACED, .length = frame_bytes, .region = &end->region};
+    const struct options *options = end->options;
+    uint64_t goal = end->messages + 1, calls = 0, start = 0, base = end->sent, posted = 0, took;
+    struct br_frame frame = placed_frame(end);
 
-    while (end->messages < goal) /* the slot's number */
-        step(end);
-    memcpy(&frame.slot, end->last, sizeof frame.slot);
-    calls = end->device->counters.system_calls;
-    start = br_clock_now();
-    stop = start + (uint64_t)(seconds * 1e9);
-    end->sent = 0;
-    while (br_clock_now() < stop) {
+    for (int i = -options->warm_up; i < options->count; i++) {
+        if (!i) {
+            await(end, &end->sent, base + posted);
+            calls = end->device->counters.system_calls;
+            start = br_clock_now();
+        }
+        await(end, &end->sent,
+              posted < (uint64_t)options->window ? 0 : base + posted + 1 - (uint64_t)options->window);
         frame.payload = end->memory + frame.offset;
         post(end, &frame);
         posted++;
-        frame.offset = (frame.offset + frame_bytes) % PLACE;
-        while (posted - end->sent > WINDOW)
-            step(end);
+        frame.offset = (frame.offset + options->bytes) % options->area;
     }
-    say(end, &posted, sizeof posted);
-    await_message(end, goal + 1); /* everything has arrived */
-    printf("stream of %u-byte frames: %.2f Gb/s, %llu system calls for %llu frames\n", frame_bytes,
-           (double)posted * frame_bytes * 8 / (double)(br_clock_now() - start),
-           (unsigned long long)(end->device->counters.system_calls - calls), (unsigned long long)posted);
+    await(end, &end->sent, base + posted);
+    if (!end->device->caps.sent_means_placed)
+        await(end, &end->messages, goal);
+    took = br_clock_now() - start;
+    await(end, &end->messages, goal); /* everything has arrived */
+    printf("stream of %u-byte frames: %.2f MB/s, %.2f Gb/s, %llu system calls for %d frames\n",
+           options->bytes, (double)options->count * options->bytes * 1e3 / (double)took,
+           (double)options->count * options->bytes * 8 / (double)took,
+           (unsigned long long)(end->device->counters.system_calls - calls), options->count);
 }
 
-static void sink(struct end *end, uint32_t frame_bytes)
+static void sink(struct end *end)
 {
-    uint64_t goal = WARM_UP + TRIPS + 1, frames;
-    uint32_t number;
-
-    end->slot = br_slot_get(&end->slots, end->memory, PLACE, frame_bytes);
-    number = br_slot_number(&end->slots, end->slot);
-    say(end, &number, sizeof number);
-    await_message(end, goal);
-    memcpy(&frames, end->last, sizeof frames);
-    while (end->placed < frames * frame_bytes)
-        step(end);
+    await(end, &end->placed, (uint64_t)(end->options->count + end->options->warm_up));
     say(end, "done", 4);
     if (end->device->counters.rx_copied_bytes)
         printf("receiver copied %llu bytes\n", (unsigned long long)end->device->counters.rx_copied_bytes);
 }
 
+/* ---- set-up ------------------------------------------------------------------------------------------------ */
+
 static void open_end(struct end *end, struct br_device_config *config, const char *device, int cpu)
 {
-    if (br_numa_pin(cpu) || br_slot_table_init(&end->slots, 16))
+    const struct options *options = end->options;
+
+    if ((options->pinned && br_numa_pin(cpu % br_numa_cpus())) || br_slot_table_init(&end->slots, 16))
         die("set-up");
-    config->name = device;
-    config->slots = &end->slots;
-    config->message_bytes = 1024;
-    config->message_buffers = 16;
-    config->max_links = 4;
-    end->region = (struct br_region){.bytes = PLACE, .segment_fd = -1};
-    if (end->segment ? br_segment_alloc(PLACE, -1, &end->region.base, &end->region.segment_fd)
-                     : !(end->region.base = br_numa_alloc(PLACE, -1)))
+    *config = (struct br_device_config){
+        .name = device, .slots = &end->slots, .message_bytes = 1024, .message_buffers = 16, .max_links = 4};
+    end->ops = options->ops;
+    end->region = (struct br_region){.bytes = options->area, .segment_fd = -1};
+    if (options->segment ? br_segment_alloc(options->area, -1, &end->region.base, &end->region.segment_fd)
+                         : !(end->region.base = br_numa_alloc(options->area, -1)))
         die("no memory");
     end->memory = end->region.base;
-    memset(end->memory, 1, PLACE);
+    memset(end->memory, 1, options->area);
     if (end->ops->device_open(config, &end->device) || end->ops->region_register(end->device, &end->region))
         die("open");
 }
 
-static int serve(struct end *end, const char *device, uint32_t frame_bytes, int pipe_fd)
+static void close_end(struct end *end)
 {
-    struct br_device_config config = {0};
+    if (end->link)
+        end->ops->link_close(end->link);
+    if (end->device->caps.needs_place)
+        end->ops->place_release(end->device, end->slot);
+    end->ops->region_release(end->device, &end->region);
+    end->ops->device_close(end->device);
+}
+
+/* Each end tells the other where it may write. */
+static void exchange_places(struct end *end)
+{
+    struct place ours;
+
+    end->slot = br_slot_get(&end->slots, end->memory, end->options->area, end->options->bytes);
+    end->slot->region = &end->region;
+    ours = (struct place){.number = br_slot_number(&end->slots, end->slot)};
+    if (end->device->caps.needs_place && end->ops->place_token(end->device, end->slot, ours.token))
+        die("place");
+    say(end, &ours, sizeof ours);
+    await(end, &end->messages, 1);
+    memcpy(&end->theirs, end->last, sizeof end->theirs);
+}
+
+static void run(struct end *end, bool leads)
+{
+    while (!end->link)
+        step(end);
+    exchange_places(end);
+    if (end->options->test != STREAM)
+        trips(end, leads);
+    else if (leads)
+        stream(end);
+    else
+        sink(end);
+}
+
+static int serve(struct end *end, int pipe_fd)
+{
+    struct br_device_config config;
     struct br_address address;
 
-    open_end(end, &config, device, 1 % br_numa_cpus());
+    open_end(end, &config, end->options->peer, 1);
     if (end->ops->device_address(end->device, &address) ||
         write(pipe_fd, &address, sizeof address) != sizeof address)
         die("address");
-    while (!end->link)
+    run(end, false);
+    end->finished = true;
+    while (end->link) /* the last word goes out, and the peer closes first */
         step(end);
-    pong(end);
-    sink(end, frame_bytes);
-    for (uint64_t goal = end->sent + 1, i = 0; end->sent < goal && i < 1000; i++) /* the last word goes out */
-        step(end);
-    sleep(1);
-    end->ops->device_close(end->device);
+    close_end(end);
     return 0;
+}
+
+static int lead(struct end *end, int pipe_fd)
+{
+    struct br_device_config config;
+    struct br_address address;
+
+    open_end(end, &config, end->options->device, 0);
+    if (read(pipe_fd, &address, sizeof address) != sizeof address ||
+        end->ops->link_connect(end->device, &address, &end->link))
+        die("connect");
+    end->link = NULL;
+    run(end, true);
+    close_end(end);
+    return 0;
+}
+
+static int usage(void)
+{
+    fputs("usage: transport_pingpong [options] messages|writes|stream\n"
+          "  -b BACKEND   default uring\n"
+          "  -d DEVICE    default 127.0.0.1\n"
+          "  -p DEVICE    of the peer, default the same\n"
+          "  -s BYTES     of a frame, default 262144 for a stream and 8 for writes\n"
+          "  -a BYTES     of the place that a stream goes round in, a multiple of -s; default 64 frames, 4 "
+          "MiB at most\n"
+          "  -n COUNT     round trips or frames, default 20000; a tenth of that before, as warm-up\n"
+          "  -w FRAMES    posted and not sent, default 8\n"
+          "  -m MEMORY    plain (default) or segment, as from braid_alloc()\n"
+          "  -i US        without an event, then an end sleeps until there is one; default: both ends spin\n"
+          "  -u           not pinned to two CPUs\n",
+          stderr);
+    return 2;
+}
+
+/* Sizes that were not given, and do they fit together? */
+static bool complete(struct options *options)
+{
+    uint32_t frames;
+
+    if (options->test == MESSAGES)
+        options->bytes = sizeof(struct br_frame_header);
+    if (!options->bytes)
+        options->bytes = options->test == STREAM ? 262144 : 8;
+    frames = options->test != STREAM || options->bytes % 64 ? 1 : AREA / options->bytes;
+    if (!options->area)
+        options->area = options->bytes * (!frames ? 1 : frames > AREA_MOST ? AREA_MOST : frames);
+    options->warm_up = options->count / 10;
+    return options->ops && options->bytes <= BR_FRAME_MAX_PAYLOAD && options->area <= BR_FRAME_MAX_PAYLOAD &&
+           options->area % options->bytes == 0 && options->area / options->bytes <= AREA_MOST &&
+           options->count > 0 && options->count <= TRIPS_MOST && options->window > 0;
+}
+
+static bool parse(int argc, char **argv, struct options *options)
+{
+    static const char *const tests[] = {"messages", "writes", "stream"};
+    const char *backend = "uring";
+    int option;
+
+    while ((option = getopt(argc, argv, "b:d:p:s:a:n:w:m:i:u")) != -1) {
+        switch (option) {
+        case 'b':
+            backend = optarg;
+            break;
+        case 'd':
+            options->device = optarg;
+            break;
+        case 'p':
+            options->peer = optarg;
+            break;
+        case 's':
+            options->bytes = (uint32_t)strtoul(optarg, NULL, 0);
+            break;
+        case 'a':
+            options->area = (uint32_t)strtoul(optarg, NULL, 0);
+            break;
+        case 'n':
+            options->count = atoi(optarg);
+            break;
+        case 'w':
+            options->window = atoi(optarg);
+            break;
+        case 'm':
+            options->segment = !strcmp(optarg, "segment");
+            break;
+        case 'i':
+            options->spin = strtoull(optarg, NULL, 0) * BR_US;
+            break;
+        case 'u':
+            options->pinned = false;
+            break;
+        default:
+            return false;
+        }
+    }
+    options->ops = br_transport_get(backend);
+    if (!options->peer)
+        options->peer = options->device;
+    for (int i = 0; optind + 1 == argc && i < 3; i++)
+        if (!strcmp(argv[optind], tests[i])) {
+            options->test = (enum test)i;
+            return complete(options);
+        }
+    return false;
 }
 
 int main(int argc, char **argv)
 {
-    struct end end = {.ops = br_transport_get(argc > 1 ? argv[1] : "uring")};
-    const char *device = argc > 2 ? argv[2] : "127.0.0.1";
-    uint32_t frame_bytes = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 0) : 262144;
-    double seconds = argc > 4 ? strtod(argv[4], NULL) : 2;
-    struct br_device_config config = {0};
-    struct br_address address;
+    struct options options = {
+        .device = "127.0.0.1", .count = 20000, .window = 8, .pinned = true, .spin = UINT64_MAX};
+    struct end end = {.options = &options};
     int fds[2], status;
     pid_t child;
 
-    end.segment = argc > 5 && !strcmp(argv[5], "segment");
-    if (!end.ops || !frame_bytes || PLACE % frame_bytes || frame_bytes < PLACE / BR_SLOT_SLICES) {
-        fprintf(stderr,
-                "usage: transport_pingpong [BACKEND [DEVICE [FRAME_BYTES (65536 to 4194304, a power of 2) "
-                "[SECONDS [plain|segment]]]]]\n");
-        return 2;
-    }
+    if (!parse(argc, argv, &options))
+        return usage();
     if (pipe(fds) || (child = fork()) < 0) {
         perror("transport_pingpong");
         return 1;
     }
     if (!child)
-        return serve(&end, device, frame_bytes, fds[1]);
-    open_end(&end, &config, device, 0);
-    if (read(fds[0], &address, sizeof address) != sizeof address ||
-        end.ops->link_connect(end.device, &address, &end.link))
-        die("connect");
-    end.link = NULL;
-    while (!end.link)
-        step(&end);
-    ping(&end);
-    stream(&end, frame_bytes, seconds);
-    end.ops->device_close(end.device);
-    return waitpid(child, &status, 0) < 0 || status;
+        return serve(&end, fds[1]);
+    close(fds[1]);
+    return lead(&end, fds[0]) || waitpid(child, &status, 0) < 0 || status;
 }
