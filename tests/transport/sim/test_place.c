@@ -7,11 +7,40 @@
 
 static uint8_t from[8192], to[8192];
 static struct net net;
+static struct br_slot *slot;  /* of host 1; has its token, which each case gives back or spoils */
+static struct br_frame frame; /* right for it, of host 0 */
+
+static struct br_slot *slot_get(void)
+{
+    struct br_slot *got = br_slot_get(&net.hosts[1].slots, to, sizeof to, 4096);
+
+    assert_non_null(got);
+    return got;
+}
+
+static void token(struct br_slot *of)
+{
+    assert_int_equal(br_sim_ops.place_token(net.hosts[1].device, of, of->places[0]), 0);
+}
+
+static void release(void)
+{
+    br_sim_ops.place_release(net.hosts[1].device, slot);
+}
 
 static int setup(void **state)
 {
     (void)state;
     net_open(&net, &(struct br_sim_config){.place_ports = 1}, 2);
+    slot = slot_get();
+    token(slot);
+    frame = (struct br_frame){.kind = BR_FRAME_PLACED,
+                              .payload = from,
+                              .length = 4096,
+                              .slot = br_slot_number(&net.hosts[1].slots, slot),
+                              .place = slot->places[0]};
+    memset(from, 0x22, sizeof from);
+    memset(to, 0x11, sizeof to);
     return 0;
 }
 
@@ -22,193 +51,127 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct br_slot *slot_get(void)
-{
-    struct br_slot *slot = br_slot_get(&net.hosts[1].slots, to, sizeof to, 4096);
-
-    assert_non_null(slot);
-    return slot;
-}
-
-static void token(struct br_slot *slot)
-{
-    assert_int_equal(br_sim_ops.place_token(net.hosts[1].device, slot, slot->places[0]), 0);
-}
-
-static void release(struct br_slot *slot)
-{
-    br_sim_ops.place_release(net.hosts[1].device, slot);
-}
-
-static struct br_frame frame_of(const struct br_slot *slot)
-{
-    return (struct br_frame){.kind = BR_FRAME_PLACED,
-                             .payload = from,
-                             .length = 4096,
-                             .slot = br_slot_number(&net.hosts[1].slots, slot),
-                             .place = slot->places[0]};
-}
-
 static uint64_t bad(void)
 {
     return br_sim_counters(net.sim)->bad_places;
 }
 
-static void post(const struct br_frame *frame)
+static void post(void)
 {
-    assert_int_equal(br_sim_ops.post(net.hosts[0].link[1], frame, 1), 1);
+    assert_int_equal(br_sim_ops.post(net.hosts[0].link[1], &frame, 1), 1);
     net_run(&net, BR_SIM_NEVER);
 }
 
 /* The frame comes to nothing, is counted, and its link fails. */
-static void expect_bad(const struct br_frame *frame)
+static void expect_bad(void)
 {
-    memset(to, 0x11, sizeof to);
-    post(frame);
+    post();
     assert_int_equal(bad(), 1);
     assert_int_equal(net.hosts[1].placed, 0);
     assert_int_equal(net.hosts[1].error, -EPROTO);
     assert_int_equal(to[0], 0x11);
 }
 
+/* Not even taken. */
+static void expect_refused(const struct br_frame *refused)
+{
+    assert_int_equal(br_sim_ops.post(net.hosts[0].link[1], refused, 1), -EINVAL);
+    assert_int_equal(bad(), 1);
+}
+
 static void place__as_it_must_be(void **state)
 {
-    struct br_slot *slot = slot_get();
-    struct br_frame frame;
-
     (void)state;
-    memset(from, 0x22, sizeof from);
-    token(slot);
-    frame = frame_of(slot);
-    post(&frame);
+    post();
     assert_int_equal(to[4095], 0x22);
     assert_int_equal(net.hosts[1].placed, 1);
-    release(slot);
+    release();
     assert_int_equal(bad(), 0);
 }
 
 static void place__no_token(void **state)
 {
-    struct br_slot *slot = slot_get();
-    struct br_frame frame = frame_of(slot);
-
     (void)state;
     frame.place = NULL;
-    assert_int_equal(br_sim_ops.post(net.hosts[0].link[1], &frame, 1), -EINVAL);
-    assert_int_equal(bad(), 1);
+    expect_refused(&frame);
 }
 
 static void place__token_where_none_is_needed(void **state)
 {
-    struct br_frame frame = {.kind = BR_FRAME_MESSAGE, .place = from};
-
     (void)state;
-    assert_int_equal(br_sim_ops.post(net.hosts[0].link[1], &frame, 1), -EINVAL);
-    assert_int_equal(bad(), 1);
+    expect_refused(&(struct br_frame){.kind = BR_FRAME_MESSAGE, .place = from});
 }
 
 static void place__wrong_token(void **state)
 {
-    struct br_slot *slot = slot_get(), *other = slot_get();
-    struct br_frame frame;
+    struct br_slot *other = slot_get();
 
     (void)state;
-    token(slot);
     token(other);
-    frame = frame_of(slot);
     frame.place = other->places[0];
-    expect_bad(&frame);
+    expect_bad();
 }
 
 static void place__void_token(void **state)
 {
-    struct br_slot *slot = slot_get();
     uint8_t old[BR_PLACE_BYTES];
-    struct br_frame frame;
 
     (void)state;
-    token(slot);
     memcpy(old, slot->places[0], sizeof old);
-    release(slot);
+    release();
     token(slot);
-    frame = frame_of(slot);
     frame.place = old;
-    expect_bad(&frame);
+    expect_bad();
 }
 
 static void place__slot_without_token(void **state)
 {
-    struct br_slot *slot = slot_get();
-    struct br_frame frame;
-
     (void)state;
-    token(slot);
-    frame = frame_of(slot);
-    release(slot);
+    release();
     br_slot_put(&net.hosts[1].slots, slot);
-    expect_bad(&frame);
+    expect_bad();
 }
 
 static void place__old_number(void **state)
 {
-    struct br_slot *slot = slot_get();
-    struct br_frame frame;
-
     (void)state;
-    token(slot);
-    frame = frame_of(slot);
-    release(slot);
+    release();
     br_slot_renew(slot);
     token(slot);
-    expect_bad(&frame);
+    expect_bad();
 }
 
 static void place__complete_slice(void **state)
 {
-    struct br_slot *slot = slot_get();
-    struct br_frame frame;
-
     (void)state;
-    token(slot);
-    frame = frame_of(slot);
     br_slot_arrive(slot, 0, 4096);
-    expect_bad(&frame);
+    expect_bad();
 }
 
 static void place__put_before_it_was_given_back(void **state)
 {
-    struct br_slot *slot = slot_get();
-    struct br_frame frame;
-
     (void)state;
-    token(slot);
-    frame = frame_of(slot);
     br_slot_put(&net.hosts[1].slots, slot);
-    expect_bad(&frame);
+    expect_bad();
 }
 
 static void release__twice_or_under_another_number(void **state)
 {
-    struct br_slot *slot = slot_get();
-
     (void)state;
-    token(slot);
-    release(slot);
-    release(slot);
+    release();
+    release();
     assert_int_equal(bad(), 1);
     token(slot);
     br_slot_renew(slot);
-    release(slot);
+    release();
     assert_int_equal(bad(), 2);
 }
 
 static void token__twice(void **state)
 {
-    struct br_slot *slot = slot_get();
     uint8_t other[BR_PLACE_BYTES];
 
     (void)state;
-    token(slot);
     assert_int_equal(br_sim_ops.place_token(net.hosts[1].device, slot, other), -EINVAL);
     assert_int_equal(bad(), 1);
 }
@@ -217,30 +180,30 @@ static void token__memory_without_keys(void **state)
 {
     struct br_region region = {.base = to, .bytes = sizeof to, .segment_fd = -1};
     struct br_device *device = net.hosts[1].device;
-    struct br_slot *slot = slot_get();
+    struct br_slot *fresh = slot_get();
     uint8_t other[BR_PLACE_BYTES];
 
     (void)state;
-    slot->region = &region;
-    assert_int_equal(br_sim_ops.place_token(device, slot, other), -EINVAL);
+    fresh->region = &region;
+    assert_int_equal(br_sim_ops.place_token(device, fresh, other), -EINVAL);
     assert_int_equal(br_sim_ops.region_register(device, &region), 0);
-    assert_int_equal(br_sim_ops.place_token(device, slot, other), 0);
-    br_sim_ops.place_release(device, slot);
+    assert_int_equal(br_sim_ops.place_token(device, fresh, other), 0);
+    br_sim_ops.place_release(device, fresh);
     region.bytes--;
-    assert_int_equal(br_sim_ops.place_token(device, slot, other), -EINVAL);
+    assert_int_equal(br_sim_ops.place_token(device, fresh, other), -EINVAL);
     assert_int_equal(bad(), 2);
     br_sim_ops.region_release(device, &region);
 }
 
 static void token__refused(void **state)
 {
-    struct br_slot *slot;
+    struct br_slot *one;
     struct net other;
 
     (void)state;
     net_open(&other, &(struct br_sim_config){.place_ports = 1, .place_refused_ppm = 1000000}, 2);
-    slot = br_slot_get(&other.hosts[1].slots, to, sizeof to, 4096);
-    assert_int_equal(br_sim_ops.place_token(other.hosts[1].device, slot, slot->places[0]), -ENOMEM);
+    one = br_slot_get(&other.hosts[1].slots, to, sizeof to, 4096);
+    assert_int_equal(br_sim_ops.place_token(other.hosts[1].device, one, one->places[0]), -ENOMEM);
     assert_int_equal(br_sim_counters(other.sim)->bad_places, 0);
     net_close(&other);
 }
