@@ -10,7 +10,9 @@ log=$(mktemp)
 wait_for() {
     local until=$((SECONDS + 40))
     until grep -q "$1" "$log"; do
-        kill -0 "$job" 2> /dev/null && [[ $SECONDS -lt $until ]] || fail "no '$1': $(< "$log")"
+        if ! kill -0 "$job" 2> /dev/null || [[ $SECONDS -ge $until ]]; then
+            fail "no '$1': $(< "$log")"
+        fi
         sleep 0.1
     done
 }

@@ -31,7 +31,7 @@ layer,name,kind,parameters,forward_multiply_adds
 2,second,Linear,100001,1
 3,third,Linear,300000,1
 MODEL
-options=(--shape 2,2 --models "$scratch/small.csv" --percent 100 --rounds 2)
+options=(--shape "2,2" --models "$scratch/small.csv" --percent 100 --rounds 2)
 
 timeout 100 "$braid" demo "${options[@]}" --loopback > "$scratch/out" 2> "$scratch/err" || fail "loopback: exit code $?"
 for row in "BML " "ring " "parameter server "; do

@@ -46,6 +46,7 @@ grep -q 'BRAID_GID_INDEX.*nonsense' "$scratch/text" || fail "a wrong BRAID_GID_I
 # A host without the libraries learns how to get them.
 library=$(ldconfig -p 2> /dev/null | sed -n 's/.*libibverbs\.so\.1 .*=> //p' | head -n 1)
 if [[ -n $library ]] && unshare -m true 2> /dev/null; then
+    # shellcheck disable=SC2016 # for the inner shell
     unshare -m sh -c 'mount --bind /dev/null "$1" && exec "$2" info' sh "$(readlink -f "$library")" "$braid" > "$scratch/text" ||
         fail "exit code $? without libibverbs"
     grep -q 'libibverbs cannot be loaded' "$scratch/text" || fail "a lacking libibverbs is not shown"
