@@ -176,7 +176,7 @@ uint64_t br_dgram_send_timer(const struct br_dgram_link *link);
 void br_dgram_loss_ack(struct br_dgram_link *link, const struct br_dgram_ack *ack, uint64_t now);
 void br_dgram_loss_tick(struct br_dgram_link *link,
                         uint64_t now); /* what has become lost, or wants a probe */
-uint64_t br_dgram_loss_timer(const struct br_dgram_path *path);
+uint64_t br_dgram_loss_timer(const struct br_dgram_link *link, const struct br_dgram_path *path);
 
 /* receive.c */
 void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_view *view, bool marked,

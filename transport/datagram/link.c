@@ -363,7 +363,7 @@ uint64_t br_dgram_link_timer(const struct br_dgram_link *link)
     timer = br_dgram_send_timer(link);
     for (unsigned i = 0; i < link->config.paths; i++) {
         const struct br_dgram_path *path = &link->paths[i];
-        uint64_t loss = br_dgram_loss_timer(path);
+        uint64_t loss = br_dgram_loss_timer(link, path);
 
         timer = path->ack_at < timer ? path->ack_at : timer;
         timer = loss < timer ? loss : timer;

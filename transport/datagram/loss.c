@@ -171,9 +171,23 @@ void br_dgram_loss_ack(struct br_dgram_link *link, const struct br_dgram_ack *ac
     still_owed(link);
 }
 
-static uint64_t timeout_at(const struct br_dgram_path *path)
+/* A path of which nothing has come back yet is taken to be like the slowest other one. */
+static uint64_t timeout_after(const struct br_dgram_link *link, const struct br_dgram_path *path)
 {
-    uint64_t after = br_dgram_pace_timeout_after(&path->pace);
+    uint64_t after = 0;
+
+    for (unsigned i = 0; !path->pace.smoothed && i < link->config.paths; i++) {
+        const struct br_dgram_pace *other = &link->paths[i].pace;
+
+        if (other->smoothed && br_dgram_pace_timeout_after(other) > after)
+            after = br_dgram_pace_timeout_after(other);
+    }
+    return after ? after : br_dgram_pace_timeout_after(&path->pace);
+}
+
+static uint64_t timeout_at(const struct br_dgram_link *link, const struct br_dgram_path *path)
+{
+    uint64_t after = timeout_after(link, path);
     uint64_t most = after > BACKOFF_MOST ? after : BACKOFF_MOST;
 
     after <<= path->probes < 8 ? path->probes : 8;
@@ -221,14 +235,14 @@ void br_dgram_loss_tick(struct br_dgram_link *link, uint64_t now)
 
         if (now >= path->loss_at)
             find_lost(link, path, now);
-        if (path->in_flight && now >= timeout_at(path))
+        if (path->in_flight && now >= timeout_at(link, path))
             time_out(link, path, now);
     }
 }
 
-uint64_t br_dgram_loss_timer(const struct br_dgram_path *path)
+uint64_t br_dgram_loss_timer(const struct br_dgram_link *link, const struct br_dgram_path *path)
 {
-    uint64_t timeout = path->in_flight ? timeout_at(path) : BR_DGRAM_NEVER;
+    uint64_t timeout = path->in_flight ? timeout_at(link, path) : BR_DGRAM_NEVER;
 
     return path->loss_at < timeout ? path->loss_at : timeout;
 }

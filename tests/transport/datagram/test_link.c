@@ -20,6 +20,7 @@
 #define BUFFERS       8u
 #define PATIENCE      (2 * BR_SEC)
 #define MOST_FRAMES   256u
+#define FOREIGN       0xee /* what memory holds that is not ours any more */
 
 /* One end's user. */
 struct user {
@@ -43,6 +44,7 @@ struct user {
 
 struct pair {
     struct weather_net net;
+    bool kills; /* slots are put back in the middle */
     struct user users[2];
 };
 
@@ -172,6 +174,19 @@ static void hear_placed(struct pair *pair, unsigned end, const struct br_event *
     br_slot_arrive(user->slot[t], event->offset, event->length);
 }
 
+/* Now and then a slot is put back, and its memory is somebody else's. */
+static void kill_slot(struct pair *pair, unsigned end)
+{
+    struct user *user = &pair->users[end];
+    unsigned t = (unsigned)br_random_below(&pair->net.random, 50 * TRANSFERS);
+
+    if (!pair->kills || t >= TRANSFERS || user->dead[t])
+        return;
+    user->dead[t] = true;
+    br_slot_put(&user->slots, user->slot[t]);
+    memset(user->place[t], FOREIGN, TRANSFER);
+}
+
 static void on_event(void *owner, unsigned end, const struct br_event *event)
 {
     struct pair *pair = owner;
@@ -204,6 +219,7 @@ static void on_event(void *owner, unsigned end, const struct br_event *event)
         user->error = event->error;
         break;
     }
+    kill_slot(pair, end);
     if (user->up && !user->error)
         post(pair, end);
 }
@@ -252,6 +268,17 @@ static bool user_done(const struct pair *pair, unsigned u)
     return user->sent_messages == user->messages && pair->users[!u].heard == user->messages;
 }
 
+/* Nothing was written behind a place, or into one that was given up. */
+static void expect_own_places(const struct user *user)
+{
+    for (unsigned t = 0; t < TRANSFERS; t++) {
+        for (unsigned k = 0; k < 64; k++)
+            assert_int_equal(user->place[t][TRANSFER + k], 0);
+        for (unsigned k = 0; user->dead[t] && k < TRANSFER; k++)
+            assert_int_equal(user->place[t][k], FOREIGN);
+    }
+}
+
 static void expect_done(const struct pair *pair, uint64_t seed)
 {
     for (unsigned u = 0; u < 2; u++) {
@@ -260,9 +287,7 @@ static void expect_done(const struct pair *pair, uint64_t seed)
                      u, pair->users[u].error, pair->users[u].sent_messages, pair->users[u].messages);
         for (unsigned i = 0; i < pair->users[u].n_placed; i++)
             assert_int_equal(pair->users[u].frames[i].arrived, 1);
-        for (unsigned t = 0; t < TRANSFERS; t++)
-            for (unsigned k = 0; k < 64; k++)
-                assert_int_equal(pair->users[u].place[t][TRANSFER + k], 0);
+        expect_own_places(&pair->users[u]);
     }
 }
 
@@ -310,6 +335,7 @@ static void storm(uint64_t seed)
     }
     if (config.paths > 1 && !br_random_below(&random, 4))
         w.dead_path = 2;
+    pair->kills = !br_random_below(&random, 3);
     pair->net.weather = w;
     weather_connect(&pair->net, 0);
     for (unsigned step = 0; step < 40; step++) {
@@ -322,11 +348,39 @@ static void storm(uint64_t seed)
     end(pair);
 }
 
+/* The network goes for good: who waits for something hears of it in time. */
+static void darkness(uint64_t seed)
+{
+    struct br_dgram_config config = {.max_packet = 1472, .paths = 1 + (uint32_t)(seed % 3)};
+    struct pair *pair = begin(seed, &config);
+    struct weather w = {
+        .loss = 0.1 * br_random_unit(&pair->net.random), .delay = 50 * BR_US, .jitter = 20 * BR_US};
+
+    w.black_from = pair->net.now + br_random_below(&pair->net.random, 10 * BR_MS);
+    w.black_until = UINT64_MAX;
+    pair->net.weather = w;
+    weather_connect(&pair->net, 0);
+    weather_run(&pair->net, w.black_from + PATIENCE + 300 * BR_MS);
+    for (unsigned u = 0; u < 2; u++) {
+        const struct user *user = &pair->users[u];
+        bool waits = user->posted > user->sent_messages || (!u && !user->up);
+
+        for (unsigned i = 0; i < user->placed_cursor; i++)
+            waits |= !user->frames[i].sent;
+        if (waits && user->error != -ETIMEDOUT)
+            fail_msg("seed %llu: end %u waits, error %d", (unsigned long long)seed, u, user->error);
+        expect_own_places(user);
+    }
+    end(pair);
+}
+
 static uint64_t seeds(uint64_t most)
 {
-    const char *text = getenv("BRAID_SEEDS");
+    const char *text = getenv("BRAID_SEEDS"), *sanitizer = getenv("BRAID_SANITIZE");
 
-    return text ? strtoull(text, NULL, 10) : most;
+    if (text)
+        return strtoull(text, NULL, 10);
+    return sanitizer && *sanitizer ? most / 10 : most;
 }
 
 static void link__storms(void **state)
@@ -343,11 +397,21 @@ static void link__storms(void **state)
         storm(seed);
 }
 
+static void link__darkness_ends_it_in_time(void **state)
+{
+    uint64_t n = seeds(500);
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= n; seed++)
+        darkness(seed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(link__quiet_network),
         cmocka_unit_test(link__storms),
+        cmocka_unit_test(link__darkness_ends_it_in_time),
     };
 
     return cmocka_run_group_tests_name("datagram/link", tests, NULL, NULL);
