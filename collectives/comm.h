@@ -28,6 +28,7 @@
 
 #include "base/pool.h"
 #include "base/ring.h"
+#include "base/seat.h"
 #include "bcube/address.h"
 #include "collectives/engine.h"
 #include "collectives/network.h"
@@ -76,8 +77,10 @@ struct br_settings {
     uint64_t
         board_bytes; /* up to this size a collective within the host takes the board (local.h); 0: never */
     uint64_t timeout, peer_timeout, starvation, spin; /* ns */
-    bool oversubscribed;  /* more ranks than cores on this host: yield instead of spinning */
-    int pin_cpu;          /* -1: not pinned */
+    bool oversubscribed; /* more ranks than cores on this host: yield instead of spinning */
+    struct br_seat
+        seat;    /* of threads that wait in a call, where ranks share cores; under the family's lock */
+    int pin_cpu; /* -1: not pinned */
     uint64_t cache_bytes; /* that the registration cache may pin; 0: there is none */
 };
 

@@ -75,6 +75,14 @@ static int read_times(const struct braid_config *c, struct br_settings *s)
     return 0;
 }
 
+/* Of the job's ranks on this machine, which emulated hosts share, which one this is. */
+static uint32_t index_on_machine(const struct br_environment *e, uint32_t ranks)
+{
+    if (ranks == e->local_size)
+        return e->local_rank;
+    return ranks == e->size ? e->rank : UINT32_MAX; /* UINT32_MAX: nobody has said */
+}
+
 /* Spinning is for those who have a core for each rank; the others would only keep each other from working. */
 static int read_spin(const struct braid_config *c, struct br_settings *s)
 {
@@ -86,6 +94,7 @@ static int read_spin(const struct braid_config *c, struct br_settings *s)
         return rc;
     /* Of the whole machine: a launcher may have bound each rank to its own share. */
     s->oversubscribed = ranks > sysconf(_SC_NPROCESSORS_ONLN);
+    br_seat_choose(&s->seat, index_on_machine(&s->environment, (uint32_t)ranks), (uint32_t)ranks);
     rc = number(c->spin_us, "BRAID_SPIN_US", 0, 10000000, s->oversubscribed ? 200 : 1000, &us);
     s->spin = (uint64_t)us * BR_US;
     return rc;

@@ -386,6 +386,13 @@ static void wait_for_driver(struct br_family *family, struct br_operation *op)
     atomic_fetch_sub(&family->waiters, 1);
 }
 
+/* Under the lock, by a caller that has nothing to do: another rank may need this core, and ours may be free. */
+static void make_room(struct br_family *family, uint64_t now)
+{
+    if (!br_seat_take(&family->settings.seat, now))
+        sched_yield();
+}
+
 /* Under the lock: turns until op has ended, `until` has come, or it has been idle for longer than a spin; then sleeps. */
 static void drive(struct br_family *family, struct br_operation *op, uint64_t until)
 {
@@ -403,7 +410,7 @@ static void drive(struct br_family *family, struct br_operation *op, uint64_t un
             family->sleeping_callers--;
             idle_since = now = br_clock_now();
         } else if (family->settings.oversubscribed || now - idle_since > YIELD_AFTER) {
-            sched_yield();
+            make_room(family, now);
         }
         let_in(family, 0);
     }
@@ -457,6 +464,8 @@ static int ask_board(struct braid_comm *comm, struct br_operation *op)
             br_comm_use_memory(comm, op);
         }
         yield = family->settings.oversubscribed || now - started > YIELD_AFTER;
+        if (yield)
+            br_seat_take(&family->settings.seat, now);
         br_progress_turn(family, now);
         if (now - started >= op->timeout && !family->worker->failed)
             fail_overdue_local(op);

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/numa.h"
 
 static const char *const variables[] = {
     "BRAID_BACKEND",    "BRAID_DEVICES",       "BRAID_TOPOLOGY",    "BRAID_INVENTORY",
@@ -191,6 +192,27 @@ static void job(const char *topology, const char *size)
     setenv("BRAID_SECRET", "0123456789abcdef", 1);
 }
 
+/* Among the ranks of emulated hosts, of which each takes itself for the first on its host. */
+static void settings_read__ranks_of_a_machine_have_different_seats(void **state)
+{
+    int first;
+
+    (void)state;
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2 || br_numa_cpus() != sysconf(_SC_NPROCESSORS_ONLN))
+        skip();
+    job("mesh", "4096");
+    setenv("BRAID_MACHINE_RANKS", "4096", 1);
+    reads(NULL);
+    first = settings.seat.cpu;
+    assert_true(first >= 0);
+    setenv("RANK", "4095", 1);
+    reads(NULL);
+    assert_true(settings.seat.cpu > first);
+    setenv("BRAID_MACHINE_RANKS", "4000", 1); /* nobody knows which of them this is */
+    reads(NULL);
+    assert_int_equal(settings.seat.cpu, -1);
+}
+
 static void settings_read__topology(void **state)
 {
     (void)state;
@@ -302,6 +324,7 @@ int main(void)
                                forget_environment),
         cmocka_unit_test_setup(settings_read__configuration_goes_before_environment, forget_environment),
         cmocka_unit_test_setup(settings_read__bad_configuration, forget_environment),
+        cmocka_unit_test_setup(settings_read__ranks_of_a_machine_have_different_seats, forget_environment),
         cmocka_unit_test_setup(settings_read__topology, forget_environment),
         cmocka_unit_test_setup(settings_read__bad_topology, forget_environment),
         cmocka_unit_test_setup_teardown(settings_read__inventory, forget_environment, remove_inventory),
