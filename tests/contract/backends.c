@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -160,6 +161,21 @@ static void verbs_configure(struct contract *contract, int side, struct br_devic
     config->name = ((const char **)contract->surroundings)[side];
 }
 
+static int verbs_cm_setup(struct contract *contract)
+{
+    int rc = verbs_setup(contract);
+
+    if (!rc)
+        setenv("BRAID_VERBS_CONNECT", "cm", 1);
+    return rc;
+}
+
+static void verbs_cm_teardown(struct contract *contract)
+{
+    (void)contract;
+    unsetenv("BRAID_VERBS_CONNECT");
+}
+
 /* The address is this back end's mark, then one of uring. */
 static int verbs_stranger(struct contract *contract, const struct br_address *address)
 {
@@ -180,9 +196,16 @@ static int verbs_fake_setup(struct contract *contract)
     return 0;
 }
 
+static int verbs_fake_cm_setup(struct contract *contract)
+{
+    setenv("BRAID_VERBS_CONNECT", "cm", 1);
+    return verbs_fake_setup(contract);
+}
+
 static void verbs_fake_teardown(struct contract *contract)
 {
     (void)contract;
+    unsetenv("BRAID_VERBS_CONNECT");
     fake_remove();
 }
 #endif
@@ -214,7 +237,18 @@ const struct contract_backend contract_backends[] = {
      .configure = verbs_configure,
      .stranger = verbs_stranger,
      .processes = true},
+    {.name = "verbs-cm",
+     .transport = "verbs",
+     .setup = verbs_cm_setup,
+     .teardown = verbs_cm_teardown,
+     .configure = verbs_configure,
+     .processes = true},
 #ifdef BRAID_VERBS
+    {.name = "verbs-fake-cm",
+     .transport = "verbs",
+     .setup = verbs_fake_cm_setup,
+     .teardown = verbs_fake_teardown,
+     .configure = verbs_configure},
     {.name = "verbs-fake",
      .transport = "verbs",
      .setup = verbs_fake_setup,

@@ -33,7 +33,8 @@
 #define STRANGER_TIME (2 * BR_SEC)
 #define CONNECT_TIME  (10 * BR_SEC) /* of our own; the protocol is less patient */
 #define ACCEPTS       16            /* in one go */
-#define ADDRESS_KIND  0x76          /* first byte of an address of this back end */
+#define BY_TCP        0x76          /* first byte of an address of this back end: how to connect */
+#define BY_CM         0x77
 
 int br_verbs_hello_check(const struct br_verbs_hello *hello)
 {
@@ -59,17 +60,23 @@ int br_verbs_address(struct br_device *base, struct br_address *out)
     br_inet_pack(&((struct br_verbs_device *)base)->address, &inner);
     memset(out, 0, sizeof *out);
     out->bytes = (uint16_t)(inner.bytes + 1);
-    out->data[0] = ADDRESS_KIND;
+    out->data[0] = ((struct br_verbs_device *)base)->cm.channel ? BY_CM : BY_TCP;
     memcpy(out->data + 1, inner.data, inner.bytes);
     return 0;
 }
 
-static int unpack(const struct br_address *address, union br_inet_address *out)
+static int unpack(const struct br_verbs_device *device, const struct br_address *address,
+                  union br_inet_address *out)
 {
     struct br_address inner = {.bytes = (uint16_t)(address->bytes - 1)};
+    uint8_t kind = device->cm.channel ? BY_CM : BY_TCP;
 
-    if (!address->bytes || address->bytes > BR_ADDRESS_BYTES || address->data[0] != ADDRESS_KIND)
+    if (!address->bytes || address->bytes > BR_ADDRESS_BYTES ||
+        (address->data[0] != BY_TCP && address->data[0] != BY_CM))
         return br_error(EINVAL, "the peer's address is none of the verbs back end");
+    if (address->data[0] != kind)
+        return br_error(EINVAL, "the peer connects by %s, we by %s: set BRAID_VERBS_CONNECT alike everywhere",
+                        kind == BY_CM ? "TCP" : "rdma_cm", kind == BY_CM ? "rdma_cm" : "TCP");
     memcpy(inner.data, address->data + 1, inner.bytes);
     return br_inet_unpack(&inner, out);
 }
@@ -109,13 +116,22 @@ static int watch(struct br_verbs_link *link, int operation, uint32_t events)
     return 0;
 }
 
+static int connect_by_tcp(struct br_verbs_link *link, const union br_inet_address *peer)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    struct br_tcp_options options;
+
+    options_of(device, &options);
+    link->fd = br_tcp_connect(&device->address, &options, peer);
+    return link->fd < 0 ? link->fd : watch(link, EPOLL_CTL_ADD, EPOLLOUT);
+}
+
 int br_verbs_link_connect(struct br_device *base, const struct br_address *address, struct br_link **out)
 {
     struct br_verbs_device *device = (struct br_verbs_device *)base;
     union br_inet_address peer;
-    struct br_tcp_options options;
     struct br_verbs_link *link;
-    int rc = unpack(address, &peer);
+    int rc = unpack(device, address, &peer);
 
     if (rc)
         return br_error_prefix(rc, "device %s: ", base->name);
@@ -129,12 +145,10 @@ int br_verbs_link_connect(struct br_device *base, const struct br_address *addre
     else if (device->attr.state != IBV_PORT_ACTIVE)
         rc = br_error(ENETDOWN, "port %u is %s", device->port,
                       device->library->port_state_str(device->attr.state));
-    if (!rc) {
-        options_of(device, &options);
-        rc = link->fd = br_tcp_connect(&device->address, &options, &peer);
-    }
-    if (rc >= 0)
-        rc = watch(link, EPOLL_CTL_ADD, EPOLLOUT);
+    else if (device->cm.channel)
+        rc = br_verbs_cm_connect(link, &peer);
+    else
+        rc = connect_by_tcp(link, &peer);
     if (rc < 0)
         br_verbs_link_fail(link, rc, true, br_error_words());
     return 0;
@@ -174,31 +188,27 @@ void br_verbs_accept(struct br_verbs_device *device)
     }
 }
 
-/* An exchange that has come to nothing: our own is reported, a stranger's is not. */
-static void give_up(struct br_verbs_link *link, int error, const char *why)
+void br_verbs_hello_fill(const struct br_verbs_link *link, struct br_verbs_hello *hello)
 {
-    if (link->known) {
-        br_verbs_link_fail(link, error, true, why);
-        return;
-    }
-    br_log_info("device %s: %s does not become a link: %s", link->base.device->name, link->base.peer_name,
-                why);
-    br_verbs_link_close(&link->base);
+    const struct br_verbs_device *device = br_verbs_device_of(link);
+
+    *hello = (struct br_verbs_hello){.magic = BR_VERBS_MAGIC,
+                                     .version = BR_VERBS_VERSION,
+                                     .mtu = (uint8_t)device->attr.active_mtu,
+                                     .lid = device->attr.lid,
+                                     .qp = link->qp->qp_num,
+                                     .psn = link->psn,
+                                     .message_bytes = device->base.config->message_bytes};
 }
 
 static int send_hello(struct br_verbs_link *link)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
-    struct br_verbs_hello hello = {.magic = BR_VERBS_MAGIC,
-                                   .version = BR_VERBS_VERSION,
-                                   .mtu = (uint8_t)device->attr.active_mtu,
-                                   .lid = device->attr.lid,
-                                   .qp = link->qp->qp_num,
-                                   .psn = link->psn,
-                                   .message_bytes = device->base.config->message_bytes};
+    struct br_verbs_hello hello;
     struct br_gid_offer offer;
     ssize_t n;
 
+    br_verbs_hello_fill(link, &hello);
     br_gid_offer(device->gids, &device->choice, &offer);
     memcpy(hello.gids, offer.raw, sizeof hello.gids);
     memcpy(hello.gid_types, offer.type, sizeof hello.gid_types);
@@ -225,16 +235,6 @@ static int begin(struct br_verbs_link *link)
     return rc ? rc : watch(link, EPOLL_CTL_MOD, EPOLLIN | EPOLLRDHUP);
 }
 
-static void up(struct br_verbs_link *link)
-{
-    struct br_verbs_device *device = br_verbs_device_of(link);
-
-    link->state = BR_VLINK_UP;
-    device->n_exchanges--;
-    device->n_closed++;
-    br_verbs_link_is_ready(link);
-}
-
 /* The peer's hello is whole. */
 static int answer(struct br_verbs_link *link)
 {
@@ -255,7 +255,7 @@ static int answer(struct br_verbs_link *link)
     if (!rc && send(link->fd, &go, 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
         rc = br_error(errno, "cannot send: %s", strerror(errno));
     if (!rc)
-        up(link);
+        br_verbs_link_up(link);
     return rc;
 }
 
@@ -277,7 +277,7 @@ static int take(struct br_verbs_link *link)
     if (whole) {
         if (go != BR_VERBS_GO)
             return br_error(EPROTO, "unexpected byte 0x%02x after the hello", go);
-        up(link);
+        br_verbs_link_up(link);
         return 0;
     }
     link->hello_bytes += (uint32_t)n;
@@ -312,7 +312,7 @@ void br_verbs_socket_event(struct br_verbs_link *link, uint32_t events)
            (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP)))
         rc = take(link);
     if (rc < 0) {
-        give_up(link, rc, br_error_words());
+        br_verbs_link_give_up(link, rc, br_error_words());
         return;
     }
     if (link->state == BR_VLINK_UP && !link->hung_up)
@@ -331,6 +331,6 @@ void br_verbs_exchange_timers(struct br_verbs_device *device)
         if (!link->deadline) /* the clock is poll()'s alone */
             link->deadline = device->now + (link->accepted ? STRANGER_TIME : CONNECT_TIME);
         if (device->now > link->deadline)
-            give_up(link, -ETIMEDOUT, "the exchange takes too long");
+            br_verbs_link_give_up(link, -ETIMEDOUT, "the exchange takes too long");
     }
 }

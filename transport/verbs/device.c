@@ -265,8 +265,11 @@ static int read_classes(struct br_verbs_device *device)
 
 static int start(struct br_verbs_device *device)
 {
-    int rc = br_verbs_library(&device->library);
+    static const char *const ways[] = {"tcp", "cm", NULL};
+    int by_cm, rc = br_verbs_library(&device->library);
 
+    if (!rc)
+        rc = br_env_choice("BRAID_VERBS_CONNECT", ways, 0, &by_cm);
     if (!rc)
         rc = read_classes(device);
     if (!rc)
@@ -285,7 +288,9 @@ static int start(struct br_verbs_device *device)
     rc = watch(device, device->channel->fd, device->channel);
     if (!rc)
         rc = watch(device, device->context->async_fd, device->context);
-    return rc ? rc : br_verbs_listen(device);
+    if (rc)
+        return rc;
+    return by_cm ? br_verbs_cm_listen(device) : br_verbs_listen(device);
 }
 
 /* What was posted last, a goodbye above all, is let out: the NIC is still at it. */
@@ -339,6 +344,7 @@ static void device_close(struct br_device *base)
         br_verbs_link_close(&device->open[0]->base);
     if (device->listen_fd >= 0)
         close(device->listen_fd);
+    br_verbs_cm_destroy(device);
     if (device->epoll_fd >= 0)
         close(device->epoll_fd);
     close_queues(device);

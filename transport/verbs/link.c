@@ -83,6 +83,7 @@ void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, cons
     set_error_state(link);
     if (link->fd >= 0)
         shutdown(link->fd, SHUT_RDWR); /* so that the peer hears of it, too */
+    br_verbs_cm_disconnect(link);
     link->reported = false;
     link->silent = silent;
     link->state = BR_VLINK_FAILED;
@@ -126,6 +127,27 @@ int br_verbs_link_create(struct br_verbs_link *link)
     return rc ? br_error(-rc, "cannot prepare queue pair %u: %s", link->qp->qp_num, strerror(-rc)) : 0;
 }
 
+void br_verbs_link_up(struct br_verbs_link *link)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+
+    link->state = BR_VLINK_UP;
+    device->n_exchanges--;
+    device->n_closed++;
+    br_verbs_link_is_ready(link);
+}
+
+void br_verbs_link_give_up(struct br_verbs_link *link, int error, const char *why)
+{
+    if (link->known) {
+        br_verbs_link_fail(link, error, true, why);
+        return;
+    }
+    br_log_info("device %s: %s does not become a link: %s", link->base.device->name, link->base.peer_name,
+                why);
+    br_verbs_link_close(&link->base);
+}
+
 /* The way to the peer. */
 static int address_of_peer(struct br_verbs_link *link, struct ibv_ah_attr *ah)
 {
@@ -163,7 +185,7 @@ int br_verbs_link_ready(struct br_verbs_link *link)
                                .rq_psn = link->hello.psn,
                                .min_rnr_timer = RNR_TIMER};
     uint32_t theirs = (uint32_t)sizeof(struct br_frame_header) + link->hello.message_bytes;
-    int rc = address_of_peer(link, &attr.ah_attr);
+    int rc = link->id ? br_verbs_cm_path(link, &attr) : address_of_peer(link, &attr.ah_attr);
 
     if (rc)
         return rc;
@@ -245,6 +267,7 @@ void br_verbs_link_close(struct br_link *base)
     }
     if (link->fd >= 0)
         close(link->fd);
+    br_verbs_cm_close(link);
     return_buffers(device, &link->inbox);
     return_buffers(device, &link->held);
     br_list_remove(&link->ready);

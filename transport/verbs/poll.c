@@ -422,6 +422,8 @@ static void look(struct br_verbs_device *device)
 
         if (who == &device->listen_fd)
             br_verbs_accept(device);
+        else if (who == &device->cm)
+            br_verbs_cm_events(device);
         else if (who == device->channel)
             take_notifications(device);
         else if (who == device->context)

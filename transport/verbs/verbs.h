@@ -20,9 +20,9 @@
  * 5. Strangers. A queue pair lets its peer write nothing until the protocol trusts the link; then it is opened, and the peer is told
  *    by an empty SEND with an immediate: before it does not post writes. Keys of real NICs can be guessed, so an open
  *    queue pair in a stranger's hands would be an open memory.
- * 6. Connecting: a small exchange over TCP on the NIC's own address (connect.c). The socket stays: its end tells at once that the
- *    peer has gone, where the NIC alone would tell an idle link nothing. What the peer said before stands in the
- *    completion queue by then, and is reported first.
+ * 6. Connecting: a small exchange over TCP on the NIC's own address (connect.c), or by rdma_cm (connect_cm.c). Socket or rdma_cm's
+ *    identifier stay: their end tells at once that the peer has gone, where the NIC alone would tell an idle link nothing. What
+ *    the peer said before stands in the completion queue by then, and is reported first.
  * 7. SENT of a message that was copied is reported at once; only every 16th such work request asks for a completion. All others
  *    ask for one, since their SENT is what budgets wait for.
  * 8. Events of the device (events.c): a port that goes down fails its links at once, because the NIC would try for seconds. The
@@ -100,7 +100,7 @@ struct br_verbs_tx {
 };
 
 enum br_verbs_link_state {
-    BR_VLINK_CONNECTING, /* TCP, or its exchange, is under way */
+    BR_VLINK_CONNECTING, /* the exchange is under way */
     BR_VLINK_UP,
     BR_VLINK_FAILED,
 };
@@ -113,10 +113,11 @@ struct br_verbs_link {
     bool accepted; /* made by the peer */
     bool reported; /* the caller knows of the state */
     bool known;    /* the caller knows of the link */
-    bool hung_up;  /* the peer's socket has ended */
+    bool hung_up;  /* the peer has ended the connection */
     bool silent;   /* FAILED: what still stands in the inbox is not to be reported */
 
-    int fd; /* TCP */
+    int fd;                /* TCP; -1: none */
+    struct rdma_cm_id *id; /* rdma_cm; NULL: none */
     uint64_t deadline;
     struct br_verbs_hello hello; /* the peer's, as far as it has come */
     uint32_t hello_bytes;
@@ -153,6 +154,10 @@ struct br_verbs_device {
 
     union br_inet_address address; /* where we listen */
     int listen_fd, epoll_fd;
+    struct br_verbs_cm { /* all NULL: connections are made over TCP */
+        struct rdma_event_channel *channel;
+        struct rdma_cm_id *listener;
+    } cm;
     bool look;          /* sockets and events are looked at in the next poll */
     uint64_t now;       /* of the last poll */
     uint64_t next_look; /* ns */
@@ -206,6 +211,9 @@ void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, cons
 /* Makes the queue pair, in state INIT; or from there to RTS with the peer's hello. 0 or -errno with words. */
 int br_verbs_link_create(struct br_verbs_link *link);
 int br_verbs_link_ready(struct br_verbs_link *link);
+/* The exchange has come through; or to nothing: our own is reported, a stranger's is not, and is gone after the call. */
+void br_verbs_link_up(struct br_verbs_link *link);
+void br_verbs_link_give_up(struct br_verbs_link *link, int error, const char *why);
 /* Lets the peers of links that the protocol trusts by now write, and tells them. */
 void br_verbs_open_links(struct br_verbs_device *device);
 
@@ -217,6 +225,20 @@ void br_verbs_socket_event(struct br_verbs_link *link, uint32_t events);
 /* Drops those whose exchange takes too long. */
 void br_verbs_exchange_timers(struct br_verbs_device *device);
 int br_verbs_address(struct br_device *device, struct br_address *out);
+
+/* What a peer has to know, but for the GIDs. */
+void br_verbs_hello_fill(const struct br_verbs_link *link, struct br_verbs_hello *hello);
+
+/* connect_cm.c: the same by rdma_cm. 0 or -errno with words. */
+int br_verbs_cm_listen(struct br_verbs_device *device);
+void br_verbs_cm_destroy(struct br_verbs_device *device);
+int br_verbs_cm_connect(struct br_verbs_link *link, const union br_inet_address *peer);
+void br_verbs_cm_events(struct br_verbs_device *device);
+/* What rdma_cm knows of the way to the peer, for the queue pair. */
+int br_verbs_cm_path(struct br_verbs_link *link, struct ibv_qp_attr *attr);
+/* Tells the peer; then frees what rdma_cm has of the link. Without effect on others. */
+void br_verbs_cm_disconnect(struct br_verbs_link *link);
+void br_verbs_cm_close(struct br_verbs_link *link);
 
 /* post.c */
 /* The memory of a work request that is done. */

@@ -183,6 +183,11 @@ static int close_device(struct ibv_context *base)
     return 0;
 }
 
+struct ibv_device *fake_ibv_device(int device)
+{
+    return &devices[device];
+}
+
 const struct fake_device *fake_device_of(const struct ibv_context *context)
 {
     return &fake_devices[((const struct fake_context *)context)->device];
@@ -324,15 +329,14 @@ static const struct br_verbs_library own = {.get_device_list = get_device_list,
                                             .wc_status_str = wc_status_str,
                                             .event_type_str = event_type_str,
                                             .port_state_str = port_state_str,
-                                            .query_gid_table = query_gid_table,
-                                            .cm_why_not = "there is none of these devices"};
+                                            .query_gid_table = query_gid_table};
 
 void fake_install(void)
 {
     memset(&fault, 0, sizeof fault);
     memset(calls, 0, sizeof calls);
     for (int i = 0; i < FAKE_DEVICES; i++) {
-        static const uint8_t loopback[16] = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1};
+        static const uint8_t loopback[16] = {[10] = 0xff, [11] = 0xff, [12] = 127};
 
         snprintf(devices[i].name, sizeof devices[i].name, "fake%d", i);
         devices[i].transport_type = IBV_TRANSPORT_IB;
@@ -342,12 +346,19 @@ void fake_install(void)
                                                .max_qp_wr = 256,
                                                .max_cqe = 1 << 16};
         memcpy(fake_devices[i].gid.raw, loopback, sizeof loopback);
+        fake_devices[i].gid.raw[15] = (uint8_t)(i + 1);
     }
     setenv("BRAID_GID_INDEX", "0", 1);
     library = own;
     fake_queues_fill(&library);
     fake_pairs_fill(&library);
+    fake_cm_fill(&library);
     br_verbs_library_replace(&library);
+}
+
+void fake_without_cm(void)
+{
+    snprintf(library.cm_why_not, sizeof library.cm_why_not, "librdmacm is not installed");
 }
 
 struct fake_live fake_live(void)

@@ -4,7 +4,8 @@
  * memory. They are strict where the manual pages are: attributes of ibv_modify_qp, order of destruction, events that are not
  * acknowledged, keys, bounds and access. Any call can be made to fail.
  *
- * FAKE_DEVICES devices fake0, fake1, ..., one active Ethernet port each, whose GID 0 is 127.0.0.1 (so BRAID_GID_INDEX=0).
+ * FAKE_DEVICES devices fake0, fake1, ..., one active Ethernet port each, whose GID 0 is 127.0.0.1, 127.0.0.2, ... (so BRAID_GID_INDEX=0)
+ * and whose rdma_cm works, too.
  * A work request is done when it is posted; one that finds no receive buffer waits, and is tried again in each ibv_poll_cq.
  */
 #ifndef BR_TESTS_TRANSPORT_VERBS_FAKE_H
@@ -26,7 +27,7 @@ extern struct fake_device {
 } fake_devices[FAKE_DEVICES];
 
 struct fake_live {
-    int contexts, pds, mrs, channels, cqs, srqs, qps;
+    int contexts, pds, mrs, channels, cqs, srqs, qps, cm_channels, ids;
 };
 
 /* From now on braid sees these devices, without faults. */
@@ -49,6 +50,10 @@ int fake_calls(const char *call); /* since fake_install() */
 /* An asynchronous event of the device; element: what it is about, as in struct ibv_async_event. */
 void fake_event(int device, enum ibv_event_type type, uint8_t port);
 void fake_event_qp(enum ibv_event_type type, struct ibv_qp *qp);
+/* An event of rdma_cm. */
+void fake_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status);
+/* librdmacm is not there. */
+void fake_without_cm(void);
 /* The queue pair fails as by a work request with this status. */
 void fake_break(struct ibv_qp *qp, enum ibv_wc_status status);
 enum ibv_qp_state fake_state(const struct ibv_qp *qp);

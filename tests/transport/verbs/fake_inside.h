@@ -63,6 +63,7 @@ bool fake_fails_by_errno(const char *call);
 void *fake_make(size_t bytes, int *counter);
 void fake_drop(void *object, int *counter);
 const struct fake_device *fake_device_of(const struct ibv_context *context);
+struct ibv_device *fake_ibv_device(int device);
 void fake_raise(struct fake_context *context, struct ibv_async_event event);
 
 /* fake_queues.c */
@@ -73,6 +74,9 @@ bool fake_is_allowed(const struct ibv_pd *pd, uint32_t key, bool remote, uint64_
 void fake_complete(struct ibv_cq *cq, struct ibv_wc wc);
 /* Takes the buffer in front; the queue says so when few are left. */
 struct fake_receive fake_take_buffer(struct fake_srq *srq);
+
+/* fake_cm.c */
+void fake_cm_fill(struct br_verbs_library *library);
 
 /* fake_pairs.c */
 void fake_pairs_fill(struct br_verbs_library *library);
