@@ -24,8 +24,9 @@
 #include "transport/datagram/link.h"
 #include "transport/datagram/path.h"
 
-#define BR_DGRAM_RX_FRAMES (2 * BR_DGRAM_WINDOW)
-#define BR_DGRAM_PROBES    8u /* sizes of OPEN that are tried, at most */
+#define BR_DGRAM_RX_FRAMES 256u
+static_assert(BR_DGRAM_RX_FRAMES == 2 * BR_DGRAM_WINDOW, "note 2");
+#define BR_DGRAM_PROBES 8u /* sizes of OPEN that are tried, at most */
 
 /* A packet that was sent; by its number in the path's ring. */
 struct br_dgram_sent {

@@ -141,10 +141,11 @@ static void fly(struct weather_net *net, unsigned from, const struct br_dgram_pa
         end->last_arrival = flight.time;
     push(net, flight);
     if (chance(net, w->duplicate)) {
-        uint8_t *copy = malloc(flight.bytes);
+        const uint8_t *first = flight.data;
 
-        must(copy);
-        flight.data = memcpy(copy, flight.data, flight.bytes);
+        flight.data = malloc(flight.bytes);
+        must(flight.data != NULL);
+        memcpy(flight.data, first, flight.bytes);
         flight.time += br_random_below(&net->random, 4 * w->delay + 1);
         push(net, flight);
     }
@@ -262,7 +263,7 @@ void weather_connect(struct weather_net *net, unsigned end)
 void weather_close(struct weather_net *net, unsigned index)
 {
     struct weather_end *end = &net->ends[index];
-    struct br_dgram_packet packet;
+    struct br_dgram_packet packet = {.head_bytes = 0};
 
     if (br_dgram_link_close(end->link, &packet))
         fly(net, index, &packet);
