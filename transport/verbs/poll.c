@@ -454,10 +454,12 @@ int br_verbs_poll(struct br_device *base, uint64_t now, struct br_event *events,
         br_list_push_back(&device->receive.spare, node);
     if (device->look || now >= device->next_look || ++device->n_polls % LOOK_EVERY == 0)
         look(device);
-    br_verbs_open_links(device);
+    if (device->n_closed)
+        br_verbs_open_links(device);
     drained = br_verbs_drain(device, DRAIN) < DRAIN;
     br_verbs_receive_refill(device);
-    push_pieces(device);
+    if (device->n_pushing)
+        push_pieces(device);
     if (!br_list_empty(&device->ready))
         report_all(device, &report, drained);
     return report.n;

@@ -2,9 +2,9 @@
 /*
  * The shared receive queue of a device, and its buffers.
  *
- * 1. Filled up in each poll. Messages that the caller holds leave it short of buffers: then a further chunk is allocated and registered,
- *    up to what all links may hold together. That happens until the most that are ever held at once have been; after that,
- *    nothing is registered any more.
+ * 1. Filled up when a few buffers are missing: one call posts many, and most arrivals wait for none. Messages that the caller
+ *    holds leave it short of buffers: then a further chunk is allocated and registered, up to what all links may hold
+ *    together. That happens until the most that are ever held at once have been; after that, nothing is registered any more.
  * 2. A queue pair that fails in the middle of a message takes the buffer with it (some providers return it with a
  *    flush error, others with the last-WQE event, soft-RoCE not at all). We do not know which, so the queue's own limit event
  *    tells: fewer than a quarter are left although we count more. Then the count is set right. The lost buffers
@@ -179,6 +179,7 @@ int br_verbs_receive_init(struct br_verbs_device *device)
         receive->target = TARGET_MOST;
     if (device->limits.max_srq_wr > 0 && receive->target > (uint32_t)device->limits.max_srq_wr)
         receive->target = (uint32_t)device->limits.max_srq_wr;
+    receive->slack = receive->target < 8 * BATCH ? receive->target / 16 : BATCH / 2;
     receive->most = 2 * receive->target + config->max_links * config->message_buffers;
     attr.attr.max_wr = receive->target;
     errno = 0;

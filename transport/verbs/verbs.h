@@ -7,7 +7,7 @@
  *    the token names (place.h says what the immediate holds, and why a stale write cannot happen). A PLACED frame that no
  *    immediate can describe goes as one or several SENDs which the receiver checks and copies.
  * 2. One completion queue a device (a device belongs to one worker), one shared receive queue. Every write with
- *    immediate takes a receive buffer, too, whichever is first: so all are of one size, and the queue is refilled in each poll. When it
+ *    immediate takes a receive buffer, too, whichever is first: so all are of one size, and each poll sees to the queue. When it
  *    runs dry the sender's NIC waits (RNR, tried for ever): back-pressure, no error.
  * 3. Whatever comes out of the completion queue first goes to its link (inbox, or the counter of sent frames), and from
  *    there into the caller's events. So link_close() can empty the queue at any time without an array to report to,
@@ -65,6 +65,7 @@ struct br_verbs_receive {
     struct ibv_srq *srq;
     uint32_t target;       /* buffers that ought to stand in the queue */
     uint32_t posted;       /* that do */
+    uint32_t slack;        /* that may be missing before it is filled up */
     uint32_t total, most;  /* allocated, and at most */
     uint32_t buffer_bytes; /* from one to the next */
     uint32_t wire_bytes;   /* what the NIC may fill: header and payload */
