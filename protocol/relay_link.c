@@ -136,15 +136,9 @@ static int16_t priority_of(const struct br_frame *frame)
 
 static void fill(struct br_relay_frame *out, struct br_relay_link *link, const struct br_frame *frame)
 {
-    struct br_frame_header inner = {.magic = BR_FRAME_MAGIC,
-                                    .version = BR_FRAME_VERSION,
-                                    .kind = (uint8_t)frame->kind,
-                                    .length = frame->length,
-                                    .slot = frame->slot,
-                                    .offset = frame->offset};
+    struct br_frame_header inner;
 
-    if (frame->inline_)
-        memcpy(inner.inline_, frame->inline_, BR_FRAME_INLINE);
+    br_frame_header_fill(&inner, frame);
     memcpy(out->bytes, &inner, sizeof inner);
     if (frame->length)
         memcpy(out->bytes + sizeof inner, frame->payload, frame->length);

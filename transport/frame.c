@@ -2,8 +2,24 @@
 #include "transport/frame.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/error.h"
+#include "transport/transport.h"
+
+void br_frame_header_fill(struct br_frame_header *header, const struct br_frame *frame)
+{
+    header->magic = BR_FRAME_MAGIC;
+    header->version = BR_FRAME_VERSION;
+    header->kind = (uint8_t)frame->kind;
+    header->length = frame->length;
+    header->slot = frame->slot;
+    header->offset = frame->offset;
+    if (frame->inline_)
+        memcpy(header->inline_, frame->inline_, BR_FRAME_INLINE);
+    else
+        memset(header->inline_, 0, BR_FRAME_INLINE);
+}
 
 int br_frame_check(const struct br_frame_header *header, uint32_t max_message, uint32_t max_frame)
 {

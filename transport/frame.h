@@ -46,6 +46,11 @@ struct br_frame_header {
 };
 static_assert(sizeof(struct br_frame_header) == 64, "frame header is 64 bytes on the wire");
 
+struct br_frame;
+
+/* All of it, as `frame` is to travel. */
+void br_frame_header_fill(struct br_frame_header *header, const struct br_frame *frame);
+
 /* 0, or -EPROTO with words: bad magic, unknown version or kind, length over `max_message` or `max_frame`. */
 int br_frame_check(const struct br_frame_header *header, uint32_t max_message, uint32_t max_frame);
 

@@ -131,16 +131,7 @@ bool br_stream_tx_push(struct br_stream_tx *tx, const struct br_frame *frame)
 
     if (tx->posted - tx->reported == BR_STREAM_QUEUE)
         return false;
-    e->header.magic = BR_FRAME_MAGIC;
-    e->header.version = BR_FRAME_VERSION;
-    e->header.kind = (uint8_t)frame->kind;
-    e->header.length = frame->length;
-    e->header.slot = frame->slot;
-    e->header.offset = frame->offset;
-    if (frame->inline_)
-        memcpy(e->header.inline_, frame->inline_, BR_FRAME_INLINE);
-    else
-        memset(e->header.inline_, 0, BR_FRAME_INLINE);
+    br_frame_header_fill(&e->header, frame);
     e->payload = frame->payload;
     e->cookie = frame->cookie;
     tx->posted++;

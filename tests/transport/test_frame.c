@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "transport/transport.h"
 
 static struct br_frame_header header;
 
@@ -27,13 +28,18 @@ static void frame_header__wire_bytes(void **state)
 {
     static const uint8_t expected[16] = {0x72, 0x62, 0x01, 0x02, 0x00, 0x10, 0x00, 0x00,
                                          0x07, 0x00, 0x03, 0x00, 0x40, 0x00, 0x00, 0x80};
+    static const uint8_t bytes[BR_FRAME_INLINE] = {1, 2, 3}, zeros[BR_FRAME_INLINE];
+    struct br_frame frame = {
+        .kind = BR_FRAME_PLACED, .length = 4096, .slot = 0x30007, .offset = 0x80000040, .inline_ = bytes};
 
     (void)state;
-    header.kind = BR_FRAME_PLACED;
-    header.length = 4096;
-    header.slot = 0x30007;
-    header.offset = 0x80000040;
+    memset(&header, 0xee, sizeof header);
+    br_frame_header_fill(&header, &frame);
     assert_memory_equal(&header, expected, sizeof expected);
+    assert_memory_equal(header.inline_, bytes, sizeof bytes);
+    frame.inline_ = NULL;
+    br_frame_header_fill(&header, &frame);
+    assert_memory_equal(header.inline_, zeros, sizeof zeros);
     assert_int_equal(offsetof(struct br_frame_header, inline_), sizeof expected);
 }
 

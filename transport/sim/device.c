@@ -126,14 +126,7 @@ static struct br_sim_frame *new_frame(struct br_sim_link *link, const struct br_
 
     if (!out)
         return NULL;
-    out->header.magic = BR_FRAME_MAGIC;
-    out->header.version = BR_FRAME_VERSION;
-    out->header.kind = (uint8_t)frame->kind;
-    out->header.length = frame->length;
-    out->header.slot = frame->slot;
-    out->header.offset = frame->offset;
-    if (frame->inline_)
-        memcpy(out->header.inline_, frame->inline_, BR_FRAME_INLINE);
+    br_frame_header_fill(&out->header, frame);
     out->cookie = frame->cookie;
     out->early = !link->base.device->caps.sent_means_placed;
     if (frame->place)

@@ -80,18 +80,6 @@ bool br_verbs_flush(struct br_verbs_link *link)
     return !br_verbs_has_room(link) || !submit(link, &work, &(struct br_verbs_entry){.early = false});
 }
 
-static void fill_header(struct br_frame_header *header, const struct br_frame *frame)
-{
-    *header = (struct br_frame_header){.magic = BR_FRAME_MAGIC,
-                                       .version = BR_FRAME_VERSION,
-                                       .kind = (uint8_t)frame->kind,
-                                       .length = frame->length,
-                                       .slot = frame->slot,
-                                       .offset = frame->offset};
-    if (frame->inline_)
-        memcpy(header->inline_, frame->inline_, BR_FRAME_INLINE);
-}
-
 /* A SEND of `header` (or none) and bytes, inline or from a copy. 1; 0: no buffer is free; -errno. */
 static int send_bytes(struct br_verbs_link *link, const struct br_frame_header *header, const void *bytes,
                       uint32_t length, struct br_verbs_entry *entry)
@@ -125,7 +113,7 @@ static int post_message(struct br_verbs_link *link, const struct br_frame *frame
     struct br_verbs_entry entry = {.cookie = frame->cookie, .length = frame->length, .reports = true};
     struct br_frame_header header;
 
-    fill_header(&header, frame);
+    br_frame_header_fill(&header, frame);
     return send_bytes(link, &header, frame->payload, frame->length, &entry);
 }
 
@@ -159,7 +147,7 @@ static int post_pieces(struct br_verbs_link *link, const struct br_frame *frame)
     tx->frame = *frame;
     tx->sent = 0;
     br_verbs_device_of(link)->n_pushing++;
-    fill_header(&tx->header, frame);
+    br_frame_header_fill(&tx->header, frame);
     br_verbs_push(link);
     return link->state == BR_VLINK_UP ? 1 : link->error;
 }
