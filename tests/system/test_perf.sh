@@ -1,0 +1,190 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# `braid perf`: two processes, every test over shared memory and TCP; options, columns, JSON, Ctrl-C; sides that differ, strangers and
+# bad values are refused with words.
+set -uo pipefail
+braid=$BRAID_BUILD/braid
+work=$(mktemp -d)
+port=$((20000 + $$ % 10000))
+server=
+trap '[[ -z $server ]] || kill -9 "$server" 2> /dev/null; rm -rf "$work"' EXIT
+
+fail() {
+    echo "FAILED: $*" >&2
+    tail -n 30 "$work/server" "$work/out" "$work/err" >&2
+    exit 1
+}
+
+# serve TEST OPTION...: a server in the background, which listens.
+serve() {
+    timeout -k 1 60 "$braid" perf "$@" -p "$port" > "$work/server" 2> "$work/server.err" &
+    server=$!
+    for _ in $(seq 200); do
+        ss -Hltn "sport = :$port" | grep -q . && return
+        sleep 0.05
+    done
+    fail "no server: $*"
+}
+
+# ended CODE: the server ends with it.
+ended() {
+    local code=0
+    wait "$server" || code=$?
+    server=
+    [[ $code -eq $1 ]] || fail "the server's exit code is $code: $(cat "$work/server.err")"
+}
+
+# both TEST OPTION...: server and client with the same options.
+both() {
+    serve "$@"
+    timeout -k 1 60 "$braid" perf "$@" -p "$port" localhost > "$work/out" 2> "$work/err" || fail "client: $*"
+    ended 0
+}
+
+# row FIELD: of the only line of data.
+row() {
+    awk -v n="$1" '$1 ~ /^[0-9]+$/ && NF > 3 { print $n }' "$work/out"
+}
+
+refused() {
+    local pattern=$1 code=0
+    shift
+    timeout 20 "$braid" perf "$@" > "$work/out" 2> "$work/err" || code=$?
+    [[ $code -eq 2 ]] || fail "exit code $code instead of 2: $*"
+    grep -q -- "$pattern" "$work/err" || fail "no '$pattern' from: $*"
+}
+
+above() {
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b) }' || fail "$1 is not above $2: $3"
+}
+
+# Every test on both back ends; the server prints the client's line.
+for backend in shm uring; do
+    for test in write read send; do
+        both "${test}_bw" --backend "$backend" -n 50 -s 4096
+        [[ $(row 1) == 4096 && $(row 2) == 50 ]] || fail "columns of ${test}_bw"
+        above "$(row 4)" 0 "column 4 is the average"
+        above "$(row 3)" 0 "column 3 is the peak"
+        grep -q '^ #bytes     #iterations    BW peak\[MB/sec\]    BW average\[MB/sec\]   MsgRate\[Mpps\]$' "$work/out" ||
+            fail "header of ${test}_bw"
+        grep -qxF "$(grep '^ 4096' "$work/out")" "$work/server" || fail "the server's line differs"
+        both "${test}_lat" --backend "$backend" -n 50
+        [[ $(row 1) == 2 && $(row 2) == 50 ]] || fail "columns of ${test}_lat"
+        awk '$1 == 2 && NF == 9 { if ($3 > 0 && $3 <= $5 && $5 <= $4 && $3 <= $6 && $6 <= $4 && $8 <= $9) ok = 1 } END { exit !ok }' \
+            "$work/out" || fail "times of ${test}_lat"
+    done
+done
+
+# Both directions, few receives, several rails, posting and taking in lots, by time, warm-up, sleeping.
+both send_bw -b -r 1 -n 40 --backend uring
+both write_bw -b --report-both -n 40
+[[ $(grep -c '^ # 65536' "$work/out") == 2 ]] || fail "--report-both"
+both write_bw -n 40 -q 3 --backend uring -l 4 -Q 2 -t 8 --perform_warm_up
+[[ $(row 2) == 120 ]] || fail "-n counts for each rail"
+grep -q 'Number of qps   : 3' "$work/out" || fail "-q 3"
+both send_bw -D 1 -f 0 --report_gbits -s 64K
+grep -q 'BW average\[Gb/sec\]' "$work/out" || fail "--report_gbits"
+[[ $(row 3) == 0.00 ]] || fail "no peak with -D"
+both read_bw -D 1 -b --backend uring
+both send_bw -D 1 -b
+both write_lat -D 1 -s 200K
+[[ $(row 2) -gt 0 ]] || fail "-D of a latency test"
+both send_lat -D 1 -e --backend uring
+both write_lat -n 20 -s 300K -q 2 --backend uring
+
+# One figure; limits; all results; cycles.
+both send_bw -n 20 --output=bandwidth
+[[ $(cat "$work/out") =~ ^[0-9]+\.[0-9]{6}$ ]] || fail "--output"
+serve write_bw -n 20
+timeout 30 "$braid" perf write_bw -n 20 -w 1e9 -p "$port" localhost > "$work/out" 2> "$work/err"
+[[ $? -eq 1 ]] || fail "-w"
+grep -q 'below bw limit' "$work/err" || fail "-w without words"
+ended 0
+both send_lat -n 20 -H
+[[ $(grep -cE '^[0-9]+, [0-9]' "$work/out") == 20 ]] || fail "-H drops results"
+grep -E '^[0-9]+, ' "$work/out" | cut -d' ' -f2 | sort -g -C || fail "-H is not sorted"
+both read_lat -n 20 -U --hdr "$work/hdr"
+[[ $(grep -cE '^[0-9]+, ' "$work/out") == 20 ]] || fail "-U drops results"
+grep -q 'Total count    = *20\]' "$work/hdr" || fail "--hdr"
+if [[ $(uname -m) == x86_64 ]]; then
+    both read_lat -n 20 -C
+    grep -q 't_min\[cycles\]' "$work/out" || fail "-C"
+fi
+
+# JSON with all sizes, by the schema's rules.
+both write_bw -a -n 5 --out_json --out_json_file="$work/json"
+[[ $(grep -cE '^ [0-9]+ ' "$work/out") == 23 ]] || fail "-a has 23 sizes"
+if command -v jq > /dev/null; then
+    jq -e '.complete and (.results | length == 23) and .results[22].MsgSize == 8388608 and .test_info.unit == "MiB/sec" and
+        ([.results[] | .BW_average > 0 and .n_iterations == 5] | all) and (.rails | length > 0)' "$work/json" > "$work/verdict" ||
+        fail "JSON: $(cat "$work/json")"
+    schema=$BRAID_SOURCE/doc/perf.schema.json
+    [[ $(jq -c '.test_info | keys' "$work/json") == $(jq -c '.properties.test_info.required | sort' "$schema") ]] || fail "schema: test_info"
+    jq -e --slurpfile s "$schema" '[.results[] | keys[] | in($s[0].properties.results.items.properties)] | all' "$work/json" \
+        > "$work/verdict" || fail "schema: results"
+fi
+
+# Ctrl-C at the client: what was measured so far, both sides end.
+serve send_bw -n 100000000
+"$braid" perf send_bw -n 100000000 -p "$port" localhost > "$work/out" 2> "$work/err" &
+client=$!
+sleep 1.5
+kill -INT "$client"
+code=0
+wait "$client" || code=$?
+[[ $code -eq 130 ]] || fail "exit code $code after Ctrl-C"
+[[ $(row 2) -gt 0 ]] || fail "Ctrl-C prints what was measured"
+ended 130
+
+# Ctrl-C at the server: the client says so, and prints what it has.
+serve write_bw --run_infinitely -D 1
+"$braid" perf write_bw --run_infinitely -D 1 -p "$port" localhost > "$work/out" 2> "$work/err" &
+client=$!
+sleep 2.5
+pkill -INT -P "$server"
+code=0
+wait "$client" || code=$?
+[[ $code -eq 1 ]] && grep -q interrupted "$work/err" || fail "the server's Ctrl-C: $code"
+[[ $(row 1 | head -n 1) == 65536 ]] || fail "--run_infinitely prints each period"
+ended 130
+
+# One server, three clients: a stranger does not count, the second differs.
+serve send_lat -n 10 --clients 3
+echo hello > "/dev/tcp/127.0.0.1/$port" || fail "stranger"
+for size in 2 8 2; do
+    code=0
+    timeout 30 "$braid" perf send_lat -n 10 -s "$size" -p "$port" 127.0.0.1 > "$work/out" 2> "$work/err" || code=$?
+    [[ $code -eq $((size == 8)) ]] || fail "client with -s $size: $code"
+done
+ended 0
+grep -q -- '-s: 2 at the server, 8 at the client' "$work/server.err" || fail "the server does not say what differs"
+
+# Words.
+timeout 20 "$braid" perf send_lat -p "$port" localhost > "$work/out" 2> "$work/err"
+[[ $? -eq 1 ]] && grep -q 'start `braid perf send_lat` there first' "$work/err" || fail "no server"
+refused 'no atomic operations' atomic_lat
+refused 'there is no test' write
+refused 'for write_bw, read_bw and send_bw only' send_lat -b
+refused 'for write_lat, read_lat and send_lat only' send_bw -H
+refused 'read and send tests only' write_bw -e
+refused 'at least\|from 5 to' write_bw -n 4
+refused 'from 1 to' write_bw -s 0
+refused 'give one of them' write_bw -a -s 4
+refused 'give one of them' write_bw -n 5 -D 5
+refused 'does not go with -D' write_bw -a -D 5
+refused 'nothing of -D' write_bw -D 4 -f 2
+refused 'the messages under way\|messages under way' write_bw -t 4 -l 8
+refused 'both say how many rails' write_bw -q 2 --rails 3
+refused '--backend verbs only' write_bw -x 1
+refused 'only RC' write_bw -c UD
+refused 'MTU of the path' write_bw -m 1024
+refused 'perftest' write_bw -R
+refused 'must be a number above 0' write_bw -w x
+refused 'must be bandwidth or message_rate' write_bw --output latency
+refused 'one word too many' write_bw one two
+refused 'the server' write_bw --clients 2 host
+refused 'there is no option' write_bw --nonsense
+"$braid" perf send_lat --help | grep -q 'iters' || fail "--help"
+"$braid" perf send_lat --help | grep -q 'bidirectional' && fail "--help of send_lat has -b"
+"$braid" perf send_lat -V | grep -q '^Version: ' || fail "-V"
+echo "all of braid perf"

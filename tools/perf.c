@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `braid perf`: perftest's tests of a link, over every back end. */
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "tools/perf/cycles.h"
+#include "tools/perf/exchange.h"
+#include "tools/perf/interrupt.h"
+#include "tools/perf/session.h"
+#include "tools/perf/settings.h"
+
+static int usage(FILE *out, int code)
+{
+    fprintf(out, "usage: braid perf TEST [option...]           the server\n"
+                 "       braid perf TEST [option...] SERVER    the client\n\n"
+                 "  write_bw, read_bw, send_bw       bandwidth of put, get, send\n"
+                 "  write_lat, read_lat, send_lat    their latency\n\n"
+                 "Options, columns and units are perftest's; braid perf TEST --help lists them.\n");
+    return code;
+}
+
+static int complain(const struct br_perf_settings *s)
+{
+    fprintf(stderr, "braid perf %s: %s\n", s->test->name, br_error_words());
+    return 1;
+}
+
+static void set_number(const char *variable, int64_t value)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%" PRId64, value);
+    if (value >= 0)
+        setenv(variable, text, 1);
+}
+
+static int code_of(int rc)
+{
+    return rc == -EINTR ? 130 : rc != 0;
+}
+
+static int run_client(const struct br_perf_settings *s, double cycles)
+{
+    struct br_exchange where;
+
+    if (br_exchange_connect(s, &where))
+        return complain(s);
+    return code_of(br_session_run(s, &where, cycles));
+}
+
+static void say_waiting(const struct br_perf_settings *s)
+{
+    if (s->output || (s->json && !strcmp(s->json, "-")))
+        return;
+    printf("\n************************************\n* Waiting for client to connect... *\n"
+           "************************************\n");
+    fflush(stdout);
+}
+
+/* Serves until as many clients were there as wanted. The exit code is the last client's. */
+static int run_server(const struct br_perf_settings *s, double cycles)
+{
+    int listener, code = 0;
+
+    if (br_exchange_listen(s, &listener))
+        return complain(s);
+    say_waiting(s);
+    for (int64_t served = 0; (!s->clients || served < s->clients) && !br_interrupted();) {
+        struct br_exchange where;
+        int rc = br_exchange_accept(listener, s, &where);
+
+        if (rc == -EINTR)
+            continue;
+        if (rc)
+            complain(s);
+        if (rc == -EPROTO)
+            continue; /* a stranger */
+        code = rc < 0 || rc == 1 ? 1 : code_of(br_session_run(s, &where, cycles));
+        served++;
+        if (!s->clients || served < s->clients)
+            say_waiting(s);
+    }
+    close(listener);
+    return br_interrupted() ? 130 : code;
+}
+
+int br_tool_perf(int argc, char **argv)
+{
+    struct br_perf_settings settings;
+    double cycles = 0;
+    int rc;
+
+    if (argc < 2)
+        return usage(stderr, 2);
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+        return usage(stdout, 0);
+    if (!br_perf_test_find(argv[1])) {
+        bool atomic = !strncmp(argv[1], "atomic", 6);
+
+        fprintf(stderr,
+                "braid perf: %s '%s'; there are write_bw, write_lat, read_bw, read_lat, send_bw, send_lat\n",
+                atomic ? "braid has no atomic operations, hence no" : "there is no test", argv[1]);
+        return 2;
+    }
+    rc = br_perf_settings_parse(&settings, argc - 1, argv + 1);
+    if (rc > 0)
+        return 0;
+    if (rc < 0) {
+        complain(&settings);
+        return 2;
+    }
+    if (settings.cycles && (cycles = br_cycles_per_ns()) <= 0) {
+        fprintf(stderr,
+                "braid perf: -C: this processor has no cycle counter that braid reads; leave it out\n");
+        return 2;
+    }
+    set_number("BRAID_GID_INDEX", settings.gid_index);
+    set_number("BRAID_SERVICE_LEVEL", settings.service_level);
+    set_number("BRAID_TRAFFIC_CLASS", settings.traffic_class);
+    br_interrupt_catch();
+    return settings.server ? run_client(&settings, cycles) : run_server(&settings, cycles);
+}

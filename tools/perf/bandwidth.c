@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Streams of messages.
+ *
+ * 1. Messages are taken in the order in which they were posted, so that a time between the post of i and the end of j is one in
+ *    which all from i to j went.
+ * 2. A send ends when its memory is free, which may be before it has arrived. So a stream of sends ends, by the clock, when
+ *    the receiver has said that it has all of them. Puts end when the bytes stand there, gets when they are here.
+ * 3. With both directions one thread serves both. It never waits for a send without having given its receives back: else two
+ *    sides with few receives would wait for each other.
+ * 4. A large receive holds a credit of ours at the sender until its message comes, which at the end of a test by time is never.
+ *    With all credits held so the answer to the end of the stream could not leave; hence BR_PERF_MOST_AHEAD.
+ */
+#include "tools/perf/run.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "tools/perf/interrupt.h"
+
+#define PATIENCE 5 /* ms between two looks at what else there is to do */
+
+enum state { SENDING, ASKED, DONE };
+
+struct stream {
+    struct br_run *run;
+    struct br_pair *pair;
+    size_t bytes;
+    /* As the sender. */
+    enum state state;
+    struct braid_op *ops[BR_PERF_MOST_DEPTH];
+    uint64_t posted, ended, limit;
+    uint64_t began, last;                      /* ns */
+    uint64_t first_at, first, final_at, final; /* within the margins: when, and `ended` then */
+    uint64_t period_at, period;                /* of the last report: when, and `ended` then */
+    struct braid_op *answer;
+    uint64_t answered; /* receives that the other side has posted in all */
+    /* As the receiver of sends. */
+    bool receives, told;
+    struct braid_op *incoming[BR_PERF_MOST_AHEAD * 8];
+    uint64_t expected, arrived; /* receives posted and ended */
+};
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- receiving ------------------------------------------------------------------------------ */
+
+static int post_receives(struct stream *s)
+{
+    uint64_t ahead = (uint64_t)s->pair->settings->ahead,
+             most = s->pair->stop ? s->run->messages : s->pair->heard.sent;
+    int rc = 0;
+
+    while (!rc && s->expected < most && s->expected - s->arrived < ahead) {
+        rc = br_pair_receive(s->pair, s->bytes, &s->incoming[s->expected % ahead]);
+        s->expected += !rc;
+    }
+    return rc;
+}
+
+/* The sender has said how many there are, and all of them are here: it hears how many are awaited. */
+static int tell(struct stream *s)
+{
+    if (s->told || s->pair->stop || s->arrived < s->pair->heard.sent)
+        return 0;
+    s->told = true;
+    return braid_send(s->pair->comm, &s->expected, sizeof s->expected, s->pair->other,
+                      &s->pair->options[BR_PAIR_ANSWER], NULL);
+}
+
+/* Takes what has come and gives the receives back; does not wait. */
+static int reap(struct stream *s)
+{
+    uint64_t ahead = (uint64_t)s->pair->settings->ahead, before = s->arrived;
+    int rc = 0;
+
+    while (!rc && s->arrived < s->expected) {
+        rc = br_pair_test(s->pair, &s->incoming[s->arrived % ahead]);
+        if (rc || s->incoming[s->arrived % ahead])
+            break;
+        s->arrived++;
+    }
+    if (!rc && s->pair->stop && s->arrived == before)
+        rc = br_pair_test(s->pair, &s->pair->stop);
+    if (!rc)
+        rc = post_receives(s);
+    return rc ? rc : tell(s);
+}
+
+static bool received_all(const struct stream *s)
+{
+    return !s->receives || (s->told && s->arrived == s->expected);
+}
+
+/* Nothing else to do than to wait for something to come. */
+static int await(struct stream *s)
+{
+    uint64_t ahead = (uint64_t)s->pair->settings->ahead;
+
+    if (s->arrived < s->expected) {
+        struct braid_op **op = &s->incoming[s->arrived % ahead];
+        int rc = br_pair_wait(s->pair, op, PATIENCE);
+
+        s->arrived += !rc && !*op;
+        return rc;
+    }
+    return s->pair->stop ? br_pair_wait(s->pair, &s->pair->stop, PATIENCE) : 0;
+}
+
+/* ---- sending -------------------------------------------------------------------------------- */
+
+static void fill_row(const struct stream *s, uint64_t ended, uint64_t from, uint64_t to,
+                     struct br_perf_row *row)
+{
+    double seconds = (double)(to - from) / 1e9;
+
+    *row = (struct br_perf_row){.bytes = s->bytes, .iterations = ended};
+    if (!ended || to <= from)
+        return;
+    row->rate = (double)ended / seconds;
+    row->average = row->rate * (double)s->bytes;
+}
+
+static void note(struct stream *s, uint64_t now)
+{
+    struct br_run *run = s->run;
+
+    s->last = now;
+    if (run->duration) {
+        if (!s->first_at && now >= s->began + run->margin) {
+            s->first_at = run->margin ? now : s->began;
+            s->first = run->margin ? s->ended : 0;
+        }
+        if (now <= s->began + run->duration - run->margin) {
+            s->final_at = now;
+            s->final = s->ended;
+        }
+    }
+    if (run->period && now - s->period_at >= run->period) {
+        struct br_perf_row row;
+
+        fill_row(s, s->ended - s->period, s->period_at, now, &row);
+        br_live_clear(run->live);
+        run->report(run->context, &row);
+        s->period_at = now;
+        s->period = s->ended;
+    }
+    br_live_tick(run->live, now, s->bytes, s->ended, false);
+}
+
+static int post(struct stream *s, uint64_t n)
+{
+    uint64_t window = (uint64_t)s->pair->settings->window;
+    int rc = 0;
+
+    for (uint64_t i = 0; i < n && !rc; i++) {
+        if (s->run->samples)
+            s->run->samples[s->posted] = br_clock_now();
+        rc = br_pair_post(s->pair, s->bytes, &s->ops[s->posted % window]);
+        s->posted += !rc;
+    }
+    return rc;
+}
+
+static int take(struct stream *s, uint64_t n)
+{
+    uint64_t window = (uint64_t)s->pair->settings->window;
+    int rc = 0;
+
+    for (uint64_t i = 0; i < n && !rc; i++) {
+        uint64_t now;
+
+        rc = br_pair_wait(s->pair, &s->ops[s->ended % window], -1);
+        now = br_clock_now();
+        if (rc)
+            break;
+        if (s->run->samples)
+            s->run->samples[s->run->messages + s->ended] = now;
+        s->ended++;
+        note(s, now);
+        if (s->receives)
+            rc = reap(s);
+    }
+    return rc;
+}
+
+static int stop(struct stream *s)
+{
+    bool sends = s->pair->settings->test->verb == BR_PERF_SEND;
+    int rc = 0;
+
+    if (sends)
+        rc = braid_recv(s->pair->comm, &s->answered, sizeof s->answered, s->pair->other,
+                        &s->pair->options[BR_PAIR_ANSWER], &s->answer);
+    s->state = sends ? ASKED : DONE;
+    return rc ? rc : br_pair_say_stop(s->pair, s->posted);
+}
+
+static int send_some(struct stream *s)
+{
+    const struct br_perf_settings *settings = s->pair->settings;
+    uint64_t under_way = s->posted - s->ended, n;
+
+    if (br_interrupted() || (s->run->duration && br_clock_now() - s->began >= s->run->duration))
+        s->limit = s->posted;
+    n = least((uint64_t)settings->post_list, s->limit - s->posted);
+    if (n && under_way + n <= (uint64_t)settings->window)
+        return post(s, n);
+    if (under_way)
+        return take(s, least((uint64_t)settings->moderation, under_way));
+    return stop(s);
+}
+
+/* The receiver has all, and waits for a few more, perhaps: these do not count. */
+static int ask(struct stream *s)
+{
+    int rc = br_pair_wait(s->pair, &s->answer, PATIENCE);
+
+    if (rc || s->answer)
+        return rc;
+    if (!s->run->duration && s->posted)
+        s->last = br_clock_now();
+    if (s->answered < s->posted || s->answered - s->posted > BR_PERF_MOST_DEPTH)
+        return br_error(EPROTO, "the other side awaits %llu messages after %llu",
+                        (unsigned long long)s->answered, (unsigned long long)s->posted);
+    for (uint64_t i = s->posted; i < s->answered && !rc; i++) {
+        struct braid_op *op;
+
+        rc = br_pair_post(s->pair, s->bytes, &op);
+        if (!rc)
+            rc = br_pair_wait(s->pair, &op, -1);
+    }
+    s->state = DONE;
+    return rc;
+}
+
+/* ---- a size --------------------------------------------------------------------------------- */
+
+static int go(struct stream *s, bool active)
+{
+    int rc = s->receives ? post_receives(s) : 0;
+
+    while (!rc && (s->state != DONE || !received_all(s))) {
+        rc = s->state == SENDING ? send_some(s) : s->state == ASKED ? ask(s) : await(s);
+        if (!rc && s->receives)
+            rc = reap(s);
+    }
+    if (!rc && s->pair->stop)
+        rc = br_pair_wait(s->pair, &s->pair->stop, -1);
+    return rc || active ? rc : br_pair_say_stop(s->pair, 0);
+}
+
+static void finish(struct stream *s, struct br_perf_row *row)
+{
+    bool inner = s->run->duration && s->final > s->first && s->final_at > s->first_at;
+
+    fill_row(s, inner ? s->final - s->first : s->ended, inner ? s->first_at : s->began,
+             inner ? s->final_at : s->last, row);
+    if (s->run->samples && s->ended)
+        row->peak = (double)s->bytes *
+                    br_perf_peak(s->run->samples, s->run->samples + s->run->messages, (size_t)s->ended);
+}
+
+int br_run_bandwidth(struct br_run *run, struct br_perf_row *row, bool *over)
+{
+    const struct br_perf_settings *settings = run->pair->settings;
+    bool active = run->pair->client || settings->bidirectional;
+    struct stream s = {.run = run,
+                       .pair = run->pair,
+                       .bytes = run->bytes,
+                       .state = active ? SENDING : DONE,
+                       .limit = run->messages,
+                       .receives = settings->test->verb == BR_PERF_SEND &&
+                                   (!run->pair->client || settings->bidirectional)};
+    int rc = br_pair_begin(run->pair, run->bytes);
+
+    s.began = s.last = s.period_at = br_clock_now();
+    if (!rc)
+        rc = go(&s, active);
+    finish(&s, row);
+    br_live_clear(run->live);
+    *over = br_interrupted() || (!rc && run->pair->heard.over);
+    return rc;
+}

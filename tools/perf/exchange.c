@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/perf/exchange.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "protocol/bootstrap/store_socket.h"
+#include "tools/perf/parameters.h"
+
+#define PATIENCE (5 * BR_SEC)
+
+/* ---- messages: the length in four bytes, little-endian, then text ---------------------------- */
+
+static int put(int fd, const char *text)
+{
+    uint32_t n = (uint32_t)strlen(text);
+    uint8_t length[4] = {(uint8_t)n, (uint8_t)(n >> 8), 0, 0};
+    uint64_t deadline = br_clock_now() + PATIENCE;
+    int rc = br_socket_send(fd, length, sizeof length, deadline);
+
+    return rc ? rc : br_socket_send(fd, text, n, deadline);
+}
+
+static int get(int fd, char text[BR_PERF_TEXT])
+{
+    uint64_t deadline = br_clock_now() + PATIENCE;
+    uint8_t length[4];
+    uint32_t n;
+    int rc = br_socket_receive(fd, length, sizeof length, deadline);
+
+    if (rc)
+        return rc;
+    n = length[0] | (uint32_t)length[1] << 8 | (uint32_t)length[2] << 16 | (uint32_t)length[3] << 24;
+    if (n >= BR_PERF_TEXT)
+        return br_error(EPROTO, "what it says is no message of `braid perf`");
+    rc = br_socket_receive(fd, text, n, deadline);
+    text[rc ? 0 : n] = 0;
+    if (!rc && strlen(text) != n)
+        return br_error(EPROTO, "what it says is no message of `braid perf`");
+    return rc;
+}
+
+/* ---- the server ----------------------------------------------------------------------------- */
+
+int br_exchange_listen(const struct br_perf_settings *s, int *fd)
+{
+    int rc = br_socket_listen("", (uint16_t)s->port, false, fd);
+
+    return rc ? br_error(-rc, "cannot listen on port %" PRId64 ": %s; -p chooses another", s->port,
+                         strerror(-rc))
+              : 0;
+}
+
+/* Our end of the connection. */
+static int own_address(int fd, char address[BR_EXCHANGE_ADDRESS], bool *loopback)
+{
+    struct sockaddr_storage own;
+    socklen_t bytes = sizeof own;
+    const char mapped[] = "::ffff:";
+    int rc;
+
+    if (getsockname(fd, (struct sockaddr *)&own, &bytes))
+        return br_error(errno, "getsockname: %s", strerror(errno));
+    rc = getnameinfo((struct sockaddr *)&own, bytes, address, BR_EXCHANGE_ADDRESS, NULL, 0, NI_NUMERICHOST);
+    if (rc)
+        return br_error(EIO, "getnameinfo: %s", gai_strerror(rc));
+    if (!strncmp(address, mapped, sizeof mapped - 1) && strchr(address, '.'))
+        memmove(address, address + sizeof mapped - 1, strlen(address + sizeof mapped - 1) + 1);
+    *loopback = !strcmp(address, "::1") || !strncmp(address, "127.", 4);
+    return 0;
+}
+
+/* A port that is free now. */
+static int free_port(uint16_t *port)
+{
+    struct sockaddr_storage own = {0};
+    socklen_t bytes = sizeof own;
+    char text[16] = "0";
+    int fd, rc = br_socket_listen("", 0, false, &fd);
+
+    if (rc)
+        return rc;
+    if (getsockname(fd, (struct sockaddr *)&own, &bytes) ||
+        getnameinfo((struct sockaddr *)&own, bytes, NULL, 0, text, sizeof text, NI_NUMERICSERV))
+        rc = br_error(EIO, "no port for the store");
+    *port = (uint16_t)atoi(text);
+    close(fd);
+    return rc;
+}
+
+static int make_secret(char secret[BR_EXCHANGE_SECRET])
+{
+    const char *text = getenv("BRAID_SECRET"), *file = getenv("BRAID_SECRET_FILE");
+    uint8_t bytes[(BR_EXCHANGE_SECRET - 1) / 2];
+
+    secret[0] = 0;
+    if ((text && *text) || (file && *file))
+        return 0;
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return br_error(errno, "getrandom: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(secret + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
+static int answer(int fd, const struct br_perf_settings *s, struct br_exchange *out)
+{
+    char theirs[BR_PERF_TEXT], ours[BR_PERF_TEXT], words[BR_PERF_TEXT], reply[BR_PERF_TEXT + 16];
+    int rc = get(fd, theirs);
+
+    if (rc)
+        return rc;
+    br_perf_parameters_write(s, ours);
+    rc = br_perf_parameters_compare(ours, theirs, words);
+    if (rc) {
+        snprintf(reply, BR_PERF_TEXT, "differ %.4000s\n", rc > 0 ? words : br_error_words());
+        put(fd, reply);
+        if (rc > 0)
+            br_error(EINVAL, "the two sides differ: %s", words);
+        return rc;
+    }
+    if ((rc = own_address(fd, out->address, &out->loopback)) || (rc = free_port(&out->port)) ||
+        (rc = make_secret(out->secret)))
+        return rc;
+    snprintf(reply, sizeof reply, "port %u\nsecret %s\n", out->port, *out->secret ? out->secret : "yours");
+    return put(fd, reply);
+}
+
+int br_exchange_accept(int listener, const struct br_perf_settings *s, struct br_exchange *out)
+{
+    struct pollfd ready = {.fd = listener, .events = POLLIN};
+    int fd, rc;
+
+    if (poll(&ready, 1, -1) < 0)
+        return errno == EINTR ? -EINTR : br_error(errno, "poll: %s", strerror(errno));
+    fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return br_error(EPROTO, "accept: %s", strerror(errno));
+    br_socket_tune(fd);
+    rc = answer(fd, s, out);
+    close(fd);
+    return rc < 0 ? -EPROTO : rc;
+}
+
+/* ---- the client ----------------------------------------------------------------------------- */
+
+static int understand(const char *reply, struct br_exchange *out)
+{
+    size_t n = 0, m = 0;
+    const char *port = br_perf_parameters_find(reply, "port", &n),
+               *secret = br_perf_parameters_find(reply, "secret", &m),
+               *differ = br_perf_parameters_find(reply, "differ", &n);
+    long number = port ? strtol(port, NULL, 10) : 0;
+
+    if (differ)
+        return br_error(EINVAL, "the two sides differ: %.*s", (int)n, differ);
+    if (number < 1 || number > 65535 || !secret || m >= BR_EXCHANGE_SECRET)
+        return br_error(EPROTO, "the answer is none of `braid perf`");
+    out->port = (uint16_t)number;
+    snprintf(out->secret, sizeof out->secret, "%.*s", (int)m, strncmp(secret, "yours", m) ? secret : "");
+    return 0;
+}
+
+int br_exchange_connect(const struct br_perf_settings *s, struct br_exchange *out)
+{
+    char text[BR_PERF_TEXT], own[BR_EXCHANGE_ADDRESS];
+    int fd, rc = br_socket_connect(s->server, (uint16_t)s->port, br_clock_now() + PATIENCE, &fd);
+
+    if (rc == -ENXIO)
+        return br_error(ENXIO, "there is no host '%s'", s->server);
+    if (rc)
+        return br_error(-rc, "%s:%" PRId64 ": %s; start `braid perf %s` there first, without a name",
+                        s->server, s->port, strerror(-rc), s->test->name);
+    br_socket_tune(fd);
+    snprintf(out->address, sizeof out->address, "%s", s->server);
+    br_perf_parameters_write(s, text);
+    rc = own_address(fd, own, &out->loopback);
+    if (!rc)
+        rc = put(fd, text);
+    if (!rc)
+        rc = get(fd, text);
+    close(fd);
+    if (rc)
+        return br_error_prefix(rc, "%s:%" PRId64 ": ", s->server, s->port);
+    rc = understand(text, out);
+    return rc == -EPROTO ? br_error_prefix(rc, "%s:%" PRId64 ": ", s->server, s->port) : rc;
+}

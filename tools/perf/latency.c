@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Trips: one message at a time, there and back.
+ *
+ * 1. A write's trip is two puts, one each way. Each side looks into its memory for the bytes, as perftest does: the last byte, and one
+ *    each 64 KiB, since with several rails the last may come before others. A put ends only when its writer knows that
+ *    the bytes stand there, which the reader has seen before that.
+ * 2. Nobody drives the library while one looks into memory, so the looking asks for the operation that receives the end of the
+ *    test, which turns the wheel.
+ * 3. A read's trip is one get.
+ */
+#include "tools/perf/run.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "tools/perf/interrupt.h"
+
+#define STRIDE   (64u << 10)
+#define PATIENCE 20  /* ms between two looks for the end */
+#define LOOKS    500 /* without anything new, before others get the core */
+
+struct trips {
+    struct br_run *run;
+    struct br_pair *pair;
+    size_t bytes;
+    enum br_perf_verb verb;
+    uint64_t done;
+    uint64_t began, counted;        /* samples kept */
+    struct braid_op *mine, *theirs; /* the message under way, and the one awaited */
+};
+
+/* ---- marks of a write ----------------------------------------------------------------------- */
+
+static uint8_t mark(uint64_t trip)
+{
+    return (uint8_t)(1 + trip % 255);
+}
+
+static void set_marks(uint8_t *memory, size_t bytes, uint8_t value)
+{
+    for (size_t at = STRIDE; at < bytes; at += STRIDE)
+        memory[at - 1] = value;
+    memory[bytes - 1] = value;
+}
+
+static bool has_marks(const uint8_t *memory, size_t bytes, uint8_t value)
+{
+    if (__atomic_load_n(&memory[bytes - 1], __ATOMIC_ACQUIRE) != value)
+        return false;
+    for (size_t at = STRIDE; at < bytes; at += STRIDE)
+        if (__atomic_load_n(&memory[at - 1], __ATOMIC_ACQUIRE) != value)
+            return false;
+    return true;
+}
+
+/* Returns with the marks there, or with the end of the test. */
+static int look(struct trips *t, uint8_t value)
+{
+    int rc = 0, looks = 0;
+
+    while (!rc && t->pair->stop && !has_marks(t->pair->in, t->bytes, value)) {
+        rc = br_pair_test(t->pair, &t->pair->stop);
+        if (++looks % LOOKS == 0)
+            sched_yield();
+    }
+    return rc;
+}
+
+/* Posts, when the message before is over. */
+static int post(struct trips *t)
+{
+    int rc = t->mine ? br_pair_wait(t->pair, &t->mine, -1) : 0;
+
+    return rc ? rc : br_pair_post(t->pair, t->bytes, &t->mine);
+}
+
+/* ---- the client ----------------------------------------------------------------------------- */
+
+static int go_and_return(struct trips *t)
+{
+    int rc;
+
+    if (t->verb == BR_PERF_WRITE) {
+        set_marks(t->pair->out, t->bytes, mark(t->done));
+        rc = post(t);
+        return rc ? rc : look(t, mark(t->done));
+    }
+    rc = post(t);
+    if (!rc && t->verb == BR_PERF_SEND)
+        rc = br_pair_wait(t->pair, &t->theirs, -1);
+    return rc || t->verb == BR_PERF_SEND ? rc : br_pair_wait(t->pair, &t->mine, -1);
+}
+
+static void keep(struct trips *t, uint64_t start, uint64_t end)
+{
+    struct br_run *run = t->run;
+
+    if (run->duration && (start < t->began + run->margin || end > t->began + run->duration - run->margin))
+        return;
+    if (run->samples)
+        run->samples[t->counted] = end - start;
+    if (run->histogram)
+        br_histogram_add(run->histogram, end - start);
+    t->counted++;
+}
+
+/* A receive that waits at the server for a message that will not come gets one. */
+static int end_sends(struct trips *t)
+{
+    struct braid_op *op;
+    uint64_t answered = 0;
+    int rc = braid_recv(t->pair->comm, &answered, sizeof answered, t->pair->other,
+                        &t->pair->options[BR_PAIR_ANSWER], &op);
+
+    if (!rc)
+        rc = br_pair_wait(t->pair, &op, -1);
+    if (!rc && answered != t->done && answered != t->done + 1)
+        rc = br_error(EPROTO, "the server awaits %llu messages after %llu", (unsigned long long)answered,
+                      (unsigned long long)t->done);
+    return rc || answered == t->done ? rc : post(t);
+}
+
+static int travel(struct trips *t)
+{
+    int rc = 0;
+
+    while (!rc && t->done < t->run->messages && t->pair->stop && !br_interrupted()) {
+        uint64_t start, end;
+
+        if (t->verb == BR_PERF_SEND)
+            rc = br_pair_receive(t->pair, t->bytes, &t->theirs);
+        start = br_clock_now();
+        if (!rc)
+            rc = go_and_return(t);
+        end = br_clock_now();
+        if (rc)
+            break;
+        t->done++;
+        keep(t, start, end);
+        br_live_tick(t->run->live, end, t->bytes, t->done, true);
+        if (t->run->duration && end - t->began >= t->run->duration)
+            break;
+    }
+    if (!rc)
+        rc = br_pair_say_stop(t->pair, t->done);
+    if (!rc && t->verb == BR_PERF_SEND)
+        rc = end_sends(t);
+    if (!rc && t->mine)
+        rc = br_pair_wait(t->pair, &t->mine, -1);
+    return rc || !t->pair->stop ? rc : br_pair_wait(t->pair, &t->pair->stop, -1);
+}
+
+/* ---- the server ----------------------------------------------------------------------------- */
+
+static int serve_writes(struct trips *t)
+{
+    int rc = 0;
+
+    while (!rc && t->pair->stop) {
+        rc = look(t, mark(t->done));
+        if (rc || !t->pair->stop)
+            break;
+        set_marks(t->pair->out, t->bytes, mark(t->done));
+        rc = post(t);
+        t->done++;
+    }
+    return rc;
+}
+
+static int await_next(struct trips *t, uint64_t *expected)
+{
+    int rc = 0;
+
+    if (*expected < t->run->messages && !t->theirs) {
+        rc = br_pair_receive(t->pair, t->bytes, &t->theirs);
+        *expected += !rc;
+    }
+    return rc;
+}
+
+static int serve_sends(struct trips *t)
+{
+    uint64_t expected = 0;
+    int rc = await_next(t, &expected);
+
+    while (!rc && t->pair->stop) {
+        if (t->theirs)
+            rc = br_pair_wait(t->pair, &t->theirs, PATIENCE);
+        else
+            rc = br_pair_wait(t->pair, &t->pair->stop, PATIENCE);
+        if (!rc && t->done < expected && !t->theirs) {
+            t->done++;
+            rc = await_next(t, &expected);
+            if (!rc)
+                rc = post(t);
+        } else if (!rc && t->pair->stop) {
+            rc = br_pair_test(t->pair, &t->pair->stop);
+        }
+    }
+    if (!rc)
+        rc = braid_send(t->pair->comm, &expected, sizeof expected, t->pair->other,
+                        &t->pair->options[BR_PAIR_ANSWER], NULL);
+    return rc || !t->theirs ? rc : br_pair_wait(t->pair, &t->theirs, -1);
+}
+
+static int serve(struct trips *t)
+{
+    int rc = t->verb == BR_PERF_WRITE  ? serve_writes(t)
+             : t->verb == BR_PERF_SEND ? serve_sends(t)
+                                       : br_pair_wait(t->pair, &t->pair->stop, -1);
+
+    if (!rc && t->mine)
+        rc = br_pair_wait(t->pair, &t->mine, -1);
+    return rc ? rc : br_pair_say_stop(t->pair, 0);
+}
+
+/* ---- a size --------------------------------------------------------------------------------- */
+
+static void finish(struct trips *t, struct br_perf_row *row)
+{
+    double scale = t->verb == BR_PERF_READ ? 1 : 0.5;
+
+    *row = (struct br_perf_row){.bytes = t->bytes, .iterations = t->counted};
+    if (!t->counted)
+        return;
+    if (t->run->samples) { /* the second half is for a copy that is sorted: the user may want both */
+        uint64_t *sorted = t->run->samples + t->run->messages;
+
+        memcpy(sorted, t->run->samples, t->counted * sizeof *sorted);
+        br_perf_times(sorted, (size_t)t->counted, scale, row);
+    } else {
+        br_perf_times_of(t->run->histogram, scale, row);
+    }
+    row->rate = row->mean > 0 ? 1e9 * scale / row->mean : 0;
+}
+
+int br_run_latency(struct br_run *run, struct br_perf_row *row, bool *over)
+{
+    struct trips t = {
+        .run = run, .pair = run->pair, .bytes = run->bytes, .verb = run->pair->settings->test->verb};
+    int rc = br_pair_begin(run->pair, run->bytes);
+
+    t.began = br_clock_now();
+    if (!rc)
+        rc = run->pair->client ? travel(&t) : serve(&t);
+    finish(&t, row);
+    br_live_clear(run->live);
+    *over = br_interrupted() || (!rc && run->pair->heard.over);
+    return rc;
+}

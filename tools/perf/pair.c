@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/perf/pair.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tools/host.h"
+#include "tools/perf/interrupt.h"
+
+#define LOOK 50 /* ms between two looks for Ctrl-C */
+
+static size_t most_bytes(const struct br_perf_settings *s)
+{
+    return (size_t)(s->all ? BR_PERF_ALL_MOST : s->size);
+}
+
+static int get_memory(struct br_pair *pair)
+{
+    size_t bytes = most_bytes(pair->settings);
+    uint64_t available = br_host_memory_available();
+
+    if (available && 2 * bytes > available / 2)
+        return br_error(ENOMEM, "2 buffers of %zu MiB are needed, but only %llu MiB are free: lower -s",
+                        bytes >> 20, (unsigned long long)(available >> 20));
+    pair->out = braid_alloc(pair->comm, bytes);
+    pair->in = pair->out ? braid_alloc(pair->comm, bytes) : NULL;
+    return pair->in ? 0 : -ENOMEM;
+}
+
+static int swap_keys(struct br_pair *pair)
+{
+    bool read = pair->settings->test->verb == BR_PERF_READ;
+    struct braid_key mine;
+    struct braid_op *op = NULL;
+    int rc = braid_key(pair->comm, read ? pair->out : pair->in, &mine);
+
+    if (!rc)
+        rc = braid_recv(pair->comm, &pair->key, sizeof pair->key, pair->other, &pair->options[BR_PAIR_KEY],
+                        &op);
+    if (!rc)
+        rc = braid_send(pair->comm, &mine, sizeof mine, pair->other, &pair->options[BR_PAIR_KEY], NULL);
+    return rc ? rc : br_pair_wait(pair, &op, -1);
+}
+
+/* NULL: the environment's, or the library's choice. */
+static const char *devices(const struct br_perf_settings *s, const struct br_exchange *where)
+{
+    const char *backend = s->backend ? s->backend : getenv("BRAID_BACKEND"), *named = getenv("BRAID_DEVICES");
+
+    if (s->devices || !where->loopback || (named && *named) || (backend && !strcmp(backend, "verbs")))
+        return s->devices;
+    return "lo";
+}
+
+int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s, const struct br_exchange *where)
+{
+    struct braid_config config = {.size = 2,
+                                  .rank = s->server ? 1 : 0,
+                                  .master_addr = where->address,
+                                  .master_port = where->port,
+                                  .secret = *where->secret ? where->secret : NULL,
+                                  .backend = s->backend,
+                                  .devices = devices(s, where),
+                                  .topology = "mesh",
+                                  .rails = (int)s->rails,
+                                  .init_timeout_ms = 15000,
+                                  .spin_us = s->events ? 1 : 0};
+    int rc;
+
+    *pair = (struct br_pair){.settings = s, .client = s->server != NULL, .other = s->server ? 0 : 1};
+    for (uint32_t tag = 0; tag <= BR_PAIR_KEY; tag++)
+        pair->options[tag] = (struct braid_options){.tag = tag, .timeout_ms = INT32_MAX};
+    pair->options[BR_PAIR_DATA].priority = (int32_t)s->priority;
+    rc = braid_init(&config, &pair->comm);
+    if (rc)
+        return rc;
+    rc = get_memory(pair);
+    if (!rc)
+        rc = swap_keys(pair);
+    if (rc) {
+        char words[BR_ERROR_WORDS];
+
+        snprintf(words, sizeof words, "%s", br_error_words());
+        br_pair_close(pair, true);
+        br_error(-rc, "%s", words);
+    }
+    return rc;
+}
+
+int br_pair_close(struct br_pair *pair, bool abort)
+{
+    if (abort)
+        braid_comm_abort(pair->comm, br_interrupted() ? "the other side was interrupted (Ctrl-C)"
+                                                      : "the other side failed");
+    return braid_finalize(pair->comm);
+}
+
+int br_pair_begin(struct br_pair *pair, size_t bytes)
+{
+    int rc;
+
+    memset(pair->in, 0, bytes);
+    rc = braid_recv(pair->comm, &pair->heard, sizeof pair->heard, pair->other, &pair->options[BR_PAIR_STOP],
+                    &pair->stop);
+    return rc ? rc : braid_barrier(pair->comm, NULL, NULL);
+}
+
+int br_pair_post(struct br_pair *pair, size_t bytes, struct braid_op **op)
+{
+    const struct braid_options *options = &pair->options[BR_PAIR_DATA];
+
+    switch (pair->settings->test->verb) {
+    case BR_PERF_WRITE:
+        return braid_put(pair->comm, pair->out, bytes, &pair->key, 0, options, op);
+    case BR_PERF_READ:
+        return braid_get(pair->comm, pair->in, bytes, &pair->key, 0, options, op);
+    default:
+        return braid_send(pair->comm, pair->out, bytes, pair->other, options, op);
+    }
+}
+
+int br_pair_receive(struct br_pair *pair, size_t bytes, struct braid_op **op)
+{
+    return braid_recv(pair->comm, pair->in, bytes, pair->other, &pair->options[BR_PAIR_DATA], op);
+}
+
+/* The server alone: a client ends in good order by itself. */
+static int check_interrupt(const struct br_pair *pair)
+{
+    return br_interrupted() && !pair->client ? br_error(EINTR, "interrupted") : 0;
+}
+
+int br_pair_wait(struct br_pair *pair, struct braid_op **op, int ms)
+{
+    int waited = 0, rc;
+
+    do {
+        int next = ms < 0 || ms - waited > LOOK ? LOOK : ms - waited;
+
+        rc = braid_wait(*op, next);
+        if (rc != -ETIMEDOUT || strncmp(br_error_words(), "still running", 13) != 0) {
+            *op = NULL;
+            return rc;
+        }
+        waited += next;
+        rc = check_interrupt(pair);
+    } while (!rc && (ms < 0 || waited < ms));
+    return rc;
+}
+
+int br_pair_test(struct br_pair *pair, struct braid_op **op)
+{
+    int done, rc = braid_test(*op, &done);
+
+    if (done)
+        *op = NULL;
+    return rc ? rc : check_interrupt(pair);
+}
+
+int br_pair_say_stop(struct br_pair *pair, uint64_t sent)
+{
+    struct br_pair_stop stop = {.sent = sent, .over = br_interrupted()};
+
+    return braid_send(pair->comm, &stop, sizeof stop, pair->other, &pair->options[BR_PAIR_STOP], NULL);
+}
+
+int br_pair_send_row(struct br_pair *pair, const struct br_perf_row *row)
+{
+    return braid_send(pair->comm, row, sizeof *row, pair->other, &pair->options[BR_PAIR_ROW], NULL);
+}
+
+int br_pair_receive_row(struct br_pair *pair, struct br_perf_row *row)
+{
+    struct braid_op *op = NULL;
+    int rc = braid_recv(pair->comm, row, sizeof *row, pair->other, &pair->options[BR_PAIR_ROW], &op);
+
+    return rc ? rc : br_pair_wait(pair, &op, -1);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/perf/samples.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+double br_perf_peak(const uint64_t *posts, const uint64_t *ends, size_t n)
+{
+    double least = INFINITY; /* ns a message */
+
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = i; j < n; j++) {
+            double each = (double)(ends[j] - posts[i]) / (double)(j - i + 1);
+
+            least = each < least ? each : least;
+        }
+    return n && least > 0 ? 1e9 / least : 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The least value that at least this share does not exceed. */
+static double quantile(const uint64_t *sorted, size_t n, double share)
+{
+    size_t rank = (size_t)ceil(share * (double)n);
+
+    return (double)sorted[rank ? rank - 1 : 0];
+}
+
+void br_perf_times(uint64_t *samples, size_t n, double scale, struct br_perf_row *row)
+{
+    double sum = 0, squares = 0, mean;
+
+    qsort(samples, n, sizeof *samples, compare);
+    for (size_t i = 0; i < n; i++)
+        sum += (double)samples[i];
+    mean = sum / (double)n;
+    for (size_t i = 0; i < n; i++)
+        squares += ((double)samples[i] - mean) * ((double)samples[i] - mean);
+    row->least = (double)samples[0] * scale;
+    row->most = (double)samples[n - 1] * scale;
+    row->typical = ((double)samples[(n - 1) / 2] + (double)samples[n / 2]) / 2 * scale;
+    row->mean = mean * scale;
+    row->deviation = n > 1 ? sqrt(squares / (double)(n - 1)) * scale : 0;
+    row->p99 = quantile(samples, n, 0.99) * scale;
+    row->p999 = quantile(samples, n, 0.999) * scale;
+}
+
+void br_perf_times_of(const struct br_histogram *h, double scale, struct br_perf_row *row)
+{
+    row->least = h->total ? (double)h->least * scale : 0;
+    row->most = (double)h->most * scale;
+    row->typical = (double)br_histogram_quantile(h, 0.5) * scale;
+    row->mean = br_histogram_mean(h) * scale;
+    row->deviation = br_histogram_deviation(h) * scale;
+    row->p99 = (double)br_histogram_quantile(h, 0.99) * scale;
+    row->p999 = (double)br_histogram_quantile(h, 0.999) * scale;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From what was measured to a line of the table. Pure, one thread; times are ns. */
+#ifndef BR_TOOLS_PERF_SAMPLES_H
+#define BR_TOOLS_PERF_SAMPLES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tools/perf/histogram.h"
+
+/* A line. Sides of one version send it to each other as it is. */
+struct br_perf_row {
+    uint64_t bytes, iterations;
+    double peak, average;                                    /* bytes/s; peak 0: not looked for */
+    double rate;                                             /* messages/s; round trips/s of a latency test */
+    double least, most, typical, mean, deviation, p99, p999; /* ns */
+};
+
+/* The highest rate at which a run of messages went: most of (j-i+1) / (ends[j] - posts[i]), in messages a second. n messages, both in
+ * order. */
+double br_perf_peak(const uint64_t *posts, const uint64_t *ends, size_t n);
+
+/* Fills the times of *row, each sample times `scale`. Sorts the samples. n > 0. */
+void br_perf_times(uint64_t *samples, size_t n, double scale, struct br_perf_row *row);
+/* The same of a histogram. */
+void br_perf_times_of(const struct br_histogram *histogram, double scale, struct br_perf_row *row);
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/perf/session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "tools/output.h"
+#include "tools/perf/interrupt.h"
+#include "tools/perf/report.h"
+#include "tools/perf/run.h"
+#include "tools/perf/table.h"
+
+#define WARM_UP 100 /* messages */
+#define RAILS   64
+
+struct session {
+    const struct br_perf_settings *settings;
+    double cycles;
+    struct br_pair pair;
+    struct br_live live;
+    struct br_perf_report *report;
+    struct br_run run;
+    struct br_histogram *all; /* of all sizes, for --hdr */
+    char devices[256], backend[32];
+    bool quiet; /* the table is not wanted */
+    bool over, failed;
+};
+
+/* ---- output --------------------------------------------------------------------------------- */
+
+/* "uring:eth0" and "uring:eth1": the back end, and "eth0,eth1". Returns how many rails there are. */
+static int describe(struct session *s)
+{
+    struct braid_rail_stats rails[RAILS];
+    int n = braid_rail_stats(s->pair.comm, rails, RAILS), up = 0;
+    size_t used = 0;
+
+    snprintf(s->backend, sizeof s->backend, "none");
+    for (int i = 0; i < n && i < RAILS; i++) {
+        const char *colon = strchr(rails[i].device, ':'), *name = colon ? colon + 1 : rails[i].device;
+
+        up += rails[i].up;
+        snprintf(s->backend, sizeof s->backend, "%.*s",
+                 (int)(colon ? colon - rails[i].device : (long)strlen(rails[i].device)), rails[i].device);
+        if (!strstr(s->devices, name) && used < sizeof s->devices)
+            used +=
+                (size_t)snprintf(s->devices + used, sizeof s->devices - used, "%s%s", used ? "," : "", name);
+    }
+    return up;
+}
+
+static int start_output(struct session *s)
+{
+    struct br_table_facts facts = {.devices = s->devices, .backend = s->backend};
+
+    facts.rails = describe(s);
+    s->quiet = s->settings->output || (s->settings->json && !strcmp(s->settings->json, "-"));
+    if (s->settings->json) {
+        s->report = br_perf_report_new(s->settings, &facts, s->cycles);
+        if (!s->report)
+            return -EIO;
+    }
+    br_live_start(&s->live, s->pair.comm, s->settings->gbits);
+    s->live.on &= !s->quiet;
+    if (!s->quiet)
+        br_table_head(s->settings, &facts, s->cycles, stdout);
+    fflush(stdout);
+    return 0;
+}
+
+static void print_row(void *context, const struct br_perf_row *row)
+{
+    struct session *s = context;
+
+    if (s->settings->output)
+        br_table_figure(s->settings, row, stdout);
+    else if (!s->quiet)
+        br_table_row(s->settings, row, s->cycles, stdout);
+    if (s->report)
+        br_perf_report_add(s->report, row);
+    if (s->settings->limit_bandwidth > 0 &&
+        br_table_bandwidth(s->settings, row->average) < s->settings->limit_bandwidth) {
+        fprintf(stderr, "Error: BW result is below bw limit\n");
+        s->failed = true;
+    }
+    if (s->settings->limit_rate > 0 && row->rate / 1e6 < s->settings->limit_rate) {
+        fprintf(stderr, "Error: Msg rate is below msg_rate limit\n");
+        s->failed = true;
+    }
+}
+
+static void print_samples(struct session *s, const struct br_perf_row *row)
+{
+    double scale = s->settings->test->verb == BR_PERF_READ ? 1 : 0.5;
+    const uint64_t *samples = s->run.samples + (s->settings->unsorted ? 0 : s->run.messages);
+
+    if (s->settings->histogram && s->pair.client && !s->quiet)
+        br_table_samples(s->settings, samples, row->iterations, scale, s->cycles, stdout);
+}
+
+static int write_histogram(const struct session *s)
+{
+    double scale = s->settings->test->verb == BR_PERF_READ ? 1e-3 : 0.5e-3;
+    FILE *out;
+    int rc;
+
+    if (!s->all || !s->pair.client)
+        return 0;
+    out = br_output_open(s->settings->hdr, true, &rc);
+    if (!out)
+        return rc;
+    br_histogram_print(s->all, scale, out);
+    return br_output_close(out, s->settings->hdr, 0);
+}
+
+/* ---- a size --------------------------------------------------------------------------------- */
+
+/* With -b the server's figures come to the client, and the sum goes back; else the client's go to the server. */
+static int share(struct session *s, struct br_perf_row *row)
+{
+    struct br_perf_row other;
+    int rc = 0;
+
+    if (s->settings->bidirectional && s->pair.client) {
+        rc = br_pair_receive_row(&s->pair, &other);
+        if (rc)
+            return rc;
+        if (s->settings->report_both && !s->quiet) {
+            printf(" #client\n #");
+            br_table_row(s->settings, row, s->cycles, stdout);
+            printf(" #server\n #");
+            br_table_row(s->settings, &other, s->cycles, stdout);
+        }
+        row->peak = row->peak > 0 && other.peak > 0 ? row->peak + other.peak : 0;
+        row->average += other.average;
+        row->rate += other.rate;
+    } else if (s->settings->bidirectional) {
+        rc = br_pair_send_row(&s->pair, row);
+    }
+    if (rc)
+        return rc;
+    return s->pair.client ? br_pair_send_row(&s->pair, row) : br_pair_receive_row(&s->pair, row);
+}
+
+static int run_once(struct session *s, struct br_perf_row *row)
+{
+    return s->settings->test->latency ? br_run_latency(&s->run, row, &s->over)
+                                      : br_run_bandwidth(&s->run, row, &s->over);
+}
+
+static int warm_up(struct session *s)
+{
+    struct br_run kept = s->run;
+    struct br_histogram unused;
+    struct br_perf_row row;
+    uint64_t messages = (uint64_t)s->settings->messages;
+    int rc;
+
+    br_histogram_init(&unused);
+    s->run.messages = messages < WARM_UP ? messages : WARM_UP;
+    s->run.duration = s->run.period = 0;
+    s->run.samples = NULL;
+    s->run.histogram = &unused;
+    rc = run_once(s, &row);
+    s->run = kept;
+    return rc;
+}
+
+static int one_size(struct session *s, size_t bytes)
+{
+    struct br_perf_row row = {0};
+    int rc;
+
+    s->run.bytes = bytes;
+    rc = s->settings->warm_up ? warm_up(s) : 0;
+    if (!rc && !s->over)
+        rc = run_once(s, &row);
+    if (!rc)
+        print_samples(s, &row);
+    if (!rc && !s->settings->forever)
+        rc = share(s, &row);
+    if (row.iterations && !s->settings->forever)
+        print_row(s, &row); /* also when it failed: what was measured so far */
+    return rc;
+}
+
+static int all_sizes(struct session *s)
+{
+    int rc = 0;
+
+    for (int64_t bytes = br_perf_first_size(s->settings); bytes && !rc && !s->over;
+         bytes = br_perf_next_size(s->settings, bytes))
+        rc = one_size(s, (size_t)bytes);
+    return rc;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static int prepare(struct session *s)
+{
+    const struct br_perf_settings *settings = s->settings;
+    bool counted = !settings->duration;
+
+    s->run = (struct br_run){.pair = &s->pair, .live = &s->live, .context = s};
+    s->run.messages = counted ? (uint64_t)settings->messages : UINT64_MAX;
+    if (settings->forever) {
+        s->run.period = (uint64_t)settings->duration * BR_SEC;
+        s->run.report = print_row;
+    } else {
+        s->run.duration = (uint64_t)settings->duration * BR_SEC;
+        s->run.margin = (uint64_t)settings->margin * BR_SEC;
+    }
+    if (counted && (settings->test->latency || !settings->no_peak)) {
+        s->run.samples = calloc(2 * s->run.messages, sizeof *s->run.samples);
+        if (!s->run.samples)
+            return br_error(ENOMEM, "no memory for the times of %llu messages: lower -n, or use -D",
+                            (unsigned long long)s->run.messages);
+    }
+    if (settings->test->latency && (!counted || settings->hdr)) {
+        s->all = malloc(sizeof *s->all);
+        if (!s->all)
+            return br_error(ENOMEM, "no memory for the histogram");
+        br_histogram_init(s->all);
+        s->run.histogram = s->all;
+    }
+    return 0;
+}
+
+static int measure(struct session *s)
+{
+    int rc = prepare(s), left = 0;
+
+    if (!rc)
+        rc = start_output(s);
+    if (!rc)
+        rc = all_sizes(s);
+    if (!s->quiet)
+        br_table_end(stdout);
+    fflush(stdout);
+    if (rc)
+        fprintf(stderr, "braid perf %s: %s\n", s->settings->test->name, br_error_words());
+    if (s->report)
+        left = br_perf_report_finish(s->report, s->pair.comm, !rc && !s->over);
+    if (!left && s->settings->hdr && !rc)
+        left = write_histogram(s);
+    if (left)
+        fprintf(stderr, "braid perf %s: %s\n", s->settings->test->name, br_error_words());
+    return rc ? rc : left;
+}
+
+int br_session_run(const struct br_perf_settings *settings, const struct br_exchange *where, double cycles)
+{
+    struct session *s = calloc(1, sizeof *s);
+    int rc, left;
+
+    if (!s)
+        return br_error(ENOMEM, "no memory");
+    s->settings = settings;
+    s->cycles = cycles;
+    rc = br_pair_open(&s->pair, settings, where);
+    if (rc) {
+        fprintf(stderr, "braid perf %s: %s\n", settings->test->name, br_error_words());
+        free(s);
+        return rc;
+    }
+    rc = measure(s);
+    left = br_pair_close(&s->pair, rc < 0);
+    if (!rc && left)
+        fprintf(stderr, "braid perf %s: %s\n", settings->test->name, br_error_words());
+    if (!rc)
+        rc = left ? left : s->over && !settings->forever ? -EINTR : s->failed;
+    free(s->run.samples);
+    free(s->all);
+    free(s);
+    return rc;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/perf/settings.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <braid/braid.h>
+
+#include "base/error.h"
+#include "tools/bcube/arguments.h"
+#include "tools/perf/letters.h"
+
+static const struct br_perf_test tests[] = {
+    {"write_bw", "RDMA_Write", BR_PERF_WRITE, false}, {"write_lat", "RDMA_Write", BR_PERF_WRITE, true},
+    {"read_bw", "RDMA_Read", BR_PERF_READ, false},    {"read_lat", "RDMA_Read", BR_PERF_READ, true},
+    {"send_bw", "Send", BR_PERF_SEND, false},         {"send_lat", "Send", BR_PERF_SEND, true},
+};
+
+const struct br_perf_test *br_perf_test_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+        if (!strcmp(name, tests[i].name))
+            return &tests[i];
+    return NULL;
+}
+
+/* ---- what goes with what -------------------------------------------------------------------- */
+
+static int only(bool given, bool fits, const char *option, const char *where)
+{
+    return given && !fits ? br_error(EINVAL, "%s is for %s only; leave it out", option, where) : 0;
+}
+
+static int check_test(const struct br_perf_settings *s)
+{
+    const char *bw = "write_bw, read_bw and send_bw", *lat = "write_lat, read_lat and send_lat";
+    bool latency = s->test->latency;
+    int rc;
+
+    if ((rc = only(s->bidirectional, !latency, "-b (--bidirectional)", bw)) ||
+        (rc = only(s->no_peak, !latency, "-N (--noPeak)", bw)) ||
+        (rc = only(s->depth >= 0, !latency, "-t (--tx-depth)", bw)) ||
+        (rc = only(s->post_list >= 0, !latency, "-l (--post_list)", bw)) ||
+        (rc = only(s->moderation >= 0, !latency, "-Q (--cq-mod)", bw)) ||
+        (rc = only(s->limit_bandwidth > 0, !latency, "-w (--limit_bw)", bw)) ||
+        (rc = only(s->limit_rate > 0, !latency, "-y (--limit_msgrate)", bw)) ||
+        (rc = only(s->gbits, !latency, "--report_gbits", bw)) ||
+        (rc = only(s->forever, !latency, "--run_infinitely", bw)) ||
+        (rc = only(s->report_both, s->bidirectional, "--report-both", "-b")) ||
+        (rc = only(s->cycles, latency, "-C (--report-cycles)", lat)) ||
+        (rc = only(s->histogram || s->unsorted, latency, "-H (--report-histogram), also -U,", lat)) ||
+        (rc = only(s->hdr != NULL, latency, "--hdr", lat)) ||
+        (rc = only(s->rx_depth >= 0, s->test->verb == BR_PERF_SEND, "-r (--rx-depth)",
+                   "send_bw and send_lat")))
+        return rc;
+    return only(s->events, s->test->verb != BR_PERF_WRITE, "-e (--events)", "read and send tests");
+}
+
+static int check_time(const struct br_perf_settings *s)
+{
+    int rc = only(s->margin >= 0, s->duration > 0 && !s->forever, "-f (--margin)", "runs with -D");
+
+    if (rc)
+        return rc;
+    if (s->duration > 0 && s->iterations >= 0)
+        return br_error(EINVAL, "-n counts messages and -D seconds: give one of them");
+    if (s->forever && s->iterations >= 0)
+        return br_error(EINVAL, "--run_infinitely ends with Ctrl-C, not after -n messages; leave one out");
+    if ((s->duration > 0 || s->forever) && s->all)
+        return br_error(EINVAL,
+                        "-a runs each size for -n messages; it does not go with -D or --run_infinitely");
+    if (s->duration > 0 && s->margin > 0 && 2 * s->margin >= s->duration)
+        return br_error(EINVAL,
+                        "-f %" PRId64 " twice leaves nothing of -D %" PRId64
+                        ": the margin is cut off at both ends",
+                        s->margin, s->duration);
+    if ((s->histogram || s->unsorted) && s->duration > 0)
+        return br_error(EINVAL, "-H and -U print every result of -n messages; with -D use --hdr FILE");
+    return 0;
+}
+
+static int check_backend(const struct br_perf_settings *s)
+{
+    const char *backend = s->backend ? s->backend : getenv("BRAID_BACKEND");
+    bool verbs = backend && !strcmp(backend, "verbs");
+    int rc;
+
+    if ((rc = only(s->gid_index >= 0, verbs, "-x (--gid-index)", "--backend verbs")) ||
+        (rc = only(s->service_level >= 0, verbs, "-S (--sl)", "--backend verbs")))
+        return rc;
+    return only(s->traffic_class >= 0, verbs, "-T (--tos) or --tclass", "--backend verbs");
+}
+
+static int check_output(const struct br_perf_settings *s)
+{
+    if (!s->output)
+        return 0;
+    if (s->test->latency ? strcmp(s->output, "latency") != 0
+                         : strcmp(s->output, "bandwidth") != 0 && strcmp(s->output, "message_rate") != 0)
+        return br_error(EINVAL, "--output %s: must be %s for %s", s->output,
+                        s->test->latency ? "latency" : "bandwidth or message_rate", s->test->name);
+    if (s->report_both)
+        return br_error(EINVAL, "--output prints one figure and --report-both several; leave one out");
+    return 0;
+}
+
+/* ---- defaults ------------------------------------------------------------------------------- */
+
+static void fill(int64_t *value, int64_t otherwise)
+{
+    if (*value < 0)
+        *value = otherwise;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int fill_in(struct br_perf_settings *s)
+{
+    bool latency = s->test->latency, counted = s->duration <= 0 && !s->forever;
+    int64_t rails = s->rails > 0 ? s->rails : 1, most = BR_PERF_MOST_DEPTH / 2 / rails;
+
+    fill(&s->rails, 0);
+    fill(&s->size, latency ? 2 : 65536);
+    fill(&s->duration, s->forever ? 5 : 0);
+    fill(&s->margin, s->forever ? 0 : least(2, s->duration / 4));
+    fill(&s->iterations, s->test->verb == BR_PERF_WRITE && !latency ? 5000 : 1000);
+    if (s->depth > most)
+        return br_error(EINVAL, "-t %" PRId64 ": %" PRId64 " rails leave at most %" PRId64 " for each",
+                        s->depth, rails, most);
+    fill(&s->depth, latency ? 1 : least(128, most));
+    fill(&s->rx_depth, latency ? 1 : BR_PERF_MOST_AHEAD);
+    s->rx_depth = least(s->rx_depth, BR_PERF_MOST_AHEAD);
+    if (counted) {
+        s->depth = least(s->depth, s->iterations);
+        s->rx_depth = least(s->rx_depth, s->iterations);
+    }
+    s->messages = s->iterations * rails;
+    s->window = s->depth * rails;
+    s->ahead = s->rx_depth * rails;
+    if (s->post_list > s->window || s->moderation > s->window)
+        return br_error(EINVAL,
+                        "-%c %" PRId64 " is more than the %" PRId64
+                        " messages under way (-t, or -n where that is less)",
+                        s->post_list > s->window ? 'l' : 'Q',
+                        s->post_list > s->window ? s->post_list : s->moderation, s->window);
+    fill(&s->post_list, 1);
+    fill(&s->moderation, least(100, s->window));
+    if (!counted || s->messages > BR_PERF_PEAK_MOST)
+        s->no_peak = true;
+    if (s->unsorted)
+        s->histogram = true;
+    return 0;
+}
+
+/* ---- parsing -------------------------------------------------------------------------------- */
+
+static int limit(const char *name, const char *text, double *out)
+{
+    char *end;
+
+    if (!text)
+        return 0;
+    *out = strtod(text, &end);
+    if (end == text || *end || !isfinite(*out) || *out <= 0)
+        return br_error(EINVAL, "%s %s: must be a number above 0", name, text);
+    return 0;
+}
+
+static int parse(struct br_perf_settings *s, struct br_perf_texts *texts, int argc, char **argv)
+{
+    struct br_option options[BR_PERF_LETTERS];
+    struct br_arguments arguments;
+    int rc;
+
+    br_perf_letters(s, texts, options);
+    rc = br_arguments_parse(&arguments, options, "", argc, argv);
+    if (rc)
+        return rc;
+    if (arguments.count > 1)
+        return br_error(EINVAL, "'%s' is one word too many: the server's name is the only one",
+                        arguments.words[1]);
+    if (arguments.command)
+        return br_error(EINVAL, "'--' is followed by nothing that %s knows", s->test->name);
+    s->server = arguments.words[0];
+    rc = br_perf_letters_refuse(texts);
+    if (!rc)
+        rc = limit("-w", texts->limit_bandwidth, &s->limit_bandwidth);
+    return rc ? rc : limit("-y", texts->limit_rate, &s->limit_rate);
+}
+
+static int check_texts(struct br_perf_settings *s, const struct br_perf_texts *texts)
+{
+    if (s->rails >= 0 && texts->queue_pairs >= 0 && s->rails != texts->queue_pairs)
+        return br_error(EINVAL,
+                        "-q %" PRId64 " and --rails %" PRId64 ": both say how many rails; give one of them",
+                        texts->queue_pairs, s->rails);
+    if (texts->queue_pairs >= 0)
+        s->rails = texts->queue_pairs;
+    if (s->all && s->size >= 0)
+        return br_error(EINVAL, "-a runs sizes from 2 to 8388608 bytes, -s one size: give one of them");
+    if (texts->json && !s->json)
+        s->json = "perftest_out.json";
+    if (s->server && s->clients >= 0)
+        return br_error(EINVAL, "--clients is the server's; leave it out beside the server's name");
+    fill(&s->clients, 1);
+    return 0;
+}
+
+static bool wants(int argc, char **argv, const char *name, const char *letter)
+{
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], name) || !strcmp(argv[i], letter))
+            return true;
+    return false;
+}
+
+int br_perf_settings_parse(struct br_perf_settings *s, int argc, char **argv)
+{
+    struct br_perf_texts texts;
+    int rc;
+
+    *s = (struct br_perf_settings){.test = br_perf_test_find(argv[0]),
+                                   .port = 18515,
+                                   .clients = -1,
+                                   .size = -1,
+                                   .iterations = -1,
+                                   .duration = -1,
+                                   .margin = -1,
+                                   .depth = -1,
+                                   .rx_depth = -1,
+                                   .post_list = -1,
+                                   .moderation = -1,
+                                   .rails = -1,
+                                   .gid_index = -1,
+                                   .service_level = -1,
+                                   .traffic_class = -1};
+    if (!s->test)
+        return br_error(EINVAL, "there is no test '%s'", argv[0]);
+    if (wants(argc, argv, "--help", "-h")) {
+        br_perf_letters_help(s->test);
+        return 1;
+    }
+    if (wants(argc, argv, "--version", "-V")) {
+        printf("Version: %s\n", braid_version());
+        return 1;
+    }
+    if ((rc = parse(s, &texts, argc, argv)) || (rc = check_texts(s, &texts)) || (rc = check_test(s)) ||
+        (rc = check_time(s)) || (rc = check_backend(s)) || (rc = check_output(s)))
+        return rc;
+    return fill_in(s);
+}
+
+int64_t br_perf_first_size(const struct br_perf_settings *s)
+{
+    return s->all ? BR_PERF_ALL_LEAST : s->size;
+}
+
+int64_t br_perf_next_size(const struct br_perf_settings *s, int64_t bytes)
+{
+    return s->all && bytes < BR_PERF_ALL_MOST ? 2 * bytes : 0;
+}

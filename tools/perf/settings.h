@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the user asked of `braid perf`: perftest's letters with perftest's meanings and defaults, and braid's own. doc/perf.md has the
+ * table.
+ *
+ * 1. Letters that perftest has and braid cannot serve are known too: they are refused with the reason and what to use instead, and
+ *    are not in the help.
+ * 2. What an option means only for some tests, or only on some back ends, is refused elsewhere, never ignored.
+ */
+#ifndef BR_TOOLS_PERF_SETTINGS_H
+#define BR_TOOLS_PERF_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BR_PERF_MOST_BYTES (1ll << 30)
+#define BR_PERF_MOST_DEPTH 1000 /* operations under way, below BR_MAX_OPERATIONS with room for control */
+#define BR_PERF_MOST_AHEAD                                                                                   \
+    16 /* receives posted ahead, a rail: half of the credits of messages (protocol/message.h) */
+#define BR_PERF_ALL_LEAST 2           /* bytes, of --all */
+#define BR_PERF_ALL_MOST  (8ll << 20) /* bytes, of --all */
+#define BR_PERF_PEAK_MOST 20000       /* messages of which the peak is looked for */
+
+enum br_perf_verb { BR_PERF_WRITE, BR_PERF_READ, BR_PERF_SEND };
+
+struct br_perf_test {
+    const char *name;  /* "write_bw" */
+    const char *title; /* "RDMA_Write" */
+    enum br_perf_verb verb;
+    bool latency;
+};
+
+struct br_perf_settings {
+    const struct br_perf_test *test;
+    const char *server; /* its name or address; NULL: this side is it */
+    const char *backend, *devices;
+    const char *json;   /* file; NULL: none */
+    const char *hdr;    /* file of the histogram; NULL: none */
+    const char *output; /* "bandwidth", "message_rate", "latency": print this figure alone; NULL: the table */
+    int64_t port, clients;
+    int64_t size, iterations;      /* bytes; messages a rail */
+    int64_t duration, margin;      /* s; duration 0: iterations count */
+    int64_t depth, rx_depth;       /* messages under way a rail; receives posted ahead a rail */
+    int64_t post_list, moderation; /* messages posted, and completions taken, at once */
+    int64_t rails;                 /* 0: one a device */
+    int64_t priority;
+    int64_t messages, window, ahead; /* iterations, depth and rx_depth of all rails together */
+    int64_t gid_index, service_level, traffic_class; /* verbs alone; -1: not given */
+    double limit_bandwidth, limit_rate;              /* in the unit that is printed, and Mpps; 0: none */
+    bool all, bidirectional, no_peak, gbits, events, histogram, unsorted, cycles, warm_up, report_both,
+        forever;
+};
+
+/* NULL: there is no such test. */
+const struct br_perf_test *br_perf_test_find(const char *name);
+
+/* argv[0] is the test's name. 0; 1: help or the version was wanted and is printed to stdout; -EINVAL with words. */
+int br_perf_settings_parse(struct br_perf_settings *settings, int argc, char **argv);
+
+/* The sizes of a run: the first, and the one after `bytes`; 0: that was the last. */
+int64_t br_perf_first_size(const struct br_perf_settings *settings);
+int64_t br_perf_next_size(const struct br_perf_settings *settings, int64_t bytes);
+
+#endif
