@@ -112,14 +112,17 @@ if [[ $(uname -m) == x86_64 ]]; then
 fi
 
 # JSON with all sizes, by the schema's rules.
-both write_bw -a -n 5 --out_json --out_json_file="$work/json"
+serve write_bw -a -n 5
+timeout 60 "$braid" perf write_bw -a -n 5 --out_json --out_json_file="$work/json" -p "$port" localhost > "$work/out" 2> "$work/err" ||
+    fail "--out_json"
+ended 0
 [[ $(grep -cE '^ [0-9]+ ' "$work/out") == 23 ]] || fail "-a has 23 sizes"
 if command -v jq > /dev/null; then
     jq -e '.complete and (.results | length == 23) and .results[22].MsgSize == 8388608 and .test_info.unit == "MiB/sec" and
         ([.results[] | .BW_average > 0 and .n_iterations == 5] | all) and (.rails | length > 0)' "$work/json" > "$work/verdict" ||
         fail "JSON: $(cat "$work/json")"
     schema=$BRAID_SOURCE/doc/perf.schema.json
-    [[ $(jq -c '.test_info | keys' "$work/json") == $(jq -c '.properties.test_info.required | sort' "$schema") ]] || fail "schema: test_info"
+    [[ $(jq -c '.test_info | keys' "$work/json") == "$(jq -c '.properties.test_info.required | sort' "$schema")" ]] || fail "schema: test_info"
     jq -e --slurpfile s "$schema" '[.results[] | keys[] | in($s[0].properties.results.items.properties)] | all' "$work/json" \
         > "$work/verdict" || fail "schema: results"
 fi
