@@ -147,7 +147,8 @@ sleep 2.5
 pkill -INT -P "$server"
 code=0
 wait "$client" || code=$?
-[[ $code -eq 1 ]] && grep -q interrupted "$work/err" || fail "the server's Ctrl-C: $code"
+[[ $code -eq 1 ]] || fail "the server's Ctrl-C: exit code $code"
+grep -q interrupted "$work/err" || fail "the server's Ctrl-C without words"
 [[ $(row 1 | head -n 1) == 65536 ]] || fail "--run_infinitely prints each period"
 ended 130
 
@@ -164,7 +165,8 @@ grep -q -- '-s: 2 at the server, 8 at the client' "$work/server.err" || fail "th
 
 # Words.
 timeout 20 "$braid" perf send_lat -p "$port" localhost > "$work/out" 2> "$work/err"
-[[ $? -eq 1 ]] && grep -q 'start `braid perf send_lat` there first' "$work/err" || fail "no server"
+[[ $? -eq 1 ]] || fail "no server"
+grep -q 'perf send_lat. there first' "$work/err" || fail "no server, without words"
 refused 'no atomic operations' atomic_lat
 refused 'there is no test' write
 refused 'for write_bw, read_bw and send_bw only' send_lat -b
