@@ -147,6 +147,9 @@ int br_choice_explain(const struct br_cost_model *model, enum br_collective coll
     else if (parts.cpu > parts.port)
         snprintf(words, BR_CHOICE_WORDS, "bound by the reduction: %.0f %% of the time",
                  100 * parts.cpu / parts.total);
+    else if (model->topology && model->topology->cores)
+        snprintf(words, BR_CHOICE_WORDS, "bound by %u cores for all ranks, busy %.0f %%",
+                 model->topology->cores, 100 * parts.port / parts.total);
     else if (model->topology && br_topology_is_memory(model->topology, parts.level))
         snprintf(words, BR_CHOICE_WORDS, "bandwidth bound by the memory of a host, busy %.0f %%",
                  100 * parts.port / parts.total);

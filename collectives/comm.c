@@ -158,6 +158,8 @@ static int init_network(struct br_family *family)
 
     if (!network->topology.n)
         br_topology_flat(&network->topology, (uint32_t)family->size);
+    if (network->topology.kind != BR_TOPOLOGY_BCUBE) /* emulated ones have slow links, as real ones have */
+        network->topology.cores = family->settings.cores;
     return br_network_init(network, family->rank, one_host ? BR_COST_HOST : BR_COST_NETWORK,
                            most_rails(family), family->settings.calibration, family->store,
                            start_deadline(family));

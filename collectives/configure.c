@@ -94,6 +94,8 @@ static int read_spin(const struct braid_config *c, struct br_settings *s)
         return rc;
     /* Of the whole machine: a launcher may have bound each rank to its own share. */
     s->oversubscribed = ranks > sysconf(_SC_NPROCESSORS_ONLN);
+    s->cores =
+        s->oversubscribed && ranks == s->environment.size ? (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) : 0;
     br_seat_choose(&s->seat, index_on_machine(&s->environment, (uint32_t)ranks), (uint32_t)ranks);
     rc = number(c->spin_us, "BRAID_SPIN_US", 0, 10000000, s->oversubscribed ? 200 : 1000, &us);
     s->spin = (uint64_t)us * BR_US;

@@ -265,7 +265,7 @@ static void add_binary_tree(struct problem *p, uint32_t trees)
 
     while (last >>= 1)
         depth++;
-    if (p->topology->kind != BR_TOPOLOGY_FLAT && n <= BR_LOAD_PORTS) {
+    if ((p->topology->kind != BR_TOPOLOGY_FLAT || p->topology->cores) && n <= BR_LOAD_PORTS) {
         add_counted_tree(p, trees, depth, up, down);
         return;
     }

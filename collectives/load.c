@@ -21,7 +21,7 @@ struct sample {
 
 static struct sample sample_of(const struct br_topology *t, const struct br_exchange *exchange)
 {
-    struct sample sample = {.whole = t->n <= BR_LOAD_PORTS && t->kind != BR_TOPOLOGY_FLAT,
+    struct sample sample = {.whole = t->n <= BR_LOAD_PORTS && (t->kind != BR_TOPOLOGY_FLAT || t->cores),
                             .senders = exchange->ranks};
 
     if (!sample.whole && t->kind == BR_TOPOLOGY_FLAT && exchange->sender == BR_LOAD_ALL)
@@ -37,6 +37,10 @@ static void add_hop(struct br_load *load, const struct br_cost_model *model, con
     uint32_t from = br_topology_port(t, sample->whole ? hop->from : sender, hop->level);
     uint32_t to = br_topology_port(t, hop->to, hop->level);
 
+    if (t->cores) {
+        load->out[0][0] += time;
+        return;
+    }
     for (uint32_t l = 0; l < model->n_levels; l++) {
         if (hop->level < model->n_levels && l != hop->level)
             continue;

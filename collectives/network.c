@@ -16,7 +16,7 @@
 struct figures {
     int32_t error; /* then words say what is wrong with the calibration */
     char words[300];
-    uint32_t measured, n_levels;
+    uint32_t measured, n_levels, cores;
     struct br_cost_level levels[BR_COST_LEVELS];
     double gamma, gammas[BR_COST_CLASSES], copy, relay;
 };
@@ -38,6 +38,7 @@ static void get_figures(const struct br_network *network, const char *path, stru
         out->measured = !out->error;
     }
     out->n_levels = model.n_levels;
+    out->cores = out->measured ? 0 : network->topology.cores; /* what was measured has it in it */
     memcpy(out->levels, model.levels, sizeof out->levels);
     out->gamma = model.gamma;
     memcpy(out->gammas, model.gammas, sizeof out->gammas);
@@ -52,6 +53,7 @@ static int use_figures(struct br_network *network, const struct figures *figures
     if (figures->error)
         return br_error(-figures->error, "%.*s", (int)sizeof figures->words - 1, figures->words);
     network->measured = figures->measured != 0;
+    network->topology.cores = figures->cores;
     model->n_levels = figures->n_levels;
     memcpy(model->levels, figures->levels, sizeof model->levels);
     model->gamma = figures->gamma;
@@ -131,6 +133,8 @@ int br_network_part(const struct br_network *whole, const int *ranks, int n, str
         part_of_cube(whole, ranks, n, part);
     else
         br_topology_flat(&part->topology, (uint32_t)n);
+    if (!rc && (uint32_t)n > whole->topology.cores)
+        part->topology.cores = whole->topology.cores;
     part->model.topology = &part->topology;
     return rc;
 }

@@ -17,7 +17,7 @@ struct br_network {
     bool measured;               /* the figures are from a calibration */
 };
 
-/* Fills in the model; the topology stands. place and rails: for the defaults (br_cost_model_on). Rank 0 reads the calibration file
+/* Fills in the model; the topology stands, but for its cores, which rank 0 knows. place and rails: for the defaults (br_cost_model_on). Rank 0 reads the calibration file
  * ("": none) and puts the figures into the store, the others get them there. store NULL: a job of one. Blocks until the
  * deadline at most. Errors of the store; of the file, with the same words on all ranks. */
 int br_network_init(struct br_network *network, int rank, enum br_cost_place place, uint32_t rails,

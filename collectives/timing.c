@@ -141,6 +141,10 @@ static void use_ports(const struct state *s, struct flow *flow, uint32_t rank, b
 
     if (in && br_topology_is_memory(s->topology, level))
         return;
+    if (s->topology->cores) {
+        use(flow, 0, part);
+        return;
+    }
     rank = br_topology_port(s->topology, rank, level);
     for (uint32_t l = 0; l < levels; l++)
         if (level >= levels || l == level)

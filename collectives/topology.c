@@ -135,12 +135,14 @@ uint32_t br_topology_route(const struct br_topology *t, uint32_t from, uint32_t 
 uint32_t br_topology_port(const struct br_topology *topology, uint32_t rank, uint8_t level)
 {
     (void)level;
+    if (topology->cores)
+        return 0;
     return topology->kind == BR_TOPOLOGY_HOSTS ? topology->leader[rank] : rank;
 }
 
 bool br_topology_is_memory(const struct br_topology *topology, uint8_t level)
 {
-    return topology->kind == BR_TOPOLOGY_HOSTS && level == 0;
+    return topology->cores || (topology->kind == BR_TOPOLOGY_HOSTS && level == 0);
 }
 
 /* ---- text ----------------------------------------------------------------------------------- */

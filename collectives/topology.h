@@ -7,6 +7,9 @@
  * HOSTS  level 0 is the memory of a host, which all its ranks share; level 1 is its network, which they share too.
  * BCUBE  level i joins ranks that differ in digit i alone; other pairs are relayed through the ranks in between, over several
  *        disjoint routes at once, which share the bytes.
+ *
+ * Ranks that are more than the cores of the one machine on which they all are have a single port: whatever any of them sends keeps the
+ * same cores busy, and the algorithm with the least messages and bytes in all is the best.
  */
 #ifndef BR_COLLECTIVES_TOPOLOGY_H
 #define BR_COLLECTIVES_TOPOLOGY_H
@@ -31,6 +34,7 @@ struct br_topology {
     uint32_t hosts;       /* HOSTS: how many */
     uint32_t per_host;    /* HOSTS: ranks of each, one host after the other; 0: they lie in another way */
     uint32_t *leader;     /* HOSTS: [n] lowest rank of each rank's host; owned */
+    uint32_t cores;       /* FLAT and HOSTS: all ranks take turns on so few cores; 0: they need not */
 };
 
 /* One link that a message loads. */

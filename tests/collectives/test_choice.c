@@ -45,6 +45,14 @@ static double timed(const struct network *network, const struct br_way *way, dou
     return seconds;
 }
 
+/* More ranks than cores on the one machine of all. */
+static void open_crowd(struct network *network, const char *text, enum br_cost_place place, uint32_t cores)
+{
+    assert_int_equal(br_topology_parse(&network->topology, text), 0);
+    network->topology.cores = cores;
+    br_cost_model_on(&network->model, &network->topology, place, 1);
+}
+
 static void price(const struct network *network, const char *name, double bytes, struct br_choice *choice)
 {
     struct br_way way;
@@ -216,10 +224,66 @@ static void br_choice_explain__names_what_is_scarce(void **state)
     close_network(&network);
 }
 
+static void takes(const struct network *network, double bytes, const char *name)
+{
+    struct br_choice choice;
+    char text[BR_WAY_TEXT];
+
+    assert_int_equal(br_choose(&network->model, BR_ALLREDUCE, network->topology.n, bytes, &choice), 0);
+    assert_string_equal(br_way_name(&choice.way, text), name);
+}
+
+/* Everybody's messages take turns on the cores: few of them win, where each rank would send to all others at once if it could. */
+static void br_choose__takes_few_messages_where_cores_are_scarce(void **state)
+{
+    struct network network;
+
+    (void)state;
+    open_network(&network, "flat:4");
+    takes(&network, 8, "flat");
+    close_network(&network);
+    open_crowd(&network, "flat:4", BR_COST_NETWORK, 2);
+    takes(&network, 8, "binary_tree");
+    takes(&network, 32 << 10, "binary_tree");
+    close_network(&network);
+    open_crowd(&network, "flat:4", BR_COST_HOST, 2);
+    takes(&network, 8 << 10, "binary_tree");
+    close_network(&network);
+    open_crowd(&network, "hosts:2x2", BR_COST_NETWORK, 2);
+    takes(&network, 8, "doubling");
+    close_network(&network);
+}
+
+static void br_cost_estimate__agrees_with_the_timing_where_cores_are_scarce(void **state)
+{
+    static const char *const networks[] = {"flat:4", "hosts:2x2", "flat:7"};
+    static const char *const names[] = {"ring", "direct", "flat", "doubling", "binary_tree", "double_tree"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
+        struct network network;
+
+        open_crowd(&network, networks[i], BR_COST_NETWORK, 2);
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            struct br_choice choice;
+            double ratio;
+
+            price(&network, names[k], 64e3, &choice);
+            ratio = timed(&network, &choice.way, 64e3, choice.fragments) / choice.seconds;
+            if (ratio < 0.7 || ratio > 1.3)
+                fail_msg("%s, %s, %u fragments: %g times the estimate", networks[i], names[k],
+                         choice.fragments, ratio);
+        }
+        close_network(&network);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_cost_estimate__agrees_with_the_timing_on_any_network),
+        cmocka_unit_test(br_choose__takes_few_messages_where_cores_are_scarce),
+        cmocka_unit_test(br_cost_estimate__agrees_with_the_timing_where_cores_are_scarce),
         cmocka_unit_test(br_choose__takes_bml_for_large_buffers_in_a_bcube),
         cmocka_unit_test(br_choose__takes_blueconnect_between_hosts),
         cmocka_unit_test(br_choose__cuts_finer_where_memory_and_link_take_turns),
