@@ -349,16 +349,17 @@ static size_t scratch_bytes(const struct br_operation *op, uint32_t fragment)
     return br_piece_room(fragment_elements(op, fragment), s->pieces) * br_type_size(op->type) * s->n_scratch;
 }
 
-/* The free run whose scratch fits best; where none is large enough, the one with the least. */
+/* The free run whose scratch fits best; where none is large enough, the one with the least. There is
+ * one: the admission counts them. */
 static struct br_run *take_run(struct br_engine *engine, size_t scratch)
 {
-    struct br_run *best = NULL;
+    struct br_run *best = br_container_of(engine->free_runs.next, struct br_run, node);
 
     br_list_for_each (node, &engine->free_runs) {
         struct br_run *run = br_container_of(node, struct br_run, node);
         bool fits = run->scratch_bytes >= scratch;
 
-        if (!best || (fits && best->scratch_bytes < scratch) ||
+        if ((fits && best->scratch_bytes < scratch) ||
             (fits == (best->scratch_bytes >= scratch) && run->scratch_bytes < best->scratch_bytes))
             best = run;
     }
