@@ -36,8 +36,7 @@ static bool data_sensible(const struct br_dgram_data *data, size_t content)
         return false;
     return data->length <= BR_DGRAM_MAX_FRAME && data->part < BR_DGRAM_PARTS && data->path < BR_DGRAM_PATHS &&
            data->number && content && content <= all && !(data->flags & ~BR_DGRAM_HEADER_ONLY) &&
-           !(data->part == 0 && content < BR_FRAME_INLINE) &&
-           !(data->frame_kind == BR_FRAME_PLACED && !data->length);
+           !(data->part == 0 && content < BR_FRAME_INLINE);
 }
 
 static bool ack_sensible(const struct br_dgram_ack *ack, size_t size)

@@ -149,6 +149,8 @@ static uint8_t *place(struct br_dgram_link *link, struct br_dgram_rx_frame *fram
     if (frame->stale)
         return NULL;
     rc = br_slot_expect(link->config.slots, frame->slot, frame->offset, frame->length, &slot);
+    if (!rc && !slot->base)
+        rc = br_error(EPROTO, "slot %u has no place and takes mappings only", frame->slot);
     if (!rc)
         return slot->base + frame->offset;
     frame->stale = true;

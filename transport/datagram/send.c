@@ -6,6 +6,7 @@
 
 #define REVIVE_EVERY (200 * BR_MS)
 #define PING_EVERY   (20 * BR_MS) /* while messages wait for room at the peer */
+#define ALIVE_EVERY  (2 * BR_SEC) /* an idle link: an end that has died without a word is noticed */
 
 static struct br_dgram_tx_frame *first(const struct br_list *queue, bool again)
 {
@@ -49,6 +50,9 @@ uint64_t br_dgram_send_timer(const struct br_dgram_link *link)
 {
     uint64_t timer = blocked(link) ? link->ping_at : BR_DGRAM_NEVER;
     bool waiting = choose(link) != NULL;
+
+    if (!link->owed && link->heard_at + ALIVE_EVERY < timer)
+        timer = link->heard_at + ALIVE_EVERY;
 
     for (unsigned i = 0; i < link->config.paths; i++) {
         const struct br_dgram_path *path = &link->paths[i];
@@ -171,6 +175,8 @@ static bool ping(struct br_dgram_link *link, uint64_t now, struct br_dgram_packe
         link->ping_at = now + PING_EVERY;
         link->paths[0].ping = true;
     }
+    if (!link->owed && now - link->heard_at >= ALIVE_EVERY)
+        link->paths[0].ping = true;
     for (unsigned i = 0; i < link->config.paths; i++) {
         struct br_dgram_path *path = &link->paths[i];
 
