@@ -52,7 +52,7 @@ static bool one_host(const struct br_environment *env)
 
 const char *br_devices_backend(const struct br_settings *s)
 {
-    return strcmp(s->backend, "verbs") ? "uring" : "verbs";
+    return strcmp(s->backend, "verbs") && strcmp(s->backend, "udp") ? "uring" : s->backend;
 }
 
 static int probe_backend(const struct br_settings *s, struct br_device_info *infos, int max)

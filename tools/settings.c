@@ -98,7 +98,7 @@ static int parse(struct br_settings *s, struct texts *t, int argc, char **argv)
         {"ngpus", 'g', BR_OPTION_NUMBER, &t->gpus, 1, 1 << 20, "N only 1: use `braid run -n N`"},
         {"algorithm", 0, BR_OPTION_TEXT, &s->algorithm, 0, 0,
          "NAME as `braid info` lists them; default auto"},
-        {"backend", 0, BR_OPTION_TEXT, &s->backend, 0, 0, "NAME auto, uring, verbs or shm; default auto"},
+        {"backend", 0, BR_OPTION_TEXT, &s->backend, 0, 0, "NAME auto, uring, udp, verbs or shm; default auto"},
         {"rails", 0, BR_OPTION_NUMBER, &s->rails, 1, 64, "N connections to each peer"},
         {"priority", 0, BR_OPTION_NUMBER, &s->priority, INT32_MIN, INT32_MAX,
          "N larger is more urgent; default 0"},

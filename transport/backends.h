@@ -9,6 +9,7 @@ extern const struct br_transport_ops br_shm_ops;
 extern const struct br_transport_ops br_uring_ops;
 extern const struct br_transport_ops br_sim_ops;
 extern const struct br_transport_ops br_verbs_ops;
+extern const struct br_transport_ops br_udp_ops;
 
 #ifdef BRAID_VERBS
 #define BR_BACKEND_VERBS &br_verbs_ops,
@@ -21,6 +22,7 @@ extern const struct br_transport_ops br_verbs_ops;
     &br_shm_ops, \
     &br_uring_ops, \
     BR_BACKEND_VERBS \
+    &br_udp_ops, \
     &br_sim_ops,
 /* clang-format on */
 

@@ -174,6 +174,7 @@ struct br_device {
         uint64_t system_calls;
         uint64_t bad_frames;    /* malformed, each failed its link */
         uint64_t refused_links; /* incoming links dropped for max_links */
+        uint64_t stray_packets; /* datagrams that were damaged, none of ours, or for no link: dropped */
     } counters;
 };
 

@@ -97,12 +97,11 @@ static void uring_configure(struct contract *contract, int side, struct br_devic
 }
 
 /* The address is family (4), port and IP, the latter two in network order. */
-static int uring_stranger(struct contract *contract, const struct br_address *address)
+static int connect_stranger(int type, const struct br_address *address)
 {
     struct sockaddr_in to = {.sin_family = AF_INET};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
 
-    (void)contract;
     memcpy(&to.sin_port, address->data + 1, 2);
     memcpy(&to.sin_addr, address->data + 3, 4);
     if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to)) {
@@ -110,6 +109,18 @@ static int uring_stranger(struct contract *contract, const struct br_address *ad
         fd = -1;
     }
     return fd;
+}
+
+static int uring_stranger(struct contract *contract, const struct br_address *address)
+{
+    (void)contract;
+    return connect_stranger(SOCK_STREAM, address);
+}
+
+static int udp_stranger(struct contract *contract, const struct br_address *address)
+{
+    (void)contract;
+    return connect_stranger(SOCK_DGRAM, address);
 }
 
 static void shm_configure(struct contract *contract, int side, struct br_device_config *config)
@@ -223,6 +234,11 @@ const struct contract_backend contract_backends[] = {
      .transport = "uring",
      .configure = uring_configure,
      .stranger = uring_stranger,
+     .processes = true},
+    {.name = "udp",
+     .transport = "udp",
+     .configure = uring_configure,
+     .stranger = udp_stranger,
      .processes = true},
     {.name = "shm",
      .transport = "shm",

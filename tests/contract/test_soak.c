@@ -97,6 +97,7 @@ static void begin_transfer(struct soak *soak)
 {
     uint64_t index = below(soak, TRANSFERS);
     struct transfer *transfer = &soak->transfers[index];
+    uint32_t most, slice = 1u << (12 + below(soak, 6)); /* each is one frame */
     struct br_slot_table *slots;
 
     if (transfer->used)
@@ -108,10 +109,11 @@ static void begin_transfer(struct soak *soak)
     transfer->from = (uint8_t *)soak->regions[transfer->from_side].base + index * LONGEST;
     transfer->to = calloc(1, transfer->length);
     slots = &soak->contract->sides[!transfer->from_side].slots;
+    most = soak->contract->sides[transfer->from_side].device->caps.max_frame & ~4095u;
     contract_fill(transfer->from, transfer->length, below(soak, 1000));
     assert_non_null(transfer->to);
     transfer->slot = contract_slot(soak->contract, !transfer->from_side, transfer->to, transfer->length,
-                                   1u << (12 + below(soak, 6)));
+                                   slice < most ? slice : most);
     transfer->slot->may_map = below(soak, 2);
     transfer->slot->owner = transfer;
     transfer->number = br_slot_number(slots, transfer->slot);

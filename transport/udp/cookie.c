@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport/udp/cookie.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+static_assert(BR_UDP_COOKIE_BYTES == crypto_shorthash_KEYBYTES, "key of SipHash");
+static_assert(sizeof(uint64_t) == crypto_shorthash_BYTES, "a hash is a number");
+
+/* What is hashed. */
+struct question {
+    uint8_t ip[16]; /* IPv4: the rest is 0 */
+    uint64_t peer, period;
+    uint16_t port, family;
+    uint32_t kind; /* 0: of ours, 1: an answer */
+};
+
+static uint64_t hash(const struct br_udp_cookies *cookies, const struct question *question)
+{
+    uint64_t number;
+
+    crypto_shorthash((uint8_t *)&number, (const uint8_t *)question, sizeof *question, cookies->key);
+    return number ? number : 1;
+}
+
+int br_udp_cookie_init(struct br_udp_cookies *cookies)
+{
+    memset(cookies, 0, sizeof *cookies);
+    if (getrandom(cookies->key, sizeof cookies->key, 0) != sizeof cookies->key)
+        return br_error(EIO, "no random numbers: %s", strerror(errno));
+    return 0;
+}
+
+uint64_t br_udp_cookie_new(struct br_udp_cookies *cookies)
+{
+    struct question question = {.peer = ++cookies->made};
+
+    return hash(cookies, &question);
+}
+
+static uint64_t answer(const struct br_udp_cookies *cookies, const union br_inet_address *from, uint64_t peer,
+                       uint64_t period)
+{
+    struct question question = {.peer = peer, .period = period, .family = from->any.sa_family, .kind = 1};
+
+    if (from->any.sa_family == AF_INET6) {
+        memcpy(question.ip, &from->v6.sin6_addr, sizeof question.ip);
+        question.port = from->v6.sin6_port;
+    } else {
+        memcpy(question.ip, &from->v4.sin_addr, sizeof from->v4.sin_addr);
+        question.port = from->v4.sin_port;
+    }
+    return hash(cookies, &question);
+}
+
+uint64_t br_udp_cookie_answer(const struct br_udp_cookies *cookies, const union br_inet_address *from,
+                              uint64_t peer, uint64_t now)
+{
+    return answer(cookies, from, peer, now / BR_UDP_COOKIE_PERIOD);
+}
+
+bool br_udp_cookie_good(const struct br_udp_cookies *cookies, uint64_t number,
+                        const union br_inet_address *from, uint64_t peer, uint64_t now)
+{
+    uint64_t period = now / BR_UDP_COOKIE_PERIOD;
+
+    if (number != answer(cookies, from, peer, period) &&
+        (!period || number != answer(cookies, from, peer, period - 1)))
+        return false;
+    for (uint32_t i = 0; i < BR_UDP_COOKIE_ENDED; i++)
+        if (cookies->ended[i] == number)
+            return false;
+    return true;
+}
+
+void br_udp_cookie_end(struct br_udp_cookies *cookies, uint64_t number)
+{
+    cookies->ended[cookies->n_ended++ % BR_UDP_COOKIE_ENDED] = number;
+}

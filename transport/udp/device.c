@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The device of the udp back end: probe, open, close. */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/numa.h"
+#include "transport/backends.h"
+#include "transport/udp/udp.h"
+
+#define LEAST_ROOM (1u << 20) /* of a socket's queue, in bytes; with less, bursts of several peers get lost */
+
+static int read_paths(int *out)
+{
+    const char *text = getenv("BRAID_UDP_PATHS");
+    char rest;
+
+    *out = 1;
+    if (!text || !*text)
+        return 0;
+    if (sscanf(text, "%d%c", out, &rest) != 1 || *out < 1 || *out > (int)BR_DGRAM_PATHS)
+        return br_error(EINVAL, "BRAID_UDP_PATHS=%s: write a number of source ports from 1 to %u", text,
+                        BR_DGRAM_PATHS);
+    return 0;
+}
+
+static bool kernel_cuts(int fd)
+{
+    int none = 0;
+
+    return !setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &none, sizeof none);
+}
+
+static void describe(const struct br_interface *interface, struct br_device_info *out)
+{
+    struct br_tcp_options any = {.first_port = 0};
+    union br_inet_address address = interface->address;
+    char ip[64] = "no address";
+    uint32_t bytes = br_udp_socket_packet_bytes(interface);
+    int fd = -1, paths;
+
+    memset(out, 0, sizeof *out);
+    snprintf(out->name, sizeof out->name, "%s", interface->name);
+    br_interface_why_not(interface, out->why_not, sizeof out->why_not);
+    out->numa_node = br_numa_node_of_interface(interface->name);
+    out->bits_per_second = br_interface_speed(interface);
+    out->loopback = interface->loopback;
+    if (!out->why_not[0]) {
+        br_inet_words(&interface->address, false, ip, sizeof ip);
+        fd = br_udp_socket_open(&any, true, &address);
+        if (fd < 0 || read_paths(&paths))
+            snprintf(out->why_not, sizeof out->why_not, "%.127s", br_error_words());
+        else if (bytes < BR_DGRAM_MIN_PACKET)
+            snprintf(out->why_not, sizeof out->why_not,
+                     "packets of %u bytes are too short; ip link set %.15s mtu 1500", bytes, interface->name);
+    }
+    snprintf(out->detail, sizeof out->detail, "%.39s, UDP packets of %u bytes%s, queue of %u KiB", ip, bytes,
+             fd >= 0 && kernel_cuts(fd) ? " in trains" : "", fd >= 0 ? br_udp_socket_room(fd) >> 10 : 0);
+    if (fd >= 0)
+        close(fd);
+}
+
+static int probe(struct br_device_info *out, int max)
+{
+    struct br_interface all[BR_INTERFACES];
+    int n = br_interface_list(all, max < BR_INTERFACES ? max : BR_INTERFACES);
+
+    for (int i = 0; i < n; i++)
+        describe(&all[i], &out[i]);
+    return n;
+}
+
+static void device_close(struct br_device *base)
+{
+    struct br_udp_device *device = (struct br_udp_device *)base;
+
+    while (device->n_open)
+        br_udp_link_close(&device->open[0]->base);
+    for (int i = 0; i < (int)BR_DGRAM_PATHS; i++)
+        if (device->fds[i] >= 0)
+            close(device->fds[i]);
+    if (device->timer_fd >= 0)
+        close(device->timer_fd);
+    if (device->epoll_fd >= 0)
+        close(device->epoll_fd);
+    br_table_destroy(&device->ids);
+    br_pool_destroy(&device->links);
+    free(device->open);
+    free(device->outbox);
+    free(device->inbox);
+    free(device);
+}
+
+static int allocate(struct br_udp_device *device, const struct br_device_config *config)
+{
+    int rc;
+
+    device->open = calloc(config->max_links, sizeof(struct br_udp_link *));
+    device->outbox = calloc(1, sizeof *device->outbox);
+    device->inbox = aligned_alloc(64, sizeof *device->inbox);
+    if (!device->open || !device->outbox || !device->inbox)
+        return br_error(ENOMEM, "no memory for %u links", config->max_links);
+    rc = br_pool_init(&device->links, sizeof(struct br_udp_link), config->max_links);
+    return rc ? rc : br_table_init(&device->ids, config->max_links);
+}
+
+static int watch(struct br_udp_device *device, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    return epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fd, &event)
+               ? br_error(errno, "epoll: %s", strerror(errno))
+               : 0;
+}
+
+static int open_sockets(struct br_udp_device *device, const struct br_tcp_options *options)
+{
+    for (int i = 0; i < device->paths; i++) {
+        union br_inet_address source = device->address;
+        int rc;
+
+        device->fds[i] = br_udp_socket_open(options, i == 0, i ? &source : &device->address);
+        if (device->fds[i] < 0)
+            return device->fds[i];
+        rc = watch(device, device->fds[i]);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int start(struct br_udp_device *device, const struct br_interface *interface)
+{
+    const struct br_device_config *config = device->base.config;
+    struct br_tcp_options options;
+    int rc = br_tcp_options_read(interface, config->patience, &options);
+
+    if (!rc)
+        rc = read_paths(&device->paths);
+    if (!rc)
+        rc = br_udp_cookie_init(&device->cookies);
+    if (rc)
+        return rc;
+    if (config->own_nic_only && br_tcp_options_bind(interface, &options))
+        br_log_warn("device %s: %s; packets go where the routes lead", device->base.name, br_error_words());
+    device->address = interface->address;
+    device->max_packet = br_udp_socket_packet_bytes(interface);
+    if (device->max_packet < BR_DGRAM_MIN_PACKET)
+        return br_error(EMSGSIZE, "its packets carry %u bytes, %u are needed: ip link set %.15s mtu 1500",
+                        device->max_packet, BR_DGRAM_MIN_PACKET, interface->name);
+    device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    device->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (device->epoll_fd < 0 || device->timer_fd < 0)
+        return br_error(errno, "no descriptor to wait for: %s", strerror(errno));
+    rc = open_sockets(device, &options);
+    if (!rc)
+        rc = watch(device, device->timer_fd);
+    if (rc)
+        return rc;
+    device->outbox->cuts = kernel_cuts(device->fds[0]);
+    if (br_udp_socket_room(device->fds[0]) < LEAST_ROOM)
+        br_log_info("device %s: only %u KiB may wait to be received: sysctl -w net.core.rmem_max=8388608",
+                    device->base.name, br_udp_socket_room(device->fds[0]) >> 10);
+    return 0;
+}
+
+static int device_open(const struct br_device_config *config, struct br_device **out)
+{
+    struct br_interface interface;
+    struct br_udp_device *device;
+    int rc = br_interface_find(config->name, &interface);
+    uint32_t message;
+
+    if (rc)
+        return br_error_prefix(rc, "device %s: ", config->name ? config->name : "(any)");
+    device = calloc(1, sizeof *device);
+    if (!device)
+        return br_error(ENOMEM, "device %s: no memory", interface.name);
+    message = config->message_bytes < BR_DGRAM_MAX_FRAME ? config->message_bytes : BR_DGRAM_MAX_FRAME;
+    device->base.config = config;
+    device->base.caps = (struct br_caps){.max_frame = BR_DGRAM_MAX_FRAME,
+                                         .max_message = message,
+                                         .sent_means_placed = true,
+                                         .zero_copy_send = true,
+                                         .zero_copy_receive = true};
+    snprintf(device->base.name, sizeof device->base.name, "%s", config->name ? config->name : interface.name);
+    device->epoll_fd = device->timer_fd = device->out_fd = -1;
+    memset(device->fds, 0xff, sizeof device->fds);
+    rc = allocate(device, config);
+    if (!rc)
+        rc = start(device, &interface);
+    if (rc) {
+        br_error_prefix(rc, "device %s: ", device->base.name);
+        device_close(&device->base);
+        return rc;
+    }
+    device->base.ops = br_transport_get(br_udp_ops.name);
+    *out = &device->base;
+    return 0;
+}
+
+static int device_address(struct br_device *base, struct br_address *out)
+{
+    br_inet_pack(&((struct br_udp_device *)base)->address, out);
+    return 0;
+}
+
+const struct br_transport_ops br_udp_ops = {
+    .name = "udp",
+    .probe = probe,
+    .device_open = device_open,
+    .device_close = device_close,
+    .device_address = device_address,
+    .link_connect = br_udp_link_connect,
+    .link_close = br_udp_link_close,
+    .post = br_udp_link_post,
+    .poll = br_udp_poll,
+    .wait = br_udp_wait,
+    .wake = br_udp_wake,
+    .message_release = br_udp_link_release,
+};

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport/udp/train.h"
+
+#include <errno.h>
+#include <netinet/ip.h>
+#include <netinet/udp.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define CONTROL_BYTES CMSG_SPACE(sizeof(uint16_t))
+
+static bool fits(const struct br_udp_outbox *outbox, const struct br_udp_train *train, const void *link,
+                 int fd, uint32_t bytes)
+{
+    return outbox->cuts && train->link == link && train->fd == fd && !train->full &&
+           bytes <= train->packet_bytes && train->packets < BR_UDP_TRAIN_PACKETS &&
+           train->bytes + bytes <= BR_UDP_TRAIN_BYTES;
+}
+
+static struct br_udp_train *begin(struct br_udp_outbox *outbox, const void *link, int fd,
+                                  const union br_inet_address *to, uint32_t bytes)
+{
+    struct br_udp_train *train = &outbox->trains[outbox->n++];
+
+    train->link = link;
+    train->to = to;
+    train->fd = fd;
+    train->packet_bytes = bytes;
+    train->bytes = 0;
+    train->packets = train->pieces = 0;
+    train->full = false;
+    return train;
+}
+
+void br_udp_outbox_add(struct br_udp_outbox *outbox, const void *link, int fd,
+                       const union br_inet_address *to, const struct br_dgram_packet *packet)
+{
+    uint32_t bytes = packet->head_bytes + packet->payload_bytes;
+    struct br_udp_train *train = outbox->n > outbox->first ? &outbox->trains[outbox->n - 1] : NULL;
+    uint8_t *head;
+
+    if (!train || !fits(outbox, train, link, fd, bytes))
+        train = begin(outbox, link, fd, to, bytes);
+    head = train->heads[train->packets++];
+    memcpy(head, packet->head, packet->head_bytes);
+    train->iov[train->pieces++] = (struct iovec){head, packet->head_bytes};
+    if (packet->payload_bytes)
+        train->iov[train->pieces++] = (struct iovec){(void *)packet->payload, packet->payload_bytes};
+    train->bytes += bytes;
+    train->full = bytes < train->packet_bytes;
+}
+
+static void prepare(struct br_udp_train *train, uint8_t *control, struct mmsghdr *out)
+{
+    struct msghdr *msg = &out->msg_hdr;
+
+    memset(out, 0, sizeof *out);
+    msg->msg_name = (void *)train->to;
+    msg->msg_namelen = br_inet_bytes(train->to);
+    msg->msg_iov = train->iov;
+    msg->msg_iovlen = (size_t)train->pieces;
+    if (train->packets > 1) {
+        struct cmsghdr *cmsg = (void *)control;
+        uint16_t bytes = (uint16_t)train->packet_bytes;
+
+        cmsg->cmsg_level = IPPROTO_UDP;
+        cmsg->cmsg_type = UDP_SEGMENT;
+        cmsg->cmsg_len = CMSG_LEN(sizeof bytes);
+        memcpy(CMSG_DATA(cmsg), &bytes, sizeof bytes);
+        msg->msg_control = control;
+        msg->msg_controllen = CONTROL_BYTES;
+    }
+}
+
+/* The trains from `first` on that leave by one socket. Returns how many the kernel took, or -errno. */
+static int send_some(struct br_udp_outbox *outbox)
+{
+    uint8_t control[BR_UDP_TRAINS][CONTROL_BYTES] __attribute__((aligned(8)));
+    struct mmsghdr messages[BR_UDP_TRAINS];
+    int fd = outbox->trains[outbox->first].fd, n = 0, rc;
+
+    for (int i = outbox->first; i < outbox->n && outbox->trains[i].link && outbox->trains[i].fd == fd;
+         i++, n++)
+        prepare(&outbox->trains[i], control[n], &messages[n]);
+    rc = sendmmsg(fd, messages, (unsigned)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return rc < 0 ? -errno : rc;
+}
+
+unsigned br_udp_outbox_send(struct br_udp_outbox *outbox)
+{
+    unsigned system_calls = 0, retries = 0;
+
+    while (outbox->first != outbox->n) {
+        const struct br_udp_train *train = &outbox->trains[outbox->first];
+        int rc = 1; /* trains done with */
+
+        if (train->link) {
+            rc = send_some(outbox);
+            system_calls++;
+        }
+        if (rc == -EAGAIN || rc == -ENOBUFS)
+            return system_calls;
+        if (rc == -EINTR)
+            continue;
+        if (rc == -EIO && train->packets > 1 && outbox->cuts) {
+            outbox->cuts = false;
+            br_log_warn("the device cannot send several UDP packets as one: slower");
+        }
+        /* What ICMP says of an earlier packet comes once in place of sending: try again. */
+        if (rc == -ECONNREFUSED || rc == -EHOSTUNREACH || rc == -ENETUNREACH)
+            outbox->news = true;
+        if (outbox->news && rc < 0 && retries++ < BR_UDP_TRAINS)
+            continue;
+        /* Any other error is this train's, which then is lost like any packet. */
+        if (rc < 0) {
+            outbox->error = -rc;
+            outbox->error_link = train->link;
+        }
+        outbox->first += rc > 0 ? rc : 1;
+    }
+    outbox->first = outbox->n = 0;
+    return system_calls;
+}
+
+void br_udp_outbox_drop(struct br_udp_outbox *outbox, const void *link)
+{
+    for (int i = outbox->first; i < outbox->n; i++)
+        if (outbox->trains[i].link == link)
+            outbox->trains[i].link = NULL;
+}
+
+int br_udp_inbox_receive(struct br_udp_inbox *inbox, int fd, int max)
+{
+    int n = max < BR_UDP_TRAINS ? max : BR_UDP_TRAINS;
+
+    for (int i = 0; i < n; i++) {
+        inbox->iov[i] = (struct iovec){inbox->bytes[i], sizeof inbox->bytes[i]};
+        inbox->messages[i].msg_hdr = (struct msghdr){.msg_name = &inbox->from[i],
+                                                     .msg_namelen = sizeof inbox->from[i],
+                                                     .msg_iov = &inbox->iov[i],
+                                                     .msg_iovlen = 1,
+                                                     .msg_control = inbox->control[i],
+                                                     .msg_controllen = sizeof inbox->control[i]};
+    }
+    n = recvmmsg(fd, inbox->messages, (unsigned)n, MSG_DONTWAIT, NULL);
+    return n < 0 ? -errno : n;
+}
+
+/* What the kernel says about the train. */
+static void read_control(const struct cmsghdr *cmsg, struct br_udp_arrival *out)
+{
+    int value = 0;
+
+    if (cmsg->cmsg_level == IPPROTO_UDP && cmsg->cmsg_type == UDP_GRO) {
+        memcpy(&value, CMSG_DATA(cmsg), sizeof value);
+        if (value > 0)
+            out->packet_bytes = (uint32_t)value;
+    } else if (cmsg->cmsg_level == IPPROTO_IP && cmsg->cmsg_type == IP_TOS) {
+        out->marked = (*CMSG_DATA(cmsg) & IPTOS_ECN_MASK) == IPTOS_ECN_CE;
+    } else if (cmsg->cmsg_level == IPPROTO_IPV6 && cmsg->cmsg_type == IPV6_TCLASS) {
+        memcpy(&value, CMSG_DATA(cmsg), sizeof value);
+        out->marked = (value & IPTOS_ECN_MASK) == IPTOS_ECN_CE;
+    }
+}
+
+struct br_udp_arrival br_udp_inbox_at(struct br_udp_inbox *inbox, int i)
+{
+    struct msghdr *msg = &inbox->messages[i].msg_hdr;
+    struct br_udp_arrival arrival = {.bytes = inbox->bytes[i],
+                                     .n = inbox->messages[i].msg_len,
+                                     .packet_bytes = inbox->messages[i].msg_len,
+                                     .from = &inbox->from[i]};
+
+    for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(msg); cmsg; cmsg = CMSG_NXTHDR(msg, cmsg))
+        read_control(cmsg, &arrival);
+    return arrival;
+}
