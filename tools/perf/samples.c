@@ -34,6 +34,7 @@ static double quantile(const uint64_t *sorted, size_t n, double share)
 
 void br_perf_times(uint64_t *samples, size_t n, double scale, struct br_perf_row *row)
 {
+    size_t low = (n - 1) / 2, high = n / 2;
     double sum = 0, squares = 0, mean;
 
     qsort(samples, n, sizeof *samples, compare);
@@ -44,7 +45,7 @@ void br_perf_times(uint64_t *samples, size_t n, double scale, struct br_perf_row
         squares += ((double)samples[i] - mean) * ((double)samples[i] - mean);
     row->least = (double)samples[0] * scale;
     row->most = (double)samples[n - 1] * scale;
-    row->typical = ((double)samples[(n - 1) / 2] + (double)samples[n / 2]) / 2 * scale;
+    row->typical = ((double)samples[low] + (double)samples[high]) / 2 * scale;
     row->mean = mean * scale;
     row->deviation = n > 1 ? sqrt(squares / (double)(n - 1)) * scale : 0;
     row->p99 = quantile(samples, n, 0.99) * scale;
