@@ -50,9 +50,9 @@ uint64_t br_dgram_send_timer(const struct br_dgram_link *link)
 {
     uint64_t timer = blocked(link) ? link->ping_at : BR_DGRAM_NEVER;
     bool waiting = choose(link) != NULL;
+    uint64_t silent = link->heard_at + (link->owed ? link->config.patience : ALIVE_EVERY);
 
-    if (!link->owed && link->heard_at + ALIVE_EVERY < timer)
-        timer = link->heard_at + ALIVE_EVERY;
+    timer = silent < timer ? silent : timer;
 
     for (unsigned i = 0; i < link->config.paths; i++) {
         const struct br_dgram_path *path = &link->paths[i];
