@@ -96,10 +96,10 @@ static void print_row(void *context, const struct br_perf_row *row)
 static void print_samples(struct session *s, const struct br_perf_row *row)
 {
     double scale = s->settings->test->verb == BR_PERF_READ ? 1 : 0.5;
-    const uint64_t *samples = s->run.samples + (s->settings->unsorted ? 0 : s->run.messages);
 
     if (s->settings->histogram && s->pair.client && !s->quiet)
-        br_table_samples(s->settings, samples, row->iterations, scale, s->cycles, stdout);
+        br_table_samples(s->settings, s->run.samples + (s->settings->unsorted ? 0 : s->run.messages),
+                         row->iterations, scale, s->cycles, stdout);
 }
 
 static int write_histogram(const struct session *s)
