@@ -475,7 +475,7 @@ void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op)
 uint64_t br_comm_next_sequence(struct braid_comm *comm)
 {
     if (comm->next_sequence % (BR_OPERATIONS / 4) == 0) /* long before one that is remembered comes again */
-        br_worker_forget_group(comm->family->worker, comm->group->number);
+        br_worker_forget_before(comm->family->worker, comm->group->number, comm->next_sequence);
     return comm->next_sequence++;
 }
 

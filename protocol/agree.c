@@ -105,6 +105,17 @@ void br_worker_forget_group(struct br_worker *w, uint32_t group)
             w->agreed[i].used = false;
 }
 
+void br_worker_forget_before(struct br_worker *w, uint32_t group, uint64_t sequence)
+{
+    for (uint32_t i = 0; i < BR_AGREED; i++) {
+        struct br_agreed *a = &w->agreed[i];
+        uint32_t ahead = (a->operation - (uint32_t)sequence) % BR_OPERATIONS;
+
+        if (a->operation / BR_OPERATIONS == group && ahead >= BR_OPERATIONS / 2)
+            a->used = false;
+    }
+}
+
 bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *m)
 {
     uint32_t operation = (uint32_t)(m->tag >> 32);

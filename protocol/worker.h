@@ -142,8 +142,10 @@ void br_worker_missing(const struct br_worker *worker, char *words, size_t bytes
 /* A collective operation begins here, with these arguments. Fails the worker when another rank has sent others for it.
  * sequence: its number in the group, not cut to the tag's bits. */
 void br_worker_begins(struct br_worker *worker, uint32_t group, uint64_t sequence, uint16_t check);
-/* Forgets the operations of a group: it ends, or its numbers are about to come round. */
+/* Forgets the operations of a group, which ends; */
 void br_worker_forget_group(struct br_worker *worker, uint32_t group);
+/* or those before `sequence`, as its numbers are about to come round. What other ranks have begun already stays. */
+void br_worker_forget_before(struct br_worker *worker, uint32_t group, uint64_t sequence);
 
 /* One credit of each rail and one slot are kept for the transfer with this order and this `within` (peer.h, note 4), until the
  * next call. None by default. */

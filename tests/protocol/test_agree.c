@@ -216,6 +216,20 @@ static void operation__of_a_group_that_was_forgotten(void **state)
     assert_int_equal(x->w->failed, -EPROTO);
 }
 
+/* A rank that is ahead has begun operations of which we know from its messages alone. */
+static void operation__to_come_is_not_forgotten(void **state)
+{
+    struct wired *x = *state;
+
+    br_worker_begins(x->w, 2, BR_OPERATIONS - 1, 7);
+    arrives(x, BR_MESSAGE_READY, br_tag_collective(2, BR_OPERATIONS, 1, 1), 8, 9);
+    br_worker_forget_before(x->w, 2, BR_OPERATIONS);
+    arrives(x, BR_MESSAGE_WAITING, br_tag_collective(2, BR_OPERATIONS - 1, 1, 1), 8, 9);
+    assert_int_equal(x->w->failed, 0); /* that is past */
+    br_worker_begins(x->w, 2, BR_OPERATIONS, 8);
+    assert_int_equal(x->w->failed, -EPROTO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +244,7 @@ int main(void)
         cmocka_unit_test(operation__with_other_arguments),
         WIRED_TEST(operation__with_the_same_arguments, .rails = 1, .up = true),
         WIRED_TEST(operation__of_a_group_that_was_forgotten, .rails = 1, .up = true),
+        WIRED_TEST(operation__to_come_is_not_forgotten, .rails = 1, .up = true),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
