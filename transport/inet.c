@@ -64,3 +64,15 @@ int br_inet_unpack(const struct br_address *in, union br_inet_address *out)
     }
     return 0;
 }
+
+int br_inet_unpack_peer(const struct br_address *in, const union br_inet_address *ours,
+                        union br_inet_address *out)
+{
+    int rc = br_inet_unpack(in, out);
+
+    if (!rc && out->any.sa_family != ours->any.sa_family)
+        rc = br_error(EAFNOSUPPORT,
+                      "the peer's address is %s, ours is not; name the devices of both by address",
+                      out->any.sa_family == AF_INET6 ? "IPv6" : "IPv4");
+    return rc;
+}

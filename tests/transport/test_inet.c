@@ -99,6 +99,18 @@ static void unpack__refuses_what_is_no_address(void **state)
     assert_non_null(strstr(br_error_words(), "no IP address"));
 }
 
+static void unpack_peer__of_the_other_family(void **state)
+{
+    union br_inet_address four = v4("10.1.2.3", 1), six = {.v6 = {.sin6_family = AF_INET6}}, out;
+    struct br_address packed;
+
+    (void)state;
+    br_inet_pack(&four, &packed);
+    assert_int_equal(br_inet_unpack_peer(&packed, &four, &out), 0);
+    assert_int_equal(br_inet_unpack_peer(&packed, &six, &out), -EAFNOSUPPORT);
+    assert_non_null(strstr(br_error_words(), "peer's address is IPv4"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -107,6 +119,7 @@ int main(void)
         cmocka_unit_test(pack__and_back),
         cmocka_unit_test(pack__bytes),
         cmocka_unit_test(unpack__refuses_what_is_no_address),
+        cmocka_unit_test(unpack_peer__of_the_other_family),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

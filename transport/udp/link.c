@@ -92,12 +92,8 @@ int br_udp_link_connect(struct br_device *base, const struct br_address *address
     struct br_udp_device *device = (struct br_udp_device *)base;
     union br_inet_address peer;
     struct br_udp_link *link;
-    int rc = br_inet_unpack(address, &peer);
+    int rc = br_inet_unpack_peer(address, &device->address, &peer);
 
-    if (!rc && peer.any.sa_family != device->address.any.sa_family)
-        rc = br_error(EAFNOSUPPORT,
-                      "the peer's address is %s, ours is not; name the devices of both by address",
-                      peer.any.sa_family == AF_INET6 ? "IPv6" : "IPv4");
     if (rc)
         return br_error_prefix(rc, "device %s: ", base->name);
     link = make(device, &peer, br_udp_cookie_new(&device->cookies));
