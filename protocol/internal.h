@@ -169,6 +169,12 @@ void br_onesided_forget(
     struct br_worker *w); /* it has failed, its links are closed: lets go of all regions */
 bool br_onesided_ended(struct br_worker *w, struct br_transfer *t); /* true: it was a service's */
 
+/* Without READY. */
+static inline bool br_peer_takes_eagerly(const struct br_peer *peer, uint32_t length)
+{
+    return length <= peer->eager_bytes;
+}
+
 static inline bool br_transfer_is_oldest(const struct br_worker *w, const struct br_transfer *t)
 {
     return t->order == w->oldest.order && t->within == w->oldest.within;

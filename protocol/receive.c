@@ -66,7 +66,7 @@ void br_peer_check_left(struct br_peer *peer)
 int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
 {
     const struct br_peer *peer = &w->peers[t->peer];
-    bool eager = t->length <= peer->eager_bytes && !t->rendezvous;
+    bool eager = br_peer_takes_eagerly(peer, t->length) && !t->rendezvous;
     int rc;
 
     if (w->failed)
@@ -94,7 +94,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
 
 bool br_transfer_needs_credit(const struct br_worker *w, int peer, bool is_send, uint32_t length)
 {
-    return is_send == (length <= w->peers[peer].eager_bytes);
+    return is_send == br_peer_takes_eagerly(&w->peers[peer], length);
 }
 
 void br_worker_keep_for(struct br_worker *w, uint64_t order, uint64_t within)

@@ -54,7 +54,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     t->renew_due = false;
     br_queued_init(&t->queued, t->priority, t->order, t->within);
     br_list_init(&t->node);
-    if (t->length <= peer->eager_bytes && !t->rendezvous) {
+    if (br_peer_takes_eagerly(peer, t->length) && !t->rendezvous) {
         t->state = BR_TRANSFER_QUEUED;
         br_send_message_due(w, peer, t);
         return 0;
