@@ -128,7 +128,7 @@ static int part(const struct demo *demo, uint32_t n, uint32_t k, const char *alg
     else
         snprintf(network, sizeof network, "BCube(%" PRIu32 ",%" PRIu32 "), %" PRIu32 " NICs", n, k, k);
     if (!isatty(STDOUT_FILENO))
-        printf("  %s: %" PRIu32 " hosts are set up\n", network, demo->cube.hosts);
+        printf("  %s: setting up %" PRIu32 " hosts\n", network, demo->cube.hosts);
     rc = command(demo, true,
                  demo->shaped ? (const char *const[]){"bcube", "emulate", ports, levels, "--name", demo->name,
                                                       "--rate", demo->settings.rate, NULL}

@@ -255,7 +255,8 @@ int braid_barrier_init(struct braid_comm *comm, const struct braid_options *opti
 int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op);
 
-/* Receives exactly `bytes` from `peer`; -EPROTO when the sender sends another size. */
+/* Receives exactly `bytes` from `peer`; -EPROTO when the sender sends another size. A large one announces itself to the sender, and counts as
+ * one of the 32 messages until that sends: with more such receives open, small sends to the same peer wait, too. */
 int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op);
 
