@@ -9,12 +9,15 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numa.h"
 #include "transport/backends.h"
 #include "transport/udp/udp.h"
 
+/* Of queueing. Processes wait for their turn on a core for about as long: with less, that looks like congestion. */
+#define TARGET     (2 * BR_MS)
 #define LEAST_ROOM (1u << 20) /* of a socket's queue, in bytes; with less, bursts of several peers get lost */
 
 static int read_paths(int *out)
@@ -81,8 +84,7 @@ static void device_close(struct br_device *base)
 {
     struct br_udp_device *device = (struct br_udp_device *)base;
 
-    while (device->n_open)
-        br_udp_link_close(&device->open[0]->base);
+    br_dgram_device_close_links(&device->dgram);
     for (int i = 0; i < (int)BR_DGRAM_PATHS; i++)
         if (device->fds[i] >= 0)
             close(device->fds[i]);
@@ -90,25 +92,17 @@ static void device_close(struct br_device *base)
         close(device->timer_fd);
     if (device->epoll_fd >= 0)
         close(device->epoll_fd);
-    br_table_destroy(&device->ids);
-    br_pool_destroy(&device->links);
-    free(device->open);
+    br_dgram_device_destroy(&device->dgram);
     free(device->outbox);
     free(device->inbox);
     free(device);
 }
 
-static int allocate(struct br_udp_device *device, const struct br_device_config *config)
+static int allocate(struct br_udp_device *device)
 {
-    int rc;
-
-    device->open = calloc(config->max_links, sizeof(struct br_udp_link *));
     device->outbox = calloc(1, sizeof *device->outbox);
     device->inbox = aligned_alloc(64, sizeof *device->inbox);
-    if (!device->open || !device->outbox || !device->inbox)
-        return br_error(ENOMEM, "no memory for %u links", config->max_links);
-    rc = br_pool_init(&device->links, sizeof(struct br_udp_link), config->max_links);
-    return rc ? rc : br_table_init(&device->ids, config->max_links);
+    return device->outbox && device->inbox ? 0 : br_error(ENOMEM, "no memory for packets");
 }
 
 static int watch(struct br_udp_device *device, int fd)
@@ -122,11 +116,11 @@ static int watch(struct br_udp_device *device, int fd)
 
 static int open_sockets(struct br_udp_device *device, const struct br_tcp_options *options)
 {
-    for (int i = 0; i < device->paths; i++) {
-        union br_inet_address source = device->address;
+    for (int i = 0; i < device->dgram.paths; i++) {
+        union br_inet_address source = device->dgram.address;
         int rc;
 
-        device->fds[i] = br_udp_socket_open(options, i == 0, i ? &source : &device->address);
+        device->fds[i] = br_udp_socket_open(options, i == 0, i ? &source : &device->dgram.address);
         if (device->fds[i] < 0)
             return device->fds[i];
         rc = watch(device, device->fds[i]);
@@ -138,23 +132,22 @@ static int open_sockets(struct br_udp_device *device, const struct br_tcp_option
 
 static int start(struct br_udp_device *device, const struct br_interface *interface)
 {
-    const struct br_device_config *config = device->base.config;
+    const struct br_device_config *config = device->dgram.base.config;
     struct br_tcp_options options;
     int rc = br_tcp_options_read(interface, config->patience, &options);
 
     if (!rc)
-        rc = read_paths(&device->paths);
-    if (!rc)
-        rc = br_udp_cookie_init(&device->cookies);
+        rc = read_paths(&device->dgram.paths);
     if (rc)
         return rc;
     if (config->own_nic_only && br_tcp_options_bind(interface, &options))
-        br_log_warn("device %s: %s; packets go where the routes lead", device->base.name, br_error_words());
-    device->address = interface->address;
-    device->max_packet = br_udp_socket_packet_bytes(interface);
-    if (device->max_packet < BR_DGRAM_MIN_PACKET)
+        br_log_warn("device %s: %s; packets go where the routes lead", device->dgram.base.name,
+                    br_error_words());
+    device->dgram.address = interface->address;
+    device->dgram.max_packet = br_udp_socket_packet_bytes(interface);
+    if (device->dgram.max_packet < BR_DGRAM_MIN_PACKET)
         return br_error(EMSGSIZE, "its packets carry %u bytes, %u are needed: ip link set %.15s mtu 1500",
-                        device->max_packet, BR_DGRAM_MIN_PACKET, interface->name);
+                        device->dgram.max_packet, BR_DGRAM_MIN_PACKET, interface->name);
     device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     device->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (device->epoll_fd < 0 || device->timer_fd < 0)
@@ -167,7 +160,7 @@ static int start(struct br_udp_device *device, const struct br_interface *interf
     device->outbox->cuts = kernel_cuts(device->fds[0]);
     if (br_udp_socket_room(device->fds[0]) < LEAST_ROOM)
         br_log_info("device %s: only %u KiB may wait to be received: sysctl -w net.core.rmem_max=8388608",
-                    device->base.name, br_udp_socket_room(device->fds[0]) >> 10);
+                    device->dgram.base.name, br_udp_socket_room(device->fds[0]) >> 10);
     return 0;
 }
 
@@ -176,39 +169,30 @@ static int device_open(const struct br_device_config *config, struct br_device *
     struct br_interface interface;
     struct br_udp_device *device;
     int rc = br_interface_find(config->name, &interface);
-    uint32_t message;
 
     if (rc)
         return br_error_prefix(rc, "device %s: ", config->name ? config->name : "(any)");
     device = calloc(1, sizeof *device);
     if (!device)
         return br_error(ENOMEM, "device %s: no memory", interface.name);
-    message = config->message_bytes < BR_DGRAM_MAX_FRAME ? config->message_bytes : BR_DGRAM_MAX_FRAME;
-    device->base.config = config;
-    device->base.caps = (struct br_caps){.max_frame = BR_DGRAM_MAX_FRAME,
-                                         .max_message = message,
-                                         .sent_means_placed = true,
-                                         .zero_copy_send = true,
-                                         .zero_copy_receive = true};
-    snprintf(device->base.name, sizeof device->base.name, "%s", config->name ? config->name : interface.name);
+    snprintf(device->dgram.base.name, sizeof device->dgram.base.name, "%s",
+             config->name ? config->name : interface.name);
     device->epoll_fd = device->timer_fd = device->out_fd = -1;
     memset(device->fds, 0xff, sizeof device->fds);
-    rc = allocate(device, config);
+    rc = br_dgram_device_init(&device->dgram, &br_udp_io, config);
+    device->dgram.base.caps.zero_copy_send = true;
+    device->dgram.target = TARGET;
+    if (!rc)
+        rc = allocate(device);
     if (!rc)
         rc = start(device, &interface);
     if (rc) {
-        br_error_prefix(rc, "device %s: ", device->base.name);
-        device_close(&device->base);
+        br_error_prefix(rc, "device %s: ", device->dgram.base.name);
+        device_close(&device->dgram.base);
         return rc;
     }
-    device->base.ops = br_transport_get(br_udp_ops.name);
-    *out = &device->base;
-    return 0;
-}
-
-static int device_address(struct br_device *base, struct br_address *out)
-{
-    br_inet_pack(&((struct br_udp_device *)base)->address, out);
+    device->dgram.base.ops = br_transport_get(br_udp_ops.name);
+    *out = &device->dgram.base;
     return 0;
 }
 
@@ -217,12 +201,12 @@ const struct br_transport_ops br_udp_ops = {
     .probe = probe,
     .device_open = device_open,
     .device_close = device_close,
-    .device_address = device_address,
-    .link_connect = br_udp_link_connect,
-    .link_close = br_udp_link_close,
-    .post = br_udp_link_post,
+    .device_address = br_dgram_device_address,
+    .link_connect = br_dgram_member_connect,
+    .link_close = br_dgram_member_close,
+    .post = br_dgram_member_post,
     .poll = br_udp_poll,
     .wait = br_udp_wait,
     .wake = br_udp_wake,
-    .message_release = br_udp_link_release,
+    .message_release = br_dgram_member_release,
 };

@@ -9,82 +9,68 @@
 #include "base/error.h"
 #include "transport/udp/udp.h"
 
-#define ROUNDS     4            /* of receives in one poll */
-#define SEND_BYTES (256u << 10) /* of one link and poll */
-#define SOON       (5 * BR_US)  /* to sleep for less is not worth it */
+#define ROUNDS 4           /* of receives in one poll */
+#define SOON   (5 * BR_US) /* to sleep for less is not worth it */
 
-struct report {
-    struct br_event *events;
-    int n, max;
-};
-
-/* CLOSED; or, of a link that the caller has never heard of, nothing. */
-static void report_end(struct br_udp_link *link, struct report *report)
+static struct br_udp_device *device_of(struct br_dgram_device *device)
 {
-    if (!link->told) {
-        br_udp_link_close(&link->base);
-        return;
+    return (struct br_udp_device *)device;
+}
+
+static void arrive(struct br_udp_device *device, const struct br_udp_arrival *arrival)
+{
+    struct br_dgram_spot from = {.address = *arrival->from};
+
+    for (uint32_t at = 0; at < arrival->n; at += arrival->packet_bytes) {
+        uint32_t left = arrival->n - at;
+
+        br_dgram_device_take(&device->dgram, arrival->bytes + at,
+                             left < arrival->packet_bytes ? left : arrival->packet_bytes, arrival->marked,
+                             &from);
     }
-    report->events[report->n++] =
-        (struct br_event){.kind = BR_EVENT_CLOSED, .error = link->error, .link = &link->base};
-    link->eventful = false;
 }
 
-/* Moves events from the link to the report; of one that is not trusted yet, one frame. */
-static void report_link(struct br_udp_link *link, struct report *report)
+static void take_trouble(struct br_dgram_member *member, int error)
 {
-    struct br_device_counters *counters = &link->base.device->counters;
+    if (error == ECONNREFUSED)
+        br_dgram_member_fail(member, -ECONNREFUSED, "nobody listens there (any more)");
+    else if (error == EMSGSIZE && member->state == BR_DGRAM_UP)
+        br_dgram_member_fail(member, -EMSGSIZE,
+                             "the path carries shorter packets than when the link was set up");
+    else if ((error == EHOSTUNREACH || error == ENETUNREACH) && member->state == BR_DGRAM_OPENING)
+        br_dgram_member_fail(member, -error, strerror(error));
+}
 
-    while (link->state != BR_UDP_FAILED && report->n < report->max) {
-        struct br_event *event = &report->events[report->n];
+/* What ICMP says about packets that were sent by this socket. */
+static void hear_socket(struct br_udp_device *device, int fd)
+{
+    struct br_udp_trouble trouble;
 
-        if (!br_dgram_link_event(link->dgram, event)) {
-            link->eventful = false;
-            return;
-        }
-        event->link = &link->base;
-        if (event->kind == BR_EVENT_CLOSED) {
-            counters->bad_frames += event->error == -EPROTO;
-            br_udp_link_fail(link, event->error, br_dgram_link_words(link->dgram));
-            break;
-        }
-        report->n++;
-        if (event->kind == BR_EVENT_ACCEPTED || event->kind == BR_EVENT_CONNECTED) {
-            link->state = BR_UDP_UP;
-            link->told = true;
-        } else if (event->kind != BR_EVENT_SENT) {
-            counters->rx_frames++;
-            counters->rx_bytes += event->length;
-            if (!link->trusted)
-                return;
-        }
+    while (br_udp_socket_trouble(fd, &trouble)) {
+        struct br_dgram_member *member =
+            br_dgram_device_quoted(&device->dgram, trouble.quote, trouble.quote_bytes);
+
+        device->dgram.base.counters.system_calls++;
+        if (member)
+            take_trouble(member, trouble.error);
     }
-    if (link->state == BR_UDP_FAILED && report->n < report->max)
-        report_end(link, report);
 }
 
-static void report_links(struct br_udp_device *device, struct report *report)
-{
-    for (int k = device->n_open; k-- > 0 && report->n < report->max;)
-        if (device->open[k]->eventful)
-            report_link(device->open[k], report);
-}
-
-static void receive(struct br_udp_device *device, struct report *report)
+static void receive(struct br_udp_device *device, struct br_dgram_report *report)
 {
     for (int round = 0; round < ROUNDS && report->n < report->max; round++) {
         int n = br_udp_inbox_receive(device->inbox, device->fds[0], BR_UDP_TRAINS);
 
-        device->base.counters.system_calls++;
+        device->dgram.base.counters.system_calls++;
         if (n < 0 && n != -EAGAIN && n != -EINTR)
-            br_udp_troubles(device, device->fds[0]);
+            hear_socket(device, device->fds[0]);
         for (int i = 0; i < n; i++) {
             struct br_udp_arrival arrival = br_udp_inbox_at(device->inbox, i);
 
-            br_udp_arrive(device, &arrival);
+            arrive(device, &arrival);
         }
         if (n > 0)
-            report_links(device, report);
+            br_dgram_device_report(&device->dgram, report);
         if (n < BR_UDP_TRAINS)
             return;
     }
@@ -92,8 +78,8 @@ static void receive(struct br_udp_device *device, struct report *report)
 
 static void hear_troubles(struct br_udp_device *device)
 {
-    for (int i = 0; i < device->paths; i++)
-        br_udp_troubles(device, device->fds[i]);
+    for (int i = 0; i < device->dgram.paths; i++)
+        hear_socket(device, device->fds[i]);
 }
 
 /* false: the kernel has no room. */
@@ -101,9 +87,9 @@ static bool send_outbox(struct br_udp_device *device)
 {
     struct br_udp_outbox *outbox = device->outbox;
 
-    device->base.counters.system_calls += br_udp_outbox_send(outbox);
+    device->dgram.base.counters.system_calls += br_udp_outbox_send(outbox);
     if (outbox->error) /* of a link that is still open: a closed one has no train any more */
-        ((struct br_udp_link *)outbox->error_link)->send_error = outbox->error;
+        ((struct br_dgram_member *)outbox->error_link)->send_error = outbox->error;
     outbox->error = 0;
     if (outbox->news)
         hear_troubles(device);
@@ -111,69 +97,58 @@ static bool send_outbox(struct br_udp_device *device)
     return !br_udp_outbox_waits(outbox);
 }
 
-/* What a link may send now. false: the kernel has no room. */
-static bool send_link(struct br_udp_device *device, struct br_udp_link *link)
+static void reply(struct br_dgram_device *base, const struct br_dgram_spot *to, const void *head,
+                  uint32_t bytes, uint32_t zeros)
 {
-    struct br_dgram_packet *packet = &device->packet;
+    static const uint8_t nothing[BR_DGRAM_MAX_PACKET];
+    struct iovec iov[2] = {{(void *)head, bytes}, {(void *)nothing, zeros}};
+    struct msghdr msg = {.msg_name = (void *)&to->address,
+                         .msg_namelen = br_inet_bytes(&to->address),
+                         .msg_iov = iov,
+                         .msg_iovlen = zeros ? 2 : 1};
 
-    for (uint32_t bytes = 0; bytes < SEND_BYTES; bytes += packet->head_bytes + packet->payload_bytes) {
-        if (br_udp_outbox_full(device->outbox) && !send_outbox(device))
-            return false;
-        if (link->state == BR_UDP_FAILED || !br_dgram_link_next(link->dgram, device->now, packet)) {
-            link->dirty = false;
-            break;
-        }
-        br_udp_outbox_add(device->outbox, link, device->fds[packet->path], &link->peer, packet);
-    }
-    if (link->timer <= device->now)
-        link->eventful = true; /* waiting may have had an end */
-    link->timer = link->state == BR_UDP_FAILED ? BR_DGRAM_NEVER : br_dgram_link_timer(link->dgram);
-    return true;
+    (void)!sendmsg(device_of(base)->fds[0], &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+    base->base.counters.system_calls++;
 }
 
-static void send_links(struct br_udp_device *device)
+static bool room(struct br_dgram_device *base, struct br_dgram_member *member)
 {
-    device->turn++;
-    for (int k = 0; k < device->n_open; k++) {
-        struct br_udp_link *link = device->open[((uint32_t)k + device->turn) % (uint32_t)device->n_open];
+    struct br_udp_device *device = device_of(base);
 
-        if ((link->dirty || link->timer <= device->now) && !send_link(device, link))
-            return;
-    }
-    if (br_udp_outbox_waits(device->outbox))
-        send_outbox(device);
+    (void)member;
+    return !br_udp_outbox_full(device->outbox) || send_outbox(device);
 }
 
-/* What callers have wished for since the last poll. */
-static void look_after(struct br_udp_device *device)
+static void add(struct br_dgram_device *base, struct br_dgram_member *member,
+                const struct br_dgram_packet *packet)
 {
-    for (int i = 0; i < device->n_open; i++) {
-        struct br_udp_link *link = device->open[i];
+    struct br_udp_device *device = device_of(base);
 
-        if (!link->dgram && link->state == BR_UDP_OPENING)
-            br_udp_link_begin(link);
-        if (link->trusted || !link->base.trusted)
-            continue;
-        br_dgram_link_trust(link->dgram);
-        link->trusted = link->eventful = true;
-    }
+    br_udp_outbox_add(device->outbox, member, device->fds[packet->path], &member->peer.address, packet);
 }
+
+static void drop(struct br_dgram_device *base, struct br_dgram_member *member)
+{
+    br_udp_outbox_drop(device_of(base)->outbox, member);
+}
+
+const struct br_dgram_io br_udp_io = {.reply = reply, .room = room, .send = add, .drop = drop};
 
 int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)
 {
     struct br_udp_device *device = (struct br_udp_device *)base;
-    struct report report = {events, 0, max};
+    struct br_dgram_report report = {events, 0, max};
 
-    device->now = now;
     if (device->woken)
         hear_troubles(device); /* they wake, too, and go on doing so */
     device->woken = false;
-    look_after(device);
-    report_links(device, &report);
+    br_dgram_device_begin(&device->dgram, now);
+    br_dgram_device_report(&device->dgram, &report);
     receive(device, &report);
-    if (!br_udp_outbox_waits(device->outbox) || send_outbox(device))
-        send_links(device);
-    report_links(device, &report);
+    if ((!br_udp_outbox_waits(device->outbox) || send_outbox(device)) &&
+        br_dgram_device_send(&device->dgram) && br_udp_outbox_waits(device->outbox))
+        send_outbox(device);
+    br_dgram_device_report(&device->dgram, &report);
     return report.n;
 }
 
@@ -197,25 +172,20 @@ int br_udp_wait(struct br_device *base)
     struct br_udp_device *device = (struct br_udp_device *)base;
     bool no_room = br_udp_outbox_waits(device->outbox);
     struct itimerspec timer = {0};
-    uint64_t first = BR_DGRAM_NEVER, left;
+    uint64_t now = device->dgram.now, first, left;
 
-    for (int i = 0; i < device->n_open; i++) {
-        const struct br_udp_link *link = device->open[i];
-
-        if (link->eventful || link->trusted != link->base.trusted || (link->dirty && !no_room))
-            return -EAGAIN;
-        first = link->timer < first ? link->timer : first;
-    }
-    if (first < device->now + SOON && !no_room)
+    if (!br_dgram_device_idle(&device->dgram, no_room, &first))
+        return -EAGAIN;
+    if (first < now + SOON && !no_room)
         return -EAGAIN;
     if (first != BR_DGRAM_NEVER) {
-        left = first > device->now + SOON ? first - device->now : SOON;
+        left = first > now + SOON ? first - now : SOON;
         timer.it_value.tv_sec = (time_t)(left / BR_SEC);
         timer.it_value.tv_nsec = (long)(left % BR_SEC);
     }
     timerfd_settime(device->timer_fd, 0, &timer, NULL);
     watch_room(device, no_room ? device->outbox->trains[device->outbox->first].fd : -1);
-    device->base.counters.system_calls++;
+    device->dgram.base.counters.system_calls++;
     return device->epoll_fd;
 }
 

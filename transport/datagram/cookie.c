@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "transport/udp/cookie.h"
+#include "transport/datagram/cookie.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-static_assert(BR_UDP_COOKIE_BYTES == crypto_shorthash_KEYBYTES, "key of SipHash");
+static_assert(BR_DGRAM_COOKIE_BYTES == crypto_shorthash_KEYBYTES, "key of SipHash");
 static_assert(sizeof(uint64_t) == crypto_shorthash_BYTES, "a hash is a number");
 
 /* What is hashed. */
@@ -20,7 +20,7 @@ struct question {
     uint32_t kind; /* 0: of ours, 1: an answer */
 };
 
-static uint64_t hash(const struct br_udp_cookies *cookies, const struct question *question)
+static uint64_t hash(const struct br_dgram_cookies *cookies, const struct question *question)
 {
     uint64_t number;
 
@@ -28,7 +28,7 @@ static uint64_t hash(const struct br_udp_cookies *cookies, const struct question
     return number ? number : 1;
 }
 
-int br_udp_cookie_init(struct br_udp_cookies *cookies)
+int br_dgram_cookie_init(struct br_dgram_cookies *cookies)
 {
     memset(cookies, 0, sizeof *cookies);
     if (getrandom(cookies->key, sizeof cookies->key, 0) != sizeof cookies->key)
@@ -36,15 +36,15 @@ int br_udp_cookie_init(struct br_udp_cookies *cookies)
     return 0;
 }
 
-uint64_t br_udp_cookie_new(struct br_udp_cookies *cookies)
+uint64_t br_dgram_cookie_new(struct br_dgram_cookies *cookies)
 {
     struct question question = {.peer = ++cookies->made};
 
     return hash(cookies, &question);
 }
 
-static uint64_t answer(const struct br_udp_cookies *cookies, const union br_inet_address *from, uint64_t peer,
-                       uint64_t period)
+static uint64_t answer(const struct br_dgram_cookies *cookies, const union br_inet_address *from,
+                       uint64_t peer, uint64_t period)
 {
     struct question question = {.peer = peer, .period = period, .family = from->any.sa_family, .kind = 1};
 
@@ -58,27 +58,27 @@ static uint64_t answer(const struct br_udp_cookies *cookies, const union br_inet
     return hash(cookies, &question);
 }
 
-uint64_t br_udp_cookie_answer(const struct br_udp_cookies *cookies, const union br_inet_address *from,
-                              uint64_t peer, uint64_t now)
+uint64_t br_dgram_cookie_answer(const struct br_dgram_cookies *cookies, const union br_inet_address *from,
+                                uint64_t peer, uint64_t now)
 {
-    return answer(cookies, from, peer, now / BR_UDP_COOKIE_PERIOD);
+    return answer(cookies, from, peer, now / BR_DGRAM_COOKIE_PERIOD);
 }
 
-bool br_udp_cookie_good(const struct br_udp_cookies *cookies, uint64_t number,
-                        const union br_inet_address *from, uint64_t peer, uint64_t now)
+bool br_dgram_cookie_good(const struct br_dgram_cookies *cookies, uint64_t number,
+                          const union br_inet_address *from, uint64_t peer, uint64_t now)
 {
-    uint64_t period = now / BR_UDP_COOKIE_PERIOD;
+    uint64_t period = now / BR_DGRAM_COOKIE_PERIOD;
 
     if (number != answer(cookies, from, peer, period) &&
         (!period || number != answer(cookies, from, peer, period - 1)))
         return false;
-    for (uint32_t i = 0; i < BR_UDP_COOKIE_ENDED; i++)
+    for (uint32_t i = 0; i < BR_DGRAM_COOKIE_ENDED; i++)
         if (cookies->ended[i] == number)
             return false;
     return true;
 }
 
-void br_udp_cookie_end(struct br_udp_cookies *cookies, uint64_t number)
+void br_dgram_cookie_end(struct br_dgram_cookies *cookies, uint64_t number)
 {
-    cookies->ended[cookies->n_ended++ % BR_UDP_COOKIE_ENDED] = number;
+    cookies->ended[cookies->n_ended++ % BR_DGRAM_COOKIE_ENDED] = number;
 }
