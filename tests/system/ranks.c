@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/system/ranks.h"
 
-#include <netinet/in.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "tools/launch.h"
 
 const struct ranks ranks_kinds[RANKS_KINDS] = {
     {.backend = "uring", .devices = "127.0.0.1"},
@@ -36,19 +36,6 @@ double ranks_now_ms(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
-static int free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) ||
-        getsockname(fd, (struct sockaddr *)&address, &length))
-        fail_msg("no free port");
-    close(fd);
-    return ntohs(address.sin_port);
 }
 
 static int join(const struct ranks *job, int rank, int port, struct braid_comm **comm)
@@ -112,10 +99,12 @@ static pid_t start(const struct ranks *job, int rank, int port, ranks_main *body
 
 void ranks_run(const struct ranks *job, ranks_main *body, void *context)
 {
-    int port = free_port(), failed = 0;
     pid_t pids[RANKS_MOST];
+    uint16_t port = 0;
+    int reserved = br_launch_reserve_port("127.0.0.1", &port), failed = 0; /* nobody else gets it meanwhile */
 
     assert_in_range(job->size, 1, RANKS_MOST);
+    assert_true(reserved >= 0);
     for (int r = 0; r < job->size; r++)
         pids[r] = start(job, r, port, body, context);
     for (int r = 0; r < job->size; r++) {
@@ -128,6 +117,7 @@ void ranks_run(const struct ranks *job, ranks_main *body, void *context)
             fprintf(stderr, "rank %d of %d: ended by signal %d%s\n", r, job->size, WTERMSIG(status),
                     WTERMSIG(status) == SIGALRM ? ": it hung" : "");
     }
+    close(reserved);
     if (failed)
         fail_msg("%d of %d ranks failed (back end %s, devices %s)", failed, job->size, RANKS_KIND(job));
 }
