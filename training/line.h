@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What an all-reduce of M bytes takes: T(M) = a + b M, MG-WFBP's law. Pure; thread-safe.
+ */
+#ifndef BR_TRAINING_LINE_H
+#define BR_TRAINING_LINE_H
+
+#include <stdint.h>
+
+struct br_line {
+    double a; /* s: start-up of one all-reduce */
+    double b; /* s for a byte of the buffer */
+};
+
+/* T(bytes) in seconds. */
+double br_line_seconds(const struct br_line *line, double bytes);
+
+/* Figures of the links from which the laws of the algorithms make a and b. */
+struct br_line_links {
+    double alpha; /* s, latency of a message */
+    double beta;  /* s for a byte sent */
+    double gamma; /* s for a byte added up */
+};
+
+/* The line of an algorithm for n ranks (1: nothing to do, 0 and 0): "ring", "halving", "binary_tree", "doubling". -EINVAL with
+ * words: no such law, or a figure is negative or no number. */
+int br_line_law(const char *name, uint32_t n, const struct br_line_links *links, struct br_line *line);
+
+/* One all-reduce, or the mean of several of one size. */
+struct br_line_sample {
+    double bytes, seconds; /* seconds > 0 */
+};
+
+/* Least squares of the relative errors, a and b not negative: small buffers count as much as large ones. With samples of one size
+ * only all of it is b. -EINVAL with words: no samples, or one without a time. */
+int br_line_fit(const struct br_line_sample *samples, uint32_t n, struct br_line *line);
+
+#endif
