@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * `braid plan`: what the cost model makes of every algorithm, and what it chooses and why. On any topology without a job;
- * in a job on the job's own, where --run measures each candidate and --measure the figures of the model themselves.
+ * in a job on the job's own, where --run measures each candidate and --measure the figures of the model themselves. With --model
+ * what they make of the gradients of a network (plan_model.h).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,25 +21,19 @@
 #include "collectives/type.h"
 #include "tools/kind.h"
 #include "tools/measure.h"
-#include "tools/options.h"
 #include "tools/output.h"
+#include "tools/plan_model.h"
+#include "tools/plan_settings.h"
 #include "tools/plan_table.h"
 #include "tools/tool.h"
 
-#define MOST_BYTES     ((int64_t)1 << 40)
 #define MOST_DRAWN     64            /* ranks */
 #define MOST_SIMULATED (4u << 20)    /* steps of all ranks and fragments */
 #define ENOUGH         (500 * BR_MS) /* to measure one candidate of one size */
 #define MOST_CALLS     20
 
-struct settings {
-    int64_t ranks, min_bytes, max_bytes, factor, limit;
-    const char *topology, *hosts, *collective, *calibration, *algorithm, *dot, *json, *measure;
-    bool run, exact;
-};
-
 struct plan {
-    struct settings set;
+    struct br_plan_settings set;
     const struct br_kind *kind;
     enum br_collective collective;
     struct br_topology own; /* without a job */
@@ -49,59 +44,13 @@ struct plan {
     struct br_plan_table *table; /* rank 0 */
 };
 
-/* ---- arguments ------------------------------------------------------------------------------ */
-
-static int parse(struct settings *s, int argc, char **argv)
+static int find_collective(struct plan *p)
 {
-    const struct br_option options[] = {
-        {"ranks", 'n', BR_OPTION_NUMBER, &s->ranks, 1, 65536, "N ranks of a flat network"},
-        {"topology", 0, BR_OPTION_TEXT, &s->topology, 0, 0, "TEXT bcube:3,2 or hosts:2x4 or flat:9"},
-        {"hosts", 0, BR_OPTION_TEXT, &s->hosts, 0, 0, "HxR H hosts of R ranks each"},
-        {"minbytes", 'b', BR_OPTION_BYTES, &s->min_bytes, 0, MOST_BYTES, "SIZE smallest size; default 1K"},
-        {"maxbytes", 'e', BR_OPTION_BYTES, &s->max_bytes, 0, MOST_BYTES, "SIZE largest size; default 256M"},
-        {"stepfactor", 'f', BR_OPTION_NUMBER, &s->factor, 2, 1 << 20,
-         "N from one size to the next; default 16"},
-        {"collective", 0, BR_OPTION_TEXT, &s->collective, 0, 0, "NAME default allreduce"},
-        {"algorithm", 0, BR_OPTION_TEXT, &s->algorithm, 0, 0, "NAME only this one (doc/collectives.md)"},
-        {"calibration", 0, BR_OPTION_TEXT, &s->calibration, 0, 0,
-         "FILE figures of the model; default: built in"},
-        {"exact", 0, BR_OPTION_FLAG, &s->exact, 0, 0, "time the schedules of all ranks, too"},
-        {"dot", 0, BR_OPTION_TEXT, &s->dot, 0, 0, "FILE the chosen schedule of the largest size as Graphviz"},
-        {"json", 0, BR_OPTION_TEXT, &s->json, 0, 0, "FILE write the rows there too"},
-        {"run", 0, BR_OPTION_FLAG, &s->run, 0, 0, "in a job: measure every candidate"},
-        {"limit", 0, BR_OPTION_NUMBER, &s->limit, 1, 3600,
-         "SECONDS --run leaves out what should take longer; default 5"},
-        {"measure", 0, BR_OPTION_TEXT, &s->measure, 0, 0,
-         "FILE in a job: measure the figures, write them there, use them"},
-        {0},
-    };
-    int rc = br_options_parse(options, argc, argv);
+    const char *name = p->set.collective;
 
-    if (rc == 1)
-        br_options_help(options, "[braid run -n N --] braid plan [options]", stdout);
-    return rc;
-}
-
-static bool in_job(void)
-{
-    return getenv("BRAID_WORLD_SIZE") || getenv("WORLD_SIZE");
-}
-
-static int check(struct plan *p)
-{
-    const struct settings *s = &p->set;
-
-    p->kind = br_kind_find(s->collective);
-    if (!p->kind || br_collective_find(s->collective, &p->collective))
-        return br_error(EINVAL, "--collective %s: no such collective", s->collective);
-    if (s->min_bytes > s->max_bytes)
-        return br_error(EINVAL, "--minbytes %" PRId64 " is more than --maxbytes %" PRId64, s->min_bytes,
-                        s->max_bytes);
-    if ((s->run || s->measure) && !in_job())
-        return br_error(EINVAL, "--run and --measure need a job: braid run -n 4 -- braid plan ...");
-    if ((s->run || s->measure) && (s->ranks || s->topology || s->hosts))
-        return br_error(EINVAL,
-                        "the job says what the network is; leave --ranks, --topology and --hosts out");
+    p->kind = br_kind_find(name);
+    if (!p->kind || br_collective_find(name, &p->collective))
+        return br_error(EINVAL, "--collective %s: no such collective", name);
     return 0;
 }
 
@@ -109,7 +58,7 @@ static int check(struct plan *p)
 
 static int open_topology(struct plan *p)
 {
-    const struct settings *s = &p->set;
+    const struct br_plan_settings *s = &p->set;
     char text[BR_TOPOLOGY_TEXT];
 
     if (!!s->ranks + !!s->topology + !!s->hosts > 1)
@@ -310,10 +259,12 @@ static int get_buffers(struct plan *p)
 
 static int plan(struct plan *p)
 {
-    const struct settings *s = &p->set;
+    const struct br_plan_settings *s = &p->set;
     bool barrier = p->kind->id == BR_KIND_BARRIER;
     int rc = open_model(p);
 
+    if (!rc && s->model)
+        return p->comm && braid_rank(p->comm) ? 0 : br_plan_model(s, &p->model, p->figures);
     if (!rc)
         rc = get_buffers(p);
     if (!rc && (!p->comm || braid_rank(p->comm) == 0) &&
@@ -329,22 +280,18 @@ static int plan(struct plan *p)
 
 int br_tool_plan(int argc, char **argv)
 {
-    struct plan p = {.set = {.min_bytes = 1 << 10,
-                             .max_bytes = 256 << 20,
-                             .factor = 16,
-                             .limit = 5,
-                             .collective = "allreduce"}};
-    int rc = parse(&p.set, argc, argv);
+    struct plan p = {0};
+    int rc = br_plan_settings_read(&p.set, argc, argv);
 
     if (rc == 1)
         return 0;
     if (!rc)
-        rc = check(&p);
+        rc = find_collective(&p);
     if (rc) {
         fprintf(stderr, "braid plan: %s\n", br_error_words());
         return 2;
     }
-    if (p.set.run || p.set.measure || (in_job() && !p.set.ranks && !p.set.topology && !p.set.hosts))
+    if (p.set.run || p.set.measure || (br_plan_in_job() && !p.set.ranks && !p.set.topology && !p.set.hosts))
         rc = braid_init(NULL, &p.comm);
     if (!rc)
         rc = plan(&p);

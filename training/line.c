@@ -20,7 +20,8 @@ static bool usable(double figure)
 
 int br_line_law(const char *name, uint32_t n, const struct br_line_links *links, struct br_line *line)
 {
-    double ranks = n, lg = log2(ranks), alpha = links->alpha, beta = links->beta, gamma = links->gamma;
+    double ranks = n ? n : 1, lg = log2(ranks), alpha = links->alpha, beta = links->beta,
+           gamma = links->gamma;
 
     if (!n || !usable(alpha) || !usable(beta) || !usable(gamma))
         return br_error(EINVAL,
@@ -53,7 +54,7 @@ static double only(const struct br_line_sample *samples, uint32_t n, bool slope)
     return below > 0 ? above / below : 0;
 }
 
-int br_line_fit(const struct br_line_sample *samples, uint32_t n, struct br_line *line)
+int br_line_measure(const struct br_line_sample *samples, uint32_t n, struct br_line *line)
 {
     double s = 0, sx = 0, sxx = 0, sy = 0, sxy = 0, determinant;
 

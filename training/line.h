@@ -33,6 +33,6 @@ struct br_line_sample {
 
 /* Least squares of the relative errors, a and b not negative: small buffers count as much as large ones. With samples of one size
  * only all of it is b. -EINVAL with words: no samples, or one without a time. */
-int br_line_fit(const struct br_line_sample *samples, uint32_t n, struct br_line *line);
+int br_line_measure(const struct br_line_sample *samples, uint32_t n, struct br_line *line);
 
 #endif

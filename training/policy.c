@@ -9,15 +9,16 @@
 #include "training/policy.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 
-#define SEARCH_LAYERS  400000 /* layers of all time lines that the search may run */
-#define LEAST_BUCKET   16384.0
-#define LARGEST_BUCKET 1e9
+#define SEARCH_LAYERS 400000 /* layers of all time lines that the search may run */
+#define LEAST_BUCKET  16384.0
+#define BUCKETS       17 /* each twice the one before: up to 1 GiB */
 
 static const char *const names[BR_POLICIES] = {"layerwise", "single", "bucket", "mgwfbp",
                                                "optimal",   "p3",     "auto"};
@@ -82,8 +83,8 @@ static int starts(struct search *s)
     consider_both(s);
     br_merge_bucket(s->work, s->work->bucket_bytes, s->joins);
     consider_both(s);
-    for (double bytes = LEAST_BUCKET; bytes < LARGEST_BUCKET; bytes *= 2) {
-        br_merge_bucket(s->work, bytes, s->joins);
+    for (int i = 0; i < BUCKETS; i++) {
+        br_merge_bucket(s->work, ldexp(LEAST_BUCKET, i), s->joins);
         consider(s, true);
     }
     return 0;

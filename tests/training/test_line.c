@@ -66,7 +66,7 @@ static void line_law__nonsense(void **state)
     assert_int_equal(br_line_law("ring", 8, &links, &line), -EINVAL);
 }
 
-static void line_fit__finds_the_line_again(void **state)
+static void line_measure__finds_the_line_again(void **state)
 {
     struct br_line_sample samples[20];
     struct br_line line, is = {5e-4, 8e-10};
@@ -76,17 +76,17 @@ static void line_fit__finds_the_line_again(void **state)
         samples[i].bytes = 1000 * pow(1.8, i);
         samples[i].seconds = br_line_seconds(&is, samples[i].bytes);
     }
-    assert_int_equal(br_line_fit(samples, 20, &line), 0);
+    assert_int_equal(br_line_measure(samples, 20, &line), 0);
     NEAR(line.a, is.a, 1e-6);
     NEAR(line.b, is.b, 1e-6);
     for (int i = 0; i < 20; i++)
         samples[i].seconds *= i % 2 ? 1.05 : 0.95;
-    assert_int_equal(br_line_fit(samples, 20, &line), 0);
+    assert_int_equal(br_line_measure(samples, 20, &line), 0);
     NEAR(line.a, is.a, 0.1);
     NEAR(line.b, is.b, 0.1);
 }
 
-static void line_fit__never_below_zero(void **state)
+static void line_measure__never_below_zero(void **state)
 {
     const struct br_line_sample steep[] = {{1000, 1e-6}, {2000, 4e-6}};
     const struct br_line_sample falling[] = {{1000, 4e-6}, {2000, 1e-6}};
@@ -94,23 +94,23 @@ static void line_fit__never_below_zero(void **state)
     struct br_line line;
 
     (void)state;
-    assert_int_equal(br_line_fit(steep, 2, &line), 0);
+    assert_int_equal(br_line_measure(steep, 2, &line), 0);
     assert_true(line.a == 0 && line.b > 0);
-    assert_int_equal(br_line_fit(falling, 2, &line), 0);
+    assert_int_equal(br_line_measure(falling, 2, &line), 0);
     assert_true(line.a > 0 && line.b == 0);
-    assert_int_equal(br_line_fit(one_size, 2, &line), 0);
+    assert_int_equal(br_line_measure(one_size, 2, &line), 0);
     assert_true(line.a == 0);
     NEAR(line.b, 2e-9, 1e-9);
 }
 
-static void line_fit__no_time(void **state)
+static void line_measure__no_time(void **state)
 {
     const struct br_line_sample none[] = {{1000, 1e-6}, {2000, 0}};
     struct br_line line;
 
     (void)state;
-    assert_int_equal(br_line_fit(none, 0, &line), -EINVAL);
-    assert_int_equal(br_line_fit(none, 2, &line), -EINVAL);
+    assert_int_equal(br_line_measure(none, 0, &line), -EINVAL);
+    assert_int_equal(br_line_measure(none, 2, &line), -EINVAL);
     assert_non_null(strstr(br_error_words(), "sample 1"));
 }
 
@@ -120,9 +120,9 @@ int main(void)
         cmocka_unit_test(line_law__start_up_of_the_papers_ring),
         cmocka_unit_test(line_law__all_of_the_table),
         cmocka_unit_test(line_law__nonsense),
-        cmocka_unit_test(line_fit__finds_the_line_again),
-        cmocka_unit_test(line_fit__never_below_zero),
-        cmocka_unit_test(line_fit__no_time),
+        cmocka_unit_test(line_measure__finds_the_line_again),
+        cmocka_unit_test(line_measure__never_below_zero),
+        cmocka_unit_test(line_measure__no_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

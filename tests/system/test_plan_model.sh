@@ -1,0 +1,70 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# `braid plan --model`: the table, the pictures, and what it says to nonsense.
+braid=$BRAID_BUILD/braid
+models=$BRAID_SOURCE/data/models
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# says WORDS ARGUMENT...: fails, and these words are in what it says
+says() {
+    local words=$1 out
+    shift
+    out=$("$braid" plan "$@" 2>&1) && fail "plan $* should fail"
+    grep -qF -- "$words" <<<"$out" || fail "plan $*: '$words' is not in: $out"
+}
+
+# P3's three layers: forward 1 unit, backward 1, all-reduce 2; a unit is a millisecond.
+cat >"$dir/three.csv" <<END
+# Three layers <&"
+layer,name,kind,parameters,forward_multiply_adds
+1,<a>,Linear,250,0
+2,"b",Linear,250,0
+3,c,Linear,250,0
+END
+printf 'layer,forward_us,backward_us\n1,1000,1000\n2,1000,1000\n3,1000,1000\n' >"$dir/times.csv"
+out=$("$braid" plan --model "$dir/three.csv" --times "$dir/times.csv" -n 4 --line 0,2000 --slice 500 --layers \
+    --svg "$dir/t.svg" --trace "$dir/t.json" --json "$dir/p.json") || fail "three layers: $out"
+grep -Eq '^  layerwise +3 +ready +10\.000 +4\.000 +2\.40 +60\.0 %' <<<"$out" || fail "layerwise: $out"
+grep -Eq '^\* p3 +3 +urgent +8\.000 +2\.000 +3\.00 +75\.0 %' <<<"$out" || fail "p3: $out"
+[ "$(grep -c '|.*b.*f.*|$' <<<"$out")" = 3 ] || fail "no bars: $out"
+[ "$(grep -cE '^<svg|^</svg>' "$dir/t.svg")" = 2 ] || fail "no drawing"
+grep -q 'Three layers &lt;&amp;&quot;' "$dir/t.svg" || fail "the title is not escaped"
+grep -qF '"dur":2000' "$dir/t.json" || fail "no trace"
+grep -q '"policy":.*"auto"' "$dir/p.json" || fail "no JSON"
+
+# Real tables, by a law, by the cost model of a topology, and with one policy.
+for model in "$models"/*.csv; do
+    "$braid" plan --model "$model" --topology bcube:3,2 | grep -q '^\*' || fail "$model"
+done
+"$braid" plan --model "$models/resnet50.csv" -n 8 --links ring:45.26,0.8,0 | grep -q 'a 633.6 us, b 1.4 ns/B (of ring on 8 ranks)' || fail "law"
+out=$("$braid" plan --model "$models/lenet5.csv" -n 8 --policy mgwfbp --algorithm ring) || fail "one policy"
+[ "$(grep -vc '^#' <<<"$out")" = 1 ] || fail "more than one policy: $out"
+"$braid" plan --model "$models/lenet5.csv" -n 1 | grep -q '1.00 *100.0 %' || fail "one rank"
+
+says 'No such file' --model "$dir/none.csv"
+says 'line 2: must be' --model "$dir/times.csv"
+says 'must be a number above 0' --model "$dir/three.csv" --speed fast
+says 'must be A,B' --model "$dir/three.csv" --line 5
+says 'must be A,B' --model "$dir/three.csv" --line 5,-1
+says 'must be LAW' --model "$dir/three.csv" --links ring:5
+says 'no such law' --model "$dir/three.csv" --links star:5,1,1
+says 'no such policy' --model "$dir/three.csv" --policy fast
+says 'there are' --model "$dir/three.csv" -n 4 --algorithm nothing
+says 'say --model' --svg "$dir/x.svg"
+says 'leave them or --model out' --model "$dir/three.csv" --dot "$dir/x.dot"
+says 'not both' --model "$dir/three.csv" --speed 1 --times "$dir/times.csv"
+says 'comes from one of' --model "$dir/three.csv" --line 1,1 --links ring:1,1,1
+says 'No such file' --model "$dir/three.csv" --svg "$dir/no/where.svg"
+printf '1,1000,1000\n3,1,1\n' >"$dir/bad.csv"
+says 'line 2: must be 2,forward_us,backward_us' --model "$dir/three.csv" --times "$dir/bad.csv"
+head -n 2 "$dir/times.csv" >"$dir/bad.csv"
+says 'times of 1 layers, the model has 3' --model "$dir/three.csv" --times "$dir/bad.csv"
+(cat "$dir/times.csv" && echo 4,1,1) >"$dir/bad.csv"
+says 'the model has 3 layers only' --model "$dir/three.csv" --times "$dir/bad.csv"
+echo "braid plan --model is fine"

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A workload for the planners (training/workload.h) from what the command line names. Blocks on files. */
+#ifndef BR_TOOLS_WORKLOAD_H
+#define BR_TOOLS_WORKLOAD_H
+
+#include "collectives/cost.h"
+#include "tools/model.h"
+#include "tools/plan_settings.h"
+#include "training/workload.h"
+
+struct br_tool_workload {
+    struct br_model model;
+    struct br_layer *layers;
+    struct br_workload load;
+    char cost[200]; /* where a and b are from, in words */
+};
+
+/* 0, and br_tool_workload_close() afterwards; -errno with words that name option, file and line. */
+int br_tool_workload_open(struct br_tool_workload *w, const struct br_plan_settings *set,
+                          const struct br_cost_model *model, const char *figures);
+void br_tool_workload_close(struct br_tool_workload *w);
+
+#endif
