@@ -57,9 +57,9 @@ void br_admission_oldest(struct br_engine *engine)
     if (op && !br_list_empty(&op->fragments.runs)) {
         const struct br_run *run = br_container_of(op->fragments.runs.next, struct br_run, node);
 
-        br_worker_keep_for(engine->worker, op->order, br_run_within(run, run->oldest));
+        br_worker_keep_for(engine->worker, op->order, run->fragment, br_run_within(run, run->oldest));
     } else {
-        br_worker_keep_for(engine->worker, UINT64_MAX, UINT64_MAX);
+        br_worker_keep_for(engine->worker, UINT64_MAX, UINT32_MAX, UINT64_MAX);
     }
 }
 

@@ -6,18 +6,13 @@
  *    worker fails with words rather than deliver wrong bytes.
  * 2. Ends that disagree need not meet. A message for an operation that we take part in, but not by that transfer, shows it by its
  *    digest: `agreed` holds those of our last operations, and of messages for operations that we have not begun.
- * 3. And nothing at all may travel: a large send waits for READY while its receiver, of a small message, waits for EAGER; with
- *    two roots both send, or both receive. So who has waited for 100 ms says WAITING with tag, length and digest. For a collective
- *    once, as the peer remembers it; for a large point-to-point send again and again, as the receive may come later. Rejected: a
- *    request before each large send, which costs a message a transfer for what only wrong programs need.
+ * 3. And nothing at all may travel: waiting.c.
  */
 #include "protocol/internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-#define PATIENCE (100 * BR_MS)
 
 static void message_words(const struct br_worker *w, const struct br_transfer *t, const struct br_message *m,
                           char *words, size_t bytes)
@@ -131,70 +126,4 @@ bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *
         return true;
     disagree(w, m->tag, rank, m->check, a->check);
     return false;
-}
-
-/* ---- WAITING ------------------------------------------------------------------------------------------- */
-
-void br_agree_waits(struct br_worker *w, struct br_transfer *t)
-{
-    enum br_tag_family family = br_tag_family(t->tag);
-
-    if (t->rendezvous || family == BR_TAG_ONESIDED || (family == BR_TAG_P2P && !t->is_send))
-        return; /* of these the other end hears in any case */
-    t->waits_since = w->now;
-    br_list_push_back(&w->peers[t->peer].waiting, &t->node);
-}
-
-static struct br_transfer *first(const struct br_peer *peer)
-{
-    return br_list_empty(&peer->waiting) ? NULL
-                                         : br_container_of(peer->waiting.next, struct br_transfer, node);
-}
-
-void br_agree_timer(struct br_worker *w, struct br_peer *peer)
-{
-    const struct br_transfer *t = first(peer);
-
-    if (!t || w->now - t->waits_since < PATIENCE)
-        return;
-    peer->waiting_due = true;
-    br_peer_activate(w, peer);
-}
-
-uint64_t br_agree_next_timer(const struct br_peer *peer)
-{
-    const struct br_transfer *t = peer->waiting_due ? NULL : first(peer);
-
-    return t ? t->waits_since + PATIENCE : UINT64_MAX;
-}
-
-/* One at a time, the next one in the next timers: they have no credits. */
-bool br_agree_post(struct br_worker *w, struct br_peer *peer, struct br_rail *rail)
-{
-    struct br_transfer *t = first(peer);
-    struct br_message m = {.type = BR_MESSAGE_WAITING};
-
-    if (t && w->now - t->waits_since >= PATIENCE) { /* else it has found its other end meanwhile */
-        m.tag = t->tag;
-        m.check = t->check;
-        m.bytes = t->length;
-        m.waiting.total = t->total;
-        if (br_control_post(rail, &m, NULL, 0) != 1)
-            return false;
-        br_list_remove(&t->node);
-        if (br_tag_family(t->tag) == BR_TAG_P2P)
-            br_agree_waits(w, t);
-    }
-    peer->waiting_due = false;
-    return true;
-}
-
-void br_agree_waiting(struct br_worker *w, int rank, const struct br_message *m)
-{
-    const struct br_transfer *t = br_match_posted(w, m->tag, rank);
-
-    if (br_tag_family(m->tag) == BR_TAG_COLLECTIVE)
-        br_agree_operation(w, rank, m);
-    else if (t)
-        br_agree_transfer(w, t, m);
 }

@@ -116,7 +116,7 @@ bool br_control_pump(struct br_worker *w, struct br_peer *peer, struct br_rail *
         return false;
     if (peer->fenced_due && !post_rails(peer, rail, BR_MESSAGE_RAIL_FENCED, &peer->fenced_due))
         return false;
-    if (peer->waiting_due && !br_agree_post(w, peer, rail))
+    if (peer->waiting_due && !br_waiting_post(w, peer, rail))
         return false;
     if (peer->renew_due && !br_place_post_renews(peer, rail))
         return false;

@@ -42,6 +42,16 @@ void br_links_close_retired(struct br_worker *w)
     }
 }
 
+static void insert_by_age(struct br_list *resend, struct br_orphan *orphan)
+{
+    struct br_list *behind = resend->prev;
+
+    while (behind != resend &&
+           br_age_before(&orphan->age, &br_container_of(behind, struct br_orphan, node)->age))
+        behind = behind->prev;
+    br_list_insert_before(behind->next, &orphan->node);
+}
+
 /* Copies every message that may not have arrived; they leave on the next rail with a credit. */
 static void keep_messages(struct br_worker *w, struct br_rail *rail)
 {
@@ -55,10 +65,12 @@ static void keep_messages(struct br_worker *w, struct br_rail *rail)
         }
         br_list_init(&orphan->node);
         orphan->message = keep->message;
+        orphan->age = keep->age;
+        orphan->awaited = false;
         orphan->length = keep->length;
         if (keep->length)
             memcpy(orphan->data, keep->memory, keep->length);
-        br_list_push_back(&rail->peer->streams[br_stream_of(keep->message.tag)].resend, &orphan->node);
+        insert_by_age(&rail->peer->streams[br_stream_of(keep->message.tag)].resend, orphan);
     }
 }
 

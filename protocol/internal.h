@@ -23,9 +23,10 @@ void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint
 /* Who may use a credit (peer.h, note 4). */
 enum br_credit {
     BR_CREDIT_ORDINARY, /* collectives */
-    BR_CREDIT_OLDEST,   /* the oldest of them, and messages of a lost rail */
+    BR_CREDIT_OLDEST,   /* the oldest of them */
     BR_CREDIT_ONESIDED, /* put and get: what they send finds its match at once */
-    BR_CREDIT_P2P,
+    BR_CREDIT_AWAITED,  /* so does a point-to-point message for which the peer says that it waits */
+    BR_CREDIT_P2P,      /* all others of these */
 };
 bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind);
 void br_rail_message_released(struct br_rail *rail, bool p2p, uint64_t now);
@@ -47,8 +48,6 @@ void br_connect_event(struct br_worker *w, const struct br_event *event);
 
 /* send.c */
 void br_peer_activate(struct br_worker *w, struct br_peer *peer);
-void br_send_message_due(struct br_worker *w, struct br_peer *peer,
-                         struct br_transfer *t); /* its eager message or READY */
 void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
                    const uint8_t *tokens);
 void br_send_sent(struct br_worker *w, const struct br_event *event);
@@ -57,6 +56,19 @@ void br_send_check_end(struct br_worker *w, struct br_transfer *t);
 /* From now on t waits for DONE, unless there is but one rail. false: no room for that now. */
 bool br_send_want_done(struct br_worker *w, struct br_transfer *t, const struct br_peer *peer);
 int br_pump_peer(struct br_worker *w, struct br_peer *peer);
+
+/* credited.c */
+struct br_pump {   /* one turn of the pump for a peer */
+    uint32_t full; /* rails whose back end takes nothing more now, a bit each */
+    int n;         /* frames and messages that have left */
+};
+void br_send_message_due(struct br_worker *w, struct br_peer *peer,
+                         struct br_transfer *t); /* its eager message or READY */
+/* One message of a queue with this head. false: it has to wait. */
+bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
+                         struct br_pump *pump);
+/* Those of lost rails. They go before the other messages of their stream that need the same credits. */
+void br_credited_orphans(struct br_worker *w, struct br_peer *peer, struct br_pump *pump);
 
 /* control.c: everything without a credit */
 bool br_control_pump(struct br_worker *w, struct br_peer *peer,
@@ -82,11 +94,14 @@ bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t,
                        const struct br_message *m); /* m has its tag */
 bool br_agree_operation(struct br_worker *w, int rank,
                         const struct br_message *m); /* m has found no transfer; also of other families */
-void br_agree_waiting(struct br_worker *w, int rank, const struct br_message *waiting);
-void br_agree_waits(struct br_worker *w, struct br_transfer *t); /* from now on, until its node is removed */
-bool br_agree_post(struct br_worker *w, struct br_peer *peer, struct br_rail *rail); /* false: link is full */
-void br_agree_timer(struct br_worker *w, struct br_peer *peer);
-uint64_t br_agree_next_timer(const struct br_peer *peer);
+
+/* waiting.c: WAITING, said and heard */
+void br_waiting_begin(struct br_worker *w, struct br_transfer *t); /* until its node is removed */
+bool br_waiting_post(struct br_worker *w, struct br_peer *peer,
+                     struct br_rail *rail); /* false: link is full */
+void br_waiting_timer(struct br_worker *w, struct br_peer *peer);
+uint64_t br_waiting_next_timer(const struct br_peer *peer);
+void br_waiting_heard(struct br_worker *w, struct br_peer *peer, const struct br_message *m);
 
 /* receive.c */
 void br_receive_event(struct br_worker *w, struct br_rail *rail,
@@ -173,6 +188,14 @@ bool br_onesided_ended(struct br_worker *w, struct br_transfer *t); /* true: it 
 static inline bool br_peer_takes_eagerly(const struct br_peer *peer, uint32_t length)
 {
     return length <= peer->eager_bytes;
+}
+
+/* Does a message of a collective go before another (peer.h, note 4)? */
+static inline bool br_age_before(const struct br_age *a, const struct br_age *b)
+{
+    if (a->order != b->order)
+        return a->order < b->order;
+    return a->fragment != b->fragment ? a->fragment < b->fragment : a->within < b->within;
 }
 
 static inline bool br_transfer_is_oldest(const struct br_worker *w, const struct br_transfer *t)

@@ -103,7 +103,7 @@ int br_match_send(struct br_worker *w, struct br_transfer *t)
     int rc = expect(w, &w->sends, t, &early);
 
     if (!rc && !early)
-        br_agree_waits(w, t);
+        br_waiting_begin(w, t);
     if (rc || !early)
         return rc;
     if (br_agree_transfer(w, t, &early->message))
@@ -119,7 +119,7 @@ int br_match_receive(struct br_worker *w, struct br_transfer *t)
     int rc = expect(w, &w->receives, t, &early);
 
     if (!rc && !early)
-        br_agree_waits(w, t);
+        br_waiting_begin(w, t);
     if (rc || !early)
         return rc;
     if (br_agree_transfer(w, t, &early->message))
@@ -263,6 +263,7 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
         return;
     }
     rail->arrived++;
+    rail->arrived_p2p += br_tag_family(m.tag) == BR_TAG_P2P;
     if (!first) {
         w->counters.dropped_messages++;
         release(w, rail, event->link, event->buffer, m.tag);

@@ -23,7 +23,7 @@
 #include "transport/frame.h"
 #include "transport/slot.h"
 
-#define BR_PROTOCOL_VERSION 4u /* changes with anything below; negotiated in the handshake */
+#define BR_PROTOCOL_VERSION 5u /* changes with anything below; negotiated in the handshake */
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS       65536u
@@ -51,7 +51,7 @@ enum br_message_type {
     BR_MESSAGE_GET = 5,   /* credited: asks to send them */
     BR_MESSAGE_DONE = 6,  /* transfers (their slots) that have arrived completely */
     BR_MESSAGE_ACK = 7,   /* bytes and messages that have arrived on this link, messages released */
-    BR_MESSAGE_PING = 8,  /* answered by PONG; shows that the peer lives */
+    BR_MESSAGE_PING = 8,  /* answered by ACK and PONG; shows that the peer lives */
     BR_MESSAGE_PONG = 9,
     BR_MESSAGE_RAIL_DOWN = 10,   /* another rail is lost: fence it, then answer RAIL_FENCED */
     BR_MESSAGE_RAIL_FENCED = 11, /* nothing more will be written through that rail */
@@ -59,7 +59,7 @@ enum br_message_type {
     BR_MESSAGE_BYE = 13,         /* the sender leaves in good order */
     BR_MESSAGE_RELAY = 14, /* struct br_message_relay: for another rank, or from one, over hosts in between */
     BR_MESSAGE_RELAY_BACK = 15, /* buffers for relayed frames that are free again */
-    BR_MESSAGE_WAITING = 16,    /* a transfer waits for its other end: does that want the same? (agree.c) */
+    BR_MESSAGE_WAITING = 16,    /* a transfer waits for its other end (waiting.c) */
     BR_MESSAGE_RENEW = 17,      /* asks what became of a slot that a lost rail has carried (place.c) */
 };
 
@@ -72,8 +72,9 @@ struct br_body_ready {
 };
 
 struct br_body_waiting {
-    uint64_t total; /* as in READY */
-    uint32_t reserved[4];
+    uint64_t total;    /* as in READY */
+    uint32_t receives; /* 1: who says it is to receive, 0: to send */
+    uint32_t reserved[3];
 };
 
 struct br_body_onesided {
@@ -223,6 +224,11 @@ static inline uint64_t br_tag_of_group(uint32_t group, uint64_t number)
 static inline uint64_t br_tag_collective(uint32_t group, uint64_t operation, uint32_t fragment, uint32_t k)
 {
     return br_tag_of_group(group, operation) | (uint64_t)(fragment & 0xffff) << 16 | (k & 0xffff);
+}
+
+static inline uint32_t br_tag_fragment(uint64_t tag) /* of a collective */
+{
+    return (uint32_t)(tag >> 16) & 0xffff;
 }
 
 static inline uint64_t br_tag_p2p(uint32_t group, uint64_t number, uint32_t user_tag)

@@ -17,13 +17,20 @@
  *    their rates. Near the end of a transfer a slow rail leaves the rest to the fast ones (br_rail_may_take).
  * 4. Credits bound the messages that may be unreleased at the peer. Some are kept, because a message may wait there until
  *    the peer's program comes to it, which may first wait for something else of ours: a few for point-to-point messages;
- *    one for puts and gets, which never wait for a program; and one for the oldest message of this process: of its oldest operation
+ *    one for what never waits for a program: puts and gets, and messages for which the peer says that it waits (waiting.c); and one
+ *    for the oldest message of this process: of its oldest operation
  *    the first fragment, of that the first step that needs a credit and has not ended (br_worker_keep_for). Among the
  *    messages that have not been received, on all ranks, take those of the oldest operation, of them those of the first fragment, and of
  *    them one of the earliest round of the schedule: all that it could wait for is through, so its other end has begun it or is
  *    about to, and here it is the oldest. The messages before it have given the kept credit back. So it leaves, and so does everything
  *    in turn. With slots it is the same. Rejected: one for the oldest operation: READYs of its later
  *    fragments took it, which the other end had not begun, as its runs waited for READYs in turn.
+ *    Messages of a lost rail have ended for the operation, if they were sends, but not for the peer: the oldest of them counts as the
+ *    oldest message unless another is older (br_age). Rejected: that all of them use the kept credit, which later
+ *    ones then hold, and that the others wait for them: the oldest may be among these.
+ * 5. A message that may have to go again, as nobody knows yet that it has arrived, must still be among the BR_SEEN that the peer
+ *    remembers. So new ones wait when they would be BR_SEEN ahead of it. That takes a rail which stalls while another carries
+ *    a thousand messages, or one that was quiet since: it is asked by PING, as ACK else comes only with what is released.
  */
 #ifndef BR_PROTOCOL_PEER_H
 #define BR_PROTOCOL_PEER_H
@@ -43,9 +50,16 @@ enum br_rail_state {
     BR_RAIL_FENCING, /* lost: the peer has not yet confirmed that it writes nothing more through it */
 };
 
+/* Which of several messages of collectives is the oldest: note 4. */
+struct br_age {
+    uint64_t order, within; /* of the transfer */
+    uint32_t fragment;
+};
+
 /* A credited message that may have to be sent again. */
 struct br_retained {
     struct br_message message;
+    struct br_age age;
     uint32_t length; /* payload bytes in `memory` */
     uint8_t *memory; /* eager_bytes or BR_MAX_PLACES; owned by the rail */
 };
@@ -54,6 +68,8 @@ struct br_retained {
 struct br_orphan {
     struct br_list node; /* a stream's `resend` */
     struct br_message message;
+    struct br_age age;
+    bool awaited; /* as of a transfer */
     uint32_t length;
     uint8_t data[];
 };
@@ -127,12 +143,14 @@ struct br_rail {
     uint32_t sent;                                           /* credited messages posted on this link */
     uint32_t peer_arrived, peer_released, peer_released_p2p; /* from ACK */
     uint32_t sent_p2p;
+    uint32_t pinged; /* `sent` when the peer was asked which of them have arrived (note 5) */
     struct br_retained retained[BR_CREDITS]; /* the last ones sent, by number mod BR_CREDITS */
     struct br_list flights;
 
     /* receiving */
     uint64_t rx_bytes;
     uint32_t arrived;          /* credited messages */
+    uint32_t arrived_p2p;      /* of these, point-to-point ones */
     struct br_list unexpected; /* messages of this link that wait for their transfer (match.c) */
     uint32_t released, released_p2p, announced; /* announced: `released` in the last ACK */
     uint64_t unannounced_since;                 /* ns; 0: nothing to announce */
@@ -171,9 +189,9 @@ enum br_queue_kind {
  * a receive that never comes, and what is sent meanwhile must not leave them behind the window. */
 struct br_stream {
     uint32_t sequence; /* of the next message that we send */
-    struct br_list
-        resend; /* struct br_orphan: messages of a lost rail; they leave before all others of the stream */
-    uint32_t seen_top; /* one more than the largest sequence seen */
+    uint32_t end;      /* no number from here on may be used before it is known what has arrived (note 5) */
+    struct br_list resend; /* struct br_orphan: messages of a lost rail, oldest first */
+    uint32_t seen_top;     /* one more than the largest sequence seen */
     uint64_t seen[BR_SEEN / 64];
 };
 #define BR_STREAMS 2
@@ -191,8 +209,9 @@ struct br_peer {
     uint64_t uses;                     /* frames posted */
     struct br_queue queues[BR_QUEUES]; /* what wants to leave, by br_queue_kind */
     struct br_list moving;             /* sends in MOVING or CONFIRMING */
-    struct br_list waiting;            /* transfers that wait for their other end, by waits_since (agree.c) */
-    bool waiting_due;                  /* the first of them is to be said */
+    struct br_list waiting;   /* transfers that wait for their other end, by waits_since (waiting.c) */
+    struct br_list expecting; /* likewise, small point-to-point receives */
+    bool waiting_due;         /* the first of them is to be said */
     struct br_stream streams[BR_STREAMS]; /* by br_stream_of() */
     uint32_t dones[BR_DONES];             /* slots to report, ring */
     uint32_t done_head, done_tail;

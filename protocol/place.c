@@ -136,6 +136,7 @@ void br_place_asked(struct br_worker *w, struct br_peer *peer, const struct br_b
     br_place_make(w, peer, slot);
     t->renews = renew->slot;
     t->state = BR_TRANSFER_QUEUED;
+    t->awaited = true; /* its sender has asked */
     br_send_message_due(w, peer, t);
 }
 

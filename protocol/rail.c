@@ -71,7 +71,8 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->acked_at = now;
     rail->probe_head = rail->probe_tail = 0;
     rail->sent = rail->peer_arrived = rail->peer_released = rail->peer_released_p2p = rail->sent_p2p = 0;
-    rail->arrived = rail->released = rail->released_p2p = rail->announced = 0;
+    rail->arrived = rail->arrived_p2p = rail->released = rail->released_p2p = rail->announced = 0;
+    rail->pinged = 0;
     rail->unannounced_since = 0;
     rail->ack_due = rail->ping_due = rail->pong_due = false;
     rail->last_rx = rail->last_ping = now;
@@ -309,12 +310,15 @@ bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind)
 {
     uint32_t held = rail->sent - rail->peer_released, held_p2p = rail->sent_p2p - rail->peer_released_p2p;
     uint32_t p2p = held_p2p > BR_CREDITS_P2P_OWN ? held_p2p : BR_CREDITS_P2P_OWN; /* theirs, used or not */
-    uint32_t kept = kind == BR_CREDIT_ONESIDED ? 0 : kind == BR_CREDIT_OLDEST ? 1 : 2;
+    bool at_once = kind == BR_CREDIT_ONESIDED || kind == BR_CREDIT_AWAITED;       /* given back */
+    uint32_t kept = at_once ? 0 : kind == BR_CREDIT_OLDEST ? 1 : 2;
 
     if (rail->sent - rail->peer_arrived >= BR_CREDITS)
         return false; /* the copy that would be overwritten may still be needed */
     if (kind == BR_CREDIT_P2P)
         return held_p2p < BR_CREDITS_P2P && (held_p2p < BR_CREDITS_P2P_OWN || held + kept < BR_CREDITS);
+    if (kind == BR_CREDIT_AWAITED && held_p2p < BR_CREDITS_P2P_OWN)
+        return true;
     return held - held_p2p + p2p + kept < BR_CREDITS;
 }
 

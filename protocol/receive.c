@@ -18,10 +18,12 @@ void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status)
     br_list_push_back(&w->done, &t->node);
 }
 
-/* The last slot is kept: peer.h, note 4. */
+/* The last slots are kept: peer.h, note 4. */
 static bool may_have_slot(const struct br_worker *w, const struct br_transfer *t)
 {
-    return w->slots.n_free > 1 || (w->slots.n_free && br_transfer_is_oldest(w, t));
+    uint32_t kept = br_transfer_is_oldest(w, t) ? 0 : t->awaited || t->rendezvous ? 1 : 2;
+
+    return w->slots.n_free > kept;
 }
 
 /* The place is free: take a slot and tell the sender, or wait for a slot. */
@@ -77,6 +79,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     if (!peer->n_rails && (rc = br_relay_reach(w, &w->peers[t->peer])))
         return rc;
     t->is_send = false;
+    t->awaited = false;
     t->status = 0;
     t->mapped = NULL;
     t->slot = NULL;
@@ -97,10 +100,9 @@ bool br_transfer_needs_credit(const struct br_worker *w, int peer, bool is_send,
     return is_send == br_peer_takes_eagerly(&w->peers[peer], length);
 }
 
-void br_worker_keep_for(struct br_worker *w, uint64_t order, uint64_t within)
+void br_worker_keep_for(struct br_worker *w, uint64_t order, uint32_t fragment, uint64_t within)
 {
-    w->oldest.order = order;
-    w->oldest.within = within;
+    w->oldest = (struct br_age){.order = order, .fragment = fragment, .within = within};
     if (!w->failed)
         br_receive_slotless(w);
 }
@@ -285,7 +287,7 @@ static void control(struct br_worker *w, struct br_rail *rail, const struct br_e
         br_peer_activate(w, peer);
         break;
     case BR_MESSAGE_PING:
-        rail->pong_due = true;
+        rail->ack_due = rail->pong_due = true;
         br_peer_activate(w, peer);
         break;
     case BR_MESSAGE_PONG:
@@ -305,7 +307,7 @@ static void control(struct br_worker *w, struct br_rail *rail, const struct br_e
         br_peer_check_left(peer);
         break;
     case BR_MESSAGE_WAITING:
-        br_agree_waiting(w, peer->rank, m);
+        br_waiting_heard(w, peer, m);
         break;
     case BR_MESSAGE_RENEW:
         br_place_asked(w, peer, &m->renew);

@@ -15,7 +15,6 @@
 #include "protocol/internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -24,14 +23,6 @@ void br_peer_activate(struct br_worker *w, struct br_peer *peer)
 {
     if (br_list_empty(&peer->active))
         br_list_push_back(&w->active, &peer->active);
-}
-
-void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
-{
-    bool p2p = br_tag_family(t->tag) == BR_TAG_P2P;
-
-    br_queue_insert(&peer->queues[p2p ? BR_QUEUE_P2P : BR_QUEUE_MESSAGES], &t->queued, w->now);
-    br_peer_activate(w, peer);
 }
 
 int br_transfer_send(struct br_worker *w, struct br_transfer *t)
@@ -46,6 +37,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     if (!peer->n_rails && (rc = br_relay_reach(w, peer)))
         return rc;
     t->is_send = true;
+    t->awaited = false;
     t->status = 0;
     t->wants_done = false;
     t->cursor = t->flights = t->resend_at = 0;
@@ -126,98 +118,6 @@ void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot)
         t->state = BR_TRANSFER_CONFIRMING;
     }
     br_send_check_end(w, t);
-}
-
-/* ---- messages ------------------------------------------------------------------------------------------ */
-
-/* The rail with a credit that has the least in flight. */
-static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, enum br_credit credit)
-{
-    struct br_rail *best = NULL;
-
-    for (int i = 0; i < peer->n_rails; i++) {
-        struct br_rail *rail = &peer->rails[i];
-
-        if (rail->state == BR_RAIL_UP && !(full >> i & 1) && br_rail_has_credit(rail, credit) &&
-            (!best || br_rail_in_flight(rail) < br_rail_in_flight(best)))
-            best = rail;
-    }
-    return best;
-}
-
-/* Takes the next retained place of the rail, writes the message there and posts it. The message is copied, data
- * included: the transfer ends at once, and a lost rail can be made good. */
-static bool post_retained(struct br_rail *rail, const struct br_message *m, const void *data, uint32_t length)
-{
-    struct br_retained *keep = &rail->retained[rail->sent % BR_CREDITS];
-
-    keep->message = *m;
-    keep->length = length;
-    if (length)
-        memcpy(keep->memory, data, length);
-    if (br_control_post(rail, m, length ? keep->memory : NULL, length) != 1)
-        return false;
-    rail->sent++;
-    if (br_tag_family(m->tag) == BR_TAG_P2P)
-        rail->sent_p2p++;
-    return true;
-}
-
-static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_rail *rail,
-                         struct br_transfer *t)
-{
-    struct br_stream *stream = &peer->streams[br_stream_of(t->tag)];
-    struct br_message m = {0};
-    uint8_t places[BR_MAX_PLACES];
-    const void *payload = NULL;
-    uint32_t length = 0;
-
-    if (t->request)
-        m = *t->request;
-    else
-        m.bytes = t->length;
-    m.check = t->check;
-    m.sequence = stream->sequence;
-    m.tag = t->tag;
-    if (!t->is_send) {
-        m.type = BR_MESSAGE_READY;
-        m.ready = (struct br_body_ready){.slot = br_slot_number(&w->slots, t->slot), .total = t->total};
-        if (peer->place_rails) {
-            payload = places;
-            length = br_place_write(peer, t, &m, places);
-        }
-    } else if (!t->request) {
-        m.type = BR_MESSAGE_EAGER;
-        if (t->length <= BR_EAGER_INLINE) {
-            if (t->length)
-                memcpy(m.data, t->memory, t->length);
-        } else {
-            payload = t->memory;
-            length = t->length;
-        }
-    }
-    if (!post_retained(rail, &m, payload, length))
-        return false;
-    stream->sequence++;
-    br_queue_remove(&t->queued);
-    if (t->is_send) {
-        w->counters.copied_bytes += t->length;
-        rail->total_tx += t->length;
-        br_transfer_end(w, t, 0);
-    } else {
-        t->state = BR_TRANSFER_MATCHING;
-    }
-    return true;
-}
-
-/* A message of a lost rail, with its old sequence: the peer drops it if it has it already. */
-static bool send_orphan(struct br_rail *rail, struct br_orphan *orphan)
-{
-    if (!post_retained(rail, &orphan->message, orphan->data, orphan->length))
-        return false;
-    br_list_remove(&orphan->node);
-    free(orphan);
-    return true;
 }
 
 /* ---- data ---------------------------------------------------------------------------------------------- */
@@ -344,14 +244,8 @@ static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const stru
     return best;
 }
 
-/* One turn of the pump for a peer. */
-struct pump {
-    uint32_t full; /* rails whose back end takes nothing more now, a bit each */
-    int n;         /* frames and messages that have left */
-};
-
 /* One frame of the data queue's head. false: it has to wait. */
-static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, struct pump *pump)
+static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, struct br_pump *pump)
 {
     struct br_rail *rail = data_rail(peer, pump->full, t);
     uint32_t offset, length;
@@ -370,89 +264,6 @@ static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_trans
     if (t->cursor == t->length && !t->resend)
         all_left(w, t);
     pump->n++;
-    return true;
-}
-
-/* A rail for a message, or NULL: it has to wait for a credit. */
-static struct br_rail *credited_rail(struct br_worker *w, struct br_peer *peer, uint32_t full,
-                                     enum br_credit credit)
-{
-    struct br_rail *rail = message_rail(peer, full, credit);
-
-    if (!rail)
-        w->counters.credit_stalls++;
-    return rail;
-}
-
-static enum br_credit credit_of(const struct br_worker *w, const struct br_transfer *t)
-{
-    switch (br_tag_family(t->tag)) {
-    case BR_TAG_P2P:
-        return BR_CREDIT_P2P;
-    case BR_TAG_ONESIDED:
-        return BR_CREDIT_ONESIDED;
-    default:
-        return br_transfer_is_oldest(w, t) ? BR_CREDIT_OLDEST : BR_CREDIT_ORDINARY;
-    }
-}
-
-/* The head has no credit; the first behind it that may use one kept for `least` or for what is still freer. */
-static struct br_transfer *entitled(const struct br_worker *w, const struct br_queue *queue,
-                                    enum br_credit least)
-{
-    br_list_for_each (node, &queue->place) {
-        struct br_transfer *t = br_container_of(node, struct br_transfer, queued.place);
-
-        if (credit_of(w, t) >= least)
-            return t;
-    }
-    return NULL;
-}
-
-/* One message of a queue. false: it has to wait. */
-static bool pump_message(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, struct pump *pump)
-{
-    struct br_rail *rail = credited_rail(w, peer, pump->full, credit_of(w, t));
-
-    for (enum br_credit kept = BR_CREDIT_OLDEST; !rail && kept <= BR_CREDIT_ONESIDED; kept++) {
-        struct br_rail *freer = message_rail(peer, pump->full, kept);
-        struct br_transfer *other = freer ? entitled(w, &peer->queues[BR_QUEUE_MESSAGES], kept) : NULL;
-
-        if (other && credit_of(w, t) != BR_CREDIT_P2P) {
-            t = other;
-            rail = freer;
-        }
-    }
-    if (rail && send_message(w, peer, rail, t))
-        pump->n++;
-    else if (rail)
-        pump->full |= 1u << rail->index;
-    return rail != NULL;
-}
-
-/* One message of a lost rail, on the first rail that takes it. false: it has to wait. */
-static bool pump_orphan(struct br_worker *w, struct br_peer *peer, struct br_orphan *orphan,
-                        struct pump *pump)
-{
-    enum br_credit credit = br_stream_of(orphan->message.tag) == 1 ? BR_CREDIT_P2P : BR_CREDIT_OLDEST;
-    struct br_rail *rail;
-
-    while ((rail = credited_rail(w, peer, pump->full, credit))) {
-        if (send_orphan(rail, orphan)) {
-            pump->n++;
-            return true;
-        }
-        pump->full |= 1u << rail->index;
-    }
-    return false;
-}
-
-/* They go before all other messages of their stream. false: some have to wait. */
-static bool pump_orphans(struct br_worker *w, struct br_peer *peer, int stream, struct pump *pump)
-{
-    br_list_for_each_safe (node, &peer->streams[stream].resend)
-        if (!pump_orphan(w, peer, br_container_of(node, struct br_orphan, node), pump))
-            return false;
     return true;
 }
 
@@ -484,15 +295,14 @@ static int next_queue(const struct br_worker *w, const struct br_peer *peer, con
 int br_pump_peer(struct br_worker *w, struct br_peer *peer)
 {
     bool stuck[BR_QUEUES] = {false};
-    struct pump pump = {0};
+    struct br_pump pump = {0};
 
     for (int i = 0; i < peer->n_rails; i++)
         if (peer->rails[i].state != BR_RAIL_UP || !br_control_pump(w, peer, &peer->rails[i]))
             pump.full |= 1u << i;
     if (peer->detours && br_peer_direct(peer))
         pump.full |= peer->detours; /* they are for the time without */
-    stuck[BR_QUEUE_MESSAGES] = !pump_orphans(w, peer, 0, &pump);
-    stuck[BR_QUEUE_P2P] = !pump_orphans(w, peer, 1, &pump);
+    br_credited_orphans(w, peer, &pump);
     for (;;) {
         struct br_queued *head;
         int which = next_queue(w, peer, stuck, &head);
@@ -505,7 +315,8 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
         } else if (which == BR_QUEUE_DATA) {
             stuck[which] = !pump_data(w, peer, br_container_of(head, struct br_transfer, queued), &pump);
         } else {
-            stuck[which] = !pump_message(w, peer, br_container_of(head, struct br_transfer, queued), &pump);
+            stuck[which] =
+                !br_credited_message(w, peer, br_container_of(head, struct br_transfer, queued), &pump);
         }
     }
     if (!br_peer_has_work(peer))

@@ -58,8 +58,10 @@ struct br_transfer {
     bool is_send;
     bool wants_done; /* send: a frame left, and another rail could have to send it again */
     struct br_queued queued;
-    struct br_list node;  /* in one of: the peer's `moving` or `waiting`, the worker's `slotless` or `done` */
-    uint64_t waits_since; /* ns; in `waiting`: since then, or since it was last said */
+    struct br_list
+        node; /* in one of: the peer's `moving`, `waiting` or `expecting`, the worker's `slotless` or `done` */
+    uint64_t waits_since; /* ns; in `waiting` and `expecting`: since then, or since it was last said */
+    bool awaited;         /* point to point: the other end is there (waiting.c) */
     struct br_slot *slot; /* receive */
     uint32_t remote_slot; /* send */
     uint32_t slice_bytes; /* send: grid of the receiver's slot */

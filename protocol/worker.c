@@ -47,6 +47,7 @@ static int create_peers(struct br_worker *w)
             br_queue_init(&peer->queues[k]);
         br_list_init(&peer->moving);
         br_list_init(&peer->waiting);
+        br_list_init(&peer->expecting);
         for (int k = 0; k < BR_STREAMS; k++)
             br_list_init(&peer->streams[k].resend);
         br_list_init(&peer->active);
@@ -322,7 +323,7 @@ static void timers(struct br_worker *w)
     w->in_batch = true;
     br_connect_timers(w);
     for (int r = 0; r < w->config.size && !w->failed; r++) {
-        br_agree_timer(w, &w->peers[r]);
+        br_waiting_timer(w, &w->peers[r]);
         for (int i = 0; i < w->peers[r].n_rails; i++)
             rail_timers(w, &w->peers[r].rails[i], stopped);
     }
@@ -446,7 +447,7 @@ uint64_t br_worker_next_timer(const struct br_worker *w)
     if (w->relay && br_relay_next_timer(w) < next)
         next = br_relay_next_timer(w);
     for (int r = 0; r < w->config.size; r++) {
-        uint64_t at = br_agree_next_timer(&w->peers[r]);
+        uint64_t at = br_waiting_next_timer(&w->peers[r]);
 
         for (int i = 0; i < w->peers[r].n_rails; i++) {
             if (at < next)

@@ -103,9 +103,8 @@ struct br_worker {
     uint32_t n_retired, max_retired;
     bool in_batch;
     struct br_random random; /* only with config.seed */
-    struct {
-        uint64_t order, within;
-    } oldest;     /* the transfer that may use the credits and the slot that are kept (br_worker_keep_for) */
+    struct br_age
+        oldest; /* of the transfer that may use the credits and the slot that are kept (br_worker_keep_for) */
     uint64_t now; /* of this turn */
     uint64_t last_timers;
     int failed; /* 0, or the negative errno of what ended it */
@@ -147,9 +146,9 @@ void br_worker_forget_group(struct br_worker *worker, uint32_t group);
 /* or those before `sequence`, as its numbers are about to come round. What other ranks have begun already stays. */
 void br_worker_forget_before(struct br_worker *worker, uint32_t group, uint64_t sequence);
 
-/* One credit of each rail and one slot are kept for the transfer with this order and this `within` (peer.h, note 4), until the
- * next call. None by default. */
-void br_worker_keep_for(struct br_worker *worker, uint64_t order, uint64_t within);
+/* One credit of each rail and one slot are kept for the transfer with this order and this `within`, of this fragment (peer.h, note 4),
+ * until the next call. None by default. */
+void br_worker_keep_for(struct br_worker *worker, uint64_t order, uint32_t fragment, uint64_t within);
 
 /* Both return how much was done; 0: nothing. */
 int br_worker_poll(struct br_worker *worker, uint64_t now);

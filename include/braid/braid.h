@@ -251,12 +251,13 @@ int braid_barrier_init(struct braid_comm *comm, const struct braid_options *opti
 /* ---- point to point --------------------------------------------------------------------------------------- */
 
 /* Sends bytes to `peer`; matches its braid_recv() with the same tag (options->tag). Ends when the memory may be used
- * again. Up to 32 messages a peer may wait unmatched; further ones wait for their turn. */
+ * again. Up to 32 messages a rail may wait at the peer for their receives; further ones wait for their turn, or until the peer asks for them, which it
+ * does when it receives them while others hold the credits. So any order of receiving is good; in order is faster. */
 int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op);
 
 /* Receives exactly `bytes` from `peer`; -EPROTO when the sender sends another size. A large one announces itself to the sender, and counts as
- * one of the 32 messages until that sends: with more such receives open, small sends to the same peer wait, too. */
+ * one of the 32 messages until that sends. */
 int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op);
 

@@ -109,14 +109,15 @@ static void control__goes_ahead_and_waits_for_room(void **state)
     assert_int_equal(br_transfer_send(x->w, &t), 0);
     wire_message(x->links[0], &ping, NULL, 0);
     wired_turn(x, 0);
-    x->wires[0].room = 1;
-    wired_turn(x, 0);
-    assert_int_equal(x->wires[0].n_frames, 1);
-    assert_int_equal(x->wires[0].frames[0].message.type, BR_MESSAGE_PONG);
-    x->wires[0].room = -1;
+    x->wires[0].room = 2;
     wired_turn(x, 0);
     assert_int_equal(x->wires[0].n_frames, 2);
-    assert_int_equal(x->wires[0].frames[1].message.type, BR_MESSAGE_EAGER);
+    assert_int_equal(x->wires[0].frames[0].message.type, BR_MESSAGE_ACK);
+    assert_int_equal(x->wires[0].frames[1].message.type, BR_MESSAGE_PONG);
+    x->wires[0].room = -1;
+    wired_turn(x, 0);
+    assert_int_equal(x->wires[0].n_frames, 3);
+    assert_int_equal(x->wires[0].frames[2].message.type, BR_MESSAGE_EAGER);
 }
 
 /* BYE is said once; the worker has left when both have said it. */

@@ -144,11 +144,11 @@ static void placed__before_its_ready(void **state)
  * its numbers were never checked. */
 static void placed__for_a_slot_to_come(void **state)
 {
-    struct br_transfer first[15], waits = receive_of(99, 2000);
+    struct br_transfer first[14], waits = receive_of(99, 2000);
     struct wired *x = *state;
     uint32_t slot;
 
-    for (uint32_t i = 0; i < 15; i++) { /* one of 16 slots is kept */
+    for (uint32_t i = 0; i < 14; i++) { /* two of 16 slots are kept */
         first[i] = receive_of(i, 2000);
         assert_int_equal(br_transfer_receive(x->w, &first[i]), 0);
     }
@@ -202,20 +202,24 @@ static void slotless__served_in_order(void **state)
     assert_int_equal(x->w->slots.n_free, x->w->slots.count);
 }
 
-/* The last slot goes to the one receive that it is kept for, as soon as that is said. */
-static void slotless__one_slot_is_kept(void **state)
+/* The last slot goes to the one receive that it is kept for, as soon as that is said; the one before it to one whose sender waits. */
+static void slotless__two_slots_are_kept(void **state)
 {
+    struct br_message waiting = {.type = BR_MESSAGE_WAITING, .bytes = 2000, .tag = br_tag_p2p(0, 16, 1)};
     struct br_transfer t[18];
     struct wired *x = *state;
 
     for (uint32_t i = 0; i < 18; i++) {
-        t[i] = receive_of(i, 2000);
+        t[i] = receive_of(i < 17 ? br_tag_p2p(0, i, 1) : 17, 2000);
         t[i].order = 5;
         t[i].within = i;
         assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
     }
+    assert_int_equal(x->w->slots.n_free, 2);
+    wired_say(x, 0, &waiting);
     assert_int_equal(x->w->slots.n_free, 1);
-    br_worker_keep_for(x->w, 5, 17);
+    assert_non_null(t[16].slot);
+    br_worker_keep_for(x->w, 5, 0, 17);
     wired_turn(x, 0);
     assert_int_equal(x->w->slots.n_free, 0);
     assert_non_null(t[17].slot);
@@ -417,7 +421,7 @@ int main(void)
         WIRED_TEST(placed__for_a_slot_to_come, .rails = 1, .up = true),
         WIRED_TEST(placed__beyond_the_end, .rails = 1, .up = true),
         WIRED_TEST(slotless__served_in_order, .rails = 1, .up = true),
-        WIRED_TEST(slotless__one_slot_is_kept, .rails = 1, .up = true),
+        WIRED_TEST(slotless__two_slots_are_kept, .rails = 1, .up = true),
         WIRED_TEST(withdraw__in_every_state, .rails = 1, .up = true),
         WIRED_TEST(mapped__until_released, .rails = 1, .up = true),
         WIRED_TEST(mapped__too_many_pieces, .rails = 1, .up = true),

@@ -114,7 +114,7 @@ static void messages__one_credit_is_kept(void **state)
     const uint32_t free_ones = BR_CREDITS - BR_CREDITS_P2P_OWN - 2;
     struct wired *x = *state;
 
-    br_worker_keep_for(x->w, 5, BR_CREDITS - 1);
+    br_worker_keep_for(x->w, 5, 0, BR_CREDITS - 1);
     for (uint32_t i = 0; i < BR_CREDITS; i++) {
         t[i] = send_of(i + 1, 4);
         t[i].order = 5;
@@ -127,7 +127,7 @@ static void messages__one_credit_is_kept(void **state)
     assert_int_equal(br_transfer_send(x->w, &t[BR_CREDITS - 1]), 0);
     wired_turn(x, 0);
     assert_int_equal(t[BR_CREDITS - 1].state, BR_TRANSFER_ENDED);
-    br_worker_keep_for(x->w, 5, free_ones); /* it is in use */
+    br_worker_keep_for(x->w, 5, 0, free_ones); /* it is in use */
     wired_turn(x, 0);
     assert_int_equal(x->done, free_ones + 1);
 }

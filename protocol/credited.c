@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Credited messages: EAGER, READY, PUT and GET leave, on a rail with a credit for them (peer.h, notes 4 and 5).
+ *
+ * 1. Point-to-point messages have a queue of their own, as they may wait for ever. An awaited one stands in the other queue: nothing
+ *    that waits for a receive is before it.
+ * 2. The head of a queue may have no credit where one behind it has, as some are kept: that one goes.
+ * 3. Messages of a lost rail go first. Those that need the same credits wait behind them, others pass.
+ */
+#include "protocol/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
+{
+    bool p2p = br_tag_family(t->tag) == BR_TAG_P2P && !t->awaited;
+
+    br_queue_insert(&peer->queues[p2p ? BR_QUEUE_P2P : BR_QUEUE_MESSAGES], &t->queued, w->now);
+    br_peer_activate(w, peer);
+}
+
+/* The rail with a credit that has the least in flight. */
+static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, enum br_credit credit)
+{
+    struct br_rail *best = NULL;
+
+    for (int i = 0; i < peer->n_rails; i++) {
+        struct br_rail *rail = &peer->rails[i];
+
+        if (rail->state == BR_RAIL_UP && !(full >> i & 1) && br_rail_has_credit(rail, credit) &&
+            (!best || br_rail_in_flight(rail) < br_rail_in_flight(best)))
+            best = rail;
+    }
+    return best;
+}
+
+/* Takes the next retained place of the rail, writes the message there and posts it. The message is copied, data
+ * included: the transfer ends at once, and a lost rail can be made good. */
+static bool post_retained(struct br_rail *rail, const struct br_message *m, const struct br_age *age,
+                          const void *data, uint32_t length)
+{
+    struct br_retained *keep = &rail->retained[rail->sent % BR_CREDITS];
+
+    keep->message = *m;
+    keep->age = *age;
+    keep->length = length;
+    if (length)
+        memcpy(keep->memory, data, length);
+    if (br_control_post(rail, m, length ? keep->memory : NULL, length) != 1)
+        return false;
+    rail->sent++;
+    if (br_tag_family(m->tag) == BR_TAG_P2P)
+        rail->sent_p2p++;
+    return true;
+}
+
+static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_rail *rail,
+                         struct br_transfer *t)
+{
+    struct br_stream *stream = &peer->streams[br_stream_of(t->tag)];
+    struct br_age age = {.order = t->order, .within = t->within, .fragment = br_tag_fragment(t->tag)};
+    struct br_message m = {0};
+    uint8_t places[BR_MAX_PLACES];
+    const void *payload = NULL;
+    uint32_t length = 0;
+
+    if (t->request)
+        m = *t->request;
+    else
+        m.bytes = t->length;
+    m.check = t->check;
+    m.sequence = stream->sequence;
+    m.tag = t->tag;
+    if (!t->is_send) {
+        m.type = BR_MESSAGE_READY;
+        m.ready = (struct br_body_ready){.slot = br_slot_number(&w->slots, t->slot), .total = t->total};
+        if (peer->place_rails) {
+            payload = places;
+            length = br_place_write(peer, t, &m, places);
+        }
+    } else if (!t->request) {
+        m.type = BR_MESSAGE_EAGER;
+        if (t->length <= BR_EAGER_INLINE) {
+            if (t->length)
+                memcpy(m.data, t->memory, t->length);
+        } else {
+            payload = t->memory;
+            length = t->length;
+        }
+    }
+    if (!post_retained(rail, &m, &age, payload, length))
+        return false;
+    stream->sequence++;
+    br_queue_remove(&t->queued);
+    if (t->is_send) {
+        w->counters.copied_bytes += t->length;
+        rail->total_tx += t->length;
+        br_transfer_end(w, t, 0);
+    } else {
+        t->state = BR_TRANSFER_MATCHING;
+    }
+    return true;
+}
+
+/* A message of a lost rail, with its old sequence: the peer drops it if it has it already. */
+static bool send_orphan(struct br_rail *rail, struct br_orphan *orphan)
+{
+    if (!post_retained(rail, &orphan->message, &orphan->age, orphan->data, orphan->length))
+        return false;
+    br_list_remove(&orphan->node);
+    free(orphan);
+    return true;
+}
+
+/* A rail for a message, or NULL: it has to wait for a credit. */
+static struct br_rail *credited_rail(struct br_worker *w, struct br_peer *peer, uint32_t full,
+                                     enum br_credit credit)
+{
+    struct br_rail *rail = message_rail(peer, full, credit);
+
+    if (!rail)
+        w->counters.credit_stalls++;
+    return rail;
+}
+
+static enum br_credit credit_of(const struct br_worker *w, const struct br_transfer *t)
+{
+    switch (br_tag_family(t->tag)) {
+    case BR_TAG_P2P:
+        return t->awaited ? BR_CREDIT_AWAITED : BR_CREDIT_P2P;
+    case BR_TAG_ONESIDED:
+        return BR_CREDIT_ONESIDED;
+    default:
+        return br_transfer_is_oldest(w, t) ? BR_CREDIT_OLDEST : BR_CREDIT_ORDINARY;
+    }
+}
+
+/* The head has no credit; the first behind it that may use one kept for `least` or for what is still freer. */
+static struct br_transfer *entitled(const struct br_worker *w, const struct br_queue *queue,
+                                    enum br_credit least)
+{
+    br_list_for_each (node, &queue->place) {
+        struct br_transfer *t = br_container_of(node, struct br_transfer, queued.place);
+
+        if (credit_of(w, t) >= least)
+            return t;
+    }
+    return NULL;
+}
+
+/* The smallest of a stream's numbers that may not have arrived, and the rail that carries it, or NULL. */
+static uint32_t first_open(const struct br_peer *peer, int which, struct br_rail **on)
+{
+    const struct br_stream *stream = &peer->streams[which];
+    uint32_t first = stream->sequence;
+
+    *on = NULL;
+    for (int i = 0; i < peer->n_rails; i++) {
+        struct br_rail *rail = &peer->rails[i];
+
+        for (uint32_t k = rail->peer_arrived; rail->state == BR_RAIL_UP && k != rail->sent; k++) {
+            const struct br_message *m = &rail->retained[k % BR_CREDITS].message;
+
+            if (br_stream_of(m->tag) == which && (int32_t)(m->sequence - first) < 0) {
+                first = m->sequence;
+                *on = rail;
+            }
+        }
+    }
+    br_list_for_each (node, &stream->resend) {
+        uint32_t sequence = br_container_of(node, struct br_orphan, node)->message.sequence;
+
+        if ((int32_t)(sequence - first) < 0) {
+            first = sequence;
+            *on = NULL;
+        }
+    }
+    return first;
+}
+
+/* May the stream's next number be used (peer.h, note 5)? */
+static bool may_number(struct br_peer *peer, int which)
+{
+    struct br_stream *stream = &peer->streams[which];
+    struct br_rail *on;
+
+    if (stream->sequence != stream->end)
+        return true;
+    stream->end = first_open(peer, which, &on) + BR_SEEN;
+    if (stream->sequence != stream->end)
+        return true;
+    if (on && on->pinged != on->sent) {
+        on->pinged = on->sent;
+        on->ping_due = true;
+    }
+    return false;
+}
+
+bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
+                         struct br_pump *pump)
+{
+    struct br_rail *rail = credited_rail(w, peer, pump->full, credit_of(w, t));
+
+    for (enum br_credit kept = BR_CREDIT_OLDEST; !rail && kept <= BR_CREDIT_AWAITED; kept++) {
+        struct br_rail *freer = message_rail(peer, pump->full, kept);
+        struct br_transfer *other = freer ? entitled(w, &peer->queues[BR_QUEUE_MESSAGES], kept) : NULL;
+
+        if (other && credit_of(w, t) != BR_CREDIT_P2P) {
+            t = other;
+            rail = freer;
+        }
+    }
+    if (!rail || !may_number(peer, br_stream_of(t->tag)))
+        return false;
+    if (send_message(w, peer, rail, t))
+        pump->n++;
+    else
+        pump->full |= 1u << rail->index;
+    return true;
+}
+
+/* One message of a lost rail, on the first rail that takes it. */
+static void pump_orphan(struct br_worker *w, struct br_peer *peer, struct br_orphan *orphan,
+                        enum br_credit credit, struct br_pump *pump)
+{
+    struct br_rail *rail;
+
+    while ((rail = credited_rail(w, peer, pump->full, credit))) {
+        if (send_orphan(rail, orphan)) {
+            pump->n++;
+            return;
+        }
+        pump->full |= 1u << rail->index;
+    }
+}
+
+/* oldest: no message of a collective in the list is older. */
+static enum br_credit credit_of_orphan(const struct br_worker *w, const struct br_orphan *orphan, bool oldest)
+{
+    switch (br_tag_family(orphan->message.tag)) {
+    case BR_TAG_P2P:
+        return orphan->awaited ? BR_CREDIT_AWAITED : BR_CREDIT_P2P;
+    case BR_TAG_ONESIDED:
+        return BR_CREDIT_ONESIDED;
+    default:
+        return oldest && !br_age_before(&w->oldest, &orphan->age) ? BR_CREDIT_OLDEST : BR_CREDIT_ORDINARY;
+    }
+}
+
+void br_credited_orphans(struct br_worker *w, struct br_peer *peer, struct br_pump *pump)
+{
+    bool oldest = true;
+
+    for (int k = 0; k < BR_STREAMS; k++)
+        br_list_for_each_safe (node, &peer->streams[k].resend) {
+            struct br_orphan *orphan = br_container_of(node, struct br_orphan, node);
+            enum br_credit credit = credit_of_orphan(w, orphan, oldest);
+
+            oldest = oldest && br_tag_family(orphan->message.tag) != BR_TAG_COLLECTIVE;
+            pump_orphan(w, peer, orphan, credit, pump); /* and frees it */
+        }
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * WAITING: a transfer says that it waits for its other end.
+ *
+ * 1. The two ends may disagree, and never meet (agree.c): a large send waits for READY while its receiver, of a small message, waits for
+ *    EAGER; with two roots both send, or both receive. So who has waited for 100 ms says WAITING with tag, length and digest. For a
+ *    collective once, as the peer remembers it; for a large point-to-point send again and again, as the receive may come later.
+ *    Rejected: a request before each large send, which costs a message a transfer for what only wrong programs need.
+ * 2. Or the other end is there, but has no credit: point-to-point messages hold them that this program has not come to, and will not come to
+ *    before it has this one. A message that is awaited finds its match at once and gives its credit back, so one that is
+ *    kept for such may be used (peer.h, note 4), and whatever a program asks for comes. A small receive says that it waits only where
+ *    so many messages of the peer are held here that it may lack credits; at once, if it is likely. So does a large send. Rejected: shares of the
+ *    credits for READYs and for small messages; they move the limit, but those of one kind still hold up each other.
+ */
+#include "protocol/internal.h"
+
+#include "base/clock.h"
+
+#define PATIENCE (100 * BR_MS)
+#define FEW      BR_CREDITS_P2P_OWN /* with fewer messages held by this end the other one has credits */
+#define MANY     (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN)
+
+/* Do we hold so many point-to-point messages on each rail that the peer may use? */
+static bool holds(const struct br_peer *peer, uint32_t messages)
+{
+    bool direct = br_peer_direct(peer), any = false;
+
+    for (int i = 0; i < peer->n_rails; i++) {
+        const struct br_rail *rail = &peer->rails[i];
+
+        if (rail->state != BR_RAIL_UP || (direct && peer->detours >> i & 1))
+            continue;
+        if (rail->arrived_p2p - rail->released_p2p < messages)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+static struct br_list *list_of(struct br_peer *peer, const struct br_transfer *t)
+{
+    return br_tag_family(t->tag) == BR_TAG_P2P && !t->is_send ? &peer->expecting : &peer->waiting;
+}
+
+void br_waiting_begin(struct br_worker *w, struct br_transfer *t)
+{
+    struct br_peer *peer = &w->peers[t->peer];
+
+    if (t->rendezvous || br_tag_family(t->tag) == BR_TAG_ONESIDED)
+        return; /* of these the other end hears in any case */
+    t->waits_since = w->now;
+    if (br_tag_family(t->tag) != BR_TAG_P2P || !holds(peer, MANY)) {
+        br_list_push_back(list_of(peer, t), &t->node);
+        return;
+    }
+    t->waits_since -= PATIENCE; /* at once */
+    br_list_push_front(list_of(peer, t), &t->node);
+    peer->waiting_due = true;
+    br_peer_activate(w, peer);
+}
+
+static struct br_transfer *first(const struct br_list *list)
+{
+    return br_list_empty(list) ? NULL : br_container_of(list->next, struct br_transfer, node);
+}
+
+/* The transfer that is the next to say it; NULL: none is. */
+static struct br_transfer *next_of(const struct br_peer *peer)
+{
+    struct br_transfer *t = first(&peer->waiting), *small = first(&peer->expecting);
+
+    if (!small || !holds(peer, FEW))
+        return t;
+    return !t || (int64_t)(small->waits_since - t->waits_since) < 0 ? small : t;
+}
+
+static bool is_due(const struct br_worker *w, const struct br_transfer *t)
+{
+    return t && w->now - t->waits_since >= PATIENCE;
+}
+
+void br_waiting_timer(struct br_worker *w, struct br_peer *peer)
+{
+    if (!is_due(w, next_of(peer)))
+        return;
+    peer->waiting_due = true;
+    br_peer_activate(w, peer);
+}
+
+uint64_t br_waiting_next_timer(const struct br_peer *peer)
+{
+    const struct br_transfer *t = peer->waiting_due ? NULL : next_of(peer);
+
+    return t ? t->waits_since + PATIENCE : UINT64_MAX;
+}
+
+/* One at a time, the next one in the next timers: they have no credits. */
+bool br_waiting_post(struct br_worker *w, struct br_peer *peer, struct br_rail *rail)
+{
+    struct br_transfer *t = next_of(peer);
+    struct br_message m = {.type = BR_MESSAGE_WAITING};
+
+    if (is_due(w, t)) { /* else it has found its other end meanwhile */
+        m.tag = t->tag;
+        m.check = t->check;
+        m.bytes = t->length;
+        m.waiting.total = t->total;
+        m.waiting.receives = !t->is_send;
+        if (br_control_post(rail, &m, NULL, 0) != 1)
+            return false;
+        br_list_remove(&t->node);
+        t->waits_since = w->now;
+        if (br_tag_family(t->tag) == BR_TAG_P2P)
+            br_list_push_back(list_of(peer, t), &t->node);
+    }
+    peer->waiting_due = false;
+    return true;
+}
+
+/* ---- heard --------------------------------------------------------------------------------------------- */
+
+/* A small send that has not left yet, or NULL. */
+static struct br_transfer *queued_send(const struct br_peer *peer, uint64_t tag)
+{
+    br_list_for_each (node, &peer->queues[BR_QUEUE_P2P].place) {
+        struct br_transfer *t = br_container_of(node, struct br_transfer, queued.place);
+
+        if (t->is_send && t->tag == tag)
+            return t;
+    }
+    return NULL;
+}
+
+static void await(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
+{
+    if (t->awaited)
+        return;
+    t->awaited = true;
+    if (t->state == BR_TRANSFER_QUEUED) {
+        br_queue_remove(&t->queued);
+        br_send_message_due(w, peer, t); /* to where no other point-to-point message is before it */
+    } else {
+        br_receive_slotless(w);
+    }
+}
+
+void br_waiting_heard(struct br_worker *w, struct br_peer *peer, const struct br_message *m)
+{
+    struct br_transfer *t;
+
+    if (br_tag_family(m->tag) == BR_TAG_COLLECTIVE)
+        br_agree_operation(w, peer->rank, m);
+    if (br_tag_family(m->tag) != BR_TAG_P2P)
+        return;
+    t = m->waiting.receives ? queued_send(peer, m->tag) : br_match_posted(w, m->tag, peer->rank);
+    if (t && br_agree_transfer(w, t, m))
+        await(w, peer, t);
+    br_list_for_each (node, &peer->streams[1].resend) {
+        struct br_orphan *orphan = br_container_of(node, struct br_orphan, node);
+
+        if (orphan->message.tag == m->tag &&
+            (orphan->message.type == BR_MESSAGE_EAGER) == m->waiting.receives)
+            orphan->awaited = true;
+    }
+    br_peer_activate(w, peer);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Credited messages: which may leave when a rail was lost, and how far their numbers may run ahead. More: test_send.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "wired.h"
+
+#define FREE                                                                                                 \
+    (BR_CREDITS - BR_CREDITS_P2P_OWN -                                                                       \
+     2) /* credits of a rail for collectives; one more is kept for the oldest */
+
+static uint8_t memory[8];
+
+/* A small send, of the first fragment, that leaves on the given rail. */
+static void post(struct wired *x, int rail, struct br_transfer *t, uint64_t order, uint64_t tag)
+{
+    *t = (struct br_transfer){.tag = tag, .peer = 1, .memory = memory, .length = 8, .order = order};
+    x->wires[!rail].room = 0;
+    assert_int_equal(br_transfer_send(x->w, t), 0);
+    wired_turn(x, 0);
+    x->wires[!rail].room = -1;
+}
+
+static void acknowledge(struct wired *x, int rail, uint32_t arrived, uint32_t released, uint32_t p2p)
+{
+    struct br_message ack = {.type = BR_MESSAGE_ACK,
+                             .ack = {.arrived = arrived, .released = released, .released_p2p = p2p}};
+
+    wired_say(x, rail, &ack);
+}
+
+static uint64_t next_tag(struct wired *x, int rail)
+{
+    struct wire_frame *frame = wire_take(x->links[rail], BR_MESSAGE_EAGER);
+
+    return frame ? frame->message.tag : UINT64_MAX;
+}
+
+/* Rail 1 has no credit left but the one for the oldest message. Of those of the lost rail the one that is older than what this
+ * process has for its oldest takes it, the others do not; then that oldest itself. */
+static void orphans__only_the_oldest_uses_the_kept_credit(void **state)
+{
+    static struct br_transfer held[FREE], t[4];
+    struct wired *x = *state;
+
+    for (uint32_t i = 0; i < FREE; i++)
+        post(x, 1, &held[i], 100, 100 + i);
+    post(x, 0, &t[0], 9, 9);
+    post(x, 0, &t[1], 3, 3);
+    post(x, 0, &t[2], 8, 8);
+    wire_forget(&x->wires[0]);
+    wire_forget(&x->wires[1]);
+    br_worker_keep_for(x->w, 4, 0, 0);
+    wired_cut(x, 0);
+    assert_int_equal(next_tag(x, 1), 3);
+    assert_int_equal(next_tag(x, 1), UINT64_MAX);
+    t[3] = (struct br_transfer){.tag = 4, .peer = 1, .memory = memory, .length = 8, .order = 4};
+    assert_int_equal(br_transfer_send(x->w, &t[3]), 0);
+    wired_turn(x, 0);
+    assert_int_equal(next_tag(x, 1), UINT64_MAX);
+    acknowledge(x, 1, FREE + 1, 1, 0); /* the one of order 3 */
+    assert_int_equal(next_tag(x, 1), 4);
+    assert_int_equal(next_tag(x, 1), UINT64_MAX);
+    acknowledge(x, 1, FREE + 2, 4, 0);
+    assert_int_equal(next_tag(x, 1), 8);
+    assert_int_equal(next_tag(x, 1), 9);
+}
+
+/* Of one operation the first fragment is the oldest, whatever step it is in. */
+static void orphans__first_fragment_first(void **state)
+{
+    static struct br_transfer held[FREE], t[2];
+    struct wired *x = *state;
+    uint64_t first = br_tag_collective(0, 1, 0, 9), second = br_tag_collective(0, 1, 1, 2);
+
+    for (uint32_t i = 0; i < FREE; i++)
+        post(x, 1, &held[i], 100, 100 + i);
+    t[0].within = t[1].within = 0;
+    x->wires[1].room = 0;
+    for (int i = 0; i < 2; i++) {
+        t[i] = (struct br_transfer){.tag = i ? first : second,
+                                    .peer = 1,
+                                    .memory = memory,
+                                    .length = 8,
+                                    .order = 5,
+                                    .within = i ? 9 : 2};
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
+        wired_turn(x, 0);
+    }
+    x->wires[1].room = -1;
+    wire_forget(&x->wires[0]);
+    wire_forget(&x->wires[1]);
+    br_worker_keep_for(x->w, 5, 0, 10);
+    wired_cut(x, 0);
+    assert_int_equal(next_tag(x, 1), first);
+    assert_int_equal(next_tag(x, 1), UINT64_MAX);
+}
+
+/* `n` messages go by on rail 1, while one on rail 0 is not acknowledged; returns how many leave. */
+static uint32_t go_by(struct wired *x, struct br_transfer *t, uint32_t n)
+{
+    static uint32_t sent;
+    uint32_t left = 0;
+
+    if (t->tag == 0)
+        sent = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        post(x, 1, t, 1, br_tag_p2p(0, 1 + sent, 1));
+        if (t->state != BR_TRANSFER_ENDED)
+            break;
+        sent++;
+        left++;
+        acknowledge(x, 1, sent, sent, sent);
+        wire_forget(&x->wires[1]);
+    }
+    return left;
+}
+
+/* The peer remembers 1024 numbers. It is asked for the first one before that falls out. */
+static void number__waits_for_what_may_not_have_arrived(void **state)
+{
+    struct br_transfer first, t = {.tag = 0}, waits;
+    struct wired *x = *state;
+
+    post(x, 0, &first, 1, br_tag_p2p(0, 0, 1));
+    wire_forget(&x->wires[0]);
+    assert_int_equal(go_by(x, &t, BR_SEEN + 5), BR_SEEN - 1);
+    assert_int_equal(t.state, BR_TRANSFER_QUEUED);
+    wired_turn(x, 0);
+    assert_non_null(wire_take(x->links[0], BR_MESSAGE_PING));
+    wired_turn(x, BR_MS);
+    assert_null(wire_take(x->links[0], BR_MESSAGE_PING)); /* once */
+    waits = (struct br_transfer){.tag = 5, .peer = 1, .memory = memory, .length = 8};
+    assert_int_equal(br_transfer_send(x->w, &waits), 0); /* collectives have numbers of their own */
+    wired_turn(x, 0);
+    assert_int_equal(waits.state, BR_TRANSFER_ENDED);
+    acknowledge(x, 0, 1, 0, 0);
+    assert_int_equal(t.state, BR_TRANSFER_ENDED);
+}
+
+/* It was lost: it goes again, and nothing new before it has arrived. */
+static void number__waits_for_what_goes_again(void **state)
+{
+    struct br_transfer first, t = {.tag = 0};
+    struct wire_frame *frame;
+    struct wired *x = *state;
+
+    post(x, 0, &first, 1, br_tag_p2p(0, 0, 1));
+    assert_int_equal(go_by(x, &t, BR_SEEN), BR_SEEN - 1);
+    wire_forget(&x->wires[1]);
+    wired_cut(x, 0);
+    frame = wire_take(x->links[1], BR_MESSAGE_EAGER);
+    assert_non_null(frame);
+    assert_int_equal(frame->message.sequence, 0);
+    assert_int_equal(t.state, BR_TRANSFER_QUEUED);
+    acknowledge(x, 1, BR_SEEN, BR_SEEN, BR_SEEN);
+    assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.sequence, BR_SEEN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WIRED_TEST(orphans__only_the_oldest_uses_the_kept_credit, .rails = 2, .up = true),
+        WIRED_TEST(orphans__first_fragment_first, .rails = 2, .up = true),
+        WIRED_TEST(number__waits_for_what_may_not_have_arrived, .rails = 2, .up = true),
+        WIRED_TEST(number__waits_for_what_goes_again, .rails = 2, .up = true),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

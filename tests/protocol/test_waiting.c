@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages that are awaited while others, which nobody receives, hold the credits. WAITING where ranks disagree: test_agree.c. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "wired.h"
+
+#define LARGE 10000u
+#define MANY  BR_CREDITS
+
+static uint8_t memory[LARGE];
+static struct br_transfer t[MANY];
+
+static uint64_t tag_of(uint32_t i)
+{
+    return br_tag_p2p(0, i, 1);
+}
+
+static struct br_transfer transfer(uint32_t i, uint32_t length)
+{
+    return (struct br_transfer){.tag = tag_of(i), .peer = 1, .memory = memory, .length = length, .order = i};
+}
+
+/* Small messages from the peer that nobody receives. */
+static void hold(struct wired *x, int rail, uint32_t first, uint32_t n)
+{
+    for (uint32_t i = first; i < first + n; i++) {
+        struct br_message m = {.type = BR_MESSAGE_EAGER, .sequence = i, .tag = tag_of(1000 + i), .bytes = 8};
+
+        wire_message(x->links[rail], &m, NULL, 0);
+    }
+    wired_turn(x, 0);
+}
+
+/* How often it was said, on either rail, that the receive of this tag waits. */
+static int said(struct wired *x, uint32_t i)
+{
+    struct wire_frame *frame;
+    int n = 0;
+
+    for (int r = 0; r < x->rails; r++)
+        while ((frame = wire_take(x->links[r], BR_MESSAGE_WAITING))) {
+            assert_int_equal(frame->message.waiting.receives, 1);
+            n += frame->message.tag == tag_of(i) && frame->message.bytes == 8;
+        }
+    return n;
+}
+
+static void pass(struct wired *x, int ms)
+{
+    for (int i = 0; i < ms; i++) {
+        for (int r = 0; r < x->rails && i % 20 == 0; r++) /* the peer lives */
+            wire_message(x->links[r], &(struct br_message){.type = BR_MESSAGE_PONG}, NULL, 0);
+        wired_turn(x, BR_MS);
+    }
+}
+
+static void waits__small_receive_says_so_at_once(void **state)
+{
+    struct br_message eager = {.type = BR_MESSAGE_EAGER, .sequence = 28, .tag = tag_of(0), .bytes = 8};
+    struct wired *x = *state;
+
+    hold(x, 0, 0, 28);
+    t[0] = transfer(0, 8);
+    assert_int_equal(br_transfer_receive(x->w, &t[0]), 0);
+    wired_turn(x, 0);
+    assert_int_equal(said(x, 0), 1);
+    pass(x, 1000);
+    assert_in_range(said(x, 0), 9, 10); /* as the send may come later */
+    wired_say(x, 0, &eager);
+    assert_int_equal(t[0].state, BR_TRANSFER_ENDED);
+    pass(x, 300);
+    assert_int_equal(said(x, 0), 0);
+}
+
+/* With some messages held here it is not likely that the peer lacks credits, but it may. With fewer it does not. */
+static void waits__small_receive_says_so_later(void **state)
+{
+    struct wired *x = *state;
+
+    hold(x, 0, 0, 3);
+    t[0] = transfer(0, 8);
+    assert_int_equal(br_transfer_receive(x->w, &t[0]), 0);
+    pass(x, 1000);
+    assert_int_equal(said(x, 0), 0);
+    hold(x, 0, 3, 1);
+    pass(x, 2);
+    assert_int_equal(said(x, 0), 1);
+}
+
+/* The peer lacks no credit as long as it has one on any rail. */
+static void waits__small_receive_says_nothing_while_a_rail_is_free(void **state)
+{
+    struct wired *x = *state;
+
+    hold(x, 0, 0, 32);
+    t[0] = transfer(0, 8);
+    assert_int_equal(br_transfer_receive(x->w, &t[0]), 0);
+    pass(x, 1000);
+    assert_int_equal(said(x, 0), 0);
+    hold(x, 1, 32, 28);
+    pass(x, 2);
+    assert_int_equal(said(x, 0), 1);
+}
+
+static void hear(struct wired *x, uint32_t i, uint32_t bytes, bool receives)
+{
+    struct br_message m = {
+        .type = BR_MESSAGE_WAITING, .tag = tag_of(i), .bytes = bytes, .waiting = {.receives = receives}};
+
+    wired_say(x, 0, &m);
+}
+
+static uint32_t leaves(struct wired *x, enum br_message_type type)
+{
+    uint32_t n = 0;
+
+    for (int r = 0; r < x->rails; r++)
+        while (!x->links[r]->closed && wire_take(x->links[r], type))
+            n++;
+    return n;
+}
+
+/* It passes all that wait for a receive, takes one of the credits that are kept, and its kind alone does. */
+static void awaited__small_send_leaves(void **state)
+{
+    struct wired *x = *state;
+
+    for (uint32_t i = 0; i < 50; i++) {
+        t[i] = transfer(i, 8);
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
+    }
+    wired_turn(x, 0);
+    assert_int_equal(leaves(x, BR_MESSAGE_EAGER), BR_CREDITS_P2P);
+    hear(x, 49, 8, false); /* a send of the peer's, with the same tag by chance */
+    hear(x, 77, 8, true);
+    assert_int_equal(leaves(x, BR_MESSAGE_EAGER), 0);
+    hear(x, 49, 8, true);
+    hear(x, 49, 8, true); /* again, as it was on its way */
+    assert_int_equal(t[49].state, BR_TRANSFER_ENDED);
+    assert_int_equal(t[32].state, BR_TRANSFER_QUEUED);
+    assert_int_equal(leaves(x, BR_MESSAGE_EAGER), 1);
+    hear(x, 40, 9, true);
+    assert_int_equal(x->w->failed, -EPROTO);
+    assert_non_null(strstr(x->w->words, "rank 0 sends 8 bytes, rank 1 receives 9"));
+}
+
+static void awaited__ready_leaves(void **state)
+{
+    struct wired *x = *state;
+
+    for (uint32_t i = 0; i < 13; i++) {
+        t[i] = transfer(i, LARGE);
+        assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
+    }
+    for (uint32_t i = 13; i < 50; i++) {
+        t[i] = transfer(i, 8);
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
+    }
+    wired_turn(x, 0);
+    t[50] = transfer(50, LARGE);
+    assert_int_equal(br_transfer_receive(x->w, &t[50]), 0);
+    wired_turn(x, 0);
+    assert_int_equal(leaves(x, BR_MESSAGE_READY), 13);
+    hear(x, 50, LARGE, true); /* a receive of the peer's */
+    assert_int_equal(leaves(x, BR_MESSAGE_READY), 0);
+    hear(x, 50, LARGE, false);
+    assert_int_equal(leaves(x, BR_MESSAGE_READY), 1);
+}
+
+/* The rail that has carried it is lost, and on the other one all credits are used. */
+static void awaited__message_of_a_lost_rail_leaves(void **state)
+{
+    struct wired *x = *state;
+
+    x->wires[0].room = 0;
+    for (uint32_t i = 0; i < BR_CREDITS_P2P; i++) {
+        t[i] = transfer(i, 8);
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
+    }
+    wired_turn(x, 0);
+    x->wires[0].room = -1;
+    for (uint32_t i = BR_CREDITS_P2P; i < BR_CREDITS_P2P + 4; i++) {
+        t[i] = transfer(i, 8);
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
+    }
+    wired_turn(x, 0);
+    assert_int_equal(leaves(x, BR_MESSAGE_EAGER), BR_CREDITS_P2P + 4);
+    wired_cut(x, 0);
+    wire_forget(&x->wires[0]);
+    assert_int_equal(leaves(x, BR_MESSAGE_EAGER), 0);
+    wire_message(x->links[1],
+                 &(struct br_message){.type = BR_MESSAGE_WAITING,
+                                      .tag = tag_of(BR_CREDITS_P2P + 2),
+                                      .bytes = 8,
+                                      .waiting = {.receives = 1}},
+                 NULL, 0);
+    wired_turn(x, 0);
+    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.tag, tag_of(BR_CREDITS_P2P + 2));
+    assert_int_equal(leaves(x, BR_MESSAGE_EAGER), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WIRED_TEST(waits__small_receive_says_so_at_once, .rails = 1, .up = true),
+        WIRED_TEST(waits__small_receive_says_so_later, .rails = 1, .up = true),
+        WIRED_TEST(waits__small_receive_says_nothing_while_a_rail_is_free, .rails = 2, .up = true),
+        WIRED_TEST(awaited__small_send_leaves, .rails = 1, .up = true),
+        WIRED_TEST(awaited__ready_leaves, .rails = 1, .up = true),
+        WIRED_TEST(awaited__message_of_a_lost_rail_leaves, .rails = 2, .up = true),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
