@@ -9,7 +9,7 @@ endif()
 if(EXISTS ${CMAKE_SOURCE_DIR}/include/braid)
     install(DIRECTORY include/braid DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 endif()
-install(DIRECTORY data/models DESTINATION ${CMAKE_INSTALL_DATADIR}/braid)
+install(DIRECTORY data/models tools/wireshark DESTINATION ${CMAKE_INSTALL_DATADIR}/braid)
 install(EXPORT braid NAMESPACE braid:: FILE braidTargets.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/braid)
 
 configure_package_config_file(cmake/braidConfig.cmake.in ${CMAKE_BINARY_DIR}/braidConfig.cmake
