@@ -6,7 +6,7 @@
  *     faults N,K ALGORITHM [nic HOST LEVEL | switch LEVEL INDEX]...
  *
  * Two numbers:
- * 1. for this algorithm's messages, over whatever routes: no host sends or receives faster than its working NICs, and all of them
+ * 1. for this algorithm's messages (auto plans around what is broken: any all-reduce's), over whatever routes: no host sends or receives faster than its working NICs, and all of them
  *    together carry each message over as many links as its shortest route has;
  * 2. for any all-reduce: each host's own input has to leave it and the result to reach it, and each element takes 2(N-1)
  *    messages in all.
@@ -83,7 +83,8 @@ static void show(const struct network *net)
         any = larger(any, 1.0 / nics(net, host));
         all += nics(net, host);
     }
-    printf("%.4f %.4f\n", larger(messages, net->hops / all), larger(any, 2 * (n - 1) / all));
+    any = larger(any, 2 * (n - 1) / all);
+    printf("%.4f %.4f\n", net->hops > 0 ? larger(messages, net->hops / all) : any, any);
 }
 
 static int add_failures(struct network *net, char **argv)
@@ -107,10 +108,12 @@ int main(int argc, char **argv)
 {
     struct network net = {0};
     struct br_way way;
+    bool planned;
     int rc = argc < 3 ? br_error(EINVAL, "faults N,K ALGORITHM [nic HOST LEVEL | switch LEVEL INDEX]...")
                       : br_bcube_parse(&net.cube, argv[1]);
 
-    if (!rc) {
+    planned = !rc && strcmp(argv[2], "auto") == 0;
+    if (!rc && !planned) {
         br_topology_bcube(&net.topology, &net.cube);
         rc = br_way_parse(&net.topology, argv[2], &way);
     }
@@ -118,7 +121,7 @@ int main(int argc, char **argv)
         rc = add_failures(&net, argv + 3);
     net.out = calloc(net.cube.hosts + 1, sizeof *net.out);
     net.in = calloc(net.cube.hosts + 1, sizeof *net.in);
-    for (uint32_t rank = 0; !rc && rank < net.cube.hosts; rank++)
+    for (uint32_t rank = 0; !rc && !planned && rank < net.cube.hosts; rank++)
         rc = add_rank(&net, &way, rank);
     if (rc)
         fprintf(stderr, "faults: %s\n", br_error_words());

@@ -6,7 +6,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BRAID_BUILD:-$here/../build/release}
 braid=$build/braid
-n=3 k=2 rate=100 bytes=$((8 << 20)) iterations=6 algorithms="bml direct"
+n=3 k=2 rate=100 bytes=$((8 << 20)) iterations=6 algorithms="auto bml"
 while [[ $# -gt 0 ]]; do
     case $1 in
         --shape) n=${2%,*} k=${2#*,} ;;

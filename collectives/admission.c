@@ -36,17 +36,30 @@ void br_admission_add(struct br_engine *engine, struct br_operation *op)
 {
     struct br_list *behind = engine->waiting.prev;
 
-    while (behind != &engine->waiting && of_waiting(behind)->priority < op->priority)
+    while (behind != &engine->waiting &&
+           (of_waiting(behind)->priority < op->priority ||
+            (of_waiting(behind)->priority == op->priority && of_waiting(behind)->order > op->order)))
         behind = behind->prev;
     br_list_insert_before(behind->next, &op->fragments.waiting);
     engine->may_start = true;
 }
 
+/* The oldest of the program's; while that waits for its view, or there is none, what finds views out (views.h, note 4). */
 static struct br_operation *oldest(const struct br_engine *engine)
 {
-    if (br_list_empty(&engine->collectives))
-        return NULL;
-    return br_container_of(engine->collectives.next, struct br_operation, node);
+    struct br_operation *first = NULL, *survey = NULL;
+
+    br_list_for_each (node, &engine->collectives) {
+        struct br_operation *op = br_container_of(node, struct br_operation, node);
+
+        if (op->surveys)
+            survey = op;
+        else if (!first)
+            first = op;
+        if (first && (first->fragments.plan || survey))
+            break;
+    }
+    return survey && (!first || !first->fragments.plan) ? survey : first;
 }
 
 /* peer.h, note 4: the oldest operation's first run, of that the first step. */

@@ -11,6 +11,7 @@
 #include "collectives/generators/dissemination.h"
 #include "collectives/generators/doubling.h"
 #include "collectives/generators/flat.h"
+#include "collectives/generators/forest.h"
 #include "collectives/generators/tree.h"
 
 #define BIT(collective) (1u << (collective))
@@ -35,6 +36,7 @@ static const struct {
     [BR_DIMENSIONAL] = {"dimensional", SHAPED},
     [BR_BML] = {"bml", SHAPED & ~BIT(BR_REDUCE)},
     [BR_BLUECONNECT] = {"blueconnect", SHAPED & ~BIT(BR_REDUCE)},
+    [BR_FOREST] = {"forest", BIT(BR_ALLREDUCE)},
     [BR_DISSEMINATION] = {"dissemination", BIT(BR_BARRIER)},
 };
 
@@ -133,6 +135,8 @@ int br_algorithm_check(const struct br_schedule_request *request)
     if (!(algorithms[request->algorithm].collectives & BIT(request->collective)))
         return br_error(EINVAL, "algorithm %s does not do %s", br_algorithm_name(request->algorithm),
                         br_collective_name(request->collective));
+    if (request->algorithm == BR_FOREST && (!request->forest || request->forest->hosts != request->n))
+        return br_error(EINVAL, "forest needs a BCube of at most %u hosts", BR_FOREST_HOSTS);
     if (br_algorithm_shape(request, &shape))
         return br_shape_check(&shape, request->collective, request->n);
     if (br_algorithm_digits(request->algorithm) && request->shape.n_dimensions > 0)
@@ -146,6 +150,8 @@ uint32_t br_algorithm_pieces(const struct br_schedule_request *request)
     struct br_stages stages;
     struct br_shape shape;
 
+    if (request->algorithm == BR_FOREST)
+        return request->forest->trees;
     if (!br_algorithm_shape(request, &shape))
         return request->algorithm == BR_DOUBLE_TREE ? 2 : 1;
     br_shape_stages(&shape, 0, &stages);
@@ -174,6 +180,9 @@ static int generate(struct br_builder *builder, const struct br_schedule_request
     case BR_BINARY_TREE:
     case BR_DOUBLE_TREE:
         br_generate_binary_tree(builder, request->algorithm == BR_BINARY_TREE ? 1 : 2);
+        return 0;
+    case BR_FOREST:
+        br_generate_forest(builder, request->forest);
         return 0;
     case BR_DOUBLING:
         br_generate_doubling(builder);

@@ -7,6 +7,7 @@
 #ifndef BR_COLLECTIVES_ALGORITHM_H
 #define BR_COLLECTIVES_ALGORITHM_H
 
+#include "bcube/forest.h"
 #include "collectives/generators/dimensional.h"
 #include "collectives/schedule.h"
 
@@ -24,6 +25,7 @@ enum br_algorithm {
     BR_DIMENSIONAL,   /* the shape in the request, as are the two that follow (way.h) */
     BR_BML,           /* a thread for each level of a BCube, each starting on another level */
     BR_BLUECONNECT,   /* a stage for each factor of the number of ranks */
+    BR_FOREST,        /* allreduce: spanning trees over the links that work, of the forest in the request */
     BR_DISSEMINATION, /* barrier; likewise */
     BR_ALGORITHMS,
 };
@@ -35,6 +37,7 @@ struct br_schedule_request {
     bool in_place;
     struct br_shape
         shape; /* BR_DIMENSIONAL, BR_BML, BR_BLUECONNECT; BR_RING: a cycle, or empty for the order of the ranks */
+    const struct br_forest *forest; /* BR_FOREST; borrowed */
 };
 
 const char *br_algorithm_name(enum br_algorithm algorithm);

@@ -137,6 +137,11 @@ void br_builder_pack(struct br_builder *b, uint32_t blocks)
         b->head.packed = blocks;
 }
 
+void br_builder_follow(struct br_builder *b)
+{
+    b->head.follows = true;
+}
+
 struct br_span br_builder_scratch(struct br_builder *b, uint32_t count)
 {
     struct br_span span = {BR_SCRATCH, b->head.n_scratch, count};

@@ -24,6 +24,9 @@ void br_builder_cut(struct br_builder *builder, uint32_t pieces);
 /* Announces messages of up to `blocks` blocks, on all ranks alike. Once, after a cut into 1 piece. */
 void br_builder_pack(struct br_builder *builder, uint32_t blocks);
 
+/* Fragments go one behind the other (br_schedule.follows). */
+void br_builder_follow(struct br_builder *builder);
+
 /* `count` fresh chunks of scratch. */
 struct br_span br_builder_scratch(struct br_builder *builder, uint32_t count);
 

@@ -10,12 +10,16 @@
 #include "collectives/fragment.h"
 
 #define MOST_FRAGMENTS 64
+#define FOREST_CHUNK   (32u << 10)
 
 static struct br_schedule_request request_of(enum br_collective collective, uint32_t n,
                                              const struct br_way *way)
 {
-    return (struct br_schedule_request){
-        .collective = collective, .algorithm = way->algorithm, .n = n, .shape = way->shape};
+    return (struct br_schedule_request){.collective = collective,
+                                        .algorithm = way->algorithm,
+                                        .n = n,
+                                        .shape = way->shape,
+                                        .forest = way->forest};
 }
 
 /* Takes so many fragments if that is the cheapest so far. */
@@ -43,6 +47,12 @@ static size_t least_chunk(const struct br_cost_model *model)
     return hosts && model->chunk_bytes > BR_CHUNK_LEAST ? BR_CHUNK_LEAST : model->chunk_bytes;
 }
 
+/* In a forest a fragment goes up and down deep trees, and many of them fill the links meanwhile. */
+static size_t first_chunk(const struct br_cost_model *model, const struct br_schedule_request *request)
+{
+    return request->forest && model->chunk_bytes > FOREST_CHUNK ? FOREST_CHUNK : model->chunk_bytes;
+}
+
 /* A plan for nobody takes the number of fragments that is best. */
 static int price(const struct br_cost_model *model, const struct br_schedule_request *request, double bytes,
                  struct br_choice *choice)
@@ -52,13 +62,15 @@ static int price(const struct br_cost_model *model, const struct br_schedule_req
     choice->seconds = INFINITY;
     for (uint32_t f = 1; !model->chunk_bytes && f <= MOST_FRAGMENTS && !rc; f *= 2)
         rc = try_fragments(model, request, bytes, f, 0, choice);
-    for (size_t chunk = model->chunk_bytes; chunk && chunk >= least_chunk(model) && !rc; chunk /= 2) {
+    for (size_t chunk = first_chunk(model, request), least = least_chunk(model); chunk && !rc; chunk /= 2) {
         uint32_t f = br_fragment_count((size_t)bytes, br_algorithm_packed(request),
                                        br_algorithm_pieces(request), chunk);
 
         if (!f)
             return br_error(E2BIG, "blocks of %g bytes are too large", bytes);
         rc = try_fragments(model, request, bytes, f, chunk, choice);
+        if (chunk / 2 < least)
+            break;
     }
     return rc;
 }

@@ -15,6 +15,7 @@
 #include "base/numa.h"
 #include "collectives/local.h"
 #include "collectives/reduce.h"
+#include "collectives/views.h"
 
 #define STRINGIFY(x)  #x
 #define STRING(x)     STRINGIFY(x)
@@ -265,6 +266,7 @@ static const struct phase {
     {"report", init_report, destroy_report},
     {"engine", init_engine, destroy_engine},
     {"communicator", init_first, destroy_comms},
+    {"views", br_views_create, br_views_destroy},
     {"thread", br_progress_start, br_progress_stop},
     {"meeting", init_meeting, NULL},
 };
@@ -494,6 +496,7 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
         br_local_submit(comm->local, op);
         return;
     }
+    br_views_pass(comm->family, op, now);
     op->began = now;
     rc = br_engine_submit(comm->family->engine, op, now);
     if (rc) {
@@ -506,6 +509,10 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
 void br_comm_operation_ended(struct br_operation *op)
 {
     br_comm_unuse_memory(op->comm, op);
+    if (op->surveys) {
+        br_views_ended(op->comm->family, op->comm->family->now);
+        return;
+    }
     if (op->status)
         op->comm->failed_operations++;
     else

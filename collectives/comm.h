@@ -47,6 +47,7 @@
 struct br_cache;
 struct br_local;
 struct br_store;
+struct br_views;
 
 /* Registered memory of a family, sorted by address; memory.c. */
 struct braid_region {
@@ -94,6 +95,7 @@ struct br_family {
     struct br_network network;
     struct br_usages *usages; /* NULL: nobody wants a report */
     struct br_store *store;   /* NULL but during braid_init() */
+    struct br_views *views;   /* NULL: no BCube, or too large a one; under the lock */
     struct braid_comm *first; /* of all ranks of the job */
 
     pthread_mutex_t lock; /* worker, engine, boards and all below up to the next comment */

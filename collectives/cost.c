@@ -371,6 +371,23 @@ static void add_tree(struct problem *p, double sum)
     p->path = path;
 }
 
+/* Every tree at once: the busiest NIC carries a piece for each of its edges, and the last piece goes up and down the deepest tree. */
+static void add_forest(struct problem *p)
+{
+    const struct br_forest *forest = p->request->forest;
+    double piece = p->bytes / forest->trees, busy = 0, alpha = 0;
+
+    for (uint32_t l = 0; l < p->model->n_levels; l++) {
+        const struct br_cost_level *level = &p->model->levels[l];
+
+        busy = fmax(busy, level->overhead + piece * level->beta);
+        alpha = fmax(alpha, level->alpha);
+    }
+    p->load.out[0][0] += forest->busiest * busy;
+    p->cpu += p->bytes * p->model->gamma;
+    p->path += forest->busiest * busy + 2 * forest->depth * (alpha + busy) + piece * p->model->gamma;
+}
+
 static void add_algorithm(struct problem *p)
 {
     const struct br_schedule_request *request = p->request;
@@ -386,6 +403,8 @@ static void add_algorithm(struct problem *p)
         add_digits(p, sum, packed);
     } else if (request->algorithm == BR_BINARY_TREE || request->algorithm == BR_DOUBLE_TREE) {
         add_binary_tree(p, request->algorithm == BR_BINARY_TREE ? 1 : 2);
+    } else if (request->algorithm == BR_FOREST) {
+        add_forest(p);
     } else if (request->algorithm == BR_DOUBLING) {
         add_doubling(p);
     } else if (request->algorithm == BR_BRUCK) {

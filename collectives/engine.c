@@ -157,10 +157,12 @@ static uint16_t check_of(const struct br_operation *op, const struct br_way *way
     return br_engine_digest(values, sizeof values / sizeof *values);
 }
 
-static int choose(struct br_group *group, const struct br_operation *op, const struct br_plan_choice **choice)
+static int choose(struct br_group *group, const struct br_operation *op, uint64_t view,
+                  const struct br_plan_choice **choice)
 {
     size_t size = br_type_size(op->type);
 
+    group->plans.forest = group->views[view % 2];
     return br_plans_choose(&group->plans, op->collective, br_cost_class_of(size), op->algorithm,
                            op->count * size, choice);
 }
@@ -172,7 +174,7 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
     const struct br_plan_choice *choice;
     int rc;
 
-    if ((rc = check_arguments(op->group, op)) || (rc = choose(op->group, op, &choice)) ||
+    if ((rc = check_arguments(op->group, op)) || (rc = choose(op->group, op, op->view, &choice)) ||
         (rc = br_plans_get(&op->group->plans, op->collective, choice->way,
                            br_collective_rooted(op->collective) ? (uint32_t)op->root : 0,
                            is_in_place(op->group, op), &f->plan)))
@@ -183,32 +185,63 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
     rc = f->count ? br_run_reserve_sources(engine, s->max_sources)
                   : br_error(E2BIG, "%s: %zu elements a block are too many",
                              br_collective_name(op->collective), op->count);
-    if (rc)
+    if (rc) {
         br_plan_put(f->plan);
+        f->plan = NULL;
+    }
     op->check = check_of(op, &choice->way->way);
     op->way = &choice->way->way;
     op->predicted = choice->seconds;
     return rc;
 }
 
-static int submit_collective(struct br_engine *engine, struct br_operation *op)
+/* Its view is known. */
+static int begin_collective(struct br_engine *engine, struct br_operation *op)
 {
-    struct br_operation_fragments *f = &op->fragments;
-    int rc;
+    int rc = get_plan(engine, op);
 
-    memset(f, 0, sizeof *f);
-    rc = get_plan(engine, op);
     if (rc == -ENOMEM)
         br_worker_fail(engine->worker, ENOMEM, br_error_words());
     if (rc)
         return rc;
     br_worker_begins(engine->worker, op->group->number, op->sequence, op->check);
-    br_list_init(&f->runs);
-    br_list_init(&f->waiting);
-    br_list_push_back(&engine->collectives, &op->node);
-    br_admission_oldest(engine);
     br_admission_add(engine, op);
     return 0;
+}
+
+static int submit_collective(struct br_engine *engine, struct br_operation *op)
+{
+    struct br_operation_fragments *f = &op->fragments;
+    int rc = 0;
+
+    memset(f, 0, sizeof *f);
+    br_list_init(&f->runs);
+    br_list_init(&f->waiting);
+    if (op->view <= op->group->known)
+        rc = begin_collective(engine, op);
+    if (rc)
+        return rc;
+    br_list_push_back(&engine->collectives, &op->node);
+    br_admission_oldest(engine);
+    return 0;
+}
+
+void br_engine_learn(struct br_engine *engine, struct br_group *group, const struct br_forest *forest)
+{
+    group->views[++group->known % 2] = forest;
+    br_list_for_each_safe (node, &engine->collectives) {
+        struct br_operation *op = br_container_of(node, struct br_operation, node);
+        int rc;
+
+        if (op->group != group || op->fragments.plan || op->view > group->known || engine->worker->failed)
+            continue;
+        rc = begin_collective(engine, op);
+        if (!rc)
+            continue;
+        snprintf(op->words, sizeof op->words, "%s", br_error_words());
+        br_operation_end(engine, op, rc);
+    }
+    br_admission_oldest(engine);
 }
 
 int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t now)
@@ -248,7 +281,8 @@ void br_operation_end(struct br_engine *engine, struct br_operation *op, int sta
     br_list_remove(&op->node);
     br_list_push_back(&engine->ended, &op->node);
     if (op->kind == BR_OPERATION_COLLECTIVE) {
-        br_plan_put(op->fragments.plan);
+        if (op->fragments.plan)
+            br_plan_put(op->fragments.plan);
         br_admission_oldest(engine);
     }
 }
@@ -353,7 +387,7 @@ const char *br_engine_algorithm(struct br_engine *engine, const struct br_operat
     struct br_group *group = op->group ? op->group : &engine->all;
     const struct br_plan_choice *choice;
 
-    if (check_arguments(group, op) || choose(group, op, &choice))
+    if (check_arguments(group, op) || choose(group, op, group->known, &choice))
         return NULL;
     return choice->way->name;
 }

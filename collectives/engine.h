@@ -52,6 +52,10 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *operation, u
  * When the worker has failed, all operations end, but not before every link is closed. */
 int br_engine_step(struct br_engine *engine, uint64_t now);
 
+/* View group->known + 1 of a group: the same on all its ranks, though not at the same time. The forest is borrowed until the group
+ * ends. Operations that have waited for the view begin. */
+void br_engine_learn(struct br_engine *engine, struct br_group *group, const struct br_forest *forest);
+
 /* The next ended operation, the caller's again; or NULL. */
 struct br_operation *br_engine_ended(struct br_engine *engine);
 

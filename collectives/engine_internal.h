@@ -65,7 +65,8 @@ void br_operation_end(struct br_engine *engine, struct br_operation *op, int sta
 /* run.c: fragments and steps */
 static inline uint64_t br_run_within(const struct br_run *run, uint32_t step) /* br_transfer.within */
 {
-    return (uint64_t)step << 32 | run->fragment;
+    return run->schedule->follows ? (uint64_t)run->fragment << 32 | step
+                                  : (uint64_t)step << 32 | run->fragment;
 }
 size_t br_run_bytes(const struct br_operation *op,
                     uint32_t fragment); /* of a rank's block, or of all that a message holds */

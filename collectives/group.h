@@ -20,7 +20,10 @@ struct br_group {
     struct br_cost_model model;
     struct br_plans plans;
     struct br_numbers numbers; /* of messages */
-    int64_t unreceived;        /* messages sent less messages received */
+    /* What its all-reduces know of broken links (views.h): view `known` and the one before, by number % 2. Zeros: nothing. */
+    const struct br_forest *views[2];
+    uint64_t known;
+    int64_t unreceived; /* messages sent less messages received */
 };
 
 /* ranks is copied; NULL: those of the job. -EINVAL (the model), -ENOMEM, with words; then there is nothing to destroy. */

@@ -44,7 +44,7 @@ struct br_way;
 
 /* A collective's share of the engine: its fragments (fragment.h) and the runs that work on them. */
 struct br_operation_fragments {
-    struct br_plan *plan; /* held until the operation has ended */
+    struct br_plan *plan; /* held until the operation has ended; NULL: it waits for its view */
     uint32_t count, next; /* fragments in all; the first that has no run yet */
     uint32_t running, ended;
     struct br_list runs;    /* struct br_run */
@@ -78,7 +78,10 @@ struct br_operation {
     uint64_t offset;
     uint64_t timeout, deadline; /* ns: as given; absolute */
     uint64_t sequence; /* of the collective in its group, the same on all its ranks; none is left out */
-    uint64_t order;    /* of submission in this process, all kinds, all groups */
+    uint64_t
+        view; /* all-reduce: of its group, that it is planned by (views.h); it waits until that is known */
+    bool surveys;   /* finds out what such operations wait for */
+    uint64_t order; /* of submission in this process, all kinds, all groups */
     bool persistent;
     struct br_region *send_region, *recv_region; /* that the memory lies in, or NULL */
     struct br_group *group; /* whose ranks root and peer are; NULL: all ranks of the job */

@@ -69,17 +69,28 @@ static const struct br_plan_way *keep(struct br_plans *plans, const struct br_wa
     return kept;
 }
 
+static bool is_auto(const char *text)
+{
+    return !*text || strcmp(text, "auto") == 0;
+}
+
 static int decide(struct br_plans *plans, enum br_collective collective, enum br_cost_class class,
                   const char *text, size_t bytes, struct br_choice *choice)
 {
     struct br_cost_model model = *plans->model;
+    struct br_topology topology = model.topology ? *model.topology : plans->flat;
     struct br_way way;
     int rc;
 
+    topology.forest = plans->forest;
+    model.topology = &topology;
     model.gamma = br_cost_gamma(plans->model, class);
-    if (!*text || strcmp(text, "auto") == 0)
+    if (is_auto(text) && collective == BR_ALLREDUCE && bytes >= BR_FOREST_LEAST && plans->forest &&
+        plans->forest->broken)
+        text = br_algorithm_name(BR_FOREST);
+    if (is_auto(text))
         return br_choose(&model, collective, plans->n, (double)bytes, choice);
-    rc = br_way_parse(model.topology ? model.topology : &plans->flat, text, &way);
+    rc = br_way_parse(&topology, text, &way);
     if (rc)
         return rc;
     return br_choose_methods(&model, collective, plans->n, (double)bytes, &way, choice);
@@ -94,15 +105,15 @@ int br_plans_choose(struct br_plans *plans, enum br_collective collective, enum 
     int rc;
 
     if (!known->way || known->collective != collective || known->class != class || known->bytes != bytes ||
-        strcmp(known->text, text) != 0) {
+        known->forest != plans->forest || strcmp(known->text, text) != 0) {
         rc = decide(plans, collective, class, text, bytes, &choice);
         if (rc)
             return rc;
         way = keep(plans, &choice.way);
         if (!way)
             return br_error(ENOMEM, "no memory for the choice of rank %u", plans->rank);
-        *known =
-            (struct br_plan_choice){way, bytes, collective, class, "", choice.chunk_bytes, choice.seconds};
+        *known = (struct br_plan_choice){
+            way, bytes, collective, class, "", choice.chunk_bytes, choice.seconds, plans->forest};
         snprintf(known->text, sizeof known->text, "%s", text);
     }
     *out = known;
@@ -176,7 +187,8 @@ int br_plans_get(struct br_plans *plans, enum br_collective collective, const st
                                           .rank = plans->rank,
                                           .root = root,
                                           .in_place = in_place,
-                                          .shape = way->way.shape};
+                                          .shape = way->way.shape,
+                                          .forest = way->way.forest};
     struct br_plan *plan = NULL;
     int rc;
 

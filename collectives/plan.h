@@ -32,9 +32,10 @@ struct br_plan_choice {
     size_t bytes;
     enum br_collective collective;
     enum br_cost_class class;
-    char text[BR_WAY_TEXT]; /* by which it was asked for */
-    size_t chunk_bytes;     /* of its fragments (fragment.h) */
-    double seconds;         /* that it should take; 0: not estimated, as it was named */
+    char text[BR_WAY_TEXT];         /* by which it was asked for */
+    size_t chunk_bytes;             /* of its fragments (fragment.h) */
+    double seconds;                 /* that it should take; 0: not estimated, as it was named */
+    const struct br_forest *forest; /* when it was chosen */
 };
 
 #define BR_PLAN_CHOICES 256
@@ -43,6 +44,8 @@ struct br_plans {
     const struct br_cost_model *model; /* borrowed */
     uint32_t rank, n;
     struct br_topology flat; /* when the model has none */
+    const struct br_forest
+        *forest; /* of the links that work, for the next choice (views.h); borrowed, NULL: not known */
     struct br_list ways;
     struct br_list list; /* most recent first */
     uint32_t count;
@@ -53,7 +56,10 @@ struct br_plans {
 void br_plans_init(struct br_plans *plans, const struct br_cost_model *model, uint32_t rank, uint32_t n);
 void br_plans_destroy(struct br_plans *plans);
 
-/* The way for blocks of `bytes` bytes: by name (way.h), or the cheapest for "" and "auto". The result stays until the next
+#define BR_FOREST_LEAST (256u << 10) /* bytes */
+
+/* The way for blocks of `bytes` bytes: by name (way.h), or the cheapest for "" and "auto"; for all-reduces of BR_FOREST_LEAST and
+ * more where links of a BCube are broken, a forest: the cost model knows whole networks only. The result stays until the next
  * call. -EINVAL, -E2BIG with words; -ENOMEM. */
 int br_plans_choose(struct br_plans *plans, enum br_collective collective, enum br_cost_class class,
                     const char *text, size_t bytes, const struct br_plan_choice **choice);

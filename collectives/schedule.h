@@ -97,6 +97,7 @@ struct br_schedule {
     enum br_collective collective;
     uint32_t n, rank, root;
     bool in_place;
+    bool follows; /* fragments go one behind the other: transfers of an earlier one first (run.c, note 3) */
     uint32_t pieces; /* of each block */
     uint32_t packed; /* blocks that a message of any rank holds at most; more than 1 only where pieces is 1 */
     uint32_t n_steps, n_sources, n_successors, n_ready;

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "bcube/address.h"
+#include "bcube/forest.h"
 #include "bcube/route.h"
 
 #define BR_TOPOLOGY_WAYS                                                                                     \
@@ -33,8 +34,9 @@ struct br_topology {
     struct br_bcube cube; /* BCUBE; rank = host number, the last ones may be missing */
     uint32_t hosts;       /* HOSTS: how many */
     uint32_t per_host;    /* HOSTS: ranks of each, one host after the other; 0: they lie in another way */
-    uint32_t *leader;     /* HOSTS: [n] lowest rank of each rank's host; owned */
-    uint32_t cores;       /* FLAT and HOSTS: all ranks take turns on so few cores; 0: they need not */
+    const struct br_forest *forest; /* BCUBE: for the way of this name; borrowed, NULL: there is none */
+    uint32_t *leader;               /* HOSTS: [n] lowest rank of each rank's host; owned */
+    uint32_t cores; /* FLAT and HOSTS: all ranks take turns on so few cores; 0: they need not */
 };
 
 /* One link that a message loads. */

@@ -131,6 +131,15 @@ static int default_factors(const struct br_topology *t, struct br_way *way)
     return 0;
 }
 
+static int parse_forest(const struct br_topology *t, struct br_way *way)
+{
+    way->forest = t->forest;
+    return way->forest
+               ? 0
+               : br_error(EINVAL, "forest needs the communicator of all ranks of a BCube of at most %u hosts",
+                          BR_FOREST_HOSTS);
+}
+
 int br_way_parse(const struct br_topology *t, const char *text, struct br_way *way)
 {
     const char *colon = strchr(text, ':');
@@ -155,6 +164,8 @@ int br_way_parse(const struct br_topology *t, const char *text, struct br_way *w
         set_cube(way, &t->cube, 1, BR_METHOD_DIRECT);
     if (way->algorithm == BR_BLUECONNECT && !rc)
         set_levels(t, &way->shape);
+    if (way->algorithm == BR_FOREST)
+        rc = parse_forest(t, way);
     if (!way->shape.n_dimensions)
         memset(&way->shape, 0, sizeof way->shape);
     return rc;
@@ -184,7 +195,7 @@ bool br_way_equal(const struct br_way *a, const struct br_way *b)
 
 uint64_t br_way_digest(const struct br_way *way)
 {
-    uint64_t hash = 0xcbf29ce484222325ull ^ way->algorithm;
+    uint64_t hash = 0xcbf29ce484222325ull ^ way->algorithm ^ (way->forest ? way->forest->digest : 0);
 
     hash = hash * 0x100000001b3ull ^ way->shape.threads;
     for (uint32_t i = 0; i < way->shape.n_dimensions; i++) {
@@ -218,7 +229,7 @@ uint32_t br_ways_list(const struct br_topology *t, struct br_way ways[BR_WAYS_MA
     uint32_t n = 0;
 
     for (int a = 0; a < BR_ALGORITHMS; a++) {
-        if (a == BR_DIMENSIONAL || a == BR_BML || a == BR_BLUECONNECT)
+        if (a == BR_DIMENSIONAL || a == BR_BML || a == BR_BLUECONNECT || a == BR_FOREST)
             continue;
         br_way_parse(t, br_algorithm_name((enum br_algorithm)a), &ways[n++]);
     }

@@ -20,8 +20,9 @@
 
 struct br_way {
     enum br_algorithm algorithm;
-    struct br_shape shape; /* zeros where the algorithm needs none */
-    uint32_t open;         /* bit i: the method of dimension i is not decided yet */
+    struct br_shape shape;          /* zeros where the algorithm needs none */
+    const struct br_forest *forest; /* BR_FOREST; borrowed */
+    uint32_t open;                  /* bit i: the method of dimension i is not decided yet */
 };
 
 /* A way by name. -EINVAL with words: no such name, or it does not fit the topology. */

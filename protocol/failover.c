@@ -242,3 +242,20 @@ void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t i
     peer->fenced_due |= (uint8_t)(1u << index);
     br_peer_activate(w, peer);
 }
+
+uint64_t br_worker_broken_links(const struct br_worker *w)
+{
+    const struct br_bcube *cube = &w->config.cube;
+    uint32_t links = cube->k * (cube->n - 1);
+    uint64_t broken = 0;
+
+    for (uint32_t bit = 0; w->relay && links <= 64 && bit < links; bit++) {
+        uint32_t rank =
+            br_bcube_neighbour(cube, (uint32_t)w->config.rank, bit / (cube->n - 1), bit % (cube->n - 1));
+
+        if (rank < (uint32_t)w->config.size && w->peers[rank].state != BR_PEER_LEFT &&
+            !br_peer_direct(&w->peers[rank]))
+            broken |= 1ull << bit;
+    }
+    return broken;
+}

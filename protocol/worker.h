@@ -163,6 +163,10 @@ void br_worker_fail(struct br_worker *worker, int error, const char *words);
 void br_worker_leave(struct br_worker *worker);
 bool br_worker_left(const struct br_worker *worker);
 
+/* Neighbours in a BCube that have not left and whose rail is down: bit level * (n - 1) + i for neighbour i of a level
+ * (bcube/address.h). 0 without relaying, and where neighbours are more than 64. */
+uint64_t br_worker_broken_links(const struct br_worker *worker);
+
 /* When the next timer is due, ns; for the simulator and for sleeping. */
 uint64_t br_worker_next_timer(const struct br_worker *worker);
 

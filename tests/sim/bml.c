@@ -91,6 +91,7 @@ static bool open_host(struct world *w, uint32_t rank)
     h->numbers = malloc(w->count * sizeof *h->numbers);
     if (!h->numbers || br_engine_create(h->worker, &engine, &h->engine))
         return wrong(w, "no memory for host %u", rank);
+    br_engine_all(h->engine)->views[0] = plan->forest;
     for (uint32_t i = 0; i < w->count; i++)
         h->numbers[i] = number(rank, i);
     return true;

@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#include "bcube/forest.h"
+
 #define BML_LAYERS 32
 
 struct bml_plan {
@@ -16,6 +18,7 @@ struct bml_plan {
     const char *algorithm;
     uint32_t chunk_bytes; /* of a fragment (engine.h) */
     uint32_t eager_bytes;
+    const struct br_forest *forest; /* for the algorithm of this name */
 };
 
 struct bml_result {

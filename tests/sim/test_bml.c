@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "bml.h"
 #include "collectives/way.h"
+#include "bcube/forest.h"
 
 static void run(const struct bml_plan *plan, struct bml_result *result)
 {
@@ -28,11 +29,11 @@ static void run(const struct bml_plan *plan, struct bml_result *result)
 static void bml__takes_the_papers_time(void **state)
 {
     static const struct bml_plan plans[] = {
-        {2, 2, 1000000000, 1, {1 << 20}, "bml", 512 << 10, 1024},
-        {3, 2, 1000000000, 1, {1 << 20}, "bml", 512 << 10, 1024},
-        {2, 3, 1000000000, 1, {1 << 20}, "bml", 512 << 10, 1024},
-        {4, 2, 1000000000, 1, {1 << 20}, "auto", 512 << 10, 1024},
-        {4, 3, 1000000000, 1, {1 << 19}, "bml", 512 << 10, 256},
+        {2, 2, 1000000000, 1, {1 << 20}, "bml", 512 << 10, 1024, NULL},
+        {3, 2, 1000000000, 1, {1 << 20}, "bml", 512 << 10, 1024, NULL},
+        {2, 3, 1000000000, 1, {1 << 20}, "bml", 512 << 10, 1024, NULL},
+        {4, 2, 1000000000, 1, {1 << 20}, "auto", 512 << 10, 1024, NULL},
+        {4, 3, 1000000000, 1, {1 << 19}, "bml", 512 << 10, 256, NULL},
     };
 
     (void)state;
@@ -75,6 +76,45 @@ static void bml__of_vgg19_layer_by_layer(void **state)
         if (result.seconds < result.theory || result.seconds > 1.045 * result.theory)
             fail_msg("BCube(%u,%u): %g ms, by theory %g", plan.n, plan.k, result.seconds * 1e3,
                      result.theory * 1e3);
+    }
+}
+
+/* With a NIC, or a switch, out: 5/6 of the speed that the links that are left allow. */
+static void forest__takes_what_the_links_allow(void **state)
+{
+    static const struct {
+        uint32_t n, k;
+        enum br_failure kind;
+        uint32_t number;
+        double least; /* T_F: max(2(N-1) / NICs, 1 / NICs of a host) */
+    } cases[] = {
+        {3, 2, BR_FAILURE_NIC, 4, 1.0},          {3, 2, BR_FAILURE_SWITCH, 1, 16.0 / 15},
+        {2, 2, BR_FAILURE_NIC, 0, 1.0},          {2, 3, BR_FAILURE_NIC, 3, 14.0 / 22},
+        {4, 2, BR_FAILURE_SWITCH, 2, 30.0 / 28},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct bml_plan plan = {cases[i].n, cases[i].k, 100000000, 1,   {1 << 21},
+                                "forest",   512 << 10,  16 << 10,  NULL};
+        struct br_failures failures = {0};
+        struct bml_result result;
+        struct br_forest *forest;
+        struct br_bcube cube;
+
+        assert_int_equal(br_bcube_init(&cube, cases[i].n, cases[i].k), 0);
+        assert_int_equal(br_failures_add(&failures, cases[i].kind, cases[i].number, 0), 0);
+        assert_int_equal(br_forest_new(&cube, &failures, &forest), 0);
+        plan.forest = forest;
+        run(&plan, &result);
+        printf("BCube(%u,%u), a %s of level 0 is out: %.4f of what the others allow, %u of %u edges at a "
+               "NIC, depth %u\n",
+               plan.n, plan.k, cases[i].kind == BR_FAILURE_NIC ? "NIC" : "switch",
+               result.seconds / result.one_link / cases[i].least, forest->busiest, forest->trees,
+               forest->depth);
+        assert_true(result.seconds < 1.2 * cases[i].least * result.one_link);
+        br_forest_free(forest);
+        br_failures_destroy(&failures);
     }
 }
 
@@ -147,6 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_algorithm_build__bml_of_65536_hosts),
+        cmocka_unit_test(forest__takes_what_the_links_allow),
         cmocka_unit_test(bml__takes_the_papers_time),
         cmocka_unit_test(bml__of_vgg19_layer_by_layer),
     };

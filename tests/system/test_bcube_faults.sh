@@ -71,4 +71,25 @@ fault switch 1 0 up
 wait $job || fail 'the all-reduce under faults ended badly'
 grep -q 'Out of bounds values : 0 OK' "$work/out" || fail 'a result was wrong'
 
+
+# -- all-reduces without a name are planned around a NIC that is out, and over all links when it is back
+says() { # WORDS
+    local _
+    for _ in {1..300}; do
+        [[ $(grep -c "$1" "$work/out") -ge 9 ]] && return
+        sleep 0.2
+    done
+    return 1
+}
+BRAID_LOG=info timeout -s KILL 200 "$braid" bcube run --name "$bed" --timeout 190 -- \
+    "$braid" allreduce -b 4M -e 4M -n 30 -w 1 -c 10 > "$work/out" 2>&1 &
+job=$!
+carries h11 0 || fail 'the all-reduce does not run'
+fault nic h11 0 down
+says 'go around broken links' || fail 'the ranks do not plan around a NIC that is out'
+fault nic h11 0 up
+says 'go over all links again' || fail 'the ranks do not use a NIC that is back'
+wait $job || fail 'the planned all-reduce ended badly'
+grep -q 'Out of bounds values : 0 OK' "$work/out" || fail 'a result of the planned all-reduce was wrong'
+
 exit $((failures > 0))
