@@ -6,8 +6,8 @@
  *     faults N,K ALGORITHM [nic HOST LEVEL | switch LEVEL INDEX]...
  *
  * Two numbers:
- * 1. for this algorithm's messages (auto plans around what is broken: any all-reduce's), over whatever routes: no host sends or receives faster than its working NICs, and all of them
- *    together carry each message over as many links as its shortest route has;
+ * 1. for this algorithm's messages (any all-reduce's for auto, which plans around what is broken), over whatever routes: no host sends
+ *    or receives faster than its working NICs, and all of them together carry each message over as many links as its shortest route has;
  * 2. for any all-reduce: each host's own input has to leave it and the result to reach it, and each element takes 2(N-1)
  *    messages in all.
  */

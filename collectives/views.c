@@ -128,22 +128,23 @@ static void begin(struct br_family *family, uint64_t now)
     uint64_t round = views->begun++;
 
     if (round % (BR_OPERATIONS / 4) == 0)
-        br_worker_forget_group(family->worker, BR_VIEWS_GROUP);
+        br_worker_forget_before(family->worker, BR_VIEWS_GROUP, round);
     views->mine = br_worker_broken_links(family->worker);
-    *op = (struct br_operation){.kind = BR_OPERATION_COLLECTIVE,
-                                .collective = BR_ALLGATHER,
-                                .send = &views->mine,
-                                .recv = views->all,
-                                .count = 1,
-                                .type = BRAID_UINT64,
-                                .priority = INT32_MAX,
-                                .timeout = family->settings.timeout,
-                                .deadline = now + family->settings.timeout,
-                                .sequence = round,
-                                .surveys = true,
-                                .order = UINT64_MAX - 1,
-                                .group = &views->group,
-                                .comm = family->first};
+    *op = (struct br_operation){
+        .kind = BR_OPERATION_COLLECTIVE,
+        .collective = BR_ALLGATHER,
+        .send = &views->mine,
+        .recv = views->all,
+        .count = 1,
+        .type = BRAID_UINT64,
+        .priority = INT32_MAX,
+        .timeout = UINT64_MAX, /* what waits for it has a deadline, perhaps a longer one than others */
+        .deadline = UINT64_MAX,
+        .sequence = round,
+        .surveys = true,
+        .order = UINT64_MAX - 1,
+        .group = &views->group,
+        .comm = family->first};
     atomic_fetch_add(&family->first->outstanding, 1);
     if (br_engine_submit(family->engine, op, now))
         atomic_fetch_sub(&family->first->outstanding, 1); /* the worker has failed */

@@ -85,7 +85,7 @@ static void one(const struct br_bcube *cube, const struct br_failures *failures,
 static void br_forest_new__loads_nics_evenly(void **state)
 {
     static const uint32_t shapes[][2] = {{2, 1}, {5, 1}, {2, 2}, {3, 2}, {2, 3},
-                                         {4, 2}, {3, 3}, {8, 2}, {2, 6}, {4, 4}};
+                                         {4, 2}, {3, 3}, {6, 2}, {2, 5}};
 
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -111,7 +111,7 @@ static void br_forest_new__of_random_failures(void **state)
 
     (void)state;
     br_random_seed(&random, 7);
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 80; i++) {
         struct br_failures failures = {.missing_from = i % 2 ? 0 : 20};
         struct br_forest *forest;
         struct br_bcube cube;
@@ -130,7 +130,7 @@ static void br_forest_new__of_random_failures(void **state)
         }
         br_failures_destroy(&failures);
     }
-    assert_true(made > 100);
+    assert_true(made > 40);
 }
 
 static void br_forest_new__says_what_cannot_be(void **state)
