@@ -92,7 +92,7 @@ struct br_dgram_member *br_dgram_device_take(struct br_dgram_device *device, con
     member = find(device, &view, from);
     if (member && member->dgram && member->state != BR_DGRAM_FAILED &&
         same_ip(&member->peer.address, &from->address)) {
-        br_dgram_link_input(member->dgram, &view, marked, device->now);
+        br_dgram_link_input(member->dgram, &view, marked, device->arrived);
         member->dirty = member->eventful = true;
         return member;
     }

@@ -53,7 +53,7 @@ int br_dgram_device_address(struct br_device *base, struct br_address *out)
 
 void br_dgram_device_begin(struct br_dgram_device *device, uint64_t now)
 {
-    device->now = now;
+    device->now = device->arrived = now;
     for (int i = 0; i < device->n_open; i++) {
         struct br_dgram_member *member = device->open[i];
 

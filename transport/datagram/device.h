@@ -74,8 +74,11 @@ struct br_dgram_device {
     int paths;                     /* source ports */
     bool header_only;              /* as in br_dgram_config */
     uint64_t target;               /* as in br_dgram_config */
-    uint64_t now;                  /* of the latest poll */
-    uint64_t refused;              /* the peer's number of the link that was refused last for want of room */
+    uint32_t flight_bytes;         /* as in br_dgram_config */
+    uint64_t now;     /* of the latest poll; the back end may set it anew before sending, also to a time
+                                      before which all has been taken in that has arrived: nothing later is lost yet */
+    uint64_t arrived; /* when what is taken in has arrived: `now`, unless the back end knows better */
+    uint64_t refused; /* the peer's number of the link that was refused last for want of room */
     struct br_dgram_cookies cookies;
     struct br_pool links;
     struct br_dgram_member **open; /* links in use: [0..n_open) */

@@ -11,7 +11,8 @@
  * 4. Loss (after RACK, RFC 8985): a packet is lost when one that was sent later on the same path has arrived (order) and since it
  *    should have arrived itself a quarter of the least round trip has passed (time). The quarter grows when a packet that was taken for
  *    lost arrives after all. If nothing comes back, the newest packet goes again as a probe, whose acknowledgement shows
- *    what was lost; after three in vain all are lost. Rejected: three later ones, which any spraying switch violates.
+ *    what was lost; after three in vain all are lost, if another path has answered meanwhile, or nothing has for 100 ms: the
+ *    peer may wait for a core. Rejected: three later ones, which any spraying switch violates.
  * 5. Order of what leaves: acknowledgements, what was lost, messages, payload in the order posted.
  * 6. Messages wait at the sender until the receiver has room (ACK.messages), as a message without a buffer would have to be dropped and would
  *    look like congestion. While there is no room and nothing under way, PING asks again, should the news have been lost.
@@ -55,6 +56,7 @@ struct br_dgram_path {
     uint64_t reorder;                   /* ns that order may be violated (note 4) */
     uint64_t loss_at;                   /* when the next one will count as lost; BR_DGRAM_NEVER */
     uint64_t quiet_since;               /* since the last packet or acknowledgement */
+    uint64_t silent_since;              /* since the last acknowledgement, or the first packet without one */
     unsigned probes;                    /* timeouts in a row */
     bool probe;                         /* one packet may leave whatever the window */
     bool ping;                          /* a PING is due */
@@ -123,7 +125,8 @@ struct br_dgram_link {
     bool closed_reported;
     char words[160];
     bool owed;         /* something was sent that wants an answer */
-    uint64_t heard_at; /* last valid packet, or since when an answer is owed */
+    bool heard;        /* a valid packet has come since the last next() */
+    uint64_t heard_at; /* the last next() before which one had come, or since when an answer is owed */
 
     /* Set-up (open.c). */
     uint32_t sizes[BR_DGRAM_PROBES]; /* connector: to try, largest first; acceptor: to answer */
@@ -139,6 +142,7 @@ struct br_dgram_link {
     struct br_list again, messages, placed, done;
     uint32_t message_limit; /* messages with lower numbers may leave */
     uint64_t ping_at;
+    uint64_t answered_at; /* the last acknowledgement on any path */
     unsigned next_path;
 
     /* Receiving (receive.c). */

@@ -169,6 +169,9 @@ void br_dgram_link_up(struct br_dgram_link *link, uint32_t packet_bytes, uint64_
     link->state = BR_DGRAM_UP;
     link->packet_bytes = packet_bytes;
     link->part_bytes = packet_bytes - (uint32_t)sizeof(struct br_dgram_data);
+    for (unsigned i = 0; i < link->config.paths && link->config.flight_bytes; i++)
+        br_dgram_pace_limit(&link->paths[i].pace,
+                            link->config.flight_bytes / packet_bytes / link->config.paths);
     link->heard_at = now;
     link->fresh = true;
 }
@@ -231,7 +234,7 @@ int br_dgram_link_post(struct br_dgram_link *link, const struct br_frame *frames
 }
 
 void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view *view, bool marked,
-                         uint64_t now)
+                         uint64_t at)
 {
     if (link->state == BR_DGRAM_FAILED)
         return;
@@ -243,20 +246,20 @@ void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view 
         return;
     }
     if (view->kind != BR_DGRAM_DATA && view->kind != BR_DGRAM_PING && view->kind != BR_DGRAM_ACK) {
-        br_dgram_open_input(link, view, now);
+        br_dgram_open_input(link, view, at);
         return;
     }
     if (link->state == BR_DGRAM_CONFIRMING)
-        br_dgram_link_up(link, link->best, now); /* CONFIRMED was lost */
+        br_dgram_link_up(link, link->best, at); /* CONFIRMED was lost */
     if (link->state != BR_DGRAM_UP) {
         link->stats.dropped++;
         return;
     }
-    link->heard_at = now;
+    link->heard = true;
     if (view->kind == BR_DGRAM_ACK)
-        br_dgram_loss_ack(link, &view->ack, now);
+        br_dgram_loss_ack(link, &view->ack, at);
     else
-        br_dgram_receive_data(link, view, marked, now);
+        br_dgram_receive_data(link, view, marked, at);
 }
 
 static bool message_event(struct br_dgram_link *link, struct br_event *event)
@@ -346,6 +349,9 @@ bool br_dgram_link_next(struct br_dgram_link *link, uint64_t now, struct br_dgra
         return true;
     if (link->state != BR_DGRAM_UP)
         return false;
+    if (link->heard)
+        link->heard_at = now; /* who was stopped for long has heard what waited for him */
+    link->heard = false;
     br_dgram_loss_tick(link, now);
     if (link->state != BR_DGRAM_UP)
         return false;

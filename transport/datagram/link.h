@@ -49,6 +49,9 @@ struct br_dgram_config {
     uint64_t
         patience; /* ns without a sign of life from a peer that owes one, after which the link fails; > 0 */
     uint64_t target; /* ns of queueing to aim at; 0: a default */
+    uint32_t
+        flight_bytes; /* that may be under way, at most: what a peer that does not look for a while can keep for us in
+                              its socket or ring; 0: as many as the window allows */
 };
 
 /* A packet to send: head, then payload. Valid until the next call to the link. */
@@ -102,10 +105,12 @@ void br_dgram_link_trust(struct br_dgram_link *link);
  * failed. -EMSGSIZE with words: a frame is too long. MESSAGEs go ahead of PLACED frames. Allowed once CONNECTED or ACCEPTED. */
 int br_dgram_link_post(struct br_dgram_link *link, const struct br_frame *frames, int n);
 
-/* One packet has arrived: parsed, and addressed to this link. `marked`: with the mark "congestion experienced" (ECN). The payload
- * goes to its place at once; the bytes are not needed afterwards. */
+/* One packet has arrived: parsed, and addressed to this link. `marked`: with the mark "congestion experienced" (ECN). `at`: when it
+ * arrived at this host, as exactly as is known (a kernel's or a NIC's time stamp); never later than `now` of a later call, and in
+ * order. What a packet then waits to be looked at is no part of its round trip. The payload goes to its place at once; the
+ * bytes are not needed afterwards. Give in all that has arrived before next(), which looks for losses. */
 void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view *view, bool marked,
-                         uint64_t now);
+                         uint64_t at);
 
 /* Takes the next event: ACCEPTED, CONNECTED, SENT (its bytes stand at the peer), MESSAGE (in order), PLACED, CLOSED (last; `error`, words by
  * br_dgram_link_words). event->link is not touched. inline_ of a PLACED event is valid

@@ -6,6 +6,7 @@
 #include "transport/datagram/internal.h"
 
 #define BACKOFF_MOST  (200 * BR_MS)
+#define LEAST_SILENCE (100 * BR_MS) /* before all counts as lost: a peer may have to wait for a core */
 #define LEAST_REORDER (20 * BR_US)
 #define REMEMBERED    512u /* packets for which a late acknowledgement is still recognised */
 
@@ -67,6 +68,7 @@ static bool arrived(struct br_dgram_link *link, struct br_dgram_path *path, uint
         path->in_flight--;
     } else {
         link->stats.spurious++;
+        br_dgram_pace_spurious(&path->pace);
         path->reorder = path->reorder ? path->reorder * 2 : path->pace.least / 4;
         if (path->reorder > path->pace.smoothed)
             path->reorder = path->pace.smoothed;
@@ -154,10 +156,10 @@ void br_dgram_loss_ack(struct br_dgram_link *link, const struct br_dgram_ack *ac
     path = &link->paths[ack->path];
     latest = br_dgram_sent_at(path, ack->latest);
     if (ack->latest >= path->floor && latest->state != BR_DGRAM_DONE)
-        elapsed = now - latest->time;
+        elapsed = now > latest->time ? now - latest->time : 1;
     packets = take_ranges(link, path, ack, now);
     if (elapsed && latest->state == BR_DGRAM_DONE)
-        br_dgram_pace_sample(&path->pace, elapsed > ack->delay ? elapsed - ack->delay : 1, now);
+        br_dgram_pace_sample(&path->pace, elapsed > ack->delay ? elapsed - ack->delay : 1, elapsed, now);
     if (br_dgram_before(link->message_limit, ack->messages))
         link->message_limit = ack->messages;
     if (!packets)
@@ -166,7 +168,9 @@ void br_dgram_loss_ack(struct br_dgram_link *link, const struct br_dgram_ack *ac
     br_dgram_pace_acked(&path->pace, packets, ack->marked - path->marked_heard, path->newest_acked,
                         path->next);
     path->marked_heard = ack->marked;
-    path->quiet_since = now;
+    if (path->quiet_since < now)
+        path->quiet_since = now;
+    path->silent_since = link->answered_at = now;
     path->probes = 0;
     still_owed(link);
 }
@@ -202,13 +206,23 @@ static bool others_live(const struct br_dgram_link *link, const struct br_dgram_
     return false;
 }
 
+/* Is it the path that is silent, and not the peer, which may wait for a core? */
+static bool hopeless(const struct br_dgram_link *link, const struct br_dgram_path *path, uint64_t now)
+{
+    return path->probes + 1 >= BR_DGRAM_DEAD &&
+           (now >= path->silent_since + LEAST_SILENCE || link->answered_at > path->silent_since);
+}
+
 static void time_out(struct br_dgram_link *link, struct br_dgram_path *path, uint64_t now)
 {
+    bool dead = hopeless(link, path, now);
     uint64_t number = path->next - 1;
 
     link->stats.timeouts++;
     path->quiet_since = now;
-    if (++path->probes < BR_DGRAM_DEAD) {
+    if (dead || path->probes + 1 < BR_DGRAM_DEAD)
+        path->probes++;
+    if (!dead) {
         while (br_dgram_sent_at(path, number)->state != BR_DGRAM_FLYING)
             number--;
         send_again(link, br_dgram_sent_at(path, number));
@@ -225,7 +239,7 @@ static void time_out(struct br_dgram_link *link, struct br_dgram_path *path, uin
 
 void br_dgram_loss_tick(struct br_dgram_link *link, uint64_t now)
 {
-    if (link->owed && now - link->heard_at >= link->config.patience) {
+    if (link->owed && now >= link->heard_at + link->config.patience) {
         br_dgram_link_fail(link, ETIMEDOUT, "nothing heard for %llu ms",
                            (unsigned long long)(link->config.patience / BR_MS));
         return;

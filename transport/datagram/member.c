@@ -27,6 +27,7 @@ static struct br_dgram_config config_of(const struct br_dgram_device *device, ui
                                     .max_packet = device->max_packet,
                                     .paths = (uint32_t)device->paths,
                                     .target = device->target,
+                                    .flight_bytes = device->flight_bytes,
                                     .header_only = device->header_only,
                                     .patience = config->patience ? config->patience : PATIENCE};
 }

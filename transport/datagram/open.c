@@ -157,7 +157,7 @@ static bool connector_next(struct br_dgram_link *link, uint64_t now, struct br_d
 
 bool br_dgram_open_next(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out)
 {
-    if (link->state != BR_DGRAM_UP && now - link->heard_at >= link->config.patience) {
+    if (link->state != BR_DGRAM_UP && now >= link->heard_at + link->config.patience) {
         br_dgram_link_fail(link, ETIMEDOUT, "no answer for %llu ms while the link was made",
                            (unsigned long long)(link->config.patience / BR_MS));
         return false;

@@ -24,12 +24,20 @@ void br_dgram_pace_init(struct br_dgram_pace *pace, uint64_t queueing, unsigned 
         .queueing = queueing ? queueing : QUEUEING,
         .window = FIRST_WINDOW / paths > 2 ? FIRST_WINDOW / paths : 2,
         .threshold = MOST_WINDOW,
+        .most = MOST_WINDOW,
         .step = 1.0 / paths,
         .least = UINT64_MAX,
         .least_now = UINT64_MAX,
         .least_before = UINT64_MAX,
         .round_delay = UINT64_MAX,
     };
+}
+
+void br_dgram_pace_limit(struct br_dgram_pace *pace, uint32_t packets)
+{
+    pace->most = packets < 2 ? 2 : packets < MOST_WINDOW ? packets : MOST_WINDOW;
+    if (pace->window > pace->most)
+        pace->window = pace->most;
 }
 
 static uint64_t round_trip_of(const struct br_dgram_pace *pace)
@@ -51,7 +59,7 @@ static bool should_drain(const struct br_dgram_pace *pace, uint64_t sample, uint
 /* The least of two to one turns of TURN. */
 static void note_least(struct br_dgram_pace *pace, uint64_t sample, uint64_t now)
 {
-    if (now - pace->turn_at > TURN) {
+    if (now > pace->turn_at + TURN) {
         pace->turn_at = now;
         pace->least_before = pace->least_now;
         pace->least_now = UINT64_MAX;
@@ -61,20 +69,29 @@ static void note_least(struct br_dgram_pace *pace, uint64_t sample, uint64_t now
     pace->least = pace->least_now < pace->least_before ? pace->least_now : pace->least_before;
 }
 
-void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t sample, uint64_t now)
+static void note_answer(struct br_dgram_pace *pace, uint64_t answer)
 {
     uint64_t off;
 
+    if (!pace->answer) {
+        pace->answer = answer;
+        pace->deviation = answer / 2;
+    }
+    off = answer > pace->answer ? answer - pace->answer : pace->answer - answer;
+    pace->deviation = (3 * pace->deviation + off) / 4;
+    pace->answer = (7 * pace->answer + answer) / 8;
+}
+
+void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t sample, uint64_t answer, uint64_t now)
+{
     if (!sample)
         sample = 1;
     if (!pace->smoothed) {
         pace->smoothed = sample;
-        pace->deviation = sample / 2;
         pace->drained_at = now + DRAIN_FIRST - DRAIN_EVERY;
         pace->turn_at = now;
     }
-    off = sample > pace->smoothed ? sample - pace->smoothed : pace->smoothed - sample;
-    pace->deviation = (3 * pace->deviation + off) / 4;
+    note_answer(pace, answer);
     pace->smoothed = (7 * pace->smoothed + sample) / 8;
     if (sample < pace->round_delay)
         pace->round_delay = sample;
@@ -122,8 +139,8 @@ static void decide(struct br_dgram_pace *pace)
     } else if (pace->limited && pace->window >= pace->threshold && !pace->drain_until) {
         pace->window += pace->step * (pace->window < 1 ? pace->window : 1);
     }
-    if (pace->window > MOST_WINDOW)
-        pace->window = MOST_WINDOW;
+    if (pace->window > pace->most)
+        pace->window = pace->most;
 }
 
 void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned marked, uint64_t newest,
@@ -139,6 +156,8 @@ void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned 
         pace->window += packets;
         if (pace->window > pace->threshold)
             pace->window = pace->threshold;
+        if (pace->window > pace->most)
+            pace->window = pace->most;
     }
     if (newest < pace->round_ends)
         return;
@@ -146,6 +165,7 @@ void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned 
     pace->round_ends = next;
     pace->round_delay = UINT64_MAX;
     pace->round_lost = pace->round_marked = 0;
+    pace->before = 0;
     pace->limited = false;
 }
 
@@ -159,8 +179,16 @@ void br_dgram_pace_timeout(struct br_dgram_pace *pace)
 {
     if (pace->window <= 1)
         return;
+    pace->before = pace->window;
     pace->threshold = pace->window / 2 > 2 ? pace->window / 2 : 2;
     pace->window = 1;
+}
+
+void br_dgram_pace_spurious(struct br_dgram_pace *pace)
+{
+    if (pace->before > pace->window)
+        pace->window = pace->threshold = pace->before;
+    pace->before = 0;
 }
 
 static double window_now(const struct br_dgram_pace *pace)
@@ -203,7 +231,7 @@ void br_dgram_pace_left(struct br_dgram_pace *pace, uint64_t now)
 
 uint64_t br_dgram_pace_timeout_after(const struct br_dgram_pace *pace)
 {
-    uint64_t after = 2 * round_trip_of(pace) + 4 * pace->deviation;
+    uint64_t after = 2 * (pace->answer ? pace->answer : FIRST_ROUND_TRIP) + 4 * pace->deviation;
 
     return after < LEAST_TIMEOUT ? LEAST_TIMEOUT : after;
 }

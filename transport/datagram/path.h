@@ -33,7 +33,8 @@
 
 /* How a path is doing; times in ns, windows in packets. */
 struct br_dgram_pace {
-    uint64_t smoothed, deviation;     /* round trip; smoothed is 0 before the first sample */
+    uint64_t smoothed;                /* round trip on the network; 0 before the first sample */
+    uint64_t answer, deviation;       /* round trip with what the peer takes to answer */
     uint64_t least;                   /* of late: of the two below */
     uint64_t least_now, least_before; /* of this turn, and of the one before; UINT64_MAX: none */
     uint64_t turn_at;                 /* when this turn began */
@@ -42,6 +43,8 @@ struct br_dgram_pace {
     uint64_t queueing;                /* what is aimed at besides the least round trip */
     double window, threshold;         /* below threshold the window doubles a round */
     double step;                      /* packets a round */
+    double most;                      /* window */
+    double before;                    /* a timeout: the window; 0: no timeout in this round */
     double loss_rate, mark_rate;      /* shares of late */
     bool limited;                     /* the window has kept something back in this round */
     uint64_t round_ends;              /* packet number whose acknowledgement ends the round */
@@ -52,13 +55,17 @@ struct br_dgram_pace {
 };
 
 void br_dgram_pace_init(struct br_dgram_pace *pace, uint64_t queueing, unsigned paths);
-void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t round_trip, uint64_t now);
+void br_dgram_pace_limit(struct br_dgram_pace *pace, uint32_t packets); /* the window is never larger */
+/* An answer came after `answer`, of which the packet and it were `round_trip` on the network. */
+void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t round_trip, uint64_t answer, uint64_t now);
 /* Packets have been acknowledged, the newest of them is `newest`; `marked` of them had a mark. `next`: number of the next
  * packet that will be sent. */
 void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned marked, uint64_t newest,
                          uint64_t next);
 void br_dgram_pace_lost(struct br_dgram_pace *pace);    /* one packet */
 void br_dgram_pace_timeout(struct br_dgram_pace *pace); /* nothing at all comes back */
+void br_dgram_pace_spurious(
+    struct br_dgram_pace *pace); /* what was taken for lost has arrived: it did not time out */
 /* Is there room for one more, apart from pacing? */
 bool br_dgram_pace_room(const struct br_dgram_pace *pace, uint32_t in_flight);
 /* May one more leave? Notes that the window limits. */

@@ -198,7 +198,7 @@ static bool too_early(struct br_dgram_link *link, const struct br_dgram_data *da
         return true;
     if (!link->early_since)
         link->early_since = now;
-    if (now - link->early_since > EARLY_GRACE)
+    if (now > link->early_since + EARLY_GRACE)
         br_dgram_link_fail(link, EPROTO, "payload from a peer that has not proved itself");
     return true;
 }
@@ -244,7 +244,7 @@ static void fill(struct br_dgram_link *link, unsigned index, uint64_t now, struc
 {
     struct br_dgram_path *path = &link->paths[index];
     struct br_dgram_ack *ack = (struct br_dgram_ack *)out->head;
-    uint64_t above = path->runs[0].last + 1, held = now - path->latest_at;
+    uint64_t above = path->runs[0].last + 1, held = now > path->latest_at ? now - path->latest_at : 0;
     unsigned n = 0;
 
     *ack = (struct br_dgram_ack){

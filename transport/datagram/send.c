@@ -112,7 +112,8 @@ static void note(struct br_dgram_link *link, struct br_dgram_path *path, uint32_
     *br_dgram_sent_at(path, path->next) =
         (struct br_dgram_sent){.time = now, .frame = frame, .part = part, .state = BR_DGRAM_FLYING};
     path->next++;
-    path->in_flight++;
+    if (!path->in_flight++)
+        path->silent_since = now;
     path->quiet_since = now;
     path->probe = false;
     br_dgram_pace_left(&path->pace, now);
@@ -175,7 +176,7 @@ static bool ping(struct br_dgram_link *link, uint64_t now, struct br_dgram_packe
         link->ping_at = now + PING_EVERY;
         link->paths[0].ping = true;
     }
-    if (!link->owed && now - link->heard_at >= ALIVE_EVERY)
+    if (!link->owed && now >= link->heard_at + ALIVE_EVERY)
         link->paths[0].ping = true;
     for (unsigned i = 0; i < link->config.paths; i++) {
         struct br_dgram_path *path = &link->paths[i];
@@ -197,7 +198,7 @@ static void revive(struct br_dgram_link *link, uint64_t now)
     for (unsigned i = 0; i < link->config.paths; i++) {
         struct br_dgram_path *path = &link->paths[i];
 
-        if (path->probes >= BR_DGRAM_DEAD && !path->in_flight && now - path->quiet_since >= REVIVE_EVERY)
+        if (path->probes >= BR_DGRAM_DEAD && !path->in_flight && now >= path->quiet_since + REVIVE_EVERY)
             path->ping = true;
     }
 }

@@ -16,8 +16,8 @@
 #include "transport/backends.h"
 #include "transport/udp/udp.h"
 
-/* Of queueing. Processes wait for their turn on a core for about as long: with less, that looks like congestion. */
-#define TARGET     (2 * BR_MS)
+#define TARGET     (500 * BR_US) /* of queueing; in it are a train that passes as one, and what a call takes */
+#define FLIGHT     (2u << 20)    /* bytes of a link under way; a socket holds those of several peers */
 #define LEAST_ROOM (1u << 20) /* of a socket's queue, in bytes; with less, bursts of several peers get lost */
 
 static int read_paths(int *out)
@@ -102,7 +102,10 @@ static int allocate(struct br_udp_device *device)
 {
     device->outbox = calloc(1, sizeof *device->outbox);
     device->inbox = aligned_alloc(64, sizeof *device->inbox);
-    return device->outbox && device->inbox ? 0 : br_error(ENOMEM, "no memory for packets");
+    if (!device->outbox || !device->inbox)
+        return br_error(ENOMEM, "no memory for packets");
+    br_udp_inbox_init(device->inbox);
+    return 0;
 }
 
 static int watch(struct br_udp_device *device, int fd)
@@ -182,6 +185,7 @@ static int device_open(const struct br_device_config *config, struct br_device *
     rc = br_dgram_device_init(&device->dgram, &br_udp_io, config);
     device->dgram.base.caps.zero_copy_send = true;
     device->dgram.target = TARGET;
+    device->dgram.flight_bytes = FLIGHT;
     if (!rc)
         rc = allocate(device);
     if (!rc)

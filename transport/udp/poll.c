@@ -9,8 +9,9 @@
 #include "base/error.h"
 #include "transport/udp/udp.h"
 
-#define ROUNDS 4           /* of receives in one poll */
-#define SOON   (5 * BR_US) /* to sleep for less is not worth it */
+#define ROUNDS     16          /* of receives in one poll, at most */
+#define MOST_BYTES (4u << 20)  /* after which it receives no more */
+#define SOON       (5 * BR_US) /* to sleep for less is not worth it */
 
 static struct br_udp_device *device_of(struct br_dgram_device *device)
 {
@@ -21,6 +22,7 @@ static void arrive(struct br_udp_device *device, const struct br_udp_arrival *ar
 {
     struct br_dgram_spot from = {.address = *arrival->from};
 
+    device->dgram.arrived = arrival->at;
     for (uint32_t at = 0; at < arrival->n; at += arrival->packet_bytes) {
         uint32_t left = arrival->n - at;
 
@@ -58,7 +60,9 @@ static void hear_socket(struct br_udp_device *device, int fd)
 
 static void receive(struct br_udp_device *device, struct br_dgram_report *report)
 {
-    for (int round = 0; round < ROUNDS && report->n < report->max; round++) {
+    uint32_t bytes = 0;
+
+    for (int round = 0; round < ROUNDS && bytes < MOST_BYTES && report->n < report->max; round++) {
         int n = br_udp_inbox_receive(device->inbox, device->fds[0], BR_UDP_TRAINS);
 
         device->dgram.base.counters.system_calls++;
@@ -68,6 +72,7 @@ static void receive(struct br_udp_device *device, struct br_dgram_report *report
             struct br_udp_arrival arrival = br_udp_inbox_at(device->inbox, i);
 
             arrive(device, &arrival);
+            bytes += arrival.n;
         }
         if (n > 0)
             br_dgram_device_report(&device->dgram, report);
@@ -145,6 +150,8 @@ int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     br_dgram_device_begin(&device->dgram, now);
     br_dgram_device_report(&device->dgram, &report);
     receive(device, &report);
+    /* Up to which all has been heard: what waits in the socket is not lost. */
+    device->dgram.now = device->inbox->all ? br_clock_now() : device->inbox->least;
     if ((!br_udp_outbox_waits(device->outbox) || send_outbox(device)) &&
         br_dgram_device_send(&device->dgram) && br_udp_outbox_waits(device->outbox))
         send_outbox(device);

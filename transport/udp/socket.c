@@ -81,6 +81,8 @@ int br_udp_socket_open(const struct br_tcp_options *options, bool receives, unio
     set_room(fd, SO_SNDBUF, SO_SNDBUFFORCE);
     if (receives) {
         set_room(fd, SO_RCVBUF, SO_RCVBUFFORCE);
+        set(fd, SOL_SOCKET, SO_TIMESTAMPNS,
+            1); /* without: when it was looked at, which makes round trips long */
         set(fd, IPPROTO_UDP, UDP_GRO,
             1); /* without: packets come one by one, which is as good but for the speed */
     }

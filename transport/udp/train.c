@@ -5,9 +5,13 @@
 #include <netinet/ip.h>
 #include <netinet/udp.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 
+#define JUMP                                                                                                 \
+    BR_MS /* a time stamp after the clocks were read, by more than this, is of a clock that was set */
 #define CONTROL_BYTES CMSG_SPACE(sizeof(uint16_t))
 
 static bool fits(const struct br_udp_outbox *outbox, const struct br_udp_train *train, const void *link,
@@ -130,9 +134,25 @@ void br_udp_outbox_drop(struct br_udp_outbox *outbox, const void *link)
             outbox->trains[i].link = NULL;
 }
 
+void br_udp_inbox_init(struct br_udp_inbox *inbox)
+{
+    inbox->all = false;
+    inbox->now = inbox->least = br_clock_now();
+}
+
+/* Time stamps are of the clock that people set, which may jump: so both are read each time. */
+static void read_clocks(struct br_udp_inbox *inbox)
+{
+    struct timespec wall;
+
+    clock_gettime(CLOCK_REALTIME, &wall);
+    inbox->now = br_clock_now();
+    inbox->ahead = (uint64_t)wall.tv_sec * BR_SEC + (uint64_t)wall.tv_nsec - inbox->now;
+}
+
 int br_udp_inbox_receive(struct br_udp_inbox *inbox, int fd, int max)
 {
-    int n = max < BR_UDP_TRAINS ? max : BR_UDP_TRAINS;
+    int n = max < BR_UDP_TRAINS ? max : BR_UDP_TRAINS, rc;
 
     for (int i = 0; i < n; i++) {
         inbox->iov[i] = (struct iovec){inbox->bytes[i], sizeof inbox->bytes[i]};
@@ -143,16 +163,25 @@ int br_udp_inbox_receive(struct br_udp_inbox *inbox, int fd, int max)
                                                      .msg_control = inbox->control[i],
                                                      .msg_controllen = sizeof inbox->control[i]};
     }
-    n = recvmmsg(fd, inbox->messages, (unsigned)n, MSG_DONTWAIT, NULL);
-    return n < 0 ? -errno : n;
+    if (inbox->all && inbox->now > inbox->least)
+        inbox->least = inbox->now;
+    read_clocks(inbox);
+    rc = recvmmsg(fd, inbox->messages, (unsigned)n, MSG_DONTWAIT, NULL);
+    inbox->all = rc < n;
+    return rc < 0 ? -errno : rc;
 }
 
 /* What the kernel says about the train. */
-static void read_control(const struct cmsghdr *cmsg, struct br_udp_arrival *out)
+static void read_control(const struct br_udp_inbox *inbox, const struct cmsghdr *cmsg,
+                         struct br_udp_arrival *out)
 {
+    struct timespec wall;
     int value = 0;
 
-    if (cmsg->cmsg_level == IPPROTO_UDP && cmsg->cmsg_type == UDP_GRO) {
+    if (cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_TIMESTAMPNS) {
+        memcpy(&wall, CMSG_DATA(cmsg), sizeof wall);
+        out->at = (uint64_t)wall.tv_sec * BR_SEC + (uint64_t)wall.tv_nsec - inbox->ahead;
+    } else if (cmsg->cmsg_level == IPPROTO_UDP && cmsg->cmsg_type == UDP_GRO) {
         memcpy(&value, CMSG_DATA(cmsg), sizeof value);
         if (value > 0)
             out->packet_bytes = (uint32_t)value;
@@ -170,9 +199,15 @@ struct br_udp_arrival br_udp_inbox_at(struct br_udp_inbox *inbox, int i)
     struct br_udp_arrival arrival = {.bytes = inbox->bytes[i],
                                      .n = inbox->messages[i].msg_len,
                                      .packet_bytes = inbox->messages[i].msg_len,
-                                     .from = &inbox->from[i]};
+                                     .from = &inbox->from[i],
+                                     .at = inbox->now};
 
     for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(msg); cmsg; cmsg = CMSG_NXTHDR(msg, cmsg))
-        read_control(cmsg, &arrival);
+        read_control(inbox, cmsg, &arrival);
+    if (arrival.at > inbox->now + JUMP)
+        arrival.at = inbox->now;
+    if (arrival.at < inbox->least)
+        arrival.at = inbox->least;
+    inbox->least = arrival.at;
     return arrival;
 }

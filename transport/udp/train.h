@@ -63,6 +63,10 @@ void br_udp_outbox_drop(struct br_udp_outbox *outbox, const void *link); /* all 
 
 /* What has been received. */
 struct br_udp_inbox {
+    bool all;       /* the latest call has received all that was there */
+    uint64_t now;   /* of that call */
+    uint64_t least; /* what is received from now on has not come earlier */
+    uint64_t ahead; /* of our clock, of the one of the kernel's time stamps, modulo 2^64 */
     uint8_t bytes[BR_UDP_TRAINS][65536] __attribute__((aligned(64)));
     uint8_t control[BR_UDP_TRAINS][128] __attribute__((aligned(8)));
     union br_inet_address from[BR_UDP_TRAINS];
@@ -76,10 +80,13 @@ struct br_udp_arrival {
     uint32_t n, packet_bytes; /* n == 0: nothing of use */
     const union br_inet_address *from;
     bool marked; /* congestion experienced */
+    uint64_t at; /* when the kernel got it */
 };
 
+void br_udp_inbox_init(struct br_udp_inbox *inbox);
 /* Receives up to max trains: how many, or -errno. One system call; what an earlier call got is gone. */
 int br_udp_inbox_receive(struct br_udp_inbox *inbox, int fd, int max);
+/* In order, each once: their times do not go back. */
 struct br_udp_arrival br_udp_inbox_at(struct br_udp_inbox *inbox, int i);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "transport/udp/socket.h"
 #include "transport/udp/train.h"
@@ -15,6 +16,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static int from_fd, to_fd;
@@ -129,6 +131,39 @@ static void outbox_add__no_more_than_the_kernel_takes(void **state)
     }
 }
 
+/* Sends a packet, looks for it a while later: when it has arrived, they say. */
+static uint64_t arrival_of_one(void)
+{
+    struct pollfd readable = {.fd = to_fd, .events = POLLIN};
+    struct timespec nap = {.tv_nsec = 10 * BR_MS};
+
+    add(&link_a, 1, 100);
+    br_udp_outbox_send(&outbox);
+    nanosleep(&nap, NULL);
+    assert_int_equal(poll(&readable, 1, 10000), 1);
+    assert_int_equal(br_udp_inbox_receive(&inbox, to_fd, BR_UDP_TRAINS), 1);
+    assert_true(inbox.all);
+    return br_udp_inbox_at(&inbox, 0).at;
+}
+
+static void inbox_at__says_when_it_arrived(void **state)
+{
+    uint64_t last = 0;
+    bool early = false;
+
+    (void)state;
+    br_udp_inbox_init(&inbox);
+    /* The kernel begins to stamp a while after it was asked to, and may be late with one. */
+    for (int tries = 0; tries < 500 && !early; tries++) {
+        uint64_t before = br_clock_now(), at = arrival_of_one();
+
+        assert_true(at >= last && at + BR_MS > before && at <= br_clock_now() + BR_MS);
+        early = at < before + 8 * BR_MS;
+        last = at;
+    }
+    assert_true(early);
+}
+
 static void outbox_add__without_the_kernels_help(void **state)
 {
     uint32_t bytes[64];
@@ -225,6 +260,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(outbox_add__makes_trains, set_up, tear_down),
         cmocka_unit_test_setup_teardown(outbox_add__no_more_than_the_kernel_takes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(inbox_at__says_when_it_arrived, set_up, tear_down),
         cmocka_unit_test_setup_teardown(outbox_add__without_the_kernels_help, set_up, tear_down),
         cmocka_unit_test_setup_teardown(outbox_drop__this_link_only, set_up, tear_down),
         cmocka_unit_test_setup_teardown(outbox_send__memory_that_is_gone, set_up, tear_down),
