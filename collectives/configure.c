@@ -187,7 +187,7 @@ static int check_topology(const struct br_settings *s)
 
 static bool known_backend(const char *name)
 {
-    static const char *const known[] = {"auto", "uring", "udp", "verbs", "shm"};
+    static const char *const known[] = {"auto", "uring", "udp", "dpdk", "verbs", "shm"};
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(name, known[i]))
@@ -213,7 +213,7 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         return rc;
     if (!known_backend(s->backend))
         return br_error(EINVAL,
-                        "BRAID_BACKEND is \"%s\"; it must be auto, uring, udp, verbs or shm (`braid info` "
+                        "BRAID_BACKEND is \"%s\"; it must be auto, uring, udp, dpdk, verbs or shm (`braid info` "
                         "shows what each "
                         "can do)",
                         s->backend);

@@ -52,7 +52,12 @@ static bool one_host(const struct br_environment *env)
 
 const char *br_devices_backend(const struct br_settings *s)
 {
-    return strcmp(s->backend, "verbs") && strcmp(s->backend, "udp") ? "uring" : s->backend;
+    static const char *const others[] = {"verbs", "udp", "dpdk"};
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(s->backend, others[i]))
+            return others[i];
+    return "uring";
 }
 
 static int probe_backend(const struct br_settings *s, struct br_device_info *infos, int max)
@@ -65,6 +70,36 @@ static int probe_backend(const struct br_settings *s, struct br_device_info *inf
                           s->backend);
 }
 
+/* A port of DPDK belongs to one process: those of a host are shared out among its ranks. */
+static bool is_mine(const struct br_environment *env, int port, int n_ports)
+{
+    int each = n_ports / (int)env->local_size;
+
+    return each > 0 && port / each == (int)env->local_rank;
+}
+
+static int add_ports(const struct br_settings *s, int most, struct br_devices *devices)
+{
+    struct br_device_info infos[32];
+    int n = probe_backend(s, infos, 32), usable = 0, rc = 0;
+
+    for (int i = 0; i < n; i++)
+        if (!infos[i].why_not[0])
+            infos[usable++] = infos[i];
+    for (int i = 0; i < usable && !rc && devices->n < most; i++)
+        if (is_mine(&s->environment, i, usable))
+            rc = add(devices, infos[i].name);
+    if (n < 0 || rc)
+        return n < 0 ? n : rc;
+    if (!devices->n)
+        return br_error(
+            ENODEV,
+            "%d ports of DPDK can be used, and each rank of this host needs one of its own: name them "
+            "in BRAID_DPDK_PORTS; `braid info` says why one cannot be used",
+            usable);
+    return 0;
+}
+
 /* Without BRAID_DEVICES: loopback when the job has one host only (RDMA devices serve there, too), else every NIC that is up;
  * `most` of them. */
 static int add_default(const struct br_settings *s, int most, struct br_devices *devices)
@@ -72,8 +107,11 @@ static int add_default(const struct br_settings *s, int most, struct br_devices 
     const struct br_environment *env = &s->environment;
     bool rdma = !strcmp(s->backend, "verbs");
     struct br_device_info infos[32];
-    int n = probe_backend(s, infos, 32), rc = 0;
+    int n, rc = 0;
 
+    if (!strcmp(s->backend, "dpdk"))
+        return add_ports(s, most, devices);
+    n = probe_backend(s, infos, 32);
     if (n < 0)
         return n;
     for (int i = 0; i < n && !rc && devices->n < most; i++)
@@ -116,6 +154,8 @@ static int resolve(const struct br_settings *s, struct br_devices *devices)
     unsigned char ip[16];
     int rc;
 
+    if (!strcmp(s->backend, "dpdk"))
+        return 0; /* the kernel has none: its beacons cannot look at the wires */
     devices->real = true;
     for (int i = 0; i < devices->n; i++) {
         const char *name = devices->names[i];
@@ -150,7 +190,8 @@ static int list(const struct br_family *family, struct br_devices *devices)
         rc = add_named(s, devices);
     else if (s->placed)
         add_placed(s, devices);
-    else if (s->cube.n && one_host(&s->environment) && strcmp(s->backend, "verbs") != 0)
+    else if (s->cube.n && one_host(&s->environment) && strcmp(s->backend, "verbs") != 0 &&
+             strcmp(s->backend, "dpdk") != 0)
         add_loopback_cube(family, devices);
     else
         rc = add_default(s, s->cube.n ? BR_WIRING_NICS : BR_MAX_DEVICES - 1, devices);

@@ -29,7 +29,7 @@ struct br_devices {
     char nics[BR_WIRING_NICS][IF_NAMESIZE];     /* the interfaces behind them; BCube only */
 };
 
-/* The back end between hosts: "uring", "udp" or "verbs". */
+/* The back end between hosts: "uring", "udp", "dpdk" or "verbs". */
 const char *br_devices_backend(const struct br_settings *settings);
 
 /* Those that the user named, else those that there are. -EINVAL, -ENODEV and others with words. Blocks briefly. */

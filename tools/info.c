@@ -191,21 +191,17 @@ static void gather_limits(cJSON *root)
 static void gather_missing(cJSON *root)
 {
     static const struct part {
-        const char *backend, *name, *what, *sign, *present, *absent;
+        const char *name, *what, *sign, *present, *absent;
     } parts[] = {
-        {"dpdk", "dpdk", "packets through poll-mode drivers", "/usr/include/dpdk/rte_eal.h",
-         "dpdk-dev is installed", "apt-get install dpdk-dev"},
-        {NULL, "cuda", "GPU memory and reductions", "/dev/nvidiactl", "an NVIDIA driver is loaded",
+        {"cuda", "GPU memory and reductions", "/dev/nvidiactl", "an NVIDIA driver is loaded",
          "no NVIDIA driver"},
-        {NULL, "pmix", "start by mpirun and srun", "/usr/include/pmix.h", "libpmix-dev is installed",
+        {"pmix", "start by mpirun and srun", "/usr/include/pmix.h", "libpmix-dev is installed",
          "apt-get install libpmix-dev; meanwhile: braid run, torchrun, or RANK, WORLD_SIZE, MASTER_ADDR, "
          "MASTER_PORT"},
     };
     cJSON *array = cJSON_AddArrayToObject(root, "missing");
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const struct part *part = &parts[i];
-        if (part->backend && br_transport_get(part->backend))
-            continue;
         cJSON *object = cJSON_CreateObject();
         cJSON_AddStringToObject(object, "name", part->name);
         cJSON_AddStringToObject(object, "what", part->what);

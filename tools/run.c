@@ -43,7 +43,7 @@ static int parse(struct job *job, int argc, char **argv)
         {"ranks", 'n', BR_OPTION_NUMBER, &job->size, 1, RANKS_MAX, "N processes to start (default: 1)"},
         {"rails", 0, BR_OPTION_NUMBER, &job->rails, 1, RAILS_MAX, "R connections to each peer (BRAID_RAILS)"},
         {"backend", 0, BR_OPTION_TEXT, &job->backend, 0, 0,
-         "NAME auto, shm, uring, udp or verbs (BRAID_BACKEND)"},
+         "NAME auto, shm, uring, udp, dpdk or verbs (BRAID_BACKEND)"},
         {"bind", 0, BR_OPTION_TEXT, &job->bind, 0, 0,
          "share|none: each rank keeps to its share of the cores (default when there is one for each)"},
         {"secret-file", 0, BR_OPTION_TEXT, &job->secret_file, 0, 0,

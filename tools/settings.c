@@ -99,7 +99,7 @@ static int parse(struct br_settings *s, struct texts *t, int argc, char **argv)
         {"algorithm", 0, BR_OPTION_TEXT, &s->algorithm, 0, 0,
          "NAME as `braid info` lists them; default auto"},
         {"backend", 0, BR_OPTION_TEXT, &s->backend, 0, 0,
-         "NAME auto, uring, udp, verbs or shm; default auto"},
+         "NAME auto, uring, udp, dpdk, verbs or shm; default auto"},
         {"rails", 0, BR_OPTION_NUMBER, &s->rails, 1, 64, "N connections to each peer"},
         {"priority", 0, BR_OPTION_NUMBER, &s->priority, INT32_MIN, INT32_MAX,
          "N larger is more urgent; default 0"},

@@ -10,6 +10,7 @@ extern const struct br_transport_ops br_uring_ops;
 extern const struct br_transport_ops br_sim_ops;
 extern const struct br_transport_ops br_verbs_ops;
 extern const struct br_transport_ops br_udp_ops;
+extern const struct br_transport_ops br_dpdk_ops;
 
 #ifdef BRAID_VERBS
 #define BR_BACKEND_VERBS &br_verbs_ops,
@@ -23,6 +24,7 @@ extern const struct br_transport_ops br_udp_ops;
     &br_uring_ops, \
     BR_BACKEND_VERBS \
     &br_udp_ops, \
+    &br_dpdk_ops, \
     &br_sim_ops,
 /* clang-format on */
 

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -196,6 +197,54 @@ static int verbs_stranger(struct contract *contract, const struct br_address *ad
     return uring_stranger(contract, &inner);
 }
 
+/* Three ports of DPDK on a switch in a network namespace of this process, which has no way back: the last row. */
+static int dpdk_switch(void)
+{
+    static const char commands[] =
+        "ip link add switch type bridge mcast_snooping 0 && ip addr add 10.99.0.9/24 dev switch && "
+        "ip link set switch up && for i in 0 1 2; do "
+        "ip link add port$i type veth peer name plug$i && "
+        "ip link set port$i up && ip link set plug$i master switch up || exit 1; done";
+
+    if (unshare(CLONE_NEWNET))
+        return br_error(EPERM, "it needs root, to make network interfaces");
+    if (system(commands))
+        return br_error(EOPNOTSUPP, "no bridge of veth interfaces can be made here");
+    setenv("BRAID_DPDK_PORTS",
+           "net_af_packet0,iface=port0,address=10.99.0.1/24;net_af_packet1,iface=port1,address=10.99.0.2/24;"
+           "net_af_packet2,iface=port2,address=10.99.0.3/24",
+           1);
+    return 0;
+}
+
+static int dpdk_setup(struct contract *contract)
+{
+    static struct br_device_info info;
+    static bool made;
+
+    (void)contract;
+    if (!made) {
+        int rc;
+
+        br_transport_get("dpdk")->probe(&info, 1);
+        if (strcmp(info.name, "dpdk") != 0 || !strstr(info.why_not, "no port is named"))
+            return br_error(ENODEV, "%s", info.why_not);
+        rc = dpdk_switch();
+        if (rc)
+            return rc;
+        made = true;
+    }
+    return 0;
+}
+
+static void dpdk_configure(struct contract *contract, int side, struct br_device_config *config)
+{
+    static const char *const names[CONTRACT_SIDES] = {"net_af_packet0", "10.99.0.2", "port2"};
+
+    (void)contract;
+    config->name = names[side];
+}
+
 #ifdef BRAID_VERBS
 /* Devices that exist in this process only: the whole back end without a NIC, also under sanitizers. */
 static int verbs_fake_setup(struct contract *contract)
@@ -272,5 +321,10 @@ const struct contract_backend contract_backends[] = {
      .configure = verbs_configure,
      .stranger = verbs_stranger},
 #endif
+    {.name = "dpdk",
+     .transport = "dpdk",
+     .setup = dpdk_setup,
+     .configure = dpdk_configure,
+     .stranger = udp_stranger},
 };
 const int contract_n_backends = sizeof contract_backends / sizeof *contract_backends;

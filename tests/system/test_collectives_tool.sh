@@ -99,7 +99,7 @@ refused 2 'braid run' allreduce -g 2
 refused 1 'ranks are 0 to 0' broadcast -r 1 -b 8 -e 8
 refused 1 '2 ranks' sendrecv -b 8 -e 8
 refused 1 'cannot write' allreduce -b 8 -e 8 --json "$scratch/no/such/folder"
-refused 1 'auto, uring, udp, verbs or shm' allreduce -b 8 -e 8 --backend carrier-pigeon
+refused 1 'auto, uring, udp, dpdk, verbs or shm' allreduce -b 8 -e 8 --backend carrier-pigeon
 refused 1 'MiB are free' allreduce -b 8000G -e 8000G
 
 # One rank's error ends the job with that rank's words.

@@ -45,6 +45,7 @@ struct br_dgram_member {
     int send_error; /* the latest; positive errno; set by the back end */
     int place;      /* in device->open */
     uint64_t timer;
+    uint64_t begun; /* when reach() was asked first */
 };
 
 struct br_dgram_device;

@@ -109,8 +109,10 @@ void br_dgram_member_begin(struct br_dgram_member *member)
 {
     struct br_dgram_device *device = device_of(member);
     struct br_dgram_config config = config_of(device, member->id);
-    int rc = device->io->reach ? device->io->reach(device, member) : 1;
+    int rc;
 
+    member->begun = member->begun ? member->begun : device->now;
+    rc = device->io->reach(device, member);
     if (rc > 0)
         rc = br_dgram_link_connect(&config, device->now, &member->dgram);
     if (rc < 0)

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport/dpdk/library.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#ifndef BRAID_MODULES /* where it is installed, seen from the folder above the one of libraries or commands */
+#define BRAID_MODULES "lib/braid"
+#endif
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const struct br_dpdk_module *module;
+static int failure; /* errno; its words beside it, since every thread that asks wants them */
+static char words[300];
+static const struct br_dpdk_module *replacement; /* NULL: none */
+
+/* Is there a file FOLDER/WHERE/braid_dpdk.so? */
+static bool at(const char *folder, const char *where, char out[PATH_MAX])
+{
+    return snprintf(out, PATH_MAX, "%s%s/" BR_DPDK_MODULE, folder, where) < PATH_MAX && !access(out, R_OK);
+}
+
+/* Beside whatever holds this code (a build), one above (its tests), or where it is installed. */
+static bool find(char out[PATH_MAX])
+{
+    static const char *const places[] = {"", "/..", "/braid", "/../" BRAID_MODULES, "/../../" BRAID_MODULES};
+    const char *named = getenv("BRAID_DPDK_MODULE");
+    char folder[PATH_MAX];
+    Dl_info self;
+    char *end;
+
+    if (named && *named)
+        return snprintf(out, PATH_MAX, "%s", named) < PATH_MAX;
+    if (!dladdr(&once, &self) || !self.dli_fname)
+        return false;
+    /* Of a program it is what somebody has typed; of a library it is a path. */
+    if (!realpath(*self.dli_fname == '/' ? self.dli_fname : "/proc/self/exe", folder))
+        return false;
+    end = strrchr(folder, '/');
+    if (!end)
+        return false;
+    *end = 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (at(folder, places[i], out))
+            return true;
+    return false;
+}
+
+static void load(void)
+{
+    char path[PATH_MAX];
+    void *handle;
+
+    if (!find(path)) {
+        failure = ENOENT;
+        snprintf(words, sizeof words,
+                 "this braid was built without DPDK: apt-get install libdpdk-dev, then build it again");
+        return;
+    }
+    /* RTLD_NODELETE: EAL's threads go on. RTLD_GLOBAL: drivers look for each other's symbols. */
+    handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+    if (!handle) {
+        failure = ENOENT;
+        snprintf(words, sizeof words,
+                 "DPDK cannot be loaded (%.120s): apt-get install librte-ethdev23 librte-mempool-ring23 "
+                 "librte-bus-vdev23, and a driver such as librte-net-af-packet23",
+                 dlerror());
+        return;
+    }
+    module = dlsym(handle, BR_DPDK_SYMBOL);
+    if (!module || module->version != BR_DPDK_VERSION) {
+        failure = EPROTO;
+        snprintf(words, sizeof words, "%.200s belongs to another version of braid", path);
+    }
+}
+
+int br_dpdk_library(const struct br_dpdk_module **out)
+{
+    if (replacement) {
+        *out = replacement;
+        return 0;
+    }
+    pthread_once(&once, load);
+    *out = failure ? NULL : module;
+    return failure ? br_error(failure, "%s", words) : 0;
+}
+
+void br_dpdk_library_replace(const struct br_dpdk_module *other)
+{
+    replacement = other;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The border between braid and DPDK: what braid_dpdk.so, which is loaded when a process first needs it, does for the rest.
+ *
+ * 1. DPDK's fast path is inline and reads variables of its libraries, so whoever uses it is linked with them: no table of
+ *    functions resolved by name, as for libibverbs, can do. So a module of our own is linked with DPDK, and braid itself is not:
+ *    it builds, installs and runs without. Rejected: libbraid linked with DPDK (30 libraries for everybody), and weak symbols
+ *    (break silently with another DPDK).
+ * 2. The border is as narrow as it can be: batches of packets in plain memory. Neither side knows the other's headers. Tests put
+ *    another module in its place (br_dpdk_library_replace).
+ * 3. DPDK's environment (EAL) can be started once in the life of a process and never again, and a process may have several ranks,
+ *    each with devices of its own. So it is started without ports, by whoever comes first; ports come and go by hot plug,
+ *    each open in one device at a time; and it stays until the process ends. What concerns it as a whole (memory, which PCI
+ *    devices) is read from the list of all ports (ports.h), not from the one that is opened first.
+ * 4. EAL binds the thread that starts it to a core, and its own threads inherit that thread's signals. So a thread of our own starts
+ *    it, with all signals blocked, and ends. It leaves no handler behind; what it prints goes to our log.
+ * 5. Every other function is called by threads that EAL does not know, which is allowed. A port's buffers come from a pool of its
+ *    own, so ranks in one process share nothing on the data path.
+ */
+#ifndef BR_TRANSPORT_DPDK_MODULE_H
+#define BR_TRANSPORT_DPDK_MODULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BR_DPDK_MODULE  "braid_dpdk.so"
+#define BR_DPDK_SYMBOL  "br_dpdk_module"
+#define BR_DPDK_VERSION 1u  /* of this header */
+#define BR_DPDK_BURST   32  /* packets of one call, at most */
+#define BR_DPDK_WORDS   400 /* bytes of an error in words */
+#define BR_DPDK_ALLOWED 16  /* PCI devices */
+
+struct br_dpdk_start {
+    const char *pci[BR_DPDK_ALLOWED]; /* addresses of the PCI devices that may be touched */
+    int n_pci;
+    uint32_t megabytes; /* of memory, where there are no huge pages */
+    bool huge;          /* use huge pages */
+    /* Takes a line that EAL or a driver has printed: as syslog has it, 3 is an error, 7 is debugging. From any thread. */
+    void (*log)(int level, const char *line);
+};
+
+struct br_dpdk_facts {
+    char driver[32];
+    uint8_t mac[6];
+    uint16_t mtu; /* bytes of a packet behind its Ethernet header */
+    bool sums;    /* fills in and checks checksums of IPv4 and UDP */
+    bool memory;  /* packets stay in this host's memory: nothing can damage them */
+    bool direct;  /* sends from any memory of the process, and is done with it when send() returns */
+    int numa_node;
+    uint64_t bits_per_second; /* 0: unknown */
+};
+
+struct br_dpdk_arrival {
+    const uint8_t *bytes;
+    uint32_t n;
+    bool checked; /* the port has found IPv4's and UDP's checksums right */
+    bool damaged; /* ... wrong */
+};
+
+struct br_dpdk_leaving {
+    const uint8_t *head; /* with the Ethernet header */
+    uint32_t head_bytes;
+    const uint8_t *payload; /* NULL: none */
+    uint32_t payload_bytes;
+    bool sums; /* the port is to fill in the checksums (facts.sums) */
+};
+
+struct br_dpdk_port;
+
+/* Functions that return int: 0 or more, or -errno with words[BR_DPDK_WORDS]. */
+struct br_dpdk_module {
+    uint32_t version; /* BR_DPDK_VERSION */
+    /* Starts EAL; the second call and later ones do nothing. May block for a second. */
+    int (*start)(const struct br_dpdk_start *start, char *words);
+    /* Opens a port as DPDK's devargs name it: "net_memif0,role=client", "0000:03:00.0". mtu: wanted; 0: the port's. Blocks. -EBUSY: it is open
+     * already. The calls below are for one thread at a time a port. */
+    int (*open)(const char *devargs, uint16_t mtu, struct br_dpdk_port **out, struct br_dpdk_facts *facts,
+                char *words);
+    void (*close)(struct br_dpdk_port *port); /* blocks */
+    bool (*is_up)(struct br_dpdk_port *port); /* has a link */
+    /* Up to BR_DPDK_BURST packets, which stay readable until the next call. */
+    int (*receive)(struct br_dpdk_port *port, struct br_dpdk_arrival *out);
+    /* Takes packets in this order; returns how many (fewer than n: no room now). */
+    int (*send)(struct br_dpdk_port *port, const struct br_dpdk_leaving *packets, int n);
+    uint64_t (*dropped)(struct br_dpdk_port *port); /* packets that arrived and found no buffer, so far */
+};
+
+#endif

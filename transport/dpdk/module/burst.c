@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The data path of the module. */
+#include <rte_ip.h>
+#include <string.h>
+
+#include "transport/dpdk/module/module.h"
+#include "transport/dpdk/module/port.h"
+
+#define COPIED 1024u /* bytes of payload up to which a copy costs less than a second buffer */
+#define RIGHT  (RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD)
+
+static void look_at(const struct rte_mbuf *mbuf, struct br_dpdk_arrival *out)
+{
+    uint64_t ip = mbuf->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK,
+             udp = mbuf->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
+
+    *out = (struct br_dpdk_arrival){
+        .bytes = rte_pktmbuf_mtod(mbuf, const uint8_t *),
+        .n = mbuf->nb_segs == 1 ? mbuf->data_len : 0, /* buffers hold the MTU: a chain is too long for us */
+        .checked = (ip | udp) == RIGHT,
+        .damaged = ip == RTE_MBUF_F_RX_IP_CKSUM_BAD || udp == RTE_MBUF_F_RX_L4_CKSUM_BAD,
+    };
+}
+
+int br_dpdk_port_receive(struct br_dpdk_port *port, struct br_dpdk_arrival *out)
+{
+    if (port->n_held)
+        rte_pktmbuf_free_bulk(port->held, port->n_held);
+    port->n_held = rte_eth_rx_burst(port->id, 0, port->held, BR_DPDK_BURST);
+    for (unsigned i = 0; i < port->n_held; i++)
+        look_at(port->held[i], &out[i]);
+    return (int)port->n_held;
+}
+
+static void ask_for_sums(struct rte_mbuf *mbuf)
+{
+    mbuf->l2_len = sizeof(struct rte_ether_hdr);
+    mbuf->l3_len = sizeof(struct rte_ipv4_hdr);
+    mbuf->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IP_CKSUM | RTE_MBUF_F_TX_UDP_CKSUM;
+}
+
+/* Hangs the payload behind the head, where it lies. */
+static bool hang(struct br_dpdk_port *port, struct rte_mbuf *mbuf, const struct br_dpdk_leaving *packet)
+{
+    struct rte_mbuf *tail = rte_pktmbuf_alloc(port->tails);
+
+    if (!tail)
+        return false;
+    rte_mbuf_ext_refcnt_update(&port->shared, 1);
+    rte_pktmbuf_attach_extbuf(tail, (void *)(uintptr_t)packet->payload, RTE_BAD_IOVA,
+                              (uint16_t)packet->payload_bytes, &port->shared);
+    tail->data_off = 0;
+    tail->data_len = (uint16_t)packet->payload_bytes;
+    tail->pkt_len = packet->payload_bytes;
+    mbuf->next = tail;
+    mbuf->nb_segs = 2;
+    mbuf->pkt_len += packet->payload_bytes;
+    return true;
+}
+
+static void fill(struct br_dpdk_port *port, struct rte_mbuf *mbuf, const struct br_dpdk_leaving *packet)
+{
+    uint8_t *to = rte_pktmbuf_mtod(mbuf, uint8_t *);
+
+    memcpy(to, packet->head, packet->head_bytes);
+    mbuf->data_len = (uint16_t)packet->head_bytes;
+    mbuf->pkt_len = packet->head_bytes;
+    if (packet->sums)
+        ask_for_sums(mbuf);
+    if (!packet->payload_bytes ||
+        (port->direct && packet->payload_bytes > COPIED && hang(port, mbuf, packet)))
+        return;
+    memcpy(to + packet->head_bytes, packet->payload, packet->payload_bytes);
+    mbuf->data_len = (uint16_t)(mbuf->data_len + packet->payload_bytes);
+    mbuf->pkt_len = mbuf->data_len;
+}
+
+int br_dpdk_port_send(struct br_dpdk_port *port, const struct br_dpdk_leaving *packets, int n)
+{
+    struct rte_mbuf *mbufs[BR_DPDK_BURST];
+    unsigned sent;
+
+    if (n > BR_DPDK_BURST)
+        n = BR_DPDK_BURST;
+    if (n <= 0 || rte_pktmbuf_alloc_bulk(port->pool, mbufs, (unsigned)n))
+        return 0;
+    for (int i = 0; i < n; i++)
+        fill(port, mbufs[i], &packets[i]);
+    sent = rte_eth_tx_burst(port->id, 0, mbufs, (uint16_t)n);
+    if (sent < (unsigned)n)
+        rte_pktmbuf_free_bulk(mbufs + sent, (unsigned)n - sent);
+    return (int)sent;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of the module share. They know nothing of braid but transport/dpdk/module.h. */
+#ifndef BR_TRANSPORT_DPDK_MODULE_MODULE_H
+#define BR_TRANSPORT_DPDK_MODULE_MODULE_H
+
+#include "transport/dpdk/module.h"
+
+/* -err, with words[BR_DPDK_WORDS]. */
+int br_dpdk_words(char *words, int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* eal.c */
+int br_dpdk_eal_start(const struct br_dpdk_start *start, char *words);
+/* The last line of an error that EAL or a driver has printed since br_dpdk_eal_forget(); "": none. For the thread that
+ * holds the lock of ports. */
+void br_dpdk_eal_forget(void);
+const char *br_dpdk_eal_said(void);
+
+/* port.c, burst.c: see struct br_dpdk_module. */
+int br_dpdk_port_open(const char *devargs, uint16_t mtu, struct br_dpdk_port **out,
+                      struct br_dpdk_facts *facts, char *words);
+void br_dpdk_port_close(struct br_dpdk_port *port);
+bool br_dpdk_port_is_up(struct br_dpdk_port *port);
+uint64_t br_dpdk_port_dropped(struct br_dpdk_port *port);
+int br_dpdk_port_receive(struct br_dpdk_port *port, struct br_dpdk_arrival *out);
+int br_dpdk_port_send(struct br_dpdk_port *port, const struct br_dpdk_leaving *packets, int n);
+
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Opens and closes one port of DPDK: one receive and one send queue. */
+#include "transport/dpdk/module/port.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <rte_errno.h>
+#include <rte_mempool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/dpdk/module/module.h"
+
+#define DESCRIPTORS 1024
+#define MORE        512 /* buffers besides those of the queues */
+#define ANY_SOCKET  ((unsigned)SOCKET_ID_ANY)
+#define ETHERNET    18u /* header with a VLAN tag */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* opening and closing */
+static struct br_dpdk_port *ports;
+static unsigned made; /* names of pools */
+
+static const char *word(int rc)
+{
+    return rte_strerror(rc < 0 ? -rc : rc);
+}
+
+static int fail(char *words, int rc, const char *what)
+{
+    const char *said = br_dpdk_eal_said();
+
+    return br_dpdk_words(words, rc < 0 ? -rc : EIO, "%s: %s%s%.200s", what, word(rc), *said ? "; DPDK: " : "",
+                         said);
+}
+
+/* Lets DPDK look at the device, if it has not done so when it started (PCI). */
+static int attach(struct br_dpdk_port *port, const char *devargs, char *words)
+{
+    struct rte_eth_dev_info info;
+    int rc = 0;
+
+    if (rte_eth_dev_get_port_by_name(port->name, &port->id)) {
+        rc = rte_dev_probe(devargs);
+        if (!rc)
+            rc = rte_eth_dev_get_port_by_name(port->name, &port->id);
+        if (rc)
+            return fail(words, rc, "no such port");
+    }
+    rc = rte_eth_dev_info_get(port->id, &info);
+    if (rc)
+        return fail(words, rc, "the port cannot be asked");
+    port->device = info.device;
+    return 0;
+}
+
+/* Does the driver read all of a packet before its send function returns? Then any memory may be sent from. */
+static bool reads_at_once(const struct rte_eth_dev_info *info, const char *devargs)
+{
+    static const char *const drivers[] = {"net_af_packet", "net_memif", "net_tap"};
+
+    if (!(info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) || strstr(devargs, "zero-copy=yes"))
+        return false;
+    for (size_t i = 0; i < sizeof drivers / sizeof *drivers; i++)
+        if (!strcmp(info->driver_name, drivers[i]))
+            return true;
+    return false;
+}
+
+static void learn(struct br_dpdk_port *port, const char *devargs, uint16_t mtu,
+                  const struct rte_eth_dev_info *info, struct br_dpdk_facts *facts)
+{
+    const uint64_t rx = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+    const uint64_t tx = RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+    struct rte_ether_addr mac;
+    uint16_t has = 0;
+
+    memset(facts, 0, sizeof *facts);
+    snprintf(facts->driver, sizeof facts->driver, "%s", info->driver_name);
+    if (!rte_eth_macaddr_get(port->id, &mac))
+        memcpy(facts->mac, mac.addr_bytes, sizeof facts->mac);
+    facts->sums = (info->rx_offload_capa & rx) == rx && (info->tx_offload_capa & tx) == tx;
+    facts->memory = !strcmp(info->driver_name, "net_memif") || !strcmp(info->driver_name, "net_ring");
+    facts->direct = reads_at_once(info, devargs);
+    facts->numa_node = rte_eth_dev_socket_id(port->id);
+    facts->mtu = mtu ? mtu : rte_eth_dev_get_mtu(port->id, &has) ? 1500 : has;
+}
+
+static int make_pools(struct br_dpdk_port *port, const struct br_dpdk_facts *facts, unsigned descriptors,
+                      char *words)
+{
+    unsigned n = descriptors + MORE, number = ++made;
+    uint32_t room = RTE_PKTMBUF_HEADROOM + ETHERNET + facts->mtu;
+    char name[32];
+
+    room = RTE_ALIGN_CEIL(room < RTE_MBUF_DEFAULT_BUF_SIZE ? RTE_MBUF_DEFAULT_BUF_SIZE : room, 64);
+    if (room > UINT16_MAX)
+        return br_dpdk_words(words, EINVAL, "an MTU of %u is more than DPDK's buffers hold", facts->mtu);
+    snprintf(name, sizeof name, "braid-%u", number);
+    port->pool = rte_pktmbuf_pool_create(name, n, 0, 0, (uint16_t)room, SOCKET_ID_ANY);
+    snprintf(name, sizeof name, "braid-tails-%u", number);
+    if (port->pool && facts->direct)
+        port->tails = rte_pktmbuf_pool_create(name, n, 0, 0, 0, SOCKET_ID_ANY);
+    if (!port->pool || (facts->direct && !port->tails))
+        return br_dpdk_words(
+            words, ENOMEM,
+            "no memory for %u packets of %u bytes: raise BRAID_DPDK_MEMORY (MiB), or reserve "
+            "huge pages",
+            n, room);
+    port->shared.free_cb = NULL;
+    rte_mbuf_ext_refcnt_set(&port->shared, 1);
+    return 0;
+}
+
+static int set_up_queues(struct br_dpdk_port *port, const struct br_dpdk_facts *facts, char *words)
+{
+    struct rte_eth_conf conf = {.rxmode = {.mq_mode = RTE_ETH_MQ_RX_NONE}};
+    uint16_t rx = DESCRIPTORS, tx = DESCRIPTORS;
+    int rc;
+
+    if (facts->sums) {
+        conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+        conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+    }
+    if (facts->direct)
+        conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+    rc = rte_eth_dev_configure(port->id, 1, 1, &conf);
+    if (rc)
+        return fail(words, rc, "the port takes no configuration");
+    port->configured = true;
+    rc = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &rx, &tx);
+    if (rc)
+        return fail(words, rc, "the port has no queues");
+    rc = make_pools(port, facts, (unsigned)rx + tx, words);
+    if (rc)
+        return rc;
+    if ((rc = rte_eth_rx_queue_setup(port->id, 0, rx, ANY_SOCKET, NULL, port->pool)) ||
+        (rc = rte_eth_tx_queue_setup(port->id, 0, tx, ANY_SOCKET, NULL)))
+        return fail(words, rc, "the port's queues cannot be set up");
+    return 0;
+}
+
+static int start(struct br_dpdk_port *port, const char *devargs, uint16_t mtu, struct br_dpdk_facts *facts,
+                 char *words)
+{
+    struct rte_eth_dev_info info;
+    struct rte_eth_link link;
+    int rc = rte_eth_dev_info_get(port->id, &info);
+
+    if (rc)
+        return fail(words, rc, "the port cannot be asked");
+    learn(port, devargs, mtu, &info, facts);
+    port->direct = facts->direct;
+    rc = set_up_queues(port, facts, words);
+    if (rc)
+        return rc;
+    /* A virtual device carries what lies under it, whatever it answers. */
+    rc = mtu ? rte_eth_dev_set_mtu(port->id, mtu) : 0;
+    if (rc && strncmp(info.driver_name, "net_", 4) != 0)
+        return fail(words, rc, "the port does not take this mtu");
+    br_dpdk_eal_forget();
+    rc = rte_eth_dev_start(port->id);
+    if (rc)
+        return fail(words, rc, "the port does not start");
+    if (!rte_eth_link_get_nowait(port->id, &link) && link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
+        facts->bits_per_second = (uint64_t)link.link_speed * 1000000;
+    return 0;
+}
+
+static void undo(struct br_dpdk_port *port)
+{
+    if (port->configured)
+        rte_eth_dev_stop(port->id);
+    rte_pktmbuf_free_bulk(port->held, port->n_held);
+    if (port->device) {
+        rte_eth_dev_close(port->id);
+        rte_dev_remove(port->device);
+    }
+    rte_mempool_free(port->tails);
+    rte_mempool_free(port->pool);
+    free(port);
+}
+
+static struct br_dpdk_port *find(const char *name)
+{
+    struct br_dpdk_port *port = ports;
+
+    while (port && strcmp(port->name, name) != 0)
+        port = port->next;
+    return port;
+}
+
+static int open_locked(struct br_dpdk_port *port, const char *devargs, uint16_t mtu,
+                       struct br_dpdk_facts *facts, char *words)
+{
+    int rc;
+
+    if (find(port->name))
+        return br_dpdk_words(words, EBUSY, "another device of this process has this port: give each its own");
+    br_dpdk_eal_forget();
+    rc = attach(port, devargs, words);
+    if (!rc)
+        rc = start(port, devargs, mtu, facts, words);
+    return rc;
+}
+
+int br_dpdk_port_open(const char *devargs, uint16_t mtu, struct br_dpdk_port **out,
+                      struct br_dpdk_facts *facts, char *words)
+{
+    struct br_dpdk_port *port = calloc(1, sizeof *port);
+    int rc;
+
+    if (!port)
+        return br_dpdk_words(words, ENOMEM, "no memory");
+    snprintf(port->name, sizeof port->name, "%.*s", (int)strcspn(devargs, ","), devargs);
+    pthread_mutex_lock(&lock);
+    rc = open_locked(port, devargs, mtu, facts, words);
+    if (rc) {
+        undo(port);
+    } else {
+        port->next = ports;
+        ports = port;
+        *out = port;
+    }
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+void br_dpdk_port_close(struct br_dpdk_port *port)
+{
+    pthread_mutex_lock(&lock);
+    for (struct br_dpdk_port **at = &ports; *at; at = &(*at)->next)
+        if (*at == port) {
+            *at = port->next;
+            break;
+        }
+    undo(port);
+    pthread_mutex_unlock(&lock);
+}
+
+bool br_dpdk_port_is_up(struct br_dpdk_port *port)
+{
+    struct rte_eth_link link;
+
+    return !rte_eth_link_get_nowait(port->id, &link) && link.link_status;
+}
+
+uint64_t br_dpdk_port_dropped(struct br_dpdk_port *port)
+{
+    struct rte_eth_stats stats;
+
+    return rte_eth_stats_get(port->id, &stats) ? 0 : stats.imissed + stats.rx_nombuf;
+}

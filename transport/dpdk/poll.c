@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the dpdk back end does in a poll: receive, report, send. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "transport/dpdk/dpdk.h"
+
+#define ROUNDS    64           /* of receives in one poll, at most: as many as the port holds */
+#define ARP_AGAIN (50 * BR_MS) /* between two questions for one address */
+#define PATIENCE  (3 * BR_SEC) /* where the caller has no wish */
+
+static struct br_dpdk_device *device_of(struct br_dgram_device *device)
+{
+    return (struct br_dpdk_device *)device;
+}
+
+static struct br_dpdk_flow flow_to(const struct br_dpdk_device *device, const struct br_dgram_spot *to,
+                                   unsigned path)
+{
+    struct br_dpdk_flow flow = {.from = device->spec.ip,
+                                .to = to->address.v4.sin_addr.s_addr,
+                                .from_port = htons((uint16_t)(device->spec.port + path)),
+                                .to_port = to->address.v4.sin_port};
+
+    memcpy(flow.from_mac, device->mac, sizeof flow.from_mac);
+    memcpy(flow.to_mac, to->hop, sizeof flow.to_mac);
+    return flow;
+}
+
+/* ---- sending ----------------------------------------------------------------------------------------------------- */
+
+/* false: the port has no room. */
+static bool flush(struct br_dpdk_device *device)
+{
+    struct br_dpdk_outbox *outbox = &device->outbox;
+
+    while (outbox->first < outbox->n) {
+        int sent =
+            device->module->send(device->port, &outbox->packets[outbox->first], outbox->n - outbox->first);
+
+        if (sent <= 0)
+            return false;
+        outbox->first += sent;
+    }
+    outbox->first = outbox->n = 0;
+    return true;
+}
+
+static void send_one(struct br_dpdk_device *device, const uint8_t *head, uint32_t bytes, uint32_t zeros,
+                     bool sums)
+{
+    static const uint8_t nothing[BR_DGRAM_MAX_PACKET];
+    struct br_dpdk_leaving packet = {
+        .head = head, .head_bytes = bytes, .payload = nothing, .payload_bytes = zeros, .sums = sums};
+
+    (void)!device->module->send(device->port, &packet, 1);
+}
+
+static void reply(struct br_dgram_device *base, const struct br_dgram_spot *to, const void *head,
+                  uint32_t bytes, uint32_t zeros)
+{
+    struct br_dpdk_device *device = device_of(base);
+    struct br_dpdk_flow flow = flow_to(device, to, 0);
+    uint8_t frame[BR_DPDK_HEADERS + BR_DGRAM_HEAD];
+
+    br_dpdk_packet_head(&flow, bytes + zeros, device->facts.sums, frame);
+    memcpy(frame + BR_DPDK_HEADERS, head, bytes);
+    send_one(device, frame, BR_DPDK_HEADERS + bytes, zeros, device->facts.sums);
+}
+
+static bool room(struct br_dgram_device *base, struct br_dgram_member *member)
+{
+    struct br_dpdk_device *device = device_of(base);
+
+    (void)member;
+    return device->outbox.n < BR_DPDK_BURST || flush(device);
+}
+
+static void add(struct br_dgram_device *base, struct br_dgram_member *member,
+                const struct br_dgram_packet *packet)
+{
+    struct br_dpdk_device *device = device_of(base);
+    struct br_dpdk_outbox *outbox = &device->outbox;
+    struct br_dpdk_flow flow = flow_to(device, &member->peer, packet->path);
+    uint8_t *head = outbox->heads[outbox->n];
+
+    br_dpdk_packet_head(&flow, packet->head_bytes + packet->payload_bytes, device->facts.sums, head);
+    memcpy(head + BR_DPDK_HEADERS, packet->head, packet->head_bytes);
+    outbox->packets[outbox->n] = (struct br_dpdk_leaving){.head = head,
+                                                          .head_bytes = BR_DPDK_HEADERS + packet->head_bytes,
+                                                          .payload = packet->payload,
+                                                          .payload_bytes = packet->payload_bytes,
+                                                          .sums = device->facts.sums};
+    outbox->members[outbox->n++] = member;
+    if (!device->facts.direct)
+        base->base.counters.tx_copied_bytes += packet->payload_bytes;
+}
+
+static void drop(struct br_dgram_device *base, struct br_dgram_member *member)
+{
+    struct br_dpdk_outbox *outbox = &device_of(base)->outbox;
+    int kept = outbox->first;
+
+    for (int i = outbox->first; i < outbox->n; i++) {
+        if (outbox->members[i] == member)
+            continue;
+        outbox->members[kept] = outbox->members[i];
+        memmove(outbox->heads[kept], outbox->heads[i], sizeof outbox->heads[i]);
+        outbox->packets[kept] = outbox->packets[i];
+        outbox->packets[kept].head = outbox->heads[kept];
+        kept++;
+    }
+    outbox->n = kept;
+}
+
+/* ---- who is where ------------------------------------------------------------------------------------------------ */
+
+static bool is_host(const uint8_t mac[6])
+{
+    static const uint8_t nobody[6];
+
+    return memcmp(mac, nobody, sizeof nobody) != 0 && !(mac[0] & 1);
+}
+
+static bool is_known(const struct br_dpdk_device *device, in_addr_t hop, struct br_dgram_member *member)
+{
+    for (int i = 0; i < device->spec.n_neighbours && !is_host(member->peer.hop); i++)
+        if (device->spec.neighbours[i].ip == hop)
+            memcpy(member->peer.hop, device->spec.neighbours[i].mac, sizeof member->peer.hop);
+    return is_host(member->peer.hop);
+}
+
+static int reach(struct br_dgram_device *base, struct br_dgram_member *member)
+{
+    struct br_dpdk_device *device = device_of(base);
+    struct br_dpdk_flow flow = {.from = device->spec.ip,
+                                .to =
+                                    br_dpdk_spec_hop(&device->spec, member->peer.address.v4.sin_addr.s_addr)};
+    uint64_t patience = base->base.config->patience ? base->base.config->patience : PATIENCE;
+    uint8_t question[BR_DPDK_ARP];
+    char words[INET_ADDRSTRLEN];
+
+    if (!flow.to)
+        return br_error(ENETUNREACH, "it is in another network, and BRAID_DPDK_PORTS has no gateway=");
+    if (is_known(device, flow.to, member))
+        return 1;
+    inet_ntop(AF_INET, &flow.to, words, sizeof words);
+    if (base->now >= member->begun + patience)
+        return br_error(EHOSTUNREACH, "nobody answers ARP for %s", words);
+    if (base->now < member->timer)
+        return 0;
+    member->timer = base->now + ARP_AGAIN;
+    memcpy(flow.from_mac, device->mac, sizeof flow.from_mac);
+    br_dpdk_packet_arp(&flow, BR_DPDK_ARP_REQUEST, question);
+    send_one(device, question, sizeof question, 0, false);
+    return 0;
+}
+
+static void hear_arp(struct br_dpdk_device *device, const struct br_dpdk_packet *packet)
+{
+    struct br_dpdk_flow back = {.from = device->spec.ip, .to = packet->flow.from};
+    uint8_t answer[BR_DPDK_ARP];
+
+    if (packet->flow.to != device->spec.ip || !is_host(packet->flow.from_mac))
+        return;
+    if (packet->kind == BR_DPDK_ARP_REQUEST) {
+        memcpy(back.from_mac, device->mac, sizeof back.from_mac);
+        memcpy(back.to_mac, packet->flow.from_mac, sizeof back.to_mac);
+        br_dpdk_packet_arp(&back, BR_DPDK_ARP_REPLY, answer);
+        send_one(device, answer, sizeof answer, 0, false);
+    }
+    for (int i = 0; i < device->dgram.n_open; i++) {
+        struct br_dgram_member *member = device->dgram.open[i];
+
+        if (!member->dgram &&
+            br_dpdk_spec_hop(&device->spec, member->peer.address.v4.sin_addr.s_addr) == packet->flow.from)
+            memcpy(member->peer.hop, packet->flow.from_mac, sizeof member->peer.hop);
+    }
+}
+
+/* ---- receiving --------------------------------------------------------------------------------------------------- */
+
+static void take(struct br_dpdk_device *device, const struct br_dpdk_packet *packet)
+{
+    struct br_dgram_spot from = {.address.v4 = {.sin_family = AF_INET,
+                                                .sin_port = packet->flow.from_port,
+                                                .sin_addr.s_addr = packet->flow.from}};
+    struct br_dgram_member *member;
+
+    if (packet->flow.to != device->spec.ip || packet->flow.to_port != htons(device->spec.port) ||
+        memcmp(packet->flow.to_mac, device->mac, sizeof device->mac) != 0 || !is_host(packet->flow.from_mac))
+        return; /* a switch that does not know yet where we are sends us everything */
+    memcpy(from.hop, packet->flow.from_mac, sizeof from.hop);
+    member = br_dgram_device_take(&device->dgram, packet->payload, packet->n, packet->marked, &from);
+    if (member)
+        memcpy(member->peer.hop, from.hop, sizeof from.hop);
+}
+
+static void receive(struct br_dpdk_device *device, struct br_dgram_report *report)
+{
+    struct br_dpdk_arrival arrivals[BR_DPDK_BURST];
+    struct br_dpdk_packet packet;
+
+    for (int round = 0; round < ROUNDS && report->n < report->max; round++) {
+        int n = device->module->receive(device->port, arrivals);
+
+        for (int i = 0; i < n; i++) {
+            if (arrivals[i].damaged) {
+                device->dgram.base.counters.stray_packets++;
+                continue;
+            }
+            br_dpdk_packet_parse(arrivals[i].bytes, arrivals[i].n, arrivals[i].checked, &packet);
+            if (packet.kind == BR_DPDK_DATAGRAM)
+                take(device, &packet);
+            else if (packet.kind != BR_DPDK_OTHER)
+                hear_arp(device, &packet);
+        }
+        if (n <= 0)
+            return;
+        br_dgram_device_report(&device->dgram, report);
+        if (n < BR_DPDK_BURST)
+            return;
+    }
+}
+
+int br_dpdk_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)
+{
+    struct br_dpdk_device *device = (struct br_dpdk_device *)base;
+    struct br_dgram_report report = {events, 0, max};
+
+    br_dgram_device_begin(&device->dgram, now);
+    br_dgram_device_report(&device->dgram, &report);
+    receive(device, &report);
+    if (flush(device) && br_dgram_device_send(&device->dgram))
+        flush(device);
+    br_dgram_device_report(&device->dgram, &report);
+    return report.n;
+}
+
+const struct br_dgram_io br_dpdk_io = {
+    .reply = reply, .room = room, .send = add, .drop = drop, .reach = reach};
