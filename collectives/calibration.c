@@ -10,6 +10,8 @@
 #include <cJSON.h>
 
 #include "base/error.h"
+#include "braid/braid.h"
+#include "collectives/type.h"
 
 #define FORMAT     1
 #define MOST_BYTES (1 << 20)
@@ -92,6 +94,127 @@ static int get_gammas(const char *path, const cJSON *root, struct br_cost_model 
     return rc;
 }
 
+/* ---- reading what need not be there: older files have none of it ---------------------------- */
+
+static void get_text_if(const cJSON *object, const char *name, char out[BR_CALIBRATION_TEXT])
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+
+    if (cJSON_IsString(item))
+        snprintf(out, BR_CALIBRATION_TEXT, "%s", item->valuestring);
+}
+
+static int get_types(const char *path, const cJSON *root, struct br_calibration *c)
+{
+    const cJSON *types = cJSON_GetObjectItemCaseSensitive(root, "types"), *type;
+    int rc = 0;
+
+    cJSON_ArrayForEach(type, types)
+    {
+        enum braid_type which;
+
+        if (br_type_parse(type->string, &which))
+            return br_error_prefix(-EINVAL, "calibration %s: \"types\": ", path);
+        if ((rc = get(path, types, type->string, &c->types[which])))
+            return rc;
+    }
+    return 0;
+}
+
+static int get_congestion(const char *path, const cJSON *root, struct br_calibration *c)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "congestion"), *level;
+    uint32_t i = 0;
+    int rc = 0;
+
+    cJSON_ArrayForEach(level, list)
+    {
+        struct br_calibration_congestion *out = &c->congestion[i];
+
+        if (i++ == c->model.n_levels)
+            return br_error(EINVAL, "calibration %s: \"congestion\" has more than %u levels", path,
+                            c->model.n_levels);
+        if ((rc = get(path, level, "alone", &out->alone)) || (rc = get(path, level, "level", &out->level)) ||
+            (rc = get(path, level, "levels", &out->levels)))
+            return rc;
+    }
+    return 0;
+}
+
+static int get_points(const char *path, const cJSON *object, struct br_cost_measured *m)
+{
+    const cJSON *points = cJSON_GetObjectItemCaseSensitive(object, "points"), *point;
+    bool good = cJSON_IsArray(points) && cJSON_GetArraySize(points) >= 2 &&
+                cJSON_GetArraySize(points) <= BR_COST_POINTS;
+
+    cJSON_ArrayForEach(point, points)
+    {
+        const cJSON *bytes = cJSON_GetArrayItem(point, 0), *seconds = cJSON_GetArrayItem(point, 1);
+        uint32_t i = m->n_points;
+
+        good = good && cJSON_IsNumber(bytes) && cJSON_IsNumber(seconds) && isfinite(bytes->valuedouble) &&
+               isfinite(seconds->valuedouble) && bytes->valuedouble >= 1 && seconds->valuedouble > 0 &&
+               (!i || bytes->valuedouble > m->bytes[i - 1]);
+        if (!good)
+            break;
+        m->bytes[i] = bytes->valuedouble;
+        m->seconds[i] = seconds->valuedouble;
+        m->n_points++;
+    }
+    return good ? 0
+                : br_error(EINVAL,
+                           "calibration %s: the \"points\" of an algorithm must be 2 to %d pairs [bytes, "
+                           "seconds] with ascending sizes from 1 on",
+                           path, BR_COST_POINTS);
+}
+
+static int get_algorithm(const char *path, const cJSON *object, struct br_topology *topology,
+                         struct br_cost_measured *m)
+{
+    char collective[32], name[BR_WAY_TEXT];
+    double ranks;
+    int rc;
+
+    *m = (struct br_cost_measured){0};
+    if ((rc = get_text(path, object, "collective", collective, sizeof collective)) ||
+        (rc = get_text(path, object, "algorithm", name, sizeof name)) ||
+        (rc = get(path, object, "ranks", &ranks)) || (rc = get(path, object, "a", &m->fit.start)) ||
+        (rc = get(path, object, "b", &m->fit.slope)) || (rc = get_points(path, object, m)))
+        return rc;
+    m->ranks = ranks < 65536 ? (uint32_t)ranks : 0;
+    if (topology->kind == BR_TOPOLOGY_BCUBE && m->ranks && m->ranks <= topology->cube.hosts)
+        topology->n = m->ranks; /* the last hosts may be missing */
+    if (m->ranks != topology->n)
+        rc = br_error(EINVAL, "calibration %s: an algorithm of %g ranks, on a network of %u", path, ranks,
+                      topology->n);
+    if (!rc && (rc = br_collective_find(collective, &m->collective)) == 0)
+        rc = br_way_parse(topology, name, &m->way);
+    return rc ? br_error_prefix(rc, "calibration %s: \"algorithms\": ", path) : 0;
+}
+
+static int get_algorithms(const char *path, const cJSON *root, struct br_calibration *c)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "algorithms"), *item;
+    struct br_topology topology = {0};
+    int rc = 0;
+
+    if (!list || !cJSON_GetArraySize(list))
+        return 0;
+    rc = br_topology_parse(&topology, c->topology);
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!rc && c->n_measured == BR_COST_MEASURED)
+            rc = br_error(EINVAL, "calibration %s: more than %d algorithms", path, BR_COST_MEASURED);
+        if (!rc)
+            rc = get_algorithm(path, item, &topology, &c->measured[c->n_measured]);
+        if (rc)
+            break;
+        c->n_measured++;
+    }
+    br_topology_destroy(&topology);
+    return rc;
+}
+
 static int parse(const char *path, const char *text, struct br_calibration *c)
 {
     cJSON *root = cJSON_Parse(text);
@@ -99,7 +222,7 @@ static int parse(const char *path, const char *text, struct br_calibration *c)
     int rc;
 
     if (!root)
-        return br_error(EINVAL, "calibration %s is not JSON; write one with `braid plan --measure`", path);
+        return br_error(EINVAL, "calibration %s is not JSON; write one with `braid calibrate`", path);
     rc = get(path, root, "format", &format);
     if (!rc && format != FORMAT)
         rc = br_error(EINVAL, "calibration %s has format %g, this braid reads %d; measure again", path,
@@ -110,6 +233,10 @@ static int parse(const char *path, const char *text, struct br_calibration *c)
         !(rc = get(path, root, "copy", &c->model.copy)) &&
         !(rc = get(path, root, "relay", &c->model.relay)) && !(rc = get_gammas(path, root, &c->model)))
         rc = get_levels(path, root, &c->model);
+    if (!rc && !(rc = get_types(path, root, c)) && !(rc = get_congestion(path, root, c)))
+        rc = get_algorithms(path, root, c);
+    get_text_if(root, "system", c->system);
+    get_text_if(root, "devices", c->devices);
     cJSON_Delete(root);
     return rc;
 }
@@ -128,6 +255,96 @@ int br_calibration_read(const char *path, struct br_calibration *calibration)
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
+
+/* Figures of a line, its points, and which sizes do not lie on it. `start` and `slope` are their names. */
+static void add_fit(cJSON *object, const struct br_fit *fit, const char *start, const char *slope,
+                    const double *bytes, const double *seconds, uint32_t n)
+{
+    char name[40];
+    cJSON *outliers, *points;
+
+    cJSON_AddNumberToObject(object, start, fit->start);
+    snprintf(name, sizeof name, "%s_interval", start);
+    cJSON_AddNumberToObject(object, name, fit->start_error);
+    cJSON_AddNumberToObject(object, slope, fit->slope);
+    snprintf(name, sizeof name, "%s_interval", slope);
+    cJSON_AddNumberToObject(object, name, fit->slope_error);
+    cJSON_AddNumberToObject(object, "r2", fit->r2);
+    outliers = cJSON_AddArrayToObject(object, "outliers");
+    for (uint32_t i = 0; i < BR_FIT_POINTS; i++)
+        if (fit->outliers & 1u << i)
+            cJSON_AddItemToArray(outliers, cJSON_CreateNumber(bytes[i]));
+    points = cJSON_AddArrayToObject(object, "points");
+    for (uint32_t i = 0; i < n; i++)
+        cJSON_AddItemToArray(points, cJSON_CreateDoubleArray((const double[]){bytes[i], seconds[i]}, 2));
+}
+
+static void add_links(cJSON *root, const struct br_calibration *c)
+{
+    cJSON *links = cJSON_AddArrayToObject(root, "links");
+
+    for (uint32_t i = 0; i < c->n_links; i++) {
+        const struct br_calibration_link *l = &c->links[i];
+        cJSON *object = cJSON_CreateObject();
+
+        cJSON_AddNumberToObject(object, "from", l->from);
+        cJSON_AddNumberToObject(object, "to", l->to);
+        cJSON_AddNumberToObject(object, "level", l->level);
+        add_fit(cJSON_AddObjectToObject(object, "latency"), &l->trips, "alpha", "each_byte", l->trip_bytes,
+                l->trip_seconds, l->n_trips);
+        add_fit(cJSON_AddObjectToObject(object, "bandwidth"), &l->streams, "overhead", "beta",
+                l->stream_bytes, l->stream_seconds, l->n_streams);
+        cJSON_AddItemToArray(links, object);
+    }
+}
+
+static void add_algorithms(cJSON *root, const struct br_calibration *c)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "algorithms");
+
+    for (uint32_t i = 0; i < c->n_measured; i++) {
+        const struct br_cost_measured *m = &c->measured[i];
+        cJSON *object = cJSON_CreateObject();
+        char name[BR_WAY_TEXT];
+
+        cJSON_AddStringToObject(object, "collective", br_collective_name(m->collective));
+        cJSON_AddStringToObject(object, "algorithm", br_way_name(&m->way, name));
+        cJSON_AddNumberToObject(object, "ranks", m->ranks);
+        add_fit(object, &m->fit, "a", "b", m->bytes, m->seconds, m->n_points);
+        cJSON_AddItemToArray(list, object);
+    }
+}
+
+static void add_congestion(cJSON *root, const struct br_calibration *c)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "congestion");
+
+    for (uint32_t i = 0; i < c->model.n_levels; i++) {
+        cJSON *object = cJSON_CreateObject();
+
+        cJSON_AddNumberToObject(object, "alone", c->congestion[i].alone);
+        cJSON_AddNumberToObject(object, "level", c->congestion[i].level);
+        cJSON_AddNumberToObject(object, "levels", c->congestion[i].levels);
+        cJSON_AddItemToArray(list, object);
+    }
+}
+
+static void add_more(cJSON *root, const struct br_calibration *c)
+{
+    cJSON *types = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(root, "system", c->system);
+    cJSON_AddStringToObject(root, "devices", c->devices);
+    for (int t = 0; t < BRAID_TYPES; t++)
+        if (c->types[t] > 0)
+            cJSON_AddNumberToObject(types, br_type_name((enum braid_type)t), c->types[t]);
+    cJSON_AddItemToObject(root, "types", types);
+    add_congestion(root, c);
+    if (c->n_measured)
+        add_algorithms(root, c);
+    if (c->n_links)
+        add_links(root, c);
+}
 
 static cJSON *make(const struct br_calibration *c)
 {
@@ -151,6 +368,7 @@ static cJSON *make(const struct br_calibration *c)
         cJSON_AddNumberToObject(gamma, classes[i], br_cost_gamma(&c->model, (enum br_cost_class)i));
     cJSON_AddNumberToObject(root, "copy", c->model.copy);
     cJSON_AddNumberToObject(root, "relay", c->model.relay);
+    add_more(root, c);
     return root;
 }
 
@@ -187,6 +405,28 @@ int br_calibration_check(const struct br_calibration *c, const struct br_topolog
     return br_error(
         EINVAL,
         "the calibration was measured on %s with %u levels, but the network is %s; measure it with "
-        "`braid plan --measure`",
+        "`braid calibrate`",
         c->topology, c->model.n_levels, here);
+}
+
+/* "; it was A then and is B now" behind what is there already. */
+static void add_change(char words[BR_CALIBRATION_WORDS], const char *what, const char *then, const char *now)
+{
+    size_t used = strlen(words);
+
+    if (*then && *now && strcmp(then, now) != 0)
+        snprintf(words + used, BR_CALIBRATION_WORDS - used, "%s%s %.100s, now %.100s", used ? "; " : "", what,
+                 then, now);
+}
+
+bool br_calibration_stale(const struct br_calibration *c, const struct br_topology *topology,
+                          const char *devices, char words[BR_CALIBRATION_WORDS])
+{
+    char here[BR_TOPOLOGY_TEXT];
+
+    words[0] = 0;
+    add_change(words, "measured on", c->topology, br_topology_text(topology, here));
+    add_change(words, "over", c->devices, devices);
+    add_change(words, "with braid", c->version, braid_version());
+    return words[0] != 0;
 }

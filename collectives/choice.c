@@ -57,7 +57,9 @@ static size_t first_chunk(const struct br_cost_model *model, const struct br_sch
 static int price(const struct br_cost_model *model, const struct br_schedule_request *request, double bytes,
                  struct br_choice *choice)
 {
+    const struct br_cost_measured *measured = br_cost_measured_find(model, request);
     int rc = br_algorithm_check(request);
+    double seconds;
 
     choice->seconds = INFINITY;
     for (uint32_t f = 1; !model->chunk_bytes && f <= MOST_FRAGMENTS && !rc; f *= 2)
@@ -72,6 +74,8 @@ static int price(const struct br_cost_model *model, const struct br_schedule_req
         if (chunk / 2 < least)
             break;
     }
+    if (measured && (seconds = br_cost_measured_at(measured, bytes)) > 0)
+        choice->seconds = seconds;
     return rc;
 }
 
@@ -148,11 +152,17 @@ int br_choice_explain(const struct br_cost_model *model, enum br_collective coll
                       double bytes, const struct br_choice *choice, char words[BR_CHOICE_WORDS])
 {
     struct br_schedule_request request = request_of(collective, n, &choice->way);
+    const struct br_cost_measured *measured = br_cost_measured_find(model, &request);
     struct br_cost_parts parts;
     int rc = br_cost_explain(model, &request, bytes, choice->fragments, &parts);
 
     if (rc)
         return rc;
+    if (measured && br_cost_measured_at(measured, bytes) > 0) {
+        snprintf(words, BR_CHOICE_WORDS, "as measured: a %.3g us, b %.3g ns/B", measured->fit.start * 1e6,
+                 measured->fit.slope * 1e9);
+        return 0;
+    }
     if (parts.latency > 0.5 * parts.total)
         snprintf(words, BR_CHOICE_WORDS, "latency bound: %.0f %% is start-up",
                  100 * parts.latency / parts.total);

@@ -15,6 +15,7 @@
 #include "base/numa.h"
 #include "collectives/local.h"
 #include "collectives/reduce.h"
+#include "collectives/type.h"
 #include "collectives/views.h"
 
 #define STRINGIFY(x)  #x
@@ -152,17 +153,29 @@ static uint64_t start_deadline(const struct br_family *family)
     return br_clock_now() + family->settings.environment.init_timeout;
 }
 
+void br_comm_name_devices(const struct br_family *family, char text[BR_CALIBRATION_TEXT])
+{
+    size_t used = 0;
+
+    text[0] = 0;
+    for (int d = 0; d < family->worker->n_devices && used < BR_CALIBRATION_TEXT; d++)
+        used += (size_t)snprintf(text + used, BR_CALIBRATION_TEXT - used, "%s%s:%s", used ? "," : "",
+                                 family->worker->devices[d]->ops->name, family->worker->devices[d]->name);
+}
+
 static int init_network(struct br_family *family)
 {
     struct br_network *network = &family->network;
     bool one_host = br_comm_one_host(family, NULL, family->size);
+    char devices[BR_CALIBRATION_TEXT];
 
+    br_comm_name_devices(family, devices);
     if (!network->topology.n)
         br_topology_flat(&network->topology, (uint32_t)family->size);
     if (network->topology.kind != BR_TOPOLOGY_BCUBE) /* emulated ones have slow links, as real ones have */
         network->topology.cores = family->settings.cores;
     return br_network_init(network, family->rank, one_host ? BR_COST_HOST : BR_COST_NETWORK,
-                           most_rails(family), family->settings.calibration, family->store,
+                           most_rails(family), family->settings.calibration, devices, family->store,
                            start_deadline(family));
 }
 
@@ -173,6 +186,14 @@ static int init_report(struct br_family *family)
         return 0;
     family->usages = calloc(1, sizeof *family->usages);
     return family->usages ? 0 : br_error(ENOMEM, "rank 0: no memory for the report");
+}
+
+static int init_drift(struct br_family *family)
+{
+    bool watches = family->rank == 0 && family->network.measured;
+
+    family->drift.bound = watches ? (double)family->settings.calibration_bound : 0;
+    return 0;
 }
 
 static void destroy_report(struct br_family *family)
@@ -263,6 +284,7 @@ static const struct phase {
     {"rendezvous", init_rendezvous, br_rendezvous_end},
     {"memory", br_memory_open, br_memory_close},
     {"network", init_network, destroy_network},
+    {"drift", init_drift, NULL},
     {"report", init_report, destroy_report},
     {"engine", init_engine, destroy_engine},
     {"communicator", init_first, destroy_comms},
@@ -498,12 +520,30 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
     }
     br_views_pass(comm->family, op, now);
     op->began = now;
+    op->alone = comm->outstanding == 1;
     rc = br_engine_submit(comm->family->engine, op, now);
     if (rc) {
         op->status = rc;
         snprintf(op->words, sizeof op->words, "%s", br_error_words());
         br_progress_end(op);
     }
+}
+
+/* Only operations that had the engine for themselves can be held against a prediction. */
+static void watch_calibration(struct br_family *family, const struct br_operation *op)
+{
+    double seconds = (double)(family->now - op->began) / 1e9,
+           off = op->alone ? br_drift_add(&family->drift, op->predicted, seconds) : 0;
+    char name[BR_WAY_TEXT];
+
+    if (off > 0)
+        br_log_warn(
+            "BRAID_CALIBRATION: %s is stale: the last %d collectives took %s than %.3g of the predicted "
+            "time, waiting for other ranks included (%s by %s, %zu bytes a block: predicted %.4g us, took "
+            "%.4g us); measure again with `braid calibrate`",
+            family->settings.calibration, BR_DRIFT_WINDOW, off > 1 ? "more" : "less", off,
+            br_collective_name(op->collective), br_way_name(op->way, name),
+            op->count * br_type_size(op->type), op->predicted * 1e6, seconds * 1e6);
 }
 
 void br_comm_operation_ended(struct br_operation *op)
@@ -517,6 +557,8 @@ void br_comm_operation_ended(struct br_operation *op)
         op->comm->failed_operations++;
     else
         op->comm->operations++;
+    if (op->kind == BR_OPERATION_COLLECTIVE && op->began && !op->status)
+        watch_calibration(op->comm->family, op);
     if (op->comm->family->usages && op->kind == BR_OPERATION_COLLECTIVE && op->began && !op->status)
         br_usages_add(op->comm->family->usages, op, (uint32_t)op->comm->size, op->began,
                       op->comm->family->now);

@@ -30,6 +30,8 @@
 #include "base/ring.h"
 #include "base/seat.h"
 #include "bcube/address.h"
+#include "collectives/calibration.h"
+#include "collectives/drift.h"
 #include "collectives/engine.h"
 #include "collectives/network.h"
 #include "collectives/operation.h"
@@ -63,8 +65,9 @@ struct br_settings {
     struct br_secret secret;
     char backend[16];
     char devices[512];
-    char calibration[512]; /* a file; "": none */
-    char report[512];      /* "1": to stderr; a file; "": none */
+    char calibration[512];     /* a file; "": none */
+    int64_t calibration_bound; /* a factor by which it may be off without a warning; 0: any */
+    char report[512];          /* "1": to stderr; a file; "": none */
     struct br_bcube
         cube;      /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
     bool placed;   /* an inventory says the next three */
@@ -94,6 +97,7 @@ struct br_family {
     struct br_engine *engine;
     struct br_network network;
     struct br_usages *usages; /* NULL: nobody wants a report */
+    struct br_drift drift;    /* rank 0, with a calibration: is it still right? */
     struct br_store *store;   /* NULL but during braid_init() */
     struct br_views *views;   /* NULL: no BCube, or too large a one; under the lock */
     struct braid_comm *first; /* of all ranks of the job */
@@ -178,6 +182,8 @@ int br_comm_check(const struct braid_comm *comm,
                   const char *name); /* -EINVAL with words: none, or finalized */
 /* ranks of the job, NULL: all. Do they share this host's memory? Each finds the same. */
 bool br_comm_one_host(const struct br_family *family, const int *ranks, int size);
+/* "uring:eth0,uring:eth1": this rank's devices. */
+void br_comm_name_devices(const struct br_family *family, char text[BR_CALIBRATION_TEXT]);
 /* Collective over the group, which is borrowed. Blocks until its ranks share their board, at most for the init timeout. */
 int br_comm_create(struct br_family *family, struct br_group *group, struct braid_comm **comm);
 void br_comm_destroy(struct braid_comm *comm); /* under the lock, or the last one to use the family */

@@ -111,6 +111,7 @@ static int read_sizes(const struct braid_config *c, struct br_settings *s)
              size(c->slice_bytes, "BRAID_SLICE_BYTES", 4096, BR_MAX_TRANSFER, 256u << 10, &s->slice_bytes)) ||
         (rc = size(c->eager_bytes, "BRAID_EAGER_BYTES", 64, BR_MAX_EAGER, 16u << 10, &s->eager_bytes)) ||
         (rc = br_env_bytes("BRAID_CHUNK_BYTES", 4096, BR_MAX_TRANSFER, BR_CHUNK_BYTES, &s->chunk_bytes)) ||
+        (rc = br_env_number("BRAID_CALIBRATION_BOUND", 0, 1000000, 3, &s->calibration_bound)) ||
         (rc = br_env_number("BRAID_PROBE_MS", 0, 60000, PROBE_MS, &probe)) ||
         (rc = br_env_bytes("BRAID_BOARD_BYTES", 0, BR_BOARD_BYTES, BR_LOCAL_BYTES, &s->board_bytes)) ||
         (rc = br_env_bytes("BRAID_CACHE_BYTES", 0, UINT64_MAX,

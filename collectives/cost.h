@@ -14,7 +14,9 @@
 #define BR_COLLECTIVES_COST_H
 
 #include "collectives/algorithm.h"
+#include "collectives/fit.h"
 #include "collectives/topology.h"
+#include "collectives/way.h"
 
 #define BR_COST_LEVELS 16
 
@@ -27,8 +29,22 @@ struct br_cost_level {
 /* What is added up, by the bytes of a number: reductions of different widths cost differently. */
 enum br_cost_class { BR_COST_4_BYTES, BR_COST_8_BYTES, BR_COST_2_BYTES, BR_COST_1_BYTE, BR_COST_CLASSES };
 
+/* What one way of a collective was measured to take, for blocks of float32 of these sizes, ascending. */
+#define BR_COST_POINTS   12
+#define BR_COST_MEASURED 48
+struct br_cost_measured {
+    enum br_collective collective;
+    uint32_t ranks;
+    struct br_way way;
+    struct br_fit fit; /* a and b of a + b * bytes, s and s/byte, through the points */
+    uint32_t n_points; /* at least 2 */
+    double bytes[BR_COST_POINTS], seconds[BR_COST_POINTS];
+};
+
 struct br_cost_model {
-    const struct br_topology *topology; /* borrowed; NULL: FLAT */
+    const struct br_topology *topology;      /* borrowed; NULL: FLAT */
+    const struct br_cost_measured *measured; /* borrowed; the choice believes them more than the formulas */
+    uint32_t n_measured;
     size_t chunk_bytes; /* how the engine cuts (fragment.h); 0: as it is best, into 1 to 64 fragments */
     uint32_t n_levels;  /* 1 to BR_COST_LEVELS */
     struct br_cost_level levels[BR_COST_LEVELS];
@@ -64,6 +80,13 @@ double br_cost_latency(const struct br_cost_model *model, const struct br_hop *h
 
 /* Seconds for which a message of so many bytes occupies one of these links. */
 double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *hop, double bytes);
+
+/* What was measured for a request; NULL: nothing. */
+const struct br_cost_measured *br_cost_measured_find(const struct br_cost_model *model,
+                                                     const struct br_schedule_request *request);
+
+/* Seconds by what was measured for blocks of `bytes` bytes: between two points as the logarithms say; 0: outside of them. */
+double br_cost_measured_at(const struct br_cost_measured *measured, double bytes);
 
 /* What an estimate is made of, in seconds. */
 struct br_cost_parts {

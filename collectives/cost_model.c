@@ -117,3 +117,30 @@ double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *ho
 
     return (cost.overhead + bytes * cost.beta) * hop->share;
 }
+
+const struct br_cost_measured *br_cost_measured_find(const struct br_cost_model *model,
+                                                     const struct br_schedule_request *request)
+{
+    struct br_way way = {.algorithm = request->algorithm, .shape = request->shape};
+
+    for (uint32_t i = 0; i < model->n_measured; i++) {
+        const struct br_cost_measured *m = &model->measured[i];
+
+        if (m->collective == request->collective && m->ranks == request->n && br_way_equal(&m->way, &way))
+            return m;
+    }
+    return NULL;
+}
+
+double br_cost_measured_at(const struct br_cost_measured *m, double bytes)
+{
+    uint32_t i = 1;
+    double share;
+
+    if (bytes < m->bytes[0] || bytes > m->bytes[m->n_points - 1])
+        return 0;
+    while (bytes > m->bytes[i])
+        i++;
+    share = log(bytes / m->bytes[i - 1]) / log(m->bytes[i] / m->bytes[i - 1]);
+    return m->seconds[i - 1] * pow(m->seconds[i] / m->seconds[i - 1], share);
+}

@@ -2,11 +2,13 @@
 #include "collectives/network.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "collectives/calibration.h"
 #include "protocol/bootstrap/store.h"
 
@@ -19,24 +21,49 @@ struct figures {
     uint32_t measured, n_levels, cores;
     struct br_cost_level levels[BR_COST_LEVELS];
     double gamma, gammas[BR_COST_CLASSES], copy, relay;
+    uint32_t n_ways;
+    struct br_cost_measured ways[BR_COST_MEASURED]; /* n_ways of them go over the wire */
 };
 
-static void get_figures(const struct br_network *network, const char *path, struct figures *out)
+_Static_assert(sizeof(struct figures) <= BR_STORE_VALUE_MAX, "fits into the store");
+
+static size_t bytes_of(const struct figures *figures)
+{
+    return offsetof(struct figures, ways) + figures->n_ways * sizeof *figures->ways;
+}
+
+static void read_calibration(const struct br_network *network, const char *path, const char *devices,
+                             struct br_calibration *calibration, struct figures *out)
+{
+    char words[BR_CALIBRATION_WORDS];
+
+    out->error = br_calibration_read(path, calibration);
+    if (!out->error)
+        out->error = br_calibration_check(calibration, &network->topology);
+    if (out->error) {
+        snprintf(out->words, sizeof out->words, "BRAID_CALIBRATION: %s", br_error_words());
+        return;
+    }
+    if (br_calibration_stale(calibration, &network->topology, devices, words))
+        br_log_warn(
+            "BRAID_CALIBRATION: %s of %s is stale, but used (%s); measure again with `braid calibrate`", path,
+            calibration->date, words);
+    out->measured = 1;
+    out->n_ways = calibration->n_measured;
+    memcpy(out->ways, calibration->measured, out->n_ways * sizeof *out->ways);
+}
+
+static void get_figures(const struct br_network *network, const char *path, const char *devices,
+                        struct figures *out)
 {
     struct br_calibration calibration;
     struct br_cost_model model = network->model;
 
     memset(out, 0, sizeof *out);
-    if (path && *path) {
-        out->error = br_calibration_read(path, &calibration);
-        if (!out->error)
-            out->error = br_calibration_check(&calibration, &network->topology);
-        if (out->error)
-            snprintf(out->words, sizeof out->words, "BRAID_CALIBRATION: %s", br_error_words());
-        else
-            model = calibration.model;
-        out->measured = !out->error;
-    }
+    if (path && *path)
+        read_calibration(network, path, devices, &calibration, out);
+    if (out->measured)
+        model = calibration.model;
     out->n_levels = model.n_levels;
     out->cores = out->measured ? 0 : network->topology.cores; /* what was measured has it in it */
     memcpy(out->levels, model.levels, sizeof out->levels);
@@ -60,11 +87,21 @@ static int use_figures(struct br_network *network, const struct figures *figures
     memcpy(model->gammas, figures->gammas, sizeof model->gammas);
     model->copy = figures->copy;
     model->relay = figures->relay;
-    return br_cost_model_check(model);
+    if (br_cost_model_check(model))
+        return -EINVAL;
+    if (!figures->n_ways)
+        return 0;
+    network->ways = calloc(figures->n_ways, sizeof *network->ways);
+    if (!network->ways)
+        return br_error(ENOMEM, "no memory for the figures of %u algorithms", figures->n_ways);
+    memcpy(network->ways, figures->ways, figures->n_ways * sizeof *network->ways);
+    model->measured = network->ways;
+    model->n_measured = figures->n_ways;
+    return 0;
 }
 
 int br_network_init(struct br_network *network, int rank, enum br_cost_place place, uint32_t rails,
-                    const char *calibration, struct br_store *store, uint64_t deadline)
+                    const char *calibration, const char *devices, struct br_store *store, uint64_t deadline)
 {
     struct figures figures;
     size_t n = sizeof figures;
@@ -72,12 +109,13 @@ int br_network_init(struct br_network *network, int rank, enum br_cost_place pla
 
     br_cost_model_on(&network->model, &network->topology, place, rails);
     if (rank == 0) {
-        get_figures(network, calibration, &figures);
-        rc = store ? br_store_put(store, KEY, &figures, sizeof figures, deadline) : 0;
+        get_figures(network, calibration, devices, &figures);
+        rc = store ? br_store_put(store, KEY, &figures, bytes_of(&figures), deadline) : 0;
     } else {
         rc = br_store_get(store, KEY, &figures, sizeof figures, &n, deadline);
-        if (!rc && n != sizeof figures)
-            rc = br_error(EPROTO, "rank 0 told figures of %zu bytes instead of %zu", n, sizeof figures);
+        if (!rc && (n < offsetof(struct figures, ways) || figures.n_ways > BR_COST_MEASURED ||
+                    n != bytes_of(&figures)))
+            rc = br_error(EPROTO, "rank 0 told figures of %zu bytes, which are none of this version", n);
     }
     return rc ? rc : use_figures(network, &figures);
 }
@@ -85,6 +123,8 @@ int br_network_init(struct br_network *network, int rank, enum br_cost_place pla
 void br_network_destroy(struct br_network *network)
 {
     br_topology_destroy(&network->topology);
+    free(network->ways);
+    network->ways = NULL;
 }
 
 static int part_of_hosts(const struct br_network *whole, const int *ranks, int n, struct br_network *part)

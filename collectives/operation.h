@@ -96,6 +96,7 @@ struct br_operation {
     const struct br_way *way; /* collective: how it is done (way.h); lives as long as the group */
     double predicted;         /* s by the cost model */
     uint64_t began;           /* ns; of collectives that are reported */
+    bool alone;               /* no other operation of the communicator was under way then */
     uint16_t check;           /* digest of what the ranks must agree on */
     union {
         struct br_operation_fragments fragments;

@@ -85,6 +85,8 @@ static int decide(struct br_plans *plans, enum br_collective collective, enum br
     topology.forest = plans->forest;
     model.topology = &topology;
     model.gamma = br_cost_gamma(plans->model, class);
+    if (class != BR_COST_4_BYTES && br_collective_reduces(collective)) /* measured was float32 */
+        model.n_measured = 0;
     if (is_auto(text) && collective == BR_ALLREDUCE && bytes >= BR_FOREST_LEAST && plans->forest &&
         plans->forest->broken)
         text = br_algorithm_name(BR_FOREST);

@@ -28,6 +28,8 @@ static const struct br_command commands[] = {
     {"barrier", br_tool_collective, "likewise"},
     {"sendrecv", br_tool_collective, "likewise, from each rank to the next"},
     {"perf", br_tool_perf, "bandwidth and latency of a link between two hosts, with the options of perftest"},
+    {"calibrate", br_tool_calibrate,
+     "measures links, reductions and algorithms of a job, and saves the figures"},
     {"plan", br_tool_plan, "what each algorithm should take, and which is chosen why; --run: and does take"},
     {"bcube", br_tool_bcube, "plan, emulate and check a BCube; braid bcube help says more"},
     {"demo", br_tool_demo,

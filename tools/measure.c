@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -41,20 +42,6 @@ static double median(double *values, size_t n)
 {
     qsort(values, n, sizeof *values, compare);
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-void br_measure_line(const double *x, const double *y, int n, double *slope, double *start)
-{
-    double slopes[16 * 15 / 2], starts[16];
-    size_t k = 0;
-
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < i; j++)
-            slopes[k++] = (y[i] - y[j]) / (x[i] - x[j]);
-    *slope = fmax(median(slopes, k), 0);
-    for (int i = 0; i < n; i++)
-        starts[i] = y[i] - *slope * x[i];
-    *start = fmax(median(starts, (size_t)n), 0);
 }
 
 /* The median over the ranks, the same on all. */
@@ -123,43 +110,48 @@ static struct partners partners_on(const struct bench *b, uint32_t level)
     return (struct partners){(b->rank + 1) % b->size, (b->rank + b->size - 1) % b->size};
 }
 
-/* Sends `count` messages to the next rank and gets as many from the previous one. */
-static int shift(struct bench *b, struct partners p, size_t bytes, int count)
+/* Sends `count` messages to the next rank of each of these levels and gets as many from the previous ones. */
+static int shift(struct bench *b, uint32_t first, uint32_t last, size_t bytes, int count)
 {
-    struct braid_op *sends[BURST] = {NULL}, *recvs[BURST] = {NULL};
-    int rc = 0;
+    struct braid_op *ops[2 * BURST * BR_COST_LEVELS];
+    int n = 0, rc = 0;
 
-    if (p.next == b->rank || p.previous == b->rank)
-        return 0;
-    for (int i = 0; i < count && !rc; i++)
-        rc = braid_recv(b->comm, b->in + (size_t)(i % WINDOW) * MOST_BYTES, bytes, p.previous, NULL,
-                        &recvs[i]);
-    for (int i = 0; i < count && !rc; i++)
-        rc = braid_send(b->comm, b->out + (size_t)(i % WINDOW) * MOST_BYTES, bytes, p.next, NULL, &sends[i]);
-    for (int i = 0; i < count; i++) {
-        int received = recvs[i] ? braid_wait(recvs[i], -1) : 0,
-            sent = sends[i] ? braid_wait(sends[i], -1) : 0;
+    for (uint32_t level = first; level <= last; level++) {
+        struct partners p = partners_on(b, level);
 
-        rc = rc ? rc : received ? received : sent;
+        for (int i = 0; i < count && !rc && p.next != b->rank && p.previous != b->rank; i++) {
+            size_t at = (size_t)(i % WINDOW) * MOST_BYTES;
+
+            rc = braid_recv(b->comm, b->in + at, bytes, p.previous, NULL, &ops[n]);
+            n += !rc;
+            if (!rc)
+                rc = braid_send(b->comm, b->out + at, bytes, p.next, NULL, &ops[n]);
+            n += !rc;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        int ended = braid_wait(ops[i], -1);
+
+        rc = rc ? rc : ended;
     }
     return rc;
 }
 
 /* Seconds of one shift, the median of many. All ranks must agree when it is enough, so the slowest first one says how many
  * there will be. */
-static int time_shift(struct bench *b, uint32_t level, size_t bytes, int count, double *seconds)
+static int time_shift(struct bench *b, uint32_t first, uint32_t last, size_t bytes, int count,
+                      double *seconds)
 {
-    struct partners p = partners_on(b, level);
     double times[MOST_TURNS];
     int64_t turns = 1;
-    int rc = shift(b, p, bytes, count);
+    int rc = shift(b, first, last, bytes, count);
 
     for (int phase = 0; phase < 2 && !rc; phase++) {
         rc = braid_barrier(b->comm, NULL, NULL);
         for (int64_t i = 0; i < turns && !rc; i++) {
             uint64_t start = br_clock_now();
 
-            rc = shift(b, p, bytes, count);
+            rc = shift(b, first, last, bytes, count);
             times[i] = (double)(br_clock_now() - start) / 1e9;
         }
         if (!rc && phase == 0) {
@@ -176,35 +168,57 @@ static int time_shift(struct bench *b, uint32_t level, size_t bytes, int count, 
 }
 
 /* On shared links the figures are those of the link, not of one of the ranks that share it. */
-static double sharers(const struct bench *b, uint32_t level)
+static double sharers(const struct bench *b)
 {
     const struct br_topology *t = b->topology;
 
-    (void)level;
     return t->kind == BR_TOPOLOGY_HOSTS && t->per_host ? t->per_host : 1;
+}
+
+/* Seconds a byte while all ranks send on these levels. */
+static int measure_bytes(struct bench *b, uint32_t first, uint32_t last, double *beta)
+{
+    static const size_t sizes[] = {32u << 10, 64u << 10, 96u << 10, 128u << 10, MOST_BYTES};
+    double bytes[5], seconds[5];
+    struct br_fit fit;
+    int rc = 0;
+
+    for (int i = 0; i < 5 && !rc; i++) {
+        bytes[i] = (double)sizes[i] * WINDOW;
+        rc = time_shift(b, first, last, sizes[i], WINDOW, &seconds[i]);
+    }
+    if (rc)
+        return rc;
+    *beta = br_fit_line(bytes, seconds, 5, &fit) && fit.slope > 0 ? fit.slope : seconds[4] / bytes[4];
+    *beta /= sharers(b);
+    return 0;
 }
 
 static int measure_level(struct bench *b, uint32_t level, struct br_cost_level *out)
 {
-    static const size_t sizes[] = {32u << 10, 64u << 10, 96u << 10, 128u << 10, MOST_BYTES};
-    double bytes[5], seconds[5], one = 0, many = 0, start, shared = sharers(b, level);
-    int rc = time_shift(b, level, 8, 1, &one);
+    double one = 0, many = 0;
+    int rc = time_shift(b, level, level, 8, 1, &one);
 
     if (!rc)
-        rc = time_shift(b, level, 8, BURST, &many);
-    for (int i = 0; i < 5 && !rc; i++) {
-        bytes[i] = (double)sizes[i] * WINDOW;
-        rc = time_shift(b, level, sizes[i], WINDOW, &seconds[i]);
-    }
-    if (rc)
-        return rc;
-    br_measure_line(bytes, seconds, 5, &out->beta, &start);
-    if (out->beta == 0)
-        out->beta = seconds[4] / bytes[4];
-    out->beta /= shared;
-    out->overhead = many / BURST / shared;
+        rc = time_shift(b, level, level, 8, BURST, &many);
+    if (!rc)
+        rc = measure_bytes(b, level, level, &out->beta);
+    out->overhead = many / BURST / sharers(b);
     out->alpha = fmax(one - many / BURST, 0);
-    return 0;
+    return rc;
+}
+
+/* What all links at once take from each other. */
+static int measure_congestion(struct bench *b, struct br_calibration *c)
+{
+    double beta = 0;
+    int rc = c->model.n_levels > 1 ? measure_bytes(b, 0, c->model.n_levels - 1, &beta) : 0;
+
+    for (uint32_t l = 0; l < c->model.n_levels; l++) {
+        c->congestion[l].level = c->model.levels[l].beta;
+        c->congestion[l].levels = c->model.n_levels > 1 ? beta : c->model.levels[l].beta;
+    }
+    return rc;
 }
 
 /* What a relayed message takes longer than its links would. */
@@ -218,7 +232,7 @@ static int measure_relay(struct bench *b, struct br_cost_model *model)
     if (b->topology->kind != BR_TOPOLOGY_BCUBE || b->topology->cube.k < 2 ||
         !peers[of_cube(b, b->topology->cube.k).next].n_rails)
         return 0;
-    rc = time_shift(b, b->topology->cube.k, 8, 1, &seconds);
+    rc = time_shift(b, b->topology->cube.k, b->topology->cube.k, 8, 1, &seconds);
     model->relay = fmax(seconds - model->levels[0].alpha - model->levels[0].overhead -
                             model->levels[1].alpha - model->levels[1].overhead,
                         0);
@@ -252,17 +266,19 @@ static int time_work(struct bench *b, enum braid_type type, bool copies, double 
     return rc ? rc : agree(b, seconds);
 }
 
-static int measure_work(struct bench *b, struct br_cost_model *model)
+static int measure_work(struct bench *b, struct br_calibration *c)
 {
     static const enum braid_type types[BR_COST_CLASSES] = {[BR_COST_4_BYTES] = BRAID_FLOAT32,
                                                            [BR_COST_8_BYTES] = BRAID_FLOAT64,
                                                            [BR_COST_2_BYTES] = BRAID_FLOAT16,
                                                            [BR_COST_1_BYTE] = BRAID_INT8};
-    int rc = time_work(b, BRAID_FLOAT32, true, &model->copy);
+    int rc = time_work(b, BRAID_FLOAT32, true, &c->model.copy);
 
-    for (int c = 0; c < BR_COST_CLASSES && !rc; c++)
-        rc = time_work(b, types[c], false, &model->gammas[c]);
-    model->gamma = model->gammas[BR_COST_4_BYTES];
+    for (int t = 0; t < BRAID_TYPES && !rc; t++)
+        rc = time_work(b, (enum braid_type)t, false, &c->types[t]);
+    for (int class = 0; class < BR_COST_CLASSES; class ++)
+        c->model.gammas[class] = c->types[types[class]];
+    c->model.gamma = c->model.gammas[BR_COST_4_BYTES];
     return rc;
 }
 
@@ -270,9 +286,14 @@ static int measure_work(struct bench *b, struct br_cost_model *model)
 
 static void describe(const struct bench *b, struct br_calibration *c)
 {
+    struct utsname system;
     time_t now = time(NULL);
     struct tm tm;
 
+    if (uname(&system) == 0)
+        snprintf(c->system, sizeof c->system, "%.20s %.64s %.20s", system.sysname, system.release,
+                 system.machine);
+    br_comm_name_devices(b->comm->family, c->devices);
     br_topology_text(b->topology, c->topology);
     snprintf(c->version, sizeof c->version, "%s", braid_version());
     gmtime_r(&now, &tm);
@@ -289,7 +310,9 @@ static int measure(struct bench *b, struct br_calibration *c)
         rc = measure_level(b, l, &c->model.levels[l]);
     if (!rc)
         rc = measure_relay(b, &c->model);
-    return rc ? rc : measure_work(b, &c->model);
+    if (!rc)
+        rc = measure_congestion(b, c);
+    return rc ? rc : measure_work(b, c);
 }
 
 int br_measure(struct braid_comm *comm, struct br_calibration *calibration)

@@ -5,7 +5,7 @@
  *
  * All ranks exchange at once, each with the next one of its level, because that is what collectives do: the figures contain
  * what ranks that share a link, a memory or a core take from each other. Start-up costs come from small messages, the cost of
- * a byte from a line through the times of large ones (Theil and Sen: the median of all slopes, which outliers do not move).
+ * a byte from a line through the times of large ones (fit.h).
  */
 #ifndef BR_TOOLS_MEASURE_H
 #define BR_TOOLS_MEASURE_H
@@ -14,11 +14,8 @@
 
 #include "collectives/calibration.h"
 
-/* Collective; all ranks get the same figures, the medians over the ranks. Blocks for some seconds. Errors: braid's, with
- * words. */
+/* Collective; all ranks get the same figures, the medians over the ranks. Fills in what is not of single links or algorithms. Blocks for
+ * some seconds. Errors: braid's, with words. */
 int br_measure(struct braid_comm *comm, struct br_calibration *calibration);
-
-/* The line through n points (n at most 16): slope and value at 0, neither below 0. n >= 2, x ascending. */
-void br_measure_line(const double *x, const double *y, int n, double *slope, double *start);
 
 #endif

@@ -19,6 +19,7 @@
 #include "collectives/show.h"
 #include "collectives/timing.h"
 #include "collectives/type.h"
+#include "tools/calls.h"
 #include "tools/kind.h"
 #include "tools/measure.h"
 #include "tools/output.h"
@@ -38,6 +39,7 @@ struct plan {
     enum br_collective collective;
     struct br_topology own; /* without a job */
     struct br_cost_model model;
+    struct br_calibration calibration; /* that the model has its figures from */
     char figures[160];
     struct braid_comm *comm;     /* NULL: no job */
     char *send, *recv;           /* with --run */
@@ -72,10 +74,12 @@ static int open_topology(struct plan *p)
     return br_topology_parse(&p->own, text);
 }
 
-/* The figures of a file instead of the built-in ones. */
-static int use_calibration(struct plan *p, const struct br_calibration *c, const char *path)
+/* The figures of p->calibration instead of the built-in ones. */
+static int use_calibration(struct plan *p, const char *path)
 {
+    const struct br_calibration *c = &p->calibration;
     const struct br_topology *topology = p->model.topology;
+    char stale[BR_CALIBRATION_WORDS], devices[BR_CALIBRATION_TEXT] = "";
     size_t chunk = p->model.chunk_bytes;
     int rc = br_calibration_check(c, topology);
 
@@ -84,13 +88,20 @@ static int use_calibration(struct plan *p, const struct br_calibration *c, const
     p->model = c->model;
     p->model.topology = topology;
     p->model.chunk_bytes = chunk;
+    p->model.measured = c->measured;
+    p->model.n_measured = c->n_measured;
+    if (p->comm)
+        br_comm_name_devices(p->comm->family, devices);
     snprintf(p->figures, sizeof p->figures, "calibration %.80s of %s", path, c->date);
+    if (br_calibration_stale(c, topology, devices, stale) && (!p->comm || braid_rank(p->comm) == 0))
+        fprintf(stderr,
+                "braid plan: the calibration %s is stale (%s); measure again with `braid calibrate`\n", path,
+                stale);
     return 0;
 }
 
 static int open_model(struct plan *p)
 {
-    struct br_calibration calibration;
     int rc = 0;
 
     snprintf(p->figures, sizeof p->figures, "default figures");
@@ -102,12 +113,12 @@ static int open_model(struct plan *p)
         br_cost_model_on(&p->model, &p->own, BR_COST_NETWORK, 1);
         p->model.chunk_bytes = BR_CHUNK_BYTES;
     }
-    if (!rc && p->set.calibration && !(rc = br_calibration_read(p->set.calibration, &calibration)))
-        rc = use_calibration(p, &calibration, p->set.calibration);
-    if (!rc && p->set.measure && !(rc = br_measure(p->comm, &calibration))) {
-        rc = use_calibration(p, &calibration, p->set.measure);
+    if (!rc && p->set.calibration && !(rc = br_calibration_read(p->set.calibration, &p->calibration)))
+        rc = use_calibration(p, p->set.calibration);
+    if (!rc && p->set.measure && !(rc = br_measure(p->comm, &p->calibration))) {
+        rc = use_calibration(p, p->set.measure);
         if (!rc && braid_rank(p->comm) == 0)
-            rc = br_calibration_write(p->set.measure, &calibration);
+            rc = br_calibration_write(p->set.measure, &p->calibration);
     }
     return rc;
 }
@@ -168,32 +179,18 @@ static int draw(const struct plan *p, const struct br_choice *choice)
     return rc;
 }
 
-/* Seconds of one call, the mean of as many as there is time for; the same on all ranks. */
-static int measure_calls(struct plan *p, const char *algorithm, size_t bytes, double *seconds)
+static int measure_calls(const struct plan *p, const char *algorithm, size_t bytes, double *seconds)
 {
-    struct braid_options options = {.algorithm = algorithm};
-    struct br_kind_call call = {.kind = p->kind,
-                                .data = {.type = BRAID_FLOAT32, .reduction = BRAID_SUM},
-                                .shape = br_kind_shape(p->kind, bytes, BRAID_FLOAT32, braid_size(p->comm)),
-                                .options = &options};
-    int64_t calls = 1;
-    uint64_t start;
-    int rc = 0;
+    struct br_calls calls = {.comm = p->comm,
+                             .kind = p->kind,
+                             .algorithm = algorithm,
+                             .bytes = bytes,
+                             .send = p->send,
+                             .recv = p->recv,
+                             .enough = ENOUGH,
+                             .most = MOST_CALLS};
 
-    for (int phase = 0; phase < 2 && !rc; phase++) {
-        rc = braid_barrier(p->comm, NULL, NULL);
-        start = br_clock_now();
-        for (int64_t i = 0; i < calls && !rc; i++)
-            rc = br_kind_submit(p->comm, &call, p->send, p->recv, NULL);
-        *seconds = (double)(br_clock_now() - start) / 1e9 / (double)calls;
-        if (!rc && phase == 0) {
-            double most = (double)ENOUGH / 1e9 / (*seconds > 1e-7 ? *seconds : 1e-7);
-
-            calls = most < 2 ? 2 : most > MOST_CALLS ? MOST_CALLS : (int64_t)most;
-            rc = braid_allreduce(p->comm, &calls, &calls, 1, BRAID_INT64, BRAID_MIN, NULL, NULL);
-        }
-    }
-    return rc ? rc : braid_allreduce(p->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_AVG, NULL, NULL);
+    return br_calls_time(&calls, seconds);
 }
 
 /* ---- all of them ---------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 int br_tool_collective(int argc, char **argv); /* allreduce, reduce_scatter, ..., sendrecv: by argv[0] */
 int br_tool_run(int argc, char **argv);
 int br_tool_perf(int argc, char **argv);
+int br_tool_calibrate(int argc, char **argv);
 int br_tool_info(int argc, char **argv);
 int br_tool_demo(int argc, char **argv);
 int br_tool_plan(int argc, char **argv);

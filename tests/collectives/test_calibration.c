@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "braid/braid.h"
 #include "collectives/calibration.h"
 
 static char path[] = "/tmp/braid_calibration_XXXXXX";
@@ -70,12 +71,90 @@ static void br_calibration_write__is_read_again_to_the_bit(void **state)
     assert_true(got.model.relay == written.model.relay);
 }
 
+static struct br_cost_measured ring_of_4(void)
+{
+    struct br_cost_measured m = {.collective = BR_ALLREDUCE,
+                                 .ranks = 4,
+                                 .way.algorithm = BR_RING,
+                                 .fit = {.start = 1e-5, .slope = 1e-9 / 3},
+                                 .n_points = 3,
+                                 .bytes = {1024, 4096, 16384},
+                                 .seconds = {1e-5, 2e-5 / 3, 7e-5}};
+    struct br_topology topology;
+
+    br_topology_flat(&topology, 4);
+    assert_int_equal(br_way_parse(&topology, "ring", &m.way), 0);
+    return m;
+}
+
+static void br_calibration_write__keeps_what_was_measured_besides_the_model(void **state)
+{
+    struct br_calibration_link link = {
+        .from = 1, .to = 2, .n_trips = 2, .trip_bytes = {8, 16}, .trip_seconds = {1e-6, 2e-6}};
+    struct br_calibration written = {.topology = "flat:4",
+                                     .version = "0.1.0",
+                                     .date = "now",
+                                     .system = "Linux",
+                                     .devices = "uring:eth0",
+                                     .links = &link,
+                                     .n_links = 1,
+                                     .n_measured = 1,
+                                     .measured = {ring_of_4()}},
+                          got;
+
+    (void)state;
+    written.model.n_levels = 1;
+    written.model.levels[0].beta = 1e-9;
+    written.types[BRAID_BFLOAT16] = 1e-10 / 3;
+    written.congestion[0] = (struct br_calibration_congestion){1e-9, 2e-9 / 3, 3e-9};
+    assert_int_equal(br_calibration_write(path, &written), 0);
+    if (br_calibration_read(path, &got))
+        fail_msg("%s", br_error_words());
+    assert_string_equal(got.system, "Linux");
+    assert_string_equal(got.devices, "uring:eth0");
+    assert_true(got.types[BRAID_BFLOAT16] == 1e-10 / 3 && got.types[BRAID_FLOAT32] == 0);
+    assert_true(got.congestion[0].level == 2e-9 / 3 && got.congestion[0].levels == 3e-9);
+    assert_int_equal(got.n_measured, 1);
+    assert_true(br_way_equal(&got.measured[0].way, &written.measured[0].way));
+    assert_int_equal(got.measured[0].ranks, 4);
+    assert_true(got.measured[0].fit.slope == 1e-9 / 3);
+    assert_memory_equal(got.measured[0].seconds, written.measured[0].seconds, sizeof got.measured[0].seconds);
+    assert_null(got.links);
+}
+
+static void br_calibration_stale__says_what_has_changed(void **state)
+{
+    struct br_calibration c = {.topology = "flat:4", .devices = "uring:eth0"};
+    struct br_topology four, eight;
+    char words[BR_CALIBRATION_WORDS];
+
+    (void)state;
+    br_topology_flat(&four, 4);
+    br_topology_flat(&eight, 8);
+    strcpy(c.version, braid_version());
+    assert_false(br_calibration_stale(&c, &four, "uring:eth0", words));
+    assert_false(br_calibration_stale(&c, &four, "", words));
+    assert_true(br_calibration_stale(&c, &eight, "uring:eth0", words));
+    assert_non_null(strstr(words, "measured on flat:4, now flat:8"));
+    assert_true(br_calibration_stale(&c, &eight, "shm:shm0", words));
+    assert_non_null(strstr(words, "; over uring:eth0, now shm:shm0"));
+    strcpy(c.version, "0.0.0");
+    assert_true(br_calibration_stale(&c, &four, "uring:eth0", words));
+    assert_non_null(strstr(words, "with braid 0.0.0"));
+}
+
 #define HEAD "{\"format\": 1, \"braid\": \"0.1.0\", \"date\": \"now\", \"topology\": \"flat:4\", "
 #define GAMMA                                                                                                \
     "\"gamma\": {\"4 bytes\": 1e-10, \"8 bytes\": 1e-10, \"2 bytes\": 1e-10, \"1 byte\": 1e-10}, "           \
     "\"relay\": 0, \"copy\": "                                                                               \
     "0, "
 #define LEVELS "\"levels\": [{\"alpha\": 1e-6, \"overhead\": 0, \"beta\": 1e-9}]}"
+
+#define CONGESTION "{\"alone\": 1, \"level\": 1, \"levels\": 1}"
+#define POINTS     "[[8, 1], [16, 2]]"
+#define ALGORITHM(collective, name, ranks, points)                                                           \
+    "\"algorithms\": [{\"collective\": \"" collective "\", \"algorithm\": \"" name "\", \"ranks\": " ranks   \
+    ", \"a\": 1, \"b\": 1, \"points\": " points "}], "
 
 static void br_calibration_read__says_what_is_wrong(void **state)
 {
@@ -94,6 +173,19 @@ static void br_calibration_read__says_what_is_wrong(void **state)
         {HEAD GAMMA "\"levels\": [{\"alpha\": -1, \"overhead\": 0, \"beta\": 1}]}", "\"alpha\""},
         {HEAD GAMMA "\"levels\": [{\"alpha\": 1e999, \"overhead\": 0, \"beta\": 1}]}", "\"alpha\""},
         {HEAD "\"copy\": 0, \"relay\": 0, " LEVELS, "\"4 bytes\""},
+        {HEAD GAMMA "\"types\": {\"float3\": 1}, " LEVELS, "\"types\""},
+        {HEAD GAMMA "\"types\": {\"float32\": -1}, " LEVELS, "\"float32\""},
+        {HEAD GAMMA "\"congestion\": [{}], " LEVELS, "\"alone\""},
+        {HEAD GAMMA "\"congestion\": [" CONGESTION ", " CONGESTION "], " LEVELS, "more than 1 levels"},
+        {HEAD GAMMA "\"algorithms\": [{}], " LEVELS, "\"collective\""},
+        {HEAD GAMMA ALGORITHM("nothing", "ring", "4", POINTS) LEVELS, "\"algorithms\""},
+        {HEAD GAMMA ALGORITHM("allreduce", "rong", "4", POINTS) LEVELS, "\"algorithms\""},
+        {HEAD GAMMA ALGORITHM("allreduce", "ring", "5", POINTS) LEVELS, "of 5 ranks"},
+        {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "3") LEVELS, "\"points\""},
+        {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1]]") LEVELS, "\"points\""},
+        {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1], [8, 2]]") LEVELS, "\"points\""},
+        {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1], [9, 0]]") LEVELS, "\"points\""},
+        {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1], 7]") LEVELS, "\"points\""},
     };
     struct br_calibration calibration;
 
@@ -139,6 +231,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(br_calibration_write__is_read_again_to_the_bit, make_path,
                                         remove_path),
+        cmocka_unit_test_setup_teardown(br_calibration_write__keeps_what_was_measured_besides_the_model,
+                                        make_path, remove_path),
+        cmocka_unit_test(br_calibration_stale__says_what_has_changed),
         cmocka_unit_test_setup_teardown(br_calibration_read__says_what_is_wrong, make_path, remove_path),
         cmocka_unit_test(br_calibration_check__asks_for_the_same_network),
     };

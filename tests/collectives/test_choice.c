@@ -278,6 +278,45 @@ static void br_cost_estimate__agrees_with_the_timing_where_cores_are_scarce(void
     }
 }
 
+/* 2 points of each: between them the measured times decide, outside of them the formulas. */
+static void br_choose__believes_what_was_measured(void **state)
+{
+    struct br_cost_measured measured[BR_WAYS_MAX] = {{.ranks = 0}};
+    struct br_choice all[BR_WAYS_MAX], before, after;
+    struct br_cost_model model;
+    struct br_topology topology;
+    char words[BR_CHOICE_WORDS];
+    int n;
+
+    (void)state;
+    br_topology_flat(&topology, 4);
+    br_cost_model_on(&model, &topology, BR_COST_NETWORK, 1);
+    n = br_choose_all(&model, BR_ALLREDUCE, 4, 65536, all);
+    assert_true(n > 2);
+    before = all[0];
+    for (int i = 0; i < n; i++) /* the last one was the fastest */
+        measured[i] = (struct br_cost_measured){.collective = BR_ALLREDUCE,
+                                                .ranks = 4,
+                                                .way = all[i].way,
+                                                .n_points = 2,
+                                                .bytes = {1024, 1 << 20},
+                                                .seconds = {(n - i) * 1e-6, (n - i) * 1e-4}};
+    model.measured = measured;
+    model.n_measured = (uint32_t)n;
+    assert_int_equal(br_choose(&model, BR_ALLREDUCE, 4, 65536, &after), 0);
+    assert_true(br_way_equal(&after.way, &all[n - 1].way));
+    assert_true(after.seconds > 1.5e-5 && after.seconds < 1.7e-5); /* on the line of the logarithms */
+    assert_int_equal(br_choice_explain(&model, BR_ALLREDUCE, 4, 65536, &after, words), 0);
+    assert_non_null(strstr(words, "as measured"));
+    assert_int_equal(br_choose(&model, BR_ALLREDUCE, 4, 1024, &after), 0);
+    assert_true(after.seconds == 1e-6);
+    model.n_measured = 0;
+    assert_int_equal(br_choose(&model, BR_ALLREDUCE, 4, 2 << 20, &before), 0);
+    model.n_measured = (uint32_t)n;
+    assert_int_equal(br_choose(&model, BR_ALLREDUCE, 4, 2 << 20, &after), 0);
+    assert_true(after.seconds == before.seconds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +330,7 @@ int main(void)
         cmocka_unit_test(br_choose__serves_a_cube_with_missing_hosts),
         cmocka_unit_test(br_choose_methods__decides_what_is_open),
         cmocka_unit_test(br_choice_explain__names_what_is_scarce),
+        cmocka_unit_test(br_choose__believes_what_was_measured),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

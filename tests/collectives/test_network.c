@@ -26,19 +26,19 @@ static void br_network_init__has_default_figures_for_each_topology(void **state)
 
     (void)state;
     open_network(&network, "hosts:2x4");
-    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 4, "", NULL, 0), 0);
+    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 4, "", "", NULL, 0), 0);
     assert_false(network.measured);
     assert_ptr_equal(network.model.topology, &network.topology);
     assert_int_equal(network.model.n_levels, 2);
     assert_true(network.model.levels[0].alpha < network.model.levels[1].alpha);
     br_network_destroy(&network);
     open_network(&network, "bcube:3,2");
-    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 1, "", NULL, 0), 0);
+    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 1, "", "", NULL, 0), 0);
     assert_int_equal(network.model.n_levels, 2);
     assert_true(network.model.levels[0].beta == network.model.levels[1].beta);
     br_network_destroy(&network);
     open_network(&network, "flat:4");
-    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 3, "", NULL, 0), 0);
+    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 3, "", "", NULL, 0), 0);
     assert_int_equal(network.model.n_levels, 3);
     br_network_destroy(&network);
 }
@@ -58,13 +58,13 @@ static void br_network_init__takes_the_figures_of_a_calibration_that_fits(void *
     calibration.model.levels[1] = (struct br_cost_level){4e-6, 1e-6, 6e-9};
     assert_int_equal(br_calibration_write(path, &calibration), 0);
     open_network(&network, "bcube:4,2");
-    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 1, path, NULL, 0), 0);
+    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 1, path, "", NULL, 0), 0);
     assert_true(network.measured);
     assert_true(network.model.levels[1].beta == 6e-9);
     assert_ptr_equal(network.model.topology, &network.topology);
     br_network_destroy(&network);
     open_network(&network, "flat:4");
-    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 1, path, NULL, 0), -EINVAL);
+    assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 1, path, "", NULL, 0), -EINVAL);
     assert_non_null(strstr(br_error_words(), "BRAID_CALIBRATION: the calibration was measured on bcube:3,2"));
     br_network_destroy(&network);
     unlink(path);

@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# `braid calibrate`: measures a small job, what it saves is used by jobs and plans, and noticed when it is stale.
+braid=$BRAID_BUILD/braid
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+job() {
+    local n=$1
+    shift
+    timeout 100 "$braid" run -n "$n" --backend uring --no-prefix -- "$braid" "$@"
+}
+
+out=$(job 2 calibrate -o "$dir/cal.json" --rounds 1 --collectives allreduce --maxbytes 64K 2>&1) || fail "calibrate: $out"
+grep -q '^# braid calibrate: flat:2 over uring:' <<<"$out" || fail "no title: $out"
+[ "$(grep -cE '^ +[01] +[01] +0 +[0-9.]+ +[0-9.]+ +[0-9.]+ ' <<<"$out")" = 2 ] || fail "both directions of the link: $out"
+grep -q '^  allreduce  *ring ' <<<"$out" || fail "the ring: $out"
+grep -q 'gamma, ns/B: float32 [0-9.e-]*, float64 .* uint64 ' <<<"$out" || fail "gamma of all types: $out"
+for key in links latency bandwidth alpha_interval beta_interval r2 outliers points algorithms congestion types system devices; do
+    grep -q "\"$key\"" "$dir/cal.json" || fail "no $key in the file"
+done
+
+# It is used, and fits this job.
+export BRAID_CALIBRATION=$dir/cal.json
+out=$(job 2 plan -b 16K -e 16K 2>&1) || fail "a plan in a job: $out"
+grep -q 'calibration of the job' <<<"$out" || fail "it is not used: $out"
+grep -q '^\* .*as measured' <<<"$out" || fail "the choice does not believe it: $out"
+grep -q stale <<<"$out" && fail "it is stale at once: $out"
+
+# Another network.
+out=$(job 3 plan -b 16K -e 16K 2>&1) || fail "3 ranks: $out"
+grep -q 'is stale.*measured on flat:2, now flat:3' <<<"$out" || fail "nobody sees that the network is another: $out"
+out=$("$braid" plan -n 3 --calibration "$dir/cal.json" -b 1K -e 1K 2>&1) || fail "a plan without a job: $out"
+grep -q 'is stale.*flat:3' <<<"$out" || fail "the plan does not see that the network is another: $out"
+
+# Figures that promise a thousandth of the time: operations show it, once.
+sed -E 's/("(alpha|overhead|beta|a|b)":[[:space:]]*)([0-9.e+-]+)/\11e-15/; /"algorithms":/,$d' "$dir/cal.json" >"$dir/half"
+sed -E '$ s/,[[:space:]]*$//' "$dir/half" >"$dir/fast.json"
+echo '}' >>"$dir/fast.json"
+BRAID_CALIBRATION=$dir/fast.json
+out=$(BRAID_BOARD_BYTES=0 job 2 allreduce -b 256K -e 256K -n 80 2>&1) || fail "with fast figures: $out"
+[ "$(grep -c 'stale: the last 32 collectives took more than' <<<"$out")" = 1 ] || fail "nobody sees that they are wrong: $out"
+out=$(BRAID_CALIBRATION_BOUND=0 job 2 allreduce -b 256K -e 256K -n 80 2>&1) || fail "without a bound: $out"
+grep -q 'collectives took' <<<"$out" && fail "a bound of 0 watches: $out"
+unset BRAID_CALIBRATION
+
+# Words.
+out=$("$braid" calibrate 2>&1)
+[ $? -eq 2 ] && grep -q 'braid run -n 4' <<<"$out" || fail "without a job: $out"
+out=$(job 1 calibrate 2>&1) && fail "one rank: $out"
+grep -q 'no network to measure' <<<"$out" || fail "words for one rank: $out"
+out=$(job 2 calibrate --collectives nothing 2>&1) && fail "a collective that is none"
+grep -q '"nothing" is no collective' <<<"$out" || fail "words for it: $out"
+echo "braid calibrate is fine"

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `braid calibrate`: measures what the cost model needs, in a job, and saves it. doc/calibrate.md has the method. */
+#include "tools/calibrate.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "collectives/type.h"
+#include "tools/measure.h"
+#include "tools/options.h"
+#include "tools/tool.h"
+
+#define MOST_BYTES ((int64_t)256 << 20)
+
+struct settings {
+    const char *file, *collectives;
+    int64_t most, rounds;
+    bool no_links;
+};
+
+static int parse(struct settings *s, int argc, char **argv)
+{
+    const struct br_option options[] = {
+        {"output", 'o', BR_OPTION_TEXT, &s->file, 0, 0, "FILE default calibration.json"},
+        {"collectives", 0, BR_OPTION_TEXT, &s->collectives, 0, 0,
+         "NAMES whose algorithms are measured, with commas; default "
+         "allreduce,reduce_scatter,allgather,broadcast; none: no algorithm"},
+        {"maxbytes", 'e', BR_OPTION_BYTES, &s->most, 4096, MOST_BYTES,
+         "SIZE largest for an algorithm; default 4M"},
+        {"rounds", 0, BR_OPTION_NUMBER, &s->rounds, 1, 15,
+         "N times that all is measured; medians count; default 3"},
+        {"no-links", 0, BR_OPTION_FLAG, &s->no_links, 0, 0,
+         " leave single links out: their time grows with their number"},
+        {0},
+    };
+    int rc = br_options_parse(options, argc, argv);
+
+    if (rc == 1)
+        br_options_help(options, "braid run -n N -- braid calibrate [options]", stdout);
+    return rc;
+}
+
+/* ---- measuring ------------------------------------------------------------------------------ */
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The median beta of each level's links. Without links nothing is known of them alone. */
+static int sum_up_links(struct br_calibration *c)
+{
+    double *betas = calloc(c->n_links + 1, sizeof *betas);
+
+    if (!betas)
+        return br_error(ENOMEM, "no memory for %u links", c->n_links);
+    for (uint32_t level = 0; level < c->model.n_levels && c->links; level++) {
+        size_t n = 0;
+
+        for (uint32_t i = 0; i < c->n_links; i++)
+            if (c->links[i].level == level)
+                betas[n++] = c->links[i].streams.slope;
+        qsort(betas, n, sizeof *betas, compare);
+        c->congestion[level].alone = n ? betas[n / 2] : 0;
+    }
+    free(betas);
+    return 0;
+}
+
+/* Every name of --collectives; without a communicator it only looks at them. */
+static int each_collective(struct braid_comm *comm, const struct settings *s, struct br_calibration *c)
+{
+    char names[256], *save = NULL;
+    int rc = 0;
+
+    snprintf(names, sizeof names, "%s", s->collectives);
+    for (char *name = strtok_r(names, ",", &save); name && !rc; name = strtok_r(NULL, ",", &save)) {
+        const struct br_kind *kind = br_kind_find(name);
+        enum br_collective collective;
+
+        if (!strcmp(name, "none"))
+            continue;
+        if (!kind || br_collective_find(name, &collective) || collective == BR_BARRIER)
+            rc = br_error(EINVAL, "--collectives: \"%s\" is no collective that moves bytes", name);
+        else if (comm)
+            rc = br_calibrate_ways(comm, kind, collective, (size_t)s->most, (int)s->rounds, c);
+    }
+    return rc;
+}
+
+static int calibrate(struct braid_comm *comm, const struct settings *s)
+{
+    struct br_calibration_link *links = NULL;
+    struct br_calibration *c = calloc(1, sizeof *c);
+    int rc = c ? br_measure(comm, c) : br_error(ENOMEM, "no memory for the calibration");
+
+    if (!rc && !s->no_links)
+        rc = br_calibrate_links(comm, (int)s->rounds, &links, &c->n_links);
+    if (!rc)
+        rc = each_collective(comm, s, c);
+    if (!rc && braid_rank(comm) == 0) {
+        c->links = links;
+        rc = sum_up_links(c);
+        if (!rc)
+            rc = br_calibration_write(s->file, c);
+        if (!rc)
+            br_calibrate_print(c, stdout);
+        if (!rc)
+            printf("# saved: BRAID_CALIBRATION=%s makes jobs use it\n", s->file);
+    }
+    free(links);
+    free(c);
+    return rc;
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+static void print_outliers(const struct br_fit *fit, const double *bytes, FILE *out)
+{
+    const char *before = "";
+
+    for (uint32_t i = 0; i < BR_FIT_POINTS; i++)
+        if (fit->outliers & 1u << i) {
+            fprintf(out, "%s%.0f", before, bytes[i]);
+            before = ",";
+        }
+    fputs(*before ? "" : "-", out);
+}
+
+static void print_links(const struct br_calibration *c, FILE *out)
+{
+    if (!c->n_links)
+        return;
+    fprintf(
+        out,
+        "# single links, one at a time; +-: 95 %% interval; outliers: sizes in bytes that are off the line\n"
+        "# %4s %4s %5s %9s %8s %10s %9s %9s %11s %7s  %s\n",
+        "from", "to", "level", "alpha us", "+-", "beta ns/B", "+-", "Gb/s", "overhead us", "R^2",
+        "outliers: latency; bandwidth");
+    for (uint32_t i = 0; i < c->n_links; i++) {
+        const struct br_calibration_link *l = &c->links[i];
+
+        fprintf(out, "  %4u %4u %5u %9.2f %8.2f %10.4f %9.4f %9.3f %11.2f %7.4f  ", l->from, l->to, l->level,
+                l->trips.start * 1e6, l->trips.start_error * 1e6, l->streams.slope * 1e9,
+                l->streams.slope_error * 1e9, l->streams.slope > 0 ? 8e-9 / l->streams.slope : 0,
+                l->streams.start * 1e6, l->streams.r2);
+        print_outliers(&l->trips, l->trip_bytes, out);
+        fputs("; ", out);
+        print_outliers(&l->streams, l->stream_bytes, out);
+        fputc('\n', out);
+    }
+}
+
+static void print_levels(const struct br_calibration *c, FILE *out)
+{
+    fprintf(out, "# all ranks at once\n# %5s %9s %11s %10s %9s  %s\n", "level", "alpha us", "overhead us",
+            "beta ns/B", "Gb/s", "a byte costs so many times what it costs one link alone");
+    for (uint32_t i = 0; i < c->model.n_levels; i++) {
+        const struct br_cost_level *l = &c->model.levels[i];
+        const struct br_calibration_congestion *g = &c->congestion[i];
+
+        fprintf(out, "  %5u %9.2f %11.2f %10.4f %9.3f  ", i, l->alpha * 1e6, l->overhead * 1e6, l->beta * 1e9,
+                8e-9 / l->beta);
+        if (g->alone > 0)
+            fprintf(out, "%.2f, with all levels at once %.2f\n", g->level / g->alone, g->levels / g->alone);
+        else
+            fputs("-\n", out);
+    }
+}
+
+static void print_ways(const struct br_calibration *c, FILE *out)
+{
+    if (!c->n_measured)
+        return;
+    fprintf(out, "# %-16s %-24s %10s %8s %10s %9s %7s  %s\n", "collective", "algorithm", "a us", "+-",
+            "b ns/B", "+-", "R^2", "outliers");
+    for (uint32_t i = 0; i < c->n_measured; i++) {
+        const struct br_cost_measured *m = &c->measured[i];
+        char name[BR_WAY_TEXT];
+
+        fprintf(out, "  %-16s %-24s %10.2f %8.2f %10.4f %9.4f %7.4f  ", br_collective_name(m->collective),
+                br_way_name(&m->way, name), m->fit.start * 1e6, m->fit.start_error * 1e6, m->fit.slope * 1e9,
+                m->fit.slope_error * 1e9, m->fit.r2);
+        print_outliers(&m->fit, m->bytes, out);
+        fputc('\n', out);
+    }
+}
+
+void br_calibrate_print(const struct br_calibration *c, FILE *out)
+{
+    fprintf(out, "# braid calibrate: %s over %s, braid %s, %s, %s\n", c->topology, c->devices, c->version,
+            c->system, c->date);
+    print_links(c, out);
+    print_levels(c, out);
+    fprintf(out, "# gamma, ns/B:");
+    for (int t = 0; t < BRAID_TYPES; t++)
+        fprintf(out, "%s %s %.3g", t ? "," : "", br_type_name((enum braid_type)t), c->types[t] * 1e9);
+    fprintf(out, "; copy %.3g\n", c->model.copy * 1e9);
+    print_ways(c, out);
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+int br_tool_calibrate(int argc, char **argv)
+{
+    struct settings s = {.file = "calibration.json",
+                         .collectives = "allreduce,reduce_scatter,allgather,broadcast",
+                         .most = 4 << 20,
+                         .rounds = 3};
+    struct braid_comm *comm = NULL;
+    int rc = parse(&s, argc, argv);
+
+    if (rc == 1)
+        return 0;
+    if (!rc && !getenv("BRAID_WORLD_SIZE") && !getenv("WORLD_SIZE"))
+        rc = br_error(EINVAL, "it measures a job: braid run -n 4 -- braid calibrate, or any launcher");
+    if (!rc)
+        rc = each_collective(NULL, &s, NULL);
+    if (rc) {
+        fprintf(stderr, "braid calibrate: %s\n", br_error_words());
+        return 2;
+    }
+    unsetenv("BRAID_CALIBRATION"); /* the old figures must not decide what is measured */
+    rc = braid_init(NULL, &comm);
+    if (!rc)
+        rc = calibrate(comm, &s);
+    if (rc) {
+        fprintf(stderr, "braid calibrate: %s\n", br_error_words());
+        if (comm)
+            braid_comm_abort(comm, "a rank of braid calibrate failed");
+    }
+    if (comm && braid_finalize(comm) && !rc)
+        rc = -EIO;
+    return rc != 0;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* a and b of every way of a collective. All ways of a size take turns, so that what disturbs the machine disturbs all of them. */
+#include "tools/calibrate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "collectives/choice.h"
+#include "collectives/comm.h"
+#include "collectives/type.h"
+#include "tools/calls.h"
+
+#define LEAST_BYTES 1024u
+#define STEP        4
+#define ENOUGH      (10 * BR_MS) /* a measurement */
+#define MOST_CALLS  50
+#define LONGEST     0.25 /* s that a call may take, by the model */
+#define MOST_ROUNDS 16
+
+struct work {
+    struct braid_comm *comm;
+    const struct br_kind *kind;
+    struct br_cost_model model;
+    void *send, *recv;
+    int rounds;
+    struct br_cost_measured *ways;
+    uint32_t n;
+};
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The ways that serve, each once, with methods decided for a size in the middle. */
+static int list(struct work *w, enum br_collective collective)
+{
+    static struct br_choice choices[BR_WAYS_MAX];
+    uint32_t ranks = (uint32_t)braid_size(w->comm);
+    int n = br_choose_all(&w->model, collective, ranks, 256 << 10, choices);
+
+    if (n < 0)
+        return n;
+    w->ways = calloc((size_t)n, sizeof *w->ways);
+    if (!w->ways)
+        return br_error(ENOMEM, "no memory for %d algorithms", n);
+    for (int i = 0; i < n; i++) {
+        bool known = false;
+
+        for (uint32_t k = 0; k < w->n; k++)
+            known = known || br_way_equal(&w->ways[k].way, &choices[i].way);
+        if (!known)
+            w->ways[w->n++] =
+                (struct br_cost_measured){.collective = collective, .ranks = ranks, .way = choices[i].way};
+    }
+    return 0;
+}
+
+static bool is_short(const struct work *w, const struct br_cost_measured *m, double block)
+{
+    struct br_schedule_request request = {
+        .collective = m->collective, .algorithm = m->way.algorithm, .n = m->ranks, .shape = m->way.shape};
+    double seconds;
+
+    return br_cost_estimate(&w->model, &request, block, 1, &seconds) == 0 && seconds < LONGEST;
+}
+
+static int measure_size(struct work *w, size_t bytes)
+{
+    struct br_kind_shape shape = br_kind_shape(w->kind, bytes, BRAID_FLOAT32, braid_size(w->comm));
+    double block = (double)(shape.count * br_type_size(BRAID_FLOAT32)), (*times)[MOST_ROUNDS];
+    int rc = 0;
+
+    times = calloc(w->n, sizeof *times);
+    if (!times)
+        return br_error(ENOMEM, "no memory for the times of %u algorithms", w->n);
+    for (int r = 0; r < w->rounds && !rc; r++)
+        for (uint32_t i = 0; i < w->n && !rc; i++) {
+            char name[BR_WAY_TEXT];
+            struct br_calls calls = {.comm = w->comm,
+                                     .kind = w->kind,
+                                     .algorithm = br_way_name(&w->ways[i].way, name),
+                                     .bytes = bytes,
+                                     .send = w->send,
+                                     .recv = w->recv,
+                                     .enough = ENOUGH,
+                                     .most = MOST_CALLS};
+
+            if (is_short(w, &w->ways[i], block))
+                rc = br_calls_time(&calls, &times[i][r]);
+        }
+    for (uint32_t i = 0; i < w->n && !rc; i++) {
+        struct br_cost_measured *m = &w->ways[i];
+
+        if (!is_short(w, m, block) || block < 1)
+            continue;
+        qsort(times[i], (size_t)w->rounds, sizeof(double), compare);
+        m->bytes[m->n_points] = block;
+        m->seconds[m->n_points++] = times[i][w->rounds / 2];
+    }
+    free(times);
+    return rc;
+}
+
+static int measure(struct work *w, size_t most, struct br_calibration *c)
+{
+    int rc = 0;
+
+    for (size_t bytes = LEAST_BYTES; bytes <= most && !rc; bytes *= STEP)
+        rc = measure_size(w, bytes);
+    for (uint32_t i = 0; i < w->n && !rc; i++) {
+        struct br_cost_measured *m = &w->ways[i];
+
+        if (!br_fit_line(m->bytes, m->seconds, m->n_points, &m->fit))
+            continue;
+        if (c->n_measured == BR_COST_MEASURED)
+            rc = br_error(E2BIG, "more than %d algorithms; calibrate fewer collectives", BR_COST_MEASURED);
+        else
+            c->measured[c->n_measured++] = *m;
+    }
+    return rc;
+}
+
+int br_calibrate_ways(struct braid_comm *comm, const struct br_kind *kind, enum br_collective collective,
+                      size_t most, int rounds, struct br_calibration *c)
+{
+    struct work w = {
+        .comm = comm, .kind = kind, .model = c->model, .rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : rounds};
+    int rc;
+
+    w.model.topology = &comm->family->network.topology;
+    w.model.chunk_bytes = comm->group->model.chunk_bytes;
+    rc = list(&w, collective);
+    if (!rc && (!(w.send = braid_alloc(comm, most + 4096)) || !(w.recv = braid_alloc(comm, most + 4096))))
+        rc = -ENOMEM;
+    if (!rc)
+        rc = measure(&w, most, c);
+    if (w.recv)
+        braid_free(comm, w.recv);
+    if (w.send)
+        braid_free(comm, w.send);
+    free(w.ways);
+    return rc;
+}
