@@ -180,6 +180,7 @@ const char *br_memory_text(const struct br_family *family, char text[BR_MEMORY_T
 /* comm.c */
 int br_comm_check(const struct braid_comm *comm,
                   const char *name); /* -EINVAL with words: none, or finalized */
+uint64_t br_comm_now(const struct braid_comm *comm); /* ns; for those above that read no clock themselves */
 /* ranks of the job, NULL: all. Do they share this host's memory? Each finds the same. */
 bool br_comm_one_host(const struct br_family *family, const int *ranks, int size);
 /* "uring:eth0,uring:eth1": this rank's devices. */

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Gradient sessions: all-reduces of gradients that hide behind the computation. A program declares the layers of its network once and says
+ * when a gradient is there and when it is needed; the session decides which gradients travel together and which goes first.
+ *
+ *     braid_session_create(comm, layers, n, NULL, &session);
+ *     for (;;) {
+ *         for (int l = 0; l < n; l++) {
+ *             braid_gradient_wait(session, l);    the first time: nothing to wait for
+ *             update(l), forward(l);
+ *         }
+ *         braid_session_step(session);
+ *         for (int l = n - 1; l >= 0; l--) {
+ *             backward(l);
+ *             braid_gradient_ready(session, l);
+ *         }
+ *     }
+ *     braid_session_free(session);
+ *
+ * A program that updates all weights at once calls braid_session_step() behind the backward pass instead and needs no
+ * braid_gradient_wait(): the step waits for all gradients.
+ *
+ * Measured, then planned. The session times the program's passes between its own calls. When the first iterations are over the ranks
+ * put their times together, measure what an all-reduce takes, and plan; later they look again from time to time and plan anew when that
+ * is worth it. doc/training.md has the policies.
+ *
+ * Threads. One thread at a time uses a session. Its operations are ordinary ones of the communicator: all calls here but
+ * braid_gradient(), braid_session_report() and braid_session_groups() count as collective calls, in the same order on all ranks.
+ *
+ * Errors are those of braid.h; after one that is not -EINVAL only braid_session_free() makes sense.
+ */
+#ifndef BRAID_TRAINING_H
+#define BRAID_TRAINING_H
+
+#include <braid/braid.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BRAID_SESSION_LAYERS   1000 /* of a session, at most */
+#define BRAID_SESSION_POLICIES 7
+
+struct braid_session;
+
+/* The gradient of a layer. Layers count from 0 in the order of the forward pass. */
+struct braid_layer {
+    void *
+        gradient; /* where the backward pass leaves it and the sum is found. NULL on all layers: the session allocates them side by
+                       side, so that merged layers need no copy */
+    size_t count; /* elements, at least 1; the same on all ranks */
+};
+
+/* Zero-initialise, then set what differs; all of it the same on all ranks. */
+struct braid_session_options {
+    const char *policy; /* layerwise | single | bucket | mgwfbp | optimal | p3 | auto; NULL: auto */
+    enum braid_type type;
+    enum braid_reduction reduction;
+    int32_t priority; /* of the least urgent gradient; default 0 */
+    int warmup; /* iterations that are timed before the first plan; default 5. Until then `bucket`, unless the policy needs no times */
+    int review; /* iterations from one look at the times to the next; default 100; negative: plans once and for all */
+    size_t bucket_bytes; /* of the policy `bucket`; default 25 MiB */
+    double a, b; /* what an all-reduce of M bytes takes, a + b M: seconds, seconds a byte; both 0: measured */
+    uint32_t reserved[8]; /* zero */
+};
+
+/* Collective; blocks until all ranks have called it. options may be NULL. The gradients' memory must stay valid until
+ * braid_session_free(). -EINVAL; -EPROTO: the ranks' layers or options differ; -ENOMEM. */
+int braid_session_create(struct braid_comm *comm, const struct braid_layer *layers, int n,
+                         const struct braid_session_options *options, struct braid_session **session);
+
+/* The memory of a layer's gradient; NULL: there is no such layer. */
+void *braid_gradient(struct braid_session *session, int layer);
+
+/* The backward pass has written a gradient: it is the session's until braid_gradient_wait() or braid_session_step(). Each layer once an
+ * iteration, from the last one to layer 0; -EINVAL with words otherwise. Does not wait. */
+int braid_gradient_ready(struct braid_session *session, int layer);
+
+/* Returns when the layer's gradient is the sum over all ranks and belongs to the program again. At once when it was not made ready since.
+ * -EINVAL: layers that travel with it have not been made ready yet, so it would never return. */
+int braid_gradient_wait(struct braid_session *session, int layer);
+
+/* Ends an iteration: waits for all gradients that nobody has waited for. Once between two backward passes; before the first one it does
+ * nothing. Now and then it looks at the times and plans, which takes a few milliseconds, the first time some tens to measure. */
+int braid_session_step(struct braid_session *session);
+
+/* What was measured since the last plan, or look, on this rank; what was predicted. Times in seconds; 0: not known yet. */
+struct braid_session_report {
+    uint64_t iterations; /* of the session */
+    uint64_t plans;      /* how often the groups were laid out anew by a plan; 0: warm-up */
+    int groups;          /* all-reduces of an iteration */
+    int urgent;          /* 1: gradients that the forward pass needs first overtake others */
+    double a, b;         /* what an all-reduce of M bytes takes: a + b M */
+    double iteration, predicted_iteration;
+    double exposed, predicted_exposed; /* of an iteration: the program waits for gradients */
+    uint64_t copied_bytes; /* into and out of a buffer in which merged gradients travel, all iterations */
+    double policies
+        [BRAID_SESSION_POLICIES]; /* predicted iteration with layerwise, single, bucket, mgwfbp, optimal, p3, auto */
+    uint64_t reserved[8];
+};
+
+int braid_session_report(struct braid_session *session, struct braid_session_report *report);
+
+/* The first layer of each group, from layer 0 on, into first[0..max); returns how many groups there are. */
+int braid_session_groups(struct braid_session *session, int *first, int max);
+
+/* Waits for what is under way, and frees; before braid_finalize(). NULL is allowed. Returns the first error of what it waited for. */
+int braid_session_free(struct braid_session *session);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Gradient sessions between real processes: values with every policy and layout of memory, plans, and misuse. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <braid/training.h>
+
+#include "tests/system/ranks.h"
+
+#define N          7
+#define ITERATIONS 7
+
+static const size_t counts[N] = {40, 3000, 70000, 1, 20000, 500, 9000};
+static const char *const policies[] = {"layerwise", "single", "bucket", "mgwfbp", "optimal", "p3", "auto"};
+
+enum layout { ALLOCATED, SIDE_BY_SIDE_DOWN, APART, LAYOUTS };
+
+static size_t all_counts(void)
+{
+    size_t all = 0;
+
+    for (int l = 0; l < N; l++)
+        all += counts[l];
+    return all;
+}
+
+/* Layers in memory of the test's; ALLOCATED: none. The caller frees memory[0]. */
+static int32_t *place(enum layout layout, struct braid_layer layers[N])
+{
+    int32_t *memory = calloc(all_counts() + N, sizeof *memory), *next = memory;
+
+    for (int i = 0; i < N; i++) {
+        int l = layout == SIDE_BY_SIDE_DOWN ? N - 1 - i : i;
+
+        layers[l] = (struct braid_layer){.gradient = layout == ALLOCATED ? NULL : next, .count = counts[l]};
+        next += counts[l] + (layout == APART);
+    }
+    return memory;
+}
+
+static int32_t value(int iteration, int layer, size_t i, int rank)
+{
+    return (int32_t)(i % 1000) + 7 * iteration + 13 * layer + 1000 * rank;
+}
+
+static void write_layer(struct braid_session *session, int iteration, int layer, int rank)
+{
+    int32_t *gradient = braid_gradient(session, layer);
+
+    for (size_t i = 0; i < counts[layer]; i++)
+        gradient[i] = value(iteration, layer, i, rank);
+}
+
+static int check_layer(struct braid_session *session, int iteration, int layer, int size)
+{
+    const int32_t *gradient = braid_gradient(session, layer);
+
+    for (size_t i = 0; i < counts[layer]; i++) {
+        int32_t sum = size * value(iteration, layer, i, 0) + 1000 * (size * (size - 1) / 2);
+
+        CHECK(gradient[i] == sum, "iteration %d layer %d element %zu: %d, not %d", iteration, layer, i,
+              gradient[i], sum);
+    }
+    return 0;
+}
+
+/* One iteration as in the header; the results of the one before are looked at in the forward pass, or after the step. */
+static int iterate(struct braid_comm *comm, struct braid_session *session, int iteration, bool overlap)
+{
+    for (int l = 0; l < N && overlap; l++) {
+        RETURNS(0, braid_gradient_wait(session, l));
+        if (iteration && check_layer(session, iteration - 1, l, braid_size(comm)))
+            return 1;
+    }
+    if (overlap)
+        RETURNS(0, braid_session_step(session));
+    for (int l = N - 1; l >= 0; l--) {
+        write_layer(session, iteration, l, braid_rank(comm));
+        RETURNS(0, braid_gradient_ready(session, l));
+    }
+    if (overlap)
+        return 0;
+    RETURNS(0, braid_session_step(session));
+    for (int l = 0; l < N; l++)
+        if (check_layer(session, iteration, l, braid_size(comm)))
+            return 1;
+    return 0;
+}
+
+static int check_report(struct braid_session *session, enum layout layout, const char *policy, bool overlap)
+{
+    struct braid_session_report report;
+    int first[N], groups = braid_session_groups(session, first, N);
+
+    RETURNS(0, braid_session_report(session, &report));
+    CHECK((int)report.iterations == ITERATIONS - overlap, "%d iterations", (int)report.iterations);
+    CHECK(report.groups == groups && groups >= 1 && groups <= N && first[0] == 0, "%d groups", groups);
+    CHECK(report.plans >= 1, "no plan");
+    CHECK(report.a + report.b > 0 && report.iteration > 0 && report.predicted_iteration > 0, "no times");
+    for (int p = 0; p < BRAID_SESSION_POLICIES; p++)
+        CHECK(report.policies[6] <= report.policies[p] * 1.0000001, "auto is worse than %s", policies[p]);
+    CHECK(layout == APART || !report.copied_bytes, "what lies side by side was copied");
+    if (!strcmp(policy, "layerwise") || !strcmp(policy, "p3"))
+        CHECK(groups == N && !report.copied_bytes && report.urgent == !strcmp(policy, "p3"), "%d groups",
+              groups);
+    if (!strcmp(policy, "single")) {
+        CHECK(groups == 1, "%d groups", groups);
+        CHECK(layout != APART || report.copied_bytes, "nothing was copied");
+    }
+    return 0;
+}
+
+static int train(struct braid_comm *comm, const char *policy, enum layout layout, bool overlap)
+{
+    struct braid_session_options options = {
+        .policy = policy, .type = BRAID_INT32, .warmup = 2, .review = 2, .bucket_bytes = 64 << 10};
+    struct braid_session *session;
+    struct braid_layer layers[N];
+    int32_t *memory = place(layout, layers);
+    int rc;
+
+    if (layout != ALLOCATED) { /* else it is measured */
+        options.a = 1e-4;
+        options.b = 1e-9;
+    }
+    RETURNS(0, braid_session_create(comm, layers, N, &options, &session));
+    for (int i = 0; i < ITERATIONS; i++) {
+        rc = iterate(comm, session, i, overlap);
+        CHECK(!rc, "policy %s, layout %d, overlap %d", policy, (int)layout, overlap);
+    }
+    rc = check_report(session, layout, policy, overlap);
+    CHECK(!rc, "policy %s, layout %d, overlap %d", policy, (int)layout, overlap);
+    RETURNS(0, braid_session_free(session)); /* with overlap the last gradients are under way */
+    free(memory);
+    return 0;
+}
+
+static int all_policies(struct braid_comm *comm, void *context)
+{
+    (void)context;
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++)
+        if (train(comm, policies[p], (enum layout)((p + 1) % LAYOUTS), p % 2))
+            return 1;
+    return 0;
+}
+
+static void session__every_policy(void **state)
+{
+    struct ranks tcp = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+    struct ranks memory = {.size = 3, .backend = "shm", .timeout_ms = 20000};
+    struct ranks alone = {.size = 1, .timeout_ms = 20000};
+
+    (void)state;
+    ranks_run(&tcp, all_policies, NULL);
+    ranks_run(&memory, all_policies, NULL);
+    ranks_run(&alone, all_policies, NULL);
+}
+
+/* With two ranks a sum has one order: every policy gives the bits of the sum of both, made here. */
+static int same_bits(struct braid_comm *comm, void *context)
+{
+    (void)context;
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        struct braid_session_options options = {.policy = policies[p], .warmup = 1, .a = 1e-4, .b = 1e-9};
+        struct braid_layer layers[2] = {{.count = 50000}, {.count = 30001}};
+        struct braid_session *session;
+
+        RETURNS(0, braid_session_create(comm, layers, 2, &options, &session));
+        for (int i = 0; i < 2; i++) {
+            for (int l = 1; l >= 0; l--) {
+                float *gradient = braid_gradient(session, l);
+
+                for (size_t k = 0; k < layers[l].count; k++)
+                    gradient[k] = 1.0f / (float)(k + 3 + 7 * (size_t)braid_rank(comm));
+                RETURNS(0, braid_gradient_ready(session, l));
+            }
+            RETURNS(0, braid_session_step(session));
+            for (int l = 0; l < 2; l++)
+                for (size_t k = 0; k < layers[l].count; k++) {
+                    float sum = 1.0f / (float)(k + 3) + 1.0f / (float)(k + 10);
+
+                    CHECK(((float *)braid_gradient(session, l))[k] == sum, "%s: layer %d element %zu",
+                          policies[p], l, k);
+                }
+        }
+        RETURNS(0, braid_session_free(session));
+    }
+    return 0;
+}
+
+static void session__bits_do_not_depend_on_the_policy(void **state)
+{
+    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+
+    (void)state;
+    ranks_run(&job, same_bits, NULL);
+}
+
+/* ---- misuse --------------------------------------------------------------------------------- */
+
+static int wrong_options(struct braid_comm *comm)
+{
+    struct braid_layer layers[2] = {{.count = 4}, {.count = 4}}, half[2] = {{.count = 4}, {.count = 4}};
+    struct braid_session *session;
+    float memory[4];
+
+    half[1].gradient = memory;
+    SAYS(-EINVAL, "comm is NULL", braid_session_create(NULL, layers, 2, NULL, &session));
+    SAYS(-EINVAL, "0 layers", braid_session_create(comm, layers, 0, NULL, &session));
+    SAYS(-EINVAL, "1001 layers", braid_session_create(comm, layers, 1001, NULL, &session));
+    SAYS(-EINVAL, "either all", braid_session_create(comm, half, 2, NULL, &session));
+    SAYS(-EINVAL, "nowhere", braid_session_create(comm, layers, 2, NULL, NULL));
+    SAYS(-EINVAL, "no such policy",
+         braid_session_create(comm, layers, 2, &(struct braid_session_options){.policy = "best"}, &session));
+    SAYS(-EINVAL, "no data type",
+         braid_session_create(comm, layers, 2, &(struct braid_session_options){.type = 99}, &session));
+    SAYS(-EINVAL, "warmup is -1",
+         braid_session_create(comm, layers, 2, &(struct braid_session_options){.warmup = -1}, &session));
+    SAYS(-EINVAL, "negative",
+         braid_session_create(comm, layers, 2, &(struct braid_session_options){.a = -1}, &session));
+    SAYS(-EINVAL, "reserved",
+         braid_session_create(comm, layers, 2, &(struct braid_session_options){.reserved = {1}}, &session));
+    layers[1].count = 0;
+    SAYS(-EINVAL, "layer 1 has 0", braid_session_create(comm, layers, 2, NULL, &session));
+    layers[1].count = 4 + (size_t)braid_rank(comm);
+    SAYS(-EPROTO, "differ", braid_session_create(comm, layers, 2, NULL, &session));
+    return 0;
+}
+
+static int wrong_order(struct braid_comm *comm)
+{
+    struct braid_layer layers[3] = {{.count = 4}, {.count = 4}, {.count = 4}};
+    struct braid_session_options options = {.policy = "single"};
+    struct braid_session_report report;
+    struct braid_session *session;
+
+    RETURNS(0, braid_session_create(comm, layers, 3, &options, &session));
+    RETURNS(0, braid_session_step(session)); /* before the first backward pass: nothing */
+    RETURNS(0, braid_gradient_wait(session, 1));
+    SAYS(-EINVAL, "no layer 3", braid_gradient_ready(session, 3));
+    SAYS(-EINVAL, "no layer -1", braid_gradient_wait(session, -1));
+    SAYS(-EINVAL, "session is NULL", braid_gradient_wait(NULL, 0));
+    CHECK(!braid_gradient(session, 3), "a layer that is not there");
+    SAYS(-EINVAL, "layer 2 is next", braid_gradient_ready(session, 0));
+    RETURNS(0, braid_gradient_ready(session, 2));
+    SAYS(-EINVAL, "layer 1 is next", braid_gradient_ready(session, 2));
+    SAYS(-EINVAL, "travels with layer 0", braid_gradient_wait(session, 2));
+    SAYS(-EINVAL, "midst of a backward pass", braid_session_step(session));
+    RETURNS(0, braid_gradient_ready(session, 1));
+    RETURNS(0, braid_gradient_ready(session, 0));
+    SAYS(-EINVAL, "ends the iteration", braid_gradient_ready(session, 2));
+    RETURNS(0, braid_gradient_wait(session, 2));
+    RETURNS(0, braid_gradient_wait(session, 2));
+    RETURNS(0, braid_session_step(session));
+    RETURNS(0, braid_session_report(session, &report));
+    CHECK(report.iterations == 1 && !report.plans, "%d iterations", (int)report.iterations);
+    SAYS(-EINVAL, "NULL", braid_session_report(session, NULL));
+    RETURNS(0, braid_session_free(session));
+    RETURNS(0, braid_session_free(NULL));
+    return 0;
+}
+
+static int misuse(struct braid_comm *comm, void *context)
+{
+    (void)context;
+    return wrong_options(comm) || wrong_order(comm);
+}
+
+static void session__misuse_is_named(void **state)
+{
+    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+
+    (void)state;
+    ranks_run(&job, misuse, NULL);
+}
+
+/* The communicator is aborted under a session: the calls end with its error, and freeing works. */
+static int aborted(struct braid_comm *comm, void *context)
+{
+    struct braid_layer layers[2] = {{.count = 100000}, {.count = 4}};
+    struct braid_session *session;
+    int rc = 0;
+
+    (void)context;
+    RETURNS(0, braid_session_create(comm, layers, 2, NULL, &session));
+    if (braid_rank(comm) == 1)
+        braid_comm_abort(comm, "enough");
+    for (int i = 0; i < 1000 && !rc; i++) {
+        for (int l = 1; l >= 0 && !rc; l--)
+            rc = braid_gradient_ready(session, l);
+        if (!rc)
+            rc = braid_session_step(session);
+    }
+    CHECK(rc == -ECANCELED, "the abort was not seen: %d", rc);
+    RETURNS(rc, braid_gradient_ready(session, 1));
+    braid_session_free(session);
+    return 0;
+}
+
+static void session__ends_with_its_communicator(void **state)
+{
+    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+
+    (void)state;
+    ranks_run(&job, aborted, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(session__every_policy),
+        cmocka_unit_test(session__bits_do_not_depend_on_the_policy),
+        cmocka_unit_test(session__misuse_is_named),
+        cmocka_unit_test(session__ends_with_its_communicator),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "training/pace.h"
+
+#include <math.h>
+
+#define NEAR(a, b) assert_true(fabs((double)(a) - (double)(b)) < 1e-12)
+
+/* What a program does, second by second. */
+struct program {
+    struct br_pace pace;
+    uint64_t now;
+};
+
+static void start(struct program *p, uint32_t n)
+{
+    assert_int_equal(br_pace_open(&p->pace, n), 0);
+    p->now = 1000;
+}
+
+static void compute(struct program *p, uint64_t seconds)
+{
+    p->now += seconds * 1000000000;
+}
+
+static void call(struct program *p, enum br_pace_call what, uint32_t layer, uint64_t seconds)
+{
+    br_pace_enter(&p->pace, what, layer, p->now);
+    compute(p, seconds);
+    br_pace_leave(&p->pace, p->now);
+}
+
+/* Two layers: forward 1 and 2, backward 3 and 4; 5 and 6 are waited for them, 7 in the step. */
+static void iteration(struct program *p)
+{
+    call(p, BR_PACE_WAIT, 0, 5);
+    compute(p, 1);
+    call(p, BR_PACE_WAIT, 1, 6);
+    compute(p, 2);
+    call(p, BR_PACE_STEP, 0, 7);
+    compute(p, 4);
+    call(p, BR_PACE_READY, 1, 0);
+    compute(p, 3);
+    call(p, BR_PACE_READY, 0, 0);
+    compute(p, 100); /* the program's own affair */
+}
+
+static void pace__of_a_program_that_overlaps(void **state)
+{
+    struct br_layer layers[2];
+    struct program p;
+    double exposed;
+
+    (void)state;
+    start(&p, 2);
+    NEAR(br_pace_iteration(&p.pace, &exposed), 0);
+    for (int i = 0; i < 3; i++)
+        iteration(&p);
+    br_pace_times(&p.pace, layers);
+    NEAR(layers[0].forward, 1);
+    NEAR(layers[1].forward, 2);
+    NEAR(layers[0].backward, 3);
+    NEAR(layers[1].backward, 4);
+    assert_int_equal(p.pace.iterations, 2); /* from first ready to first ready */
+    NEAR(br_pace_iteration(&p.pace, &exposed), 5 + 1 + 6 + 2 + 7 + 4 + 3 + 100);
+    NEAR(exposed, 5 + 6 + 7);
+    br_pace_close(&p.pace);
+}
+
+/* The step is behind the backward pass, nobody waits for a layer: forward times are not known. */
+static void pace__of_a_program_that_does_not(void **state)
+{
+    struct br_layer layers[2];
+    struct program p;
+    double exposed;
+
+    (void)state;
+    start(&p, 2);
+    for (int i = 0; i < 3; i++) {
+        compute(&p, 4);
+        call(&p, BR_PACE_READY, 1, 0);
+        compute(&p, 3);
+        call(&p, BR_PACE_READY, 0, 0);
+        call(&p, BR_PACE_STEP, 0, 7);
+        compute(&p, 10);
+    }
+    br_pace_times(&p.pace, layers);
+    NEAR(layers[0].forward, 0);
+    NEAR(layers[0].backward, 3);
+    NEAR(layers[1].backward, 14); /* with all that comes before it; it delays nothing */
+    NEAR(br_pace_iteration(&p.pace, &exposed), 24);
+    NEAR(exposed, 7);
+    br_pace_close(&p.pace);
+}
+
+static void pace_reset__forgets(void **state)
+{
+    struct br_layer layers[2];
+    struct program p;
+    double exposed;
+
+    (void)state;
+    start(&p, 2);
+    iteration(&p);
+    iteration(&p);
+    br_pace_reset(&p.pace);
+    compute(&p, 50);
+    br_pace_times(&p.pace, layers);
+    NEAR(layers[0].backward + layers[1].backward + layers[0].forward + layers[1].forward, 0);
+    call(&p, BR_PACE_READY, 1, 0); /* what was before the reset is not its backward pass */
+    br_pace_times(&p.pace, layers);
+    NEAR(layers[1].backward, 0);
+    NEAR(br_pace_iteration(&p.pace, &exposed), 0);
+    br_pace_close(&p.pace);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pace__of_a_program_that_overlaps),
+        cmocka_unit_test(pace__of_a_program_that_does_not),
+        cmocka_unit_test(pace_reset__forgets),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

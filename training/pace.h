@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How long the passes of a program take, told from when it calls the session. Pure; the caller brings the time (ns). One thread.
+ *
+ * What passes between two calls was computed for a layer: between wait(l) and wait(l+1), or the step, its forward pass; between
+ * ready(l+1), or the step, and ready(l) its backward pass. Anything else is the program's own affair. What passes inside wait and step is
+ * exposed communication.
+ */
+#ifndef BR_TRAINING_PACE_H
+#define BR_TRAINING_PACE_H
+
+#include "training/workload.h"
+
+enum br_pace_call { BR_PACE_NONE, BR_PACE_READY, BR_PACE_WAIT, BR_PACE_STEP };
+
+struct br_pace {
+    uint32_t n;
+    struct br_layer *sums;          /* [n] seconds since the reset; bytes are not used */
+    uint32_t *forwards, *backwards; /* [n] how many */
+    enum br_pace_call call;         /* the last one, and its layer */
+    uint32_t layer;
+    uint64_t entered, left;          /* ns: the last call */
+    uint64_t began;                  /* ns: this iteration's first ready; 0: none yet */
+    uint64_t iterations;             /* complete ones since the reset */
+    double seconds, exposed, waited; /* of these iterations; exposed so far in this one */
+};
+
+int br_pace_open(struct br_pace *pace, uint32_t n); /* -ENOMEM with words */
+void br_pace_close(struct br_pace *pace);
+
+/* A call begins, and ends. layer: of READY and WAIT. */
+void br_pace_enter(struct br_pace *pace, enum br_pace_call call, uint32_t layer, uint64_t now);
+void br_pace_leave(struct br_pace *pace, uint64_t now);
+
+/* Forgets all times, as after a pause: the next call has nothing before it. */
+void br_pace_reset(struct br_pace *pace);
+
+/* Mean seconds of each layer's passes into layers[0..n); 0 where nothing was seen. */
+void br_pace_times(const struct br_pace *pace, struct br_layer *layers);
+
+/* Mean seconds of an iteration, from first ready to first ready, and of what was exposed in it; 0: none is complete. */
+double br_pace_iteration(const struct br_pace *pace, double *exposed);
+
+#endif

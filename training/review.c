@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Measured, then planned.
+ *
+ * 1. All ranks must have the same plan to the bit. Times are the largest of all ranks, because the slowest one holds the others up; rank 0
+ *    plans and tells. Rejected: every rank plans from the same numbers, which need not give the same bits on different processors.
+ * 2. a and b: four all-reduces at once, of several sizes, a quarter of their time each. During a backward pass several are under way, and
+ *    their start-ups overlap in part; one alone would make start-ups look dearer than they are, and the plan merge too much.
+ * 3. A plan stays unless another is better by GAIN with the new times: times drift a little all the while.
+ */
+#include "training/session.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "collectives/comm.h"
+
+#define AT_ONCE     4
+#define LEAST_BYTES (4u << 10)
+#define MOST_BYTES  (1u << 20)
+#define SIZES       5    /* each four times the one before */
+#define ROUNDS      3    /* after one that is not timed; the fastest counts */
+#define LONG_ENOUGH 0.05 /* s for all at once: larger sizes are not measured */
+#define GAIN        0.01
+
+/* What rank 0 tells. */
+struct decision {
+    double policies[BRAID_SESSION_POLICIES];
+    double iteration, exposed; /* of the plan */
+    uint8_t failed, urgent, changed;
+    uint8_t joins[BRAID_SESSION_LAYERS];
+};
+
+/* ---- a and b -------------------------------------------------------------------------------- */
+
+/* Seconds of one of AT_ONCE all-reduces of `bytes` bytes; the same on all ranks. */
+static int time_size(struct braid_session *s, uint8_t *memory, size_t bytes, double *seconds)
+{
+    int rc = 0;
+
+    *seconds = INFINITY;
+    for (int round = -1; round < ROUNDS && !rc; round++) {
+        struct braid_op *ops[AT_ONCE] = {0};
+        uint64_t start;
+
+        rc = braid_barrier(s->comm, NULL, NULL);
+        start = br_comm_now(s->comm);
+        for (size_t i = 0; i < AT_ONCE && !rc; i++)
+            rc = braid_allreduce(s->comm, memory + i * bytes, memory + i * bytes, bytes / sizeof(float),
+                                 BRAID_FLOAT32, BRAID_SUM, NULL, &ops[i]);
+        for (int i = 0; i < AT_ONCE; i++) {
+            int failed = ops[i] ? braid_wait(ops[i], -1) : 0;
+
+            rc = rc ? rc : failed;
+        }
+        if (round >= 0)
+            *seconds = fmin(*seconds, (double)(br_comm_now(s->comm) - start) / 1e9 / AT_ONCE);
+    }
+    return rc ? rc : braid_allreduce(s->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
+}
+
+static int measure_line(struct braid_session *s)
+{
+    uint8_t *memory = braid_alloc(s->comm, (size_t)AT_ONCE * MOST_BYTES);
+    struct br_line_sample samples[SIZES];
+    uint32_t n = 0;
+    int rc = memory ? 0 : -ENOMEM;
+
+    for (size_t bytes = LEAST_BYTES; bytes <= MOST_BYTES && !rc; bytes *= 4) {
+        samples[n].bytes = (double)bytes;
+        rc = time_size(s, memory, bytes, &samples[n].seconds);
+        if (samples[n++].seconds * AT_ONCE > LONG_ENOUGH)
+            break;
+    }
+    if (memory)
+        braid_free(s->comm, memory);
+    if (!rc)
+        rc = br_line_measure(samples, n, &s->work.line);
+    s->has_line = !rc;
+    return rc;
+}
+
+/* ---- times ---------------------------------------------------------------------------------- */
+
+/* The largest of all ranks. */
+static int gather_times(struct braid_session *s)
+{
+    double *times = calloc(2 * (size_t)s->n, sizeof *times);
+    int rc;
+
+    if (!times)
+        return br_error(ENOMEM, "no memory for the times of %u layers", s->n);
+    br_pace_times(&s->pace, s->layers);
+    for (size_t l = 0; l < s->n; l++) {
+        times[2 * l] = s->layers[l].forward;
+        times[2 * l + 1] = s->layers[l].backward;
+    }
+    rc = braid_allreduce(s->comm, times, times, 2 * (size_t)s->n, BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
+    for (size_t l = 0; l < s->n && !rc; l++) {
+        s->layers[l].forward = times[2 * l];
+        s->layers[l].backward = times[2 * l + 1];
+    }
+    free(times);
+    return rc;
+}
+
+/* ---- the plan ------------------------------------------------------------------------------- */
+
+/* What the session's present plan would take. */
+static void time_present(struct braid_session *s, struct br_timeline *line, struct decision *d)
+{
+    br_timeline_run(line, &s->work, d->joins, d->urgent);
+    d->iteration = line->iteration;
+    d->exposed = line->exposed;
+}
+
+static int decide(struct braid_session *s, struct decision *d)
+{
+    uint8_t joins[BRAID_SESSION_LAYERS];
+    struct br_policy_plan plan = {.joins = joins};
+    struct br_timeline line;
+    int rc = br_timeline_open(&line, s->n);
+
+    if (rc)
+        return rc;
+    memcpy(d->joins, s->joins, s->n);
+    d->urgent = s->urgent;
+    time_present(s, &line, d);
+    for (int p = 0; p < BR_POLICIES && !rc; p++) {
+        rc = br_policy_make((enum br_policy)p, &s->work, &plan);
+        d->policies[p] = plan.iteration;
+        if (rc || p != (int)s->policy)
+            continue;
+        d->changed = !s->has_plan || plan.iteration < d->iteration * (1 - GAIN);
+        if (d->changed) {
+            memcpy(d->joins, joins, s->n);
+            d->urgent = plan.urgent;
+        }
+    }
+    time_present(s, &line, d);
+    br_timeline_close(&line);
+    return rc;
+}
+
+static int take(struct braid_session *s, const struct decision *d)
+{
+    int rc = 0;
+
+    if (d->failed)
+        return br_error(ENOMEM, "rank 0 could not plan");
+    memcpy(s->report.policies, d->policies, sizeof d->policies);
+    s->report.predicted_iteration = d->iteration;
+    s->report.predicted_exposed = d->exposed;
+    if (d->changed) {
+        rc = br_session_lay_out(s, d->joins, d->urgent);
+        s->report.plans++;
+    }
+    s->has_plan = true;
+    return rc;
+}
+
+int br_session_review(struct braid_session *s)
+{
+    struct decision *d;
+    int rc = s->has_line ? 0 : measure_line(s);
+
+    if (!rc)
+        rc = gather_times(s);
+    if (rc)
+        return rc;
+    d = calloc(1, sizeof *d);
+    if (!d)
+        return br_error(ENOMEM, "no memory to plan");
+    if (braid_rank(s->comm) == 0)
+        d->failed = decide(s, d) != 0;
+    rc = braid_broadcast(s->comm, d, d, sizeof *d, BRAID_UINT8, 0, NULL, NULL);
+    if (!rc)
+        rc = take(s, d);
+    free(d);
+    s->looked_at = s->report.iterations;
+    s->report.iteration = br_pace_iteration(&s->pace, &s->report.exposed);
+    br_pace_reset(&s->pace);
+    return rc;
+}

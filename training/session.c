@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A session's beginning and end. */
+#include "training/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "collectives/type.h"
+
+#define WARMUP 5
+#define REVIEW 100
+
+/* ---- arguments ------------------------------------------------------------------------------ */
+
+static int check_options(const struct braid_session_options *o)
+{
+    if ((unsigned)o->type >= BRAID_TYPES || (unsigned)o->reduction >= BRAID_REDUCTIONS)
+        return br_error(EINVAL, "braid_session_create: there is no data type %d or no reduction %d",
+                        (int)o->type, (int)o->reduction);
+    if (o->warmup < 0)
+        return br_error(EINVAL, "braid_session_create: warmup is %d; it must not be negative", o->warmup);
+    if (!(o->a >= 0) || !(o->b >= 0))
+        return br_error(EINVAL, "braid_session_create: a is %g s, b is %g s/byte; they must not be negative",
+                        o->a, o->b);
+    for (size_t i = 0; i < sizeof o->reserved / sizeof o->reserved[0]; i++)
+        if (o->reserved[i])
+            return br_error(EINVAL, "braid_session_create: reserved fields of the options must be zero");
+    return 0;
+}
+
+static int check_layers(const struct braid_layer *layers, int n)
+{
+    if (!layers || n < 1 || n > BRAID_SESSION_LAYERS)
+        return br_error(EINVAL, "braid_session_create: %d layers; there must be 1 to %d", n,
+                        BRAID_SESSION_LAYERS);
+    for (int l = 0; l < n; l++) {
+        if (!layers[l].count || layers[l].count > SIZE_MAX / 16 / BRAID_SESSION_LAYERS)
+            return br_error(EINVAL, "braid_session_create: layer %d has %zu elements", l, layers[l].count);
+        if (!layers[l].gradient != !layers[0].gradient)
+            return br_error(EINVAL,
+                            "braid_session_create: layers 0 and %d: either all have memory, or none and the "
+                            "session allocates it",
+                            l);
+    }
+    return 0;
+}
+
+static void set_options(struct braid_session *s, const struct braid_session_options *options)
+{
+    if (options)
+        s->options = *options;
+    s->options.warmup = s->options.warmup ? s->options.warmup : WARMUP;
+    s->options.review = s->options.review ? s->options.review : REVIEW;
+    s->options.bucket_bytes = s->options.bucket_bytes ? s->options.bucket_bytes : (size_t)BR_TRAINING_BUCKET;
+    s->options.policy = NULL;
+    s->element = br_type_size(s->options.type);
+    s->has_line = s->options.a > 0 || s->options.b > 0;
+    s->work = (struct br_workload){.n = s->n,
+                                   .line = {s->options.a, s->options.b},
+                                   .slice_bytes = BR_TRAINING_SLICE_BYTES,
+                                   .bucket_bytes = (double)s->options.bucket_bytes};
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static int allocate(struct braid_session *s)
+{
+    s->gradients = calloc(s->n, sizeof *s->gradients);
+    s->states = calloc(s->n, sizeof *s->states);
+    s->joins = calloc(s->n, sizeof *s->joins);
+    s->groups = calloc(s->n, sizeof *s->groups);
+    s->ops = calloc(s->n, sizeof(struct braid_op *));
+    s->layers = calloc(s->n, sizeof *s->layers);
+    s->work.layers = s->layers;
+    if (!s->gradients || !s->states || !s->joins || !s->groups || !s->ops || !s->layers)
+        return br_error(ENOMEM, "braid_session_create: no memory for %u layers", s->n);
+    return br_pace_open(&s->pace, s->n);
+}
+
+static int take_layers(struct braid_session *s, const struct braid_layer *layers)
+{
+    size_t all = 0;
+    uint8_t *memory;
+
+    for (uint32_t l = 0; l < s->n; l++)
+        all += layers[l].count;
+    if (!layers[0].gradient && !(s->allocated = braid_alloc(s->comm, all * s->element)))
+        return -ENOMEM;
+    memory = s->allocated;
+    for (uint32_t l = 0; l < s->n; l++) {
+        s->gradients[l].memory = memory ? memory : layers[l].gradient;
+        s->gradients[l].count = layers[l].count;
+        s->layers[l].bytes = (double)(layers[l].count * s->element);
+        if (memory)
+            memory += layers[l].count * s->element;
+    }
+    return 0;
+}
+
+static void destroy(struct braid_session *s)
+{
+    br_pace_close(&s->pace);
+    if (s->allocated)
+        braid_free(s->comm, s->allocated);
+    if (s->buffer)
+        braid_free(s->comm, s->buffer);
+    free(s->gradients);
+    free(s->states);
+    free(s->joins);
+    free(s->groups);
+    free(s->ops);
+    free(s->layers);
+    free(s);
+}
+
+/* ---- the plan ------------------------------------------------------------------------------- */
+
+int br_session_lay_out(struct braid_session *s, const uint8_t *joins, bool urgent)
+{
+    size_t bytes = br_groups_buffer(s->gradients, s->n, s->element, joins);
+
+    if (bytes > s->buffer_bytes) {
+        if (s->buffer)
+            braid_free(s->comm, s->buffer);
+        s->buffer_bytes = 0;
+        s->buffer = braid_alloc(s->comm, bytes);
+        if (!s->buffer)
+            return -ENOMEM;
+        s->buffer_bytes = bytes;
+    }
+    memmove(s->joins, joins, s->n);
+    s->urgent = urgent;
+    s->n_groups = br_groups_lay_out(s->gradients, s->n, s->element, joins, urgent, s->buffer, s->groups);
+    return 0;
+}
+
+/* Before anything is known: what needs no times, else buckets. */
+static int first_plan(struct braid_session *s)
+{
+    bool urgent = s->policy == BR_POLICY_P3;
+
+    if (s->policy == BR_POLICY_LAYERWISE || urgent)
+        br_merge_layerwise(&s->work, s->joins);
+    else if (s->policy == BR_POLICY_SINGLE)
+        br_merge_single(&s->work, s->joins);
+    else
+        br_merge_bucket(&s->work, s->work.bucket_bytes, s->joins);
+    return br_session_lay_out(s, s->joins, urgent);
+}
+
+/* ---- do the ranks agree? -------------------------------------------------------------------- */
+
+static uint64_t digest(uint64_t hash, uint64_t value)
+{
+    for (int i = 0; i < 8; i++, value >>= 8)
+        hash = (hash ^ (value & 0xff)) * 0x100000001b3;
+    return hash;
+}
+
+/* rc: what went wrong here; ranks that are fine learn that others are not. */
+static int agree(struct braid_session *s, int rc)
+{
+    const struct braid_session_options *o = &s->options;
+    uint64_t both[2], hash = 0xcbf29ce484222325;
+    int bad;
+
+    for (uint32_t l = 0; l < s->n && !rc; l++)
+        hash = digest(hash, s->gradients[l].count);
+    hash = digest(hash, (uint64_t)s->policy << 32 | (uint64_t)o->type << 8 | (uint64_t)o->reduction);
+    hash = digest(hash, (uint64_t)(uint32_t)o->warmup << 32 | (uint32_t)o->review);
+    hash = digest(hash, o->bucket_bytes);
+    hash = digest(hash, (uint64_t)(uint32_t)o->priority);
+    hash = digest(hash, (uint64_t)(o->a * 1e12));
+    hash = digest(hash, (uint64_t)(o->b * 1e18));
+    hash = rc ? 0 : hash | 1;
+    both[0] = hash;
+    both[1] = ~hash;
+    bad = braid_allreduce(s->comm, both, both, 2, BRAID_UINT64, BRAID_MIN, NULL, NULL);
+    if (rc || bad)
+        return rc ? rc : bad;
+    if (!both[0])
+        return br_error(EPROTO, "braid_session_create: another rank has failed; its words say why");
+    if (both[0] != ~both[1])
+        return br_error(EPROTO, "braid_session_create: the ranks' layers or options differ");
+    return 0;
+}
+
+/* ---- public --------------------------------------------------------------------------------- */
+
+static int check(const struct braid_comm *comm, const struct braid_layer *layers, int n,
+                 const struct braid_session_options *options, enum br_policy *policy)
+{
+    int rc = comm ? check_layers(layers, n) : br_error(EINVAL, "braid_session_create: comm is NULL");
+
+    *policy = BR_POLICY_AUTO;
+    if (!rc && options)
+        rc = check_options(options);
+    if (!rc && options && options->policy)
+        rc = br_error_prefix(br_policy_find(options->policy, policy), "braid_session_create: policy ");
+    return rc;
+}
+
+int braid_session_create(struct braid_comm *comm, const struct braid_layer *layers, int n,
+                         const struct braid_session_options *options, struct braid_session **session)
+{
+    struct braid_session *s;
+    enum br_policy policy;
+    int rc = session ? check(comm, layers, n, options, &policy)
+                     : br_error(EINVAL, "braid_session_create: nowhere to store the session");
+
+    if (rc)
+        return rc;
+    s = calloc(1, sizeof *s);
+    if (!s)
+        return br_error(ENOMEM, "braid_session_create: no memory");
+    s->comm = comm;
+    s->n = (uint32_t)n;
+    s->next = n - 1;
+    s->policy = policy;
+    set_options(s, options);
+    rc = allocate(s);
+    if (!rc)
+        rc = take_layers(s, layers);
+    if (!rc)
+        rc = first_plan(s);
+    rc = agree(s, rc);
+    if (rc) {
+        destroy(s);
+        return rc;
+    }
+    *session = s;
+    return 0;
+}
+
+void *braid_gradient(struct braid_session *session, int layer)
+{
+    if (!session || layer < 0 || (uint32_t)layer >= session->n) {
+        br_error(EINVAL, "braid_gradient: there is no layer %d", layer);
+        return NULL;
+    }
+    return session->gradients[layer].memory;
+}
+
+int braid_session_free(struct braid_session *s)
+{
+    int rc = 0;
+
+    for (uint32_t g = 0; s && g < s->n_groups; g++) {
+        int failed = s->ops[g] ? braid_wait(s->ops[g], -1) : 0;
+
+        rc = rc ? rc : failed;
+    }
+    if (s)
+        destroy(s);
+    return rc;
+}

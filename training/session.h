@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a gradient session (braid/training.h) holds. One thread at a time. */
+#ifndef BR_TRAINING_SESSION_H
+#define BR_TRAINING_SESSION_H
+
+#include <braid/training.h>
+
+#include "training/group.h"
+#include "training/pace.h"
+#include "training/policy.h"
+
+/* Where a layer is in its iteration. */
+enum br_layer_state {
+    BR_LAYER_OURS, /* the program's: nothing to wait for */
+    BR_LAYER_READY /* the session's */
+};
+
+struct braid_session {
+    struct braid_comm *comm;
+    struct braid_session_options options; /* with defaults; `policy` is not used */
+    enum br_policy policy;
+    uint32_t n;
+    size_t element;  /* bytes */
+    void *allocated; /* the gradients, if the program left that to us; NULL: it did not */
+    struct br_gradient *gradients;
+    uint8_t *states; /* [n] enum br_layer_state */
+    int next;        /* layer that is to be ready next; -1: all are */
+    int failed;      /* negative errno: only freeing makes sense */
+
+    uint8_t *joins; /* [n] the plan, laid out in groups */
+    bool urgent;
+    struct br_group_of_layers *groups; /* [n] */
+    struct braid_op **ops;             /* [n] of each group; NULL: not under way */
+    uint32_t n_groups;
+    void *buffer; /* of groups that are copied */
+    size_t buffer_bytes;
+
+    struct br_pace pace;
+    struct br_layer *layers; /* [n] as measured when the plan was made */
+    struct br_workload work;
+    bool has_line, has_plan;
+    uint64_t looked_at; /* iteration of the last review */
+    struct braid_session_report report;
+};
+
+/* session.c: lays a plan out. Nothing is under way. -ENOMEM with words. */
+int br_session_lay_out(struct braid_session *session, const uint8_t *joins, bool urgent);
+
+/* review.c: puts the times of all ranks together and plans. Collective; blocks. */
+int br_session_review(struct braid_session *session);
+
+#endif
