@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engines over the simulator: every collective, sizes, types, priorities, restarts, and how operations
- * fail. */
+/* Engines over the simulator: every collective, sizes, types, priorities, restarts. How operations
+ * fail: test_engine_failures.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -355,112 +355,6 @@ static void scratch__fits(void **state)
     job_destroy(&job);
 }
 
-/* ---- failures ------------------------------------------------------------------------------- */
-
-static void deadline__names_operation_and_peer(void **state)
-{
-    struct call c = {.collective = BR_ALLREDUCE, .count = 100000, .algorithm = "ring"}, other = c;
-    struct job job;
-
-    (void)state;
-    job_create(&job, &(struct job_options){.n = 3, .rails = 1, .network = {.seed = 1}});
-    call_create(&c, &job);
-    call_create(&other, &job);
-    for (int r = 0; r < 2; r++) { /* rank 2 does not come */
-        call_prepare(&c, &job, r);
-        call_prepare(&other, &job, r);
-        c.ops[r].timeout = 50 * BR_MS + (uint64_t)r * BR_SEC;
-        job_submit(&job, r, &c.ops[r]);
-        job_submit(&job, r, &other.ops[r]);
-    }
-    job_run(&job, 4);
-    assert_int_equal(c.ops[0].status, -ETIMEDOUT);
-    assert_non_null(
-        strstr(c.ops[0].words, "allreduce of 100000 float32 (operation 0) missed its deadline of 50 ms"));
-    assert_non_null(strstr(c.ops[0].words, "waits for rank 2 (level 0, device"));
-    assert_non_null(strstr(other.ops[0].words, "operation 1"));
-    assert_non_null(strstr(other.ops[0].words, "missed its deadline"));
-    assert_int_equal(c.ops[1].status, -ETIMEDOUT);
-    assert_non_null(strstr(c.ops[1].words, "rank 0"));
-    assert_int_equal(job_try_submit(&job, 0, &c.ops[0]), -ECANCELED);
-    assert_int_equal(br_engine_next_deadline(job.ranks[0].engine), UINT64_MAX);
-    call_destroy(&c, &job);
-    call_destroy(&other, &job);
-    job_destroy(&job);
-}
-
-static void failure__dead_peer_ends_all(void **state)
-{
-    enum { CALLS = 5 };
-    struct call calls[CALLS];
-    struct job job;
-
-    (void)state;
-    job_create(&job, &(struct job_options){
-                         .n = 3, .rails = 2, .network = {.seed = 1}, .engine = {.chunk_bytes = 8192}});
-    for (int i = 0; i < CALLS; i++) {
-        calls[i] = (struct call){.collective = BR_ALLREDUCE, .count = 500000};
-        call_submit(&calls[i], &job);
-    }
-    for (int i = 0; i < 300; i++)
-        job_step(&job);
-    assert_int_equal(br_sim_add_fault(job.sim, &(struct br_sim_fault){.kind = BR_SIM_HOST_KILLED,
-                                                                      .at = br_sim_now(job.sim),
-                                                                      .host = 2}),
-                     0);
-    job_run(&job, 2 * CALLS);
-    for (int i = 0; i < CALLS; i++)
-        for (int r = 0; r < 2;
-             r++) { /* the second rank may hear of it only by the links that the first one closes */
-            assert_true(calls[i].ops[r].status == -ECONNRESET || calls[i].ops[r].status == -ECANCELED);
-            assert_non_null(strstr(calls[i].ops[r].words, "allreduce of 500000 float32 (operation"));
-        }
-    assert_true(strstr(calls[0].ops[0].words, "rank 2 is lost") ||
-                strstr(calls[0].ops[1].words, "rank 2 is lost"));
-    job_destroy(&job); /* the dead rank's worker still owns its buffers until here */
-    for (int i = 0; i < CALLS; i++)
-        call_destroy(&calls[i], &job);
-}
-
-/* The ranks disagree: in the count, in the reduction, in the collective, in the root. */
-static void failure__ranks_disagree(void **state)
-{
-    static const struct call pairs[][2] = {
-        {{.collective = BR_ALLREDUCE, .count = 100}, {.collective = BR_ALLREDUCE, .count = 101}},
-        {{.collective = BR_ALLREDUCE, .count = 90000},
-         {.collective = BR_ALLREDUCE, .count = 90000, .reduction = BRAID_MAX}},
-        {{.collective = BR_BROADCAST, .count = 50000}, {.collective = BR_REDUCE, .root = 1, .count = 50000}},
-        {{.collective = BR_BROADCAST, .count = 50000},
-         {.collective = BR_BROADCAST, .root = 1, .count = 50000}},
-        {{.collective = BR_REDUCE, .count = 50000}, {.collective = BR_REDUCE, .root = 1, .count = 50000}},
-        {{.collective = BR_REDUCE, .count = 5}, {.collective = BR_REDUCE, .root = 1, .count = 5}},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        struct call calls[2] = {pairs[i][0], pairs[i][1]};
-        int noticed = 0;
-        struct job job;
-
-        job_create(&job, &(struct job_options){.n = 2, .rails = 1, .network = {.seed = 1}});
-        for (int r = 0; r < 2; r++) {
-            calls[r].algorithm = "direct";
-            call_create(&calls[r], &job);
-            call_prepare(&calls[r], &job, r);
-            calls[r].ops[r].timeout = 300 * BR_MS;
-            job_submit(&job, r, &calls[r].ops[r]);
-        }
-        job_run(&job, 2);
-        for (int r = 0; r < 2; r++) {
-            assert_true(calls[r].ops[r].status < 0);
-            noticed += calls[r].ops[r].status == -EPROTO && strstr(calls[r].ops[r].words, "disagree");
-            call_destroy(&calls[r], &job);
-        }
-        assert_true(noticed > 0);
-        job_destroy(&job);
-    }
-}
-
 static void submit__refuses_bad_arguments(void **state)
 {
     struct br_operation op = {.kind = BR_OPERATION_COLLECTIVE, .collective = BR_ALLREDUCE, .count = 4};
@@ -506,9 +400,6 @@ int main(void)
         cmocka_unit_test(persistent__restart_allocates_nothing),
         cmocka_unit_test(admission__few_large_fragments),
         cmocka_unit_test(scratch__fits),
-        cmocka_unit_test(deadline__names_operation_and_peer),
-        cmocka_unit_test(failure__dead_peer_ends_all),
-        cmocka_unit_test(failure__ranks_disagree),
         cmocka_unit_test(submit__refuses_bad_arguments),
     };
 

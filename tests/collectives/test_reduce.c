@@ -489,85 +489,9 @@ static void br_reduce__average_divides_only_when_asked(void **state)
     assert_true(out == 8);
 }
 
-static void br_reduce__zero_count(void **state)
-{
-    (void)state;
-    assert_int_equal(br_reduce_select("auto"), 0);
-    assert_int_equal(br_reduce(BRAID_FLOAT32, BRAID_SUM, NULL, (const void *[]){NULL, NULL}, 2, 0, 0), 0);
-}
-
-static void br_reduce__bad_arguments(void **state)
-{
-    float x = 1;
-    const void *from = &x;
-
-    (void)state;
-    assert_int_equal(br_reduce((enum braid_type)99, BRAID_SUM, &x, &from, 1, 1, 0), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "99 is no data type"));
-    assert_int_equal(br_reduce(BRAID_FLOAT32, (enum braid_reduction) - 1, &x, &from, 1, 1, 0), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "-1 is no reduction"));
-    assert_int_equal(br_reduce(BRAID_FLOAT32, BRAID_SUM, &x, &from, 0, 1, 0), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "0 sources"));
-    assert_int_equal(br_reduce(BRAID_FLOAT32, BRAID_AVG, &x, &from, 1, 1, -2), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "-2"));
-    assert_true(x == 1);
-}
-
-static void br_reduce_select__first_use_takes_the_environment(void **state)
-{
-    float x = 1;
-    const void *from = &x;
-
-    (void)state; /* runs first: nothing has been selected */
-    assert_string_equal(br_reduce_description(), "none");
-    setenv("BRAID_SIMD", "mmx", 1);
-    assert_int_equal(br_reduce(BRAID_FLOAT32, BRAID_SUM, &x, &from, 1, 1, 0), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "BRAID_SIMD"));
-    assert_non_null(strstr(br_error_words(), "'mmx'"));
-    assert_string_equal(br_reduce_description(), "none");
-    setenv("BRAID_SIMD", "scalar", 1);
-    assert_int_equal(br_reduce(BRAID_FLOAT32, BRAID_SUM, &x, &from, 1, 1, 0), 0);
-    assert_string_equal(br_reduce_description(), "scalar");
-    unsetenv("BRAID_SIMD");
-}
-
-static void br_reduce_select__unknown_name_changes_nothing(void **state)
-{
-    (void)state;
-    assert_int_equal(br_reduce_select("scalar"), 0);
-    assert_int_equal(br_reduce_select("sse"), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "'sse'"));
-    assert_non_null(strstr(br_error_words(), "avx512"));
-    assert_null(strstr(br_error_words(), "BRAID_SIMD"));
-    assert_string_equal(br_reduce_description(), "scalar");
-}
-
-static void br_reduce_select__auto_takes_the_best(void **state)
-{
-    const char *best = "scalar";
-
-    (void)state;
-    for (size_t k = 0; k < KERNELS; k++) {
-        int rc = br_reduce_select(kernels[k]);
-
-        assert_true(rc == 0 || rc == -ENOTSUP);
-        if (!rc) {
-            assert_string_equal(br_reduce_description(), kernels[k]);
-            best = kernels[k];
-        }
-    }
-    assert_int_equal(br_reduce_select("auto"), 0);
-    assert_string_equal(br_reduce_description(), best);
-    assert_int_equal(br_reduce_select(NULL), 0);
-    assert_string_equal(br_reduce_description(), best);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(br_reduce_select__first_use_takes_the_environment),
-        cmocka_unit_test(br_reduce_select__unknown_name_changes_nothing),
-        cmocka_unit_test(br_reduce_select__auto_takes_the_best),
         cmocka_unit_test(br_reduce__kernels_agree),
         cmocka_unit_test(br_reduce__kernels_agree_on_special_values),
         cmocka_unit_test(br_reduce__every_half),
@@ -582,8 +506,6 @@ int main(void)
         cmocka_unit_test(br_reduce__average_of_integers_truncates),
         cmocka_unit_test(br_reduce__average_of_many_integers),
         cmocka_unit_test(br_reduce__average_divides_only_when_asked),
-        cmocka_unit_test(br_reduce__zero_count),
-        cmocka_unit_test(br_reduce__bad_arguments),
     };
 
     unsetenv("BRAID_SIMD");
