@@ -24,6 +24,25 @@ static const struct br_option *find(const struct br_option *options, const char 
     return NULL;
 }
 
+static const struct br_option *flag_of(const struct br_option *options, char letter)
+{
+    for (const struct br_option *o = options; o->name && letter; o++)
+        if (o->kind == BR_OPTION_FLAG && o->letter == letter)
+            return o;
+    return NULL;
+}
+
+size_t br_options_flags(const struct br_option *options, const char *argument)
+{
+    size_t n = 0;
+
+    if (argument[0] != '-' || argument[1] == '-')
+        return 0;
+    while (flag_of(options, argument[1 + n]))
+        n++;
+    return n;
+}
+
 static int set_number(const struct br_option *option, const char *text)
 {
     int64_t number;
@@ -63,23 +82,37 @@ static int set(const struct br_option *option, const char *value)
     }
 }
 
+static int parse_one(const struct br_option *options, int argc, char **argv, int *i)
+{
+    size_t flags = br_options_flags(options, argv[*i]);
+    const struct br_option *option;
+    const char *value = NULL;
+
+    for (size_t k = 0; k < flags; k++)
+        *(bool *)flag_of(options, argv[*i][1 + k])->out = true;
+    if (flags && !argv[*i][1 + flags])
+        return 0;
+    option = flags && argv[*i][1 + flags] == '-' ? NULL : find(options, argv[*i] + flags, &value);
+    if (!option)
+        return br_error(EINVAL, "there is no option %s; --help lists them", argv[*i]);
+    if (option->kind != BR_OPTION_FLAG && !value) {
+        if (++*i == argc)
+            return br_error(EINVAL, "--%s needs a value", option->name);
+        value = argv[*i];
+    }
+    return set(option, value);
+}
+
 int br_options_parse(const struct br_option *options, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        const char *value = NULL;
+        int rc;
+
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             return 1;
         if (argv[i][0] != '-' || !argv[i][1])
             return br_error(EINVAL, "'%s' is not an option; --help lists them", argv[i]);
-        const struct br_option *option = find(options, argv[i], &value);
-        if (!option)
-            return br_error(EINVAL, "there is no option %s; --help lists them", argv[i]);
-        if (option->kind != BR_OPTION_FLAG && !value) {
-            if (++i == argc)
-                return br_error(EINVAL, "--%s needs a value", option->name);
-            value = argv[i];
-        }
-        int rc = set(option, value);
+        rc = parse_one(options, argc, argv, &i);
         if (rc)
             return rc;
     }

@@ -5,6 +5,7 @@
 #define BR_TOOLS_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -25,10 +26,13 @@ struct br_option {
 };
 
 /*
- * Fills the outs from argv[1..argc). Understands --name VALUE, --name=VALUE, -x VALUE, -xVALUE; the last one
- * given counts. 0; 1: --help or -h was given; -EINVAL with words, also for an argument that is no option.
+ * Fills the outs from argv[1..argc). Understands --name VALUE, --name=VALUE, -x VALUE, -xVALUE, and flags in one word, before
+ * another letter too: -aF, -aFs 64; the last one given counts. 0; 1: --help or -h was given; -EINVAL with words, also for an argument that is no option.
  */
 int br_options_parse(const struct br_option *options, int argc, char **argv);
+
+/* How many flags a word of short options begins with: 2 for "-aFs64". */
+size_t br_options_flags(const struct br_option *options, const char *argument);
 
 /* "usage" line, then one line an option. */
 void br_options_help(const struct br_option *options, const char *usage, FILE *out);

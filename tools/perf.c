@@ -13,6 +13,7 @@
 #include "tools/perf/cycles.h"
 #include "tools/perf/exchange.h"
 #include "tools/perf/interrupt.h"
+#include "tools/perf/mesh.h"
 #include "tools/perf/session.h"
 #include "tools/perf/settings.h"
 
@@ -21,7 +22,9 @@ static int usage(FILE *out, int code)
     fprintf(out, "usage: braid perf TEST [option...]           the server\n"
                  "       braid perf TEST [option...] SERVER    the client\n\n"
                  "  write_bw, read_bw, send_bw       bandwidth of put, get, send\n"
-                 "  write_lat, read_lat, send_lat    their latency\n\n"
+                 "  write_lat, read_lat, send_lat    their latency\n"
+                 "  mesh                             all pairs of a job, alone and at once: braid run -n N "
+                 "-- braid perf mesh\n\n"
                  "Options, columns and units are perftest's; braid perf TEST --help lists them.\n");
     return code;
 }
@@ -101,11 +104,14 @@ int br_tool_perf(int argc, char **argv)
         return usage(stderr, 2);
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
         return usage(stdout, 0);
+    if (!strcmp(argv[1], "mesh"))
+        return br_perf_mesh(argc - 1, argv + 1);
     if (!br_perf_test_find(argv[1])) {
         bool atomic = !strncmp(argv[1], "atomic", 6);
 
         fprintf(stderr,
-                "braid perf: %s '%s'; there are write_bw, write_lat, read_bw, read_lat, send_bw, send_lat\n",
+                "braid perf: %s '%s'; there are write_bw, write_lat, read_bw, read_lat, send_bw, send_lat, "
+                "mesh\n",
                 atomic ? "braid has no atomic operations, hence no" : "there is no test", argv[1]);
         return 2;
     }

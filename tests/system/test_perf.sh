@@ -111,6 +111,11 @@ if [[ $(uname -m) == x86_64 ]]; then
     grep -q 't_min\[cycles\]' "$work/out" || fail "-C"
 fi
 
+# Flags in one word, as people type them.
+both send_bw -bNF -n 20
+grep -q 'Bidirectional' "$work/out" || fail "-bNF"
+[[ $(row 3) == 0.00 ]] || fail "-bNF: no peak"
+
 # JSON with all sizes, by the schema's rules.
 serve write_bw -a -n 5
 timeout 60 "$braid" perf write_bw -a -n 5 --out_json --out_json_file="$work/json" -p "$port" localhost > "$work/out" 2> "$work/err" ||

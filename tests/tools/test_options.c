@@ -12,7 +12,7 @@
 #include "base/error.h"
 
 struct values {
-    bool flag;
+    bool flag, other;
     int64_t number, bytes;
     const char *text;
 };
@@ -25,6 +25,7 @@ static int parse(struct values *v, int argc, char **argv)
         {"number-two", 0, BR_OPTION_NUMBER, &v->number, 0, 1, "N a name that begins like another"},
         {"bytes", 'b', BR_OPTION_BYTES, &v->bytes, 1, 1 << 20, "SIZE a size"},
         {"text", 0, BR_OPTION_TEXT, &v->text, 0, 0, "WORD a text"},
+        {"other", 'o', BR_OPTION_FLAG, &v->other, 0, 0, " another flag"},
         {0},
     };
     return br_options_parse(options, argc, argv);
@@ -51,6 +52,21 @@ static void options_parse__all_forms(void **state)
     assert_string_equal(v.text, "");
     assert_int_equal(PARSE(v, "--number-two", "1"), 0);
     assert_int_equal(v.number, 1);
+}
+
+static void options_parse__flags_in_one_word(void **state)
+{
+    struct values v = {.number = 7};
+
+    (void)state;
+    assert_int_equal(PARSE(v, "-of"), 0);
+    assert_true(v.flag && v.other);
+    v = (struct values){.number = 7};
+    assert_int_equal(PARSE(v, "-fon", "12"), 0);
+    assert_true(v.flag && v.other && v.number == 12);
+    v = (struct values){.number = 7};
+    assert_int_equal(PARSE(v, "-on5"), 0);
+    assert_true(v.other && !v.flag && v.number == 5);
 }
 
 static void options_parse__absent_options_keep_their_values(void **state)
@@ -96,6 +112,10 @@ static void options_parse__bad_arguments_are_named(void **state)
         {"-", "not an option"},
         {"--bytes", "needs a value"},
         {"-n", "needs a value"},
+        {"-fn", "needs a value"},
+        {"-fx", "no option -fx"},
+        {"-f-flag", "no option"},
+        {"-f1", "no option"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(PARSE(v, bad[i].argument), -EINVAL);
@@ -108,6 +128,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_parse__all_forms),
+        cmocka_unit_test(options_parse__flags_in_one_word),
         cmocka_unit_test(options_parse__absent_options_keep_their_values),
         cmocka_unit_test(options_parse__help_is_wanted),
         cmocka_unit_test(options_parse__bad_arguments_are_named),

@@ -10,12 +10,14 @@
 /* Is the next argument this one's value? */
 static bool takes_next(const struct br_option *options, const char *argument)
 {
+    const char *letter = argument + 1 + br_options_flags(options, argument);
+
     for (const struct br_option *option = options; option->name; option++) {
         if (option->kind == BR_OPTION_FLAG)
             continue;
         if (!strncmp(argument, "--", 2) && !strcmp(argument + 2, option->name))
             return true;
-        if (option->letter && argument[1] == option->letter && !argument[2])
+        if (option->letter && *letter == option->letter && !letter[1])
             return true;
     }
     return false;
