@@ -21,6 +21,7 @@ const struct ranks ranks_kinds[RANKS_KINDS] = {
     {.backend = "uring", .devices = "127.0.0.1,127.0.0.2"},
     {.backend = "shm"},
     {.backend = "auto", .devices = "127.0.0.1"},
+    {.backend = "udp", .devices = "127.0.0.1,127.0.0.2"},
 };
 
 void ranks_sleep_ms(int ms)

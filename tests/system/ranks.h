@@ -30,9 +30,10 @@ typedef int ranks_main(struct braid_comm *comm, void *context);
 /* Runs `body` on every rank; the cmocka test fails unless all of them return 0. */
 void ranks_run(const struct ranks *job, ranks_main *body, void *context);
 
-/* Four ways to connect ranks of this host. */
+/* Five ways to connect ranks of this host. */
 extern const struct ranks ranks_kinds[];
-#define RANKS_KINDS 4
+#define RANKS_KINDS   5
+#define RANKS_STREAMS 4 /* the first ones, without udp */
 
 void ranks_sleep_ms(int ms);
 double ranks_now_ms(void);

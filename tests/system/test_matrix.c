@@ -355,22 +355,25 @@ static int all_cases(struct braid_comm *comm, void *context)
 }
 
 /* Small slices and eager limits put more boundaries into the same sizes. */
-static void all_numbers_of_ranks(int kind)
+static void ranks_of(int kind, int n)
 {
     uint64_t seed = (uint64_t)setting("BRAID_MATRIX_SEED", SEED);
+    struct ranks job = ranks_kinds[kind];
+
+    job.size = n;
+    if (n % 3 == 2) {
+        job.slice_bytes = 20000;
+        job.eager_bytes = 1000;
+    }
+    ranks_run(&job, all_cases, &seed);
+}
+
+static void all_numbers_of_ranks(int kind)
+{
     int only = (int)setting("BRAID_MATRIX_RANKS", 0);
 
-    for (int n = only ? only : 1; n <= (only ? only : 9); n++) {
-        struct ranks job = ranks_kinds[kind];
-        uint64_t of_job = seed;
-
-        job.size = n;
-        if (n % 3 == 2) {
-            job.slice_bytes = 20000;
-            job.eager_bytes = 1000;
-        }
-        ranks_run(&job, all_cases, &of_job);
-    }
+    for (int n = only ? only : 1; n <= (only ? only : 9); n++)
+        ranks_of(kind, n);
 }
 
 static void matrix__uring(void **state)
@@ -397,13 +400,19 @@ static void matrix__auto(void **state)
     all_numbers_of_ranks(3);
 }
 
+static void matrix__udp_two_rails(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 8; n += 3) /* what is udp's own, all of them would not show better */
+        ranks_of(4, n);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matrix__uring),
-        cmocka_unit_test(matrix__uring_two_rails),
-        cmocka_unit_test(matrix__shm),
-        cmocka_unit_test(matrix__auto),
+        cmocka_unit_test(matrix__uring),         cmocka_unit_test(matrix__uring_two_rails),
+        cmocka_unit_test(matrix__shm),           cmocka_unit_test(matrix__auto),
+        cmocka_unit_test(matrix__udp_two_rails),
     };
 
     if (argc == 2)

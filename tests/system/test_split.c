@@ -19,7 +19,7 @@
 
 static void everywhere(int least, int most, int step, ranks_main *body)
 {
-    for (int k = 0; k < RANKS_KINDS; k++)
+    for (int k = 0; k < RANKS_STREAMS; k++)
         for (int n = least; n <= most; n += step) {
             struct ranks job = ranks_kinds[k];
 
@@ -358,7 +358,7 @@ static int again_and_again(struct braid_comm *comm, void *context)
 static void finalize__numbers_are_used_again(void **state)
 {
     (void)state;
-    for (int k = 0; k < RANKS_KINDS; k++) {
+    for (int k = 0; k < RANKS_STREAMS; k++) {
         struct ranks job = ranks_kinds[k];
 
         job.size = k % 2 + 1;

@@ -5,8 +5,8 @@
 #include "transport/datagram/internal.h"
 
 #define REVIVE_EVERY (200 * BR_MS)
-#define PING_EVERY   (20 * BR_MS) /* while messages wait for room at the peer */
-#define ALIVE_EVERY  (2 * BR_SEC) /* an idle link: an end that has died without a word is noticed */
+#define PING_EVERY   (20 * BR_MS)  /* while messages wait for room at the peer */
+#define ALIVE_EVERY  (500 * BR_MS) /* an idle link: an end that has died without a word is noticed */
 
 static struct br_dgram_tx_frame *first(const struct br_list *queue, bool again)
 {
