@@ -182,7 +182,7 @@ static struct br_event *placed_event(struct br_verbs_link *link, struct br_verbs
     struct br_event *event = add_event(report, link, BR_EVENT_PLACED);
 
     event->length = length;
-    event->inline_ = buffer->header.inline_;
+    event->inline_ = buffer->inline_;
     device->base.counters.rx_frames++;
     device->base.counters.rx_bytes += length;
     lend(device, buffer);
@@ -211,8 +211,8 @@ static int take_written(struct br_verbs_link *link, struct br_verbs_buffer *buff
         memcpy(slot->base + offset, (const uint8_t *)device->staged[imm.index] + offset, buffer->length);
         device->base.counters.rx_copied_bytes += buffer->length;
     }
-    memset(buffer->header.inline_, 0, sizeof buffer->header.inline_);
-    buffer->header.inline_[0] = imm.flags;
+    memset(buffer->inline_, 0, sizeof buffer->inline_);
+    buffer->inline_[0] = imm.flags;
     event = placed_event(link, buffer, report, buffer->length);
     event->slot = number;
     event->offset = offset;
@@ -257,7 +257,7 @@ static int take_piece(struct br_verbs_link *link, struct br_verbs_buffer *buffer
         return 0;
     }
     link->partial_bytes = 0;
-    memcpy(buffer->header.inline_, header->inline_, BR_FRAME_INLINE);
+    memcpy(buffer->inline_, header->inline_, BR_FRAME_INLINE);
     event = placed_event(link, buffer, report, header->length);
     event->slot = header->slot;
     event->offset = header->offset;
@@ -269,9 +269,9 @@ static void take_message(struct br_verbs_link *link, struct br_verbs_buffer *buf
 {
     struct br_event *event = add_event(report, link, BR_EVENT_MESSAGE);
 
-    event->length = buffer->header.length;
-    event->inline_ = buffer->header.inline_;
-    event->payload = buffer->payload;
+    event->length = buffer->frame->length;
+    event->inline_ = buffer->frame->inline_;
+    event->payload = (const uint8_t *)(buffer->frame + 1);
     event->buffer = buffer;
     br_list_push_back(&link->held, &buffer->node);
     link->n_held++;
@@ -282,7 +282,7 @@ static void take_message(struct br_verbs_link *link, struct br_verbs_buffer *buf
 /* A SEND. 0 or -EPROTO with words. */
 static int take_send(struct br_verbs_link *link, struct br_verbs_buffer *buffer, struct report *report)
 {
-    const struct br_frame_header *header = &buffer->header;
+    const struct br_frame_header *header = buffer->frame;
     const uint32_t head = (uint32_t)sizeof *header;
     int rc;
 
@@ -298,7 +298,7 @@ static int take_send(struct br_verbs_link *link, struct br_verbs_buffer *buffer,
             return br_error(EPROTO,
                             "a frame for a transfer from somebody who has not proved to belong to the job");
         link->partial = *header;
-        return take_piece(link, buffer, buffer->payload, buffer->length - head, report);
+        return take_piece(link, buffer, (const uint8_t *)(header + 1), buffer->length - head, report);
     }
     if (header->length != buffer->length - head)
         return br_error(EPROTO, "a message says it has %u bytes, and has %u", header->length,
@@ -447,7 +447,7 @@ int br_verbs_poll(struct br_device *base, uint64_t now, struct br_event *events,
     struct br_verbs_device *device = (struct br_verbs_device *)base;
     struct report report = {events, 0, max};
     struct br_list *node;
-    bool drained;
+    int n;
 
     device->now = now;
     while ((node = br_list_pop_front(&device->lent)))
@@ -456,12 +456,12 @@ int br_verbs_poll(struct br_device *base, uint64_t now, struct br_event *events,
         look(device);
     if (device->n_closed)
         br_verbs_open_links(device);
-    drained = br_verbs_drain(device, DRAIN) < DRAIN;
-    br_verbs_receive_refill(device);
+    n = br_verbs_drain(device, DRAIN);
+    br_verbs_receive_refill(device, n == 0);
     if (device->n_pushing)
         push_pieces(device);
     if (!br_list_empty(&device->ready))
-        report_all(device, &report, drained);
+        report_all(device, &report, n < DRAIN);
     return report.n;
 }
 

@@ -2,8 +2,8 @@
 /*
  * The shared receive queue of a device, and its buffers.
  *
- * 1. Filled up when a few buffers are missing: one call posts many, and most arrivals wait for none. Messages that the caller
- *    holds leave it short of buffers: then a further chunk is allocated and registered, up to what all links may hold
+ * 1. Filled up by a poll that finds nothing else to do, or when a few buffers are missing: so hardly an arrival waits for it.
+ *    Messages that the caller holds leave it short of buffers: then a further chunk is allocated and registered, up to what all links may hold
  *    together. That happens until the most that are ever held at once have been; after that, nothing is registered any more.
  * 2. A queue pair that fails in the middle of a message takes the buffer with it (some providers return it with a
  *    flush error, others with the last-WQE event, soft-RoCE not at all). We do not know which, so the queue's own limit event
@@ -38,18 +38,22 @@ static int add_chunk(struct br_verbs_device *device)
 
     if (receive->n_chunks == BR_VERBS_CHUNKS || receive->total >= receive->most)
         return -ENOBUFS;
-    if (posix_memalign(&chunk->memory, (size_t)sysconf(_SC_PAGESIZE), bytes))
+    chunk->buffers = calloc(CHUNK, sizeof *chunk->buffers);
+    if (!chunk->buffers || posix_memalign(&chunk->memory, (size_t)sysconf(_SC_PAGESIZE), bytes)) {
+        free(chunk->buffers);
         return br_error(ENOMEM, "no memory for %u receive buffers", CHUNK);
+    }
     memset(chunk->memory, 0, bytes);
     rc = br_verbs_pin(&device->registrar, chunk->memory, bytes, BR_VERBS_LOCAL, &chunk->mr);
     if (rc) {
         free(chunk->memory);
+        free(chunk->buffers);
         return rc;
     }
     for (uint32_t i = 0; i < CHUNK; i++) {
-        struct br_verbs_buffer *buffer =
-            (void *)((uint8_t *)chunk->memory + (size_t)i * receive->buffer_bytes);
+        struct br_verbs_buffer *buffer = &chunk->buffers[i];
 
+        buffer->frame = (void *)((uint8_t *)chunk->memory + (size_t)i * receive->buffer_bytes);
         buffer->lkey = chunk->mr->lkey;
         br_list_init(&buffer->node);
         br_list_push_back(&receive->spare, &buffer->node);
@@ -90,7 +94,7 @@ static int post_batch(struct br_verbs_device *device, uint32_t wanted)
         struct br_verbs_buffer *buffer =
             br_container_of(br_list_pop_front(&receive->spare), struct br_verbs_buffer, node);
 
-        sge[n] = (struct ibv_sge){(uintptr_t)&buffer->header, receive->wire_bytes, buffer->lkey};
+        sge[n] = (struct ibv_sge){(uintptr_t)buffer->frame, receive->wire_bytes, buffer->lkey};
         work[n] = (struct ibv_recv_wr){
             .wr_id = (uintptr_t)buffer, .next = &work[n + 1], .sg_list = &sge[n], .num_sge = 1};
     }
@@ -141,8 +145,12 @@ static int refill(struct br_verbs_device *device)
     return 0;
 }
 
-void br_verbs_receive_refill(struct br_verbs_device *device)
+void br_verbs_receive_refill(struct br_verbs_device *device, bool idle)
 {
+    const struct br_verbs_receive *receive = &device->receive;
+
+    if (!idle && receive->posted + receive->slack >= receive->target)
+        return;
     if (!device->dead && refill(device))
         br_verbs_device_dies(device, br_error_words());
 }
@@ -166,12 +174,11 @@ int br_verbs_receive_init(struct br_verbs_device *device)
     const struct br_device_config *config = device->base.config;
     struct br_verbs_receive *receive = &device->receive;
     struct ibv_srq_init_attr attr = {.attr = {.max_sge = 1}};
-    uint32_t bytes = (uint32_t)sizeof(struct br_verbs_buffer) + config->message_bytes;
     int rc = 0;
 
     br_list_init(&receive->spare);
     receive->wire_bytes = (uint32_t)sizeof(struct br_frame_header) + config->message_bytes;
-    receive->buffer_bytes = (bytes + 63) / 64 * 64;
+    receive->buffer_bytes = (receive->wire_bytes + 63) / 64 * 64;
     receive->target = TARGET_BYTES / receive->buffer_bytes;
     if (receive->target < TARGET_LEAST)
         receive->target = TARGET_LEAST;
@@ -204,5 +211,6 @@ void br_verbs_receive_destroy(struct br_verbs_device *device)
 
         if (br_verbs_unpin(&device->registrar, chunk->mr))
             free(chunk->memory);
+        free(chunk->buffers);
     }
 }

@@ -49,15 +49,16 @@
 
 struct br_verbs_link;
 
-/* A receive buffer. In the shared queue, or in one of the lists named at `node`. */
+/* What we know of a receive buffer, apart from its memory, which a write leaves cold. In the shared queue, or in one of the lists
+ * named at `node`. */
 struct br_verbs_buffer {
-    struct br_list node; /* device->spare, device->lent, link->inbox, link->held */
+    struct br_list node;           /* device->spare, device->lent, link->inbox, link->held */
+    struct br_frame_header *frame; /* the NIC's; the payload behind it */
     uint32_t lkey;
-    uint32_t length; /* bytes received, the header included; written: of the place */
-    uint32_t imm;    /* written: host order */
-    bool written;    /* an RDMA write; nothing came into this buffer */
-    _Alignas(64) struct br_frame_header header; /* from here on the NIC's */
-    uint8_t payload[];
+    uint32_t length;                  /* bytes received, the header included; written: of the place */
+    uint32_t imm;                     /* written: host order */
+    bool written;                     /* an RDMA write; nothing came into this buffer */
+    uint8_t inline_[BR_FRAME_INLINE]; /* of PLACED */
 };
 
 /* The shared receive queue and its buffers. */
@@ -67,7 +68,7 @@ struct br_verbs_receive {
     uint32_t posted;       /* that do */
     uint32_t slack;        /* that may be missing before it is filled up */
     uint32_t total, most;  /* allocated, and at most */
-    uint32_t buffer_bytes; /* from one to the next */
+    uint32_t buffer_bytes; /* of memory, from one to the next */
     uint32_t wire_bytes;   /* what the NIC may fill: header and payload */
     uint32_t lost;         /* note 4 */
     uint32_t failures;     /* times that there was no memory for more */
@@ -76,6 +77,7 @@ struct br_verbs_receive {
     struct br_list spare;
     struct br_verbs_chunk {
         void *memory;
+        struct br_verbs_buffer *buffers;
         struct ibv_mr *mr;
     } chunks[BR_VERBS_CHUNKS];
     int n_chunks;
@@ -198,8 +200,9 @@ static inline void br_verbs_link_is_ready(struct br_verbs_link *link)
 /* receive.c */
 int br_verbs_receive_init(struct br_verbs_device *device);
 void br_verbs_receive_destroy(struct br_verbs_device *device);
-/* Fills the shared queue up; a device that takes no buffers is given up. */
-void br_verbs_receive_refill(struct br_verbs_device *device);
+/* Fills the shared queue up, at once if there is time for it, else when more than a few are missing; a device that takes no
+ * buffers is given up. */
+void br_verbs_receive_refill(struct br_verbs_device *device, bool idle);
 /* The queue has fewer buffers than we thought: IBV_EVENT_SRQ_LIMIT_REACHED. */
 void br_verbs_receive_limit(struct br_verbs_device *device);
 

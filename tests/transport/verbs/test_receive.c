@@ -98,11 +98,34 @@ static void refill__queue_takes_some(void **state)
         assert_int_equal(rig_message(&rig->a, 0, i), 1);
     fake_fail("post_srq_recv", 4, ENOMEM);
     rig_poll(rig, &rig->b);
+    rig_poll(rig, &rig->b); /* the first one had messages to take */
     assert_true(fake_has_failed());
     rig_settle(rig);
     assert_int_equal(rig_count(&rig->b, BR_EVENT_MESSAGE), 8);
     assert_int_equal(receive->posted, receive->target);
     assert_int_equal(fake_buffers(receive->srq), receive->target);
+}
+
+/* Nobody's message waits until a few missing buffers are replaced. */
+static void refill__waits_for_a_poll_without_work(void **state)
+{
+    struct rig *rig = *state;
+    struct br_verbs_receive *receive = &rig->b.device->receive;
+    int calls = fake_calls("post_srq_recv");
+
+    for (uint32_t i = 0; i < 8; i++)
+        assert_int_equal(rig_message(&rig->a, 0, i), 1);
+    rig_poll(rig, &rig->b);
+    assert_int_equal(rig_count(&rig->b, BR_EVENT_MESSAGE), 8);
+    assert_int_equal(fake_calls("post_srq_recv"), calls);
+    rig_poll(rig, &rig->b);
+    assert_int_equal(fake_calls("post_srq_recv"), calls + 8);
+    /* One more than a few: at once. */
+    for (uint32_t i = 0; i <= receive->slack; i++)
+        assert_int_equal(rig_message(&rig->a, 0, i), 1);
+    rig_poll(rig, &rig->b);
+    assert_true(fake_calls("post_srq_recv") > calls + 8);
+    assert_int_equal(receive->posted, receive->target);
 }
 
 static void lose(struct rig *rig, uint32_t n)
@@ -182,6 +205,7 @@ int main(void)
         CASE(refill__memory_comes_back),
         CASE(refill__queue_takes_nothing),
         CASE(refill__queue_takes_some),
+        CASE(refill__waits_for_a_poll_without_work),
         CASE(limit__lost_buffers_are_replaced),
         CASE(limit__caller_holds_them),
         cmocka_unit_test_setup_teardown(limit__is_not_to_be_had, setup_without_limit, rig_teardown),
