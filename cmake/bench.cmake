@@ -2,6 +2,9 @@
 # One executable for each bench/*.c, in <build>/bench/. Drivers of other libraries stand in sub-folders and are built
 # by the scripts that need them.
 file(GLOB bench_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/*.c)
+if(NOT BRAID_VERBS)
+    list(FILTER bench_sources EXCLUDE REGEX "/verbs_[a-z]+\\.c$")
+endif()
 foreach(source IN LISTS bench_sources)
     cmake_path(GET source STEM name)
     add_executable(bench_${name} ${source})
