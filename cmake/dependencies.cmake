@@ -26,7 +26,7 @@ if(BRAID_VERBS)
     endif()
 endif()
 # What of transport/verbs/ can do without those headers; everything else there, and its tests, needs them.
-set(BR_VERBS_PLAIN "gid|surroundings|trouble|probe")
+set(BR_VERBS_PLAIN "gid|surroundings|trouble|probe|offer")
 function(br_filter_verbs list_name)
     set(kept "")
     foreach(source IN LISTS ${list_name})

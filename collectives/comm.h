@@ -63,7 +63,9 @@ struct braid_region {
 struct br_settings {
     struct br_environment environment;
     struct br_secret secret;
-    char backend[16];
+    char backend[16];  /* as the user says: auto, shm, or what network can be */
+    char no_rdma[200]; /* why RDMA devices of this rank stay unused; "": none do */
+    char network[16];  /* between hosts: uring, udp, verbs; "" until all ranks are asked (backend.h) */
     char devices[512];
     char calibration[512];     /* a file; "": none */
     int64_t calibration_bound; /* a factor by which it may be off without a warning; 0: any */
@@ -179,7 +181,7 @@ const char *br_memory_text(const struct br_family *family, char text[BR_MEMORY_T
 
 /* comm.c */
 int br_comm_check(const struct braid_comm *comm,
-                  const char *name); /* -EINVAL with words: none, or finalized */
+                  const char *name);                 /* -EINVAL with words: none, or finalized */
 uint64_t br_comm_now(const struct braid_comm *comm); /* ns; for those above that read no clock themselves */
 /* ranks of the job, NULL: all. Do they share this host's memory? Each finds the same. */
 bool br_comm_one_host(const struct br_family *family, const int *ranks, int size);

@@ -45,29 +45,24 @@ static int add_named(const struct br_settings *s, struct br_devices *devices)
     return rc;
 }
 
-static bool one_host(const struct br_environment *env)
+bool br_devices_one_host(const struct br_environment *env)
 {
     return env->local_known && env->local_size == env->size;
 }
 
-const char *br_devices_backend(const struct br_settings *s)
+static bool over_rdma(const struct br_settings *s)
 {
-    static const char *const others[] = {"verbs", "udp", "dpdk"};
-
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!strcmp(s->backend, others[i]))
-            return others[i];
-    return "uring";
+    return !strcmp(s->network, "verbs");
 }
 
 static int probe_backend(const struct br_settings *s, struct br_device_info *infos, int max)
 {
-    const struct br_transport_ops *ops = br_transport_get(br_devices_backend(s));
+    const struct br_transport_ops *ops = br_transport_get(s->network);
 
     return ops ? ops->probe(infos, max)
                : br_error(EOPNOTSUPP,
                           "BRAID_BACKEND is %s, which is not in this build; `braid info` says how to get it",
-                          s->backend);
+                          s->network);
 }
 
 /* A port of DPDK belongs to one process: those of a host are shared out among its ranks. */
@@ -101,11 +96,11 @@ static int add_ports(const struct br_settings *s, int most, struct br_devices *d
 }
 
 /* Without BRAID_DEVICES: loopback when the job has one host only (RDMA devices serve there, too), else every NIC that is up;
- * `most` of them. */
+ * `most` of them. Soft-RoCE only for those who ask for verbs. */
 static int add_default(const struct br_settings *s, int most, struct br_devices *devices)
 {
     const struct br_environment *env = &s->environment;
-    bool rdma = !strcmp(s->backend, "verbs");
+    bool rdma = over_rdma(s), hard = rdma && strcmp(s->backend, "verbs") != 0;
     struct br_device_info infos[32];
     int n, rc = 0;
 
@@ -115,13 +110,14 @@ static int add_default(const struct br_settings *s, int most, struct br_devices 
     if (n < 0)
         return n;
     for (int i = 0; i < n && !rc && devices->n < most; i++)
-        if (!infos[i].why_not[0] && (rdma || infos[i].loopback == one_host(env)))
+        if (!infos[i].why_not[0] && !(hard && infos[i].software) &&
+            (rdma || infos[i].loopback == br_devices_one_host(env)))
             rc = add(devices, infos[i].name);
     if (!rc && !devices->n && rdma)
         rc = br_error(ENODEV, "no RDMA device can be used; `braid info` says why and what mends it");
     if (!rc && !devices->n)
         rc = br_error(ENODEV, "no network device is up%s; see `braid info`, or name one in BRAID_DEVICES",
-                      one_host(env) ? "" : " besides loopback");
+                      br_devices_one_host(env) ? "" : " besides loopback");
     return rc;
 }
 
@@ -148,7 +144,7 @@ static void add_placed(const struct br_settings *s, struct br_devices *devices)
 /* The interface behind each device. */
 static int resolve(const struct br_settings *s, struct br_devices *devices)
 {
-    bool rdma = !strcmp(s->backend, "verbs");
+    bool rdma = over_rdma(s);
     struct br_interface interface;
     char netdev[IF_NAMESIZE];
     unsigned char ip[16];
@@ -181,19 +177,26 @@ static int resolve(const struct br_settings *s, struct br_devices *devices)
     return 0;
 }
 
+int br_devices_named(const struct br_settings *s, struct br_devices *devices)
+{
+    memset(devices, 0, sizeof *devices);
+    if (s->devices[0])
+        return add_named(s, devices);
+    if (s->placed)
+        add_placed(s, devices);
+    return 0;
+}
+
 static int list(const struct br_family *family, struct br_devices *devices)
 {
     const struct br_settings *s = &family->settings;
-    int rc = 0;
+    bool named = s->devices[0] || s->placed;
+    int rc = br_devices_named(s, devices);
 
-    if (s->devices[0])
-        rc = add_named(s, devices);
-    else if (s->placed)
-        add_placed(s, devices);
-    else if (s->cube.n && one_host(&s->environment) && strcmp(s->backend, "verbs") != 0 &&
-             strcmp(s->backend, "dpdk") != 0)
+    if (!named && s->cube.n && br_devices_one_host(&s->environment) && !over_rdma(s) &&
+        strcmp(s->backend, "dpdk") != 0)
         add_loopback_cube(family, devices);
-    else
+    else if (!named)
         rc = add_default(s, s->cube.n ? BR_WIRING_NICS : BR_MAX_DEVICES - 1, devices);
     if (!rc && s->cube.n)
         rc = resolve(s, devices);

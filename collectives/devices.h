@@ -18,6 +18,7 @@
 #include "bcube/wiring.h"
 #include "transport/transport.h"
 
+struct br_environment;
 struct br_family;
 struct br_settings;
 
@@ -29,10 +30,13 @@ struct br_devices {
     char nics[BR_WIRING_NICS][IF_NAMESIZE];     /* the interfaces behind them; BCube only */
 };
 
-/* The back end between hosts: "uring", "udp", "dpdk" or "verbs". */
-const char *br_devices_backend(const struct br_settings *settings);
+/* All ranks are on one host, as far as the launcher has said. */
+bool br_devices_one_host(const struct br_environment *environment);
 
-/* Those that the user named, else those that there are. -EINVAL, -ENODEV and others with words. Blocks briefly. */
+/* Those that the user or an inventory names; n == 0: nobody names any. -E2BIG, -EINVAL with words. */
+int br_devices_named(const struct br_settings *settings, struct br_devices *devices);
+
+/* Those that the user named, else those that there are for settings.network. -EINVAL, -ENODEV and others with words. Blocks briefly. */
 int br_devices_list(const struct br_family *family, struct br_devices *devices);
 
 /* Agrees with all other ranks, and in a BCube gives devices their levels. Collective; the store must be open. Besides the errors of

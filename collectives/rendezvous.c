@@ -2,9 +2,9 @@
 /*
  * From alone to connected: find the others, agree, open devices, tell where they listen, learn where the others do, connect.
  *
- * 1. All ranks agree on their settings and, in a BCube before anything is opened, on which NIC is which level (devices.h).
+ * 1. All ranks agree on the back end between hosts (backend.h), on their settings and, in a BCube before anything is opened, on which NIC is which level (devices.h).
  *    Then every rank publishes one record of fixed size: an address a device.
- * 2. Mesh: ranks of one host use shm, others TCP, a rail a device; BRAID_BACKEND forces one. Rail i of a pair runs between
+ * 2. Mesh: ranks of one host use shm, others RDMA or TCP, a rail a device; BRAID_BACKEND forces one. Rail i of a pair runs between
  *    their i-th devices (modulo their number).
  * 3. BCube: device i is on level i. A rank has one rail to each of its neighbours, between both devices of the level on
  *    which they are neighbours, and none to anybody else. Never over shm: whoever asks for the cube wants its links.
@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "collectives/backend.h"
 #include "collectives/devices.h"
 #include "protocol/bootstrap/store.h"
 #include "transport/shm/address.h"
@@ -65,7 +66,7 @@ static uint32_t gid_of(const struct br_settings *s, const char *name)
 static int open_net(struct br_family *family, struct local *local, const struct br_devices *devices)
 {
     struct br_worker *worker = family->worker;
-    const char *backend = br_devices_backend(&family->settings);
+    const char *backend = family->settings.network;
     int rc = 0;
 
     if (devices->n >= BR_MAX_DEVICES)
@@ -220,22 +221,37 @@ static int set_topology(struct br_family *family, const struct record *all)
     return rc;
 }
 
-/* Joins the store, agrees with the others and opens the devices: of a mesh first, so that a wrong name is told before anybody
- * is waited for; of a BCube when it is known which is which. */
+/* Devices of a mesh are opened at once; of a BCube when it is known which is which. */
+static int list_devices(struct br_family *family, struct local *local, struct br_devices *devices)
+{
+    int rc = br_devices_list(family, devices);
+
+    return rc || family->settings.cube.n ? rc : open_devices(family, local, devices);
+}
+
+/* Joins the store and agrees with the others. Devices come first where nobody has to be asked which back end they are for, so
+ * that a wrong name is told before anybody is waited for. */
 static int meet(struct br_family *family, struct local *local, uint64_t until)
 {
-    bool mesh = !family->settings.cube.n;
+    struct br_verbs_offer offer;
     struct br_devices devices;
-    int rc = br_devices_list(family, &devices);
+    int rc = br_backend_offer(&family->settings, &offer);
+    bool known = family->settings.network[0];
 
-    if (!rc && mesh)
-        rc = open_devices(family, local, &devices);
+    if (!rc && known)
+        rc = list_devices(family, local, &devices);
     if (!rc)
         rc = br_store_open(&family->settings.environment, &family->settings.secret, &family->store);
     if (!rc)
+        rc = br_backend_agree(family, &offer, until);
+    if (!rc && !known)
+        rc = list_devices(family, local, &devices);
+    if (!rc)
         rc = br_devices_agree(family, &devices, until);
-    if (!rc && !mesh)
+    if (!rc && family->settings.cube.n)
         rc = open_devices(family, local, &devices);
+    if (rc && *family->settings.no_rdma)
+        br_error_prefix(rc, "RDMA devices stay unused (%s): ", family->settings.no_rdma);
     return rc;
 }
 

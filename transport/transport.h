@@ -69,6 +69,7 @@ struct br_device_info {
     int numa_node;             /* -1 unknown */
     uint64_t bits_per_second;  /* link rate; 0 unknown */
     bool loopback;
+    bool software; /* an RDMA device without hardware: `auto` takes it only by its name */
 };
 
 struct br_region;

@@ -62,7 +62,8 @@ struct braid_config {
     const char
         *secret; /* what all ranks share, 16 bytes or more (BRAID_SECRET, or a file: BRAID_SECRET_FILE) */
     const char *
-        backend; /* auto | uring | udp | verbs | shm (BRAID_BACKEND). auto: shm within a host, uring between hosts */
+        backend; /* auto | uring | udp | verbs | shm (BRAID_BACKEND). auto: shm within a host; between hosts verbs if
+                    every rank has RDMA devices, else uring */
     const char
         *devices; /* comma list of NIC names or addresses, one a level (BRAID_DEVICES); default: all that are
                                 up; loopback when there is only one host */

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # A cable is taken out and put back in the middle of all-reduces over two rails: the rail is lost and comes back, no call fails,
-# every result is right.
+# every result is right. In a BCube the host's neighbours on that level are reached through others meanwhile.
 # shellcheck source=tests/guest/rdma.sh
 . "$(dirname "$0")/rdma.sh"
 net=$(dirname "$0")/net.sh
@@ -17,8 +17,10 @@ wait_for() {
     done
 }
 
+bytes=1M
+[[ $(< /run/setup) != bcube:* ]] || bytes=256K # more ranks share the processors
 # Enough calls that some are still to come when the cable is back.
-BRAID_LOG=info bash "$(dirname "$0")/ranks.sh" "$BRAID_BUILD/braid" allreduce -b 1M -e 1M -n 120 -w 1 -c 10 > "$log" 2>&1 &
+BRAID_LOG=info bash "$(dirname "$0")/ranks.sh" "$BRAID_BUILD/braid" allreduce -b $bytes -e $bytes -n 120 -w 1 -c 10 > "$log" 2>&1 &
 job=$!
 wait_for 'out-of-place'
 sleep 1

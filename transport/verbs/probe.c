@@ -64,6 +64,7 @@ static void complete(struct br_verbs_host *host, struct br_verbs_port *port, con
     int rc;
 
     port->numa_node = br_verbs_numa_node("", port->device);
+    port->software = br_verbs_is_software("", port->device);
     br_verbs_main_netdev("", port->device, port->port ? port->port : 1, port->netdev);
     if (port->port) {
         port->bits_per_second = br_verbs_rate("", port->device, port->port);
@@ -259,6 +260,7 @@ static void describe(const struct br_verbs_port *port, struct br_device_info *ou
     if (*port->trouble.what)
         snprintf(out->why_not, sizeof out->why_not, "%s; %s", port->trouble.what, port->trouble.mend);
     out->numa_node = port->numa_node;
+    out->software = port->software;
     out->bits_per_second = port->bits_per_second;
     if (gid)
         snprintf(out->detail, sizeof out->detail, "%s, %s (GID %d), MTU %d%s%s", br_gid_text(gid->raw, text),

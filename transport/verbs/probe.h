@@ -36,6 +36,7 @@ struct br_verbs_port {
     int port;        /* from 1; 0: the device could not be opened, of its ports nothing is known */
     int error;       /* errno of opening or asking it; ENODEV: libibverbs does not list it */
     bool infiniband; /* link layer; else Ethernet */
+    bool software;   /* soft-RoCE: a processor does the work of a NIC */
     bool reliable;   /* has reliable connections with RDMA WRITE WITH IMM: neither iWARP nor usNIC */
     enum br_verbs_state state;
     int mtu, max_mtu;         /* bytes */

@@ -229,6 +229,13 @@ static void netdev_below(const char *root, const char *device, char out[IF_NAMES
         *out = '\0';
 }
 
+bool br_verbs_is_software(const char *root, const char *device)
+{
+    char line[IF_NAMESIZE + 1];
+
+    return *br_verbs_line(line, sizeof line, root, "/sys/class/infiniband/%s/parent", device);
+}
+
 void br_verbs_main_netdev(const char *root, const char *device, int port, char out[IF_NAMESIZE])
 {
     char line[IF_NAMESIZE + 1];

@@ -59,6 +59,8 @@ const char *br_verbs_netdev_of(const struct br_verbs_surroundings *s, const uint
 /* What sysfs says of a port beyond what libibverbs does. */
 uint64_t br_verbs_rate(const char *root, const char *device, int port); /* bit/s; 0: unknown */
 int br_verbs_numa_node(const char *root, const char *device);           /* -1: unknown */
+/* Soft-RoCE: it has no device below it, and names the interface that it was put on. */
+bool br_verbs_is_software(const char *root, const char *device);
 /* The interface that a port sits on; "": none, or not said. */
 void br_verbs_main_netdev(const char *root, const char *device, int port, char out[IF_NAMESIZE]);
 

@@ -198,6 +198,11 @@ static void low_memlock(uint64_t bytes, struct br_verbs_trouble *out)
         "in a systemd unit LimitMEMLOCK=infinity");
 }
 
+bool br_verbs_memlock_is_low(const struct br_verbs_host *host)
+{
+    return host->around.memlock < MEMLOCK;
+}
+
 int br_verbs_host_troubles(const struct br_verbs_host *host, struct br_verbs_trouble *out, int max)
 {
     struct br_verbs_trouble found[BR_VERBS_TROUBLES] = {0};
@@ -211,7 +216,7 @@ int br_verbs_host_troubles(const struct br_verbs_host *host, struct br_verbs_tro
     }
     if (!host->around.n_devices)
         no_devices(&host->around, &found[n++]);
-    if (host->around.n_devices && host->around.memlock < MEMLOCK)
+    if (host->around.n_devices && br_verbs_memlock_is_low(host))
         low_memlock(host->around.memlock, &found[n++]);
     n = n < max ? n : max;
     memcpy(out, found, (size_t)n * sizeof *out);

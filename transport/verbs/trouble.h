@@ -9,6 +9,9 @@
 void br_verbs_port_trouble(const struct br_verbs_host *host, const struct br_verbs_port *port,
                            struct br_verbs_trouble *out);
 
+/* Less memory may be locked than a rank needs. */
+bool br_verbs_memlock_is_low(const struct br_verbs_host *host);
+
 /* Those of the host as a whole. Returns how many, at most max. */
 int br_verbs_host_troubles(const struct br_verbs_host *host, struct br_verbs_trouble *out, int max);
 

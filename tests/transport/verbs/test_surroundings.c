@@ -170,7 +170,9 @@ static void main_netdev__from_the_best_place(void **state)
          "1500\n"); /* a representor: which one is not known */
     br_verbs_main_netdev(root, "x", 1, name);
     assert_string_equal(name, "");
+    assert_false(br_verbs_is_software(root, "x"));
     make("/sys/class/infiniband/x/parent", "eth7\n");
+    assert_true(br_verbs_is_software(root, "x"));
     br_verbs_main_netdev(root, "x", 1, name);
     assert_string_equal(name, "eth7");
     make("/sys/class/infiniband/x/ports/1/gid_attrs/ndevs/0", "bond0\n");
