@@ -59,6 +59,7 @@ static int time_size(struct braid_session *s, uint8_t *memory, size_t bytes, dou
         if (round >= 0)
             *seconds = fmin(*seconds, (double)(br_comm_now(s->comm) - start) / 1e9 / AT_ONCE);
     }
+    *seconds = fmax(*seconds, 1e-9); /* however coarse the clock: no time would be no sample */
     return rc ? rc : braid_allreduce(s->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
 }
 
