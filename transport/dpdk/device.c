@@ -20,7 +20,9 @@
 #define TARGET      (2 * BR_MS)
 #define FLIGHT      (1u << 20) /* bytes of a link under way; a port holds those of several peers */
 #define BUFFERS     2560u      /* of one port (module/port.c) */
-#define MEMORY      48u        /* MiB besides the ports' */
+#define SHORT       3072       /* bytes of one, with what belongs to it */
+#define LONG        14336
+#define MEMORY      48u /* MiB besides the ports' */
 #define MOST_MEMORY 4096
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
@@ -63,7 +65,7 @@ static int64_t memory_for(const struct br_dpdk_spec *specs, int n)
     int64_t bytes = (int64_t)MEMORY << 20;
 
     for (int i = 0; i < n; i++)
-        bytes += (int64_t)BUFFERS * ((specs[i].mtu > 1800 ? specs[i].mtu : 1800) + 1024);
+        bytes += (int64_t)BUFFERS * (specs[i].mtu > 1900 ? LONG : SHORT);
     return bytes >> 20;
 }
 

@@ -139,10 +139,10 @@ static in_addr_t address_in(const struct ifreq *request)
 static void fit_frames(struct br_dpdk_spec *spec)
 {
     size_t n = strlen(spec->devargs);
-    unsigned frame = 2048;
+    unsigned frame = spec->mtu <= 1900   ? 2048
+                     : spec->mtu <= 3900 ? 4096
+                                         : 12288; /* with the kernel's own header */
 
-    while (frame < spec->mtu + 128u)
-        frame *= 2;
     if (!strncmp(spec->name, "net_af_packet", 13) && !strstr(spec->devargs, "framesz="))
         snprintf(spec->devargs + n, sizeof spec->devargs - n, ",blocksz=%u,framesz=%u,framecnt=%u",
                  frame < 4096 ? 4096 : frame, frame, frame < 4096 ? 2048u : 1024u);

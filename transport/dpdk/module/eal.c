@@ -71,7 +71,8 @@ static ssize_t take_line(void *cookie, const char *bytes, size_t n)
         return (ssize_t)n;
     if (level > 0 && level <= (int)RTE_LOG_ERR) {
         pthread_mutex_lock(&lines_lock);
-        memcpy(said, line, m + 1);
+        if (!said[0]) /* the first one is nearest to the cause */
+            memcpy(said, line, m + 1);
         pthread_mutex_unlock(&lines_lock);
     }
     sink(level > 0 ? level - 1 : (int)RTE_LOG_DEBUG - 1, line);

@@ -10,7 +10,7 @@ int br_dpdk_words(char *words, int err, const char *format, ...) __attribute__((
 
 /* eal.c */
 int br_dpdk_eal_start(const struct br_dpdk_start *start, char *words);
-/* The last line of an error that EAL or a driver has printed since br_dpdk_eal_forget(); "": none. For the thread that
+/* The first line of an error that EAL or a driver has printed since br_dpdk_eal_forget(); "": none. For the thread that
  * holds the lock of ports. */
 void br_dpdk_eal_forget(void);
 const char *br_dpdk_eal_said(void);

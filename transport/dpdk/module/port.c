@@ -86,11 +86,21 @@ static void learn(struct br_dpdk_port *port, const char *devargs, uint16_t mtu,
     facts->mtu = mtu ? mtu : rte_eth_dev_get_mtu(port->id, &has) ? 1500 : has;
 }
 
-static int make_pools(struct br_dpdk_port *port, const struct br_dpdk_facts *facts, unsigned descriptors,
-                      char *words)
+/* net_af_packet wants buffers as long as the frames of its rings. */
+static uint32_t frame_bytes(const char *devargs)
+{
+    const char *at = strstr(devargs, ",framesz=");
+    unsigned bytes = 0;
+
+    return at && sscanf(at, ",framesz=%u", &bytes) == 1 && bytes < UINT16_MAX ? bytes : 0;
+}
+
+static int make_pools(struct br_dpdk_port *port, const char *devargs, const struct br_dpdk_facts *facts,
+                      unsigned descriptors, char *words)
 {
     unsigned n = descriptors + MORE, number = ++made;
-    uint32_t room = RTE_PKTMBUF_HEADROOM + ETHERNET + facts->mtu;
+    uint32_t packet = ETHERNET + facts->mtu, frame = frame_bytes(devargs);
+    uint32_t room = RTE_PKTMBUF_HEADROOM + (packet > frame ? packet : frame);
     char name[32];
 
     room = RTE_ALIGN_CEIL(room < RTE_MBUF_DEFAULT_BUF_SIZE ? RTE_MBUF_DEFAULT_BUF_SIZE : room, 64);
@@ -112,7 +122,8 @@ static int make_pools(struct br_dpdk_port *port, const struct br_dpdk_facts *fac
     return 0;
 }
 
-static int set_up_queues(struct br_dpdk_port *port, const struct br_dpdk_facts *facts, char *words)
+static int set_up_queues(struct br_dpdk_port *port, const char *devargs, const struct br_dpdk_facts *facts,
+                         char *words)
 {
     struct rte_eth_conf conf = {.rxmode = {.mq_mode = RTE_ETH_MQ_RX_NONE}};
     uint16_t rx = DESCRIPTORS, tx = DESCRIPTORS;
@@ -131,7 +142,7 @@ static int set_up_queues(struct br_dpdk_port *port, const struct br_dpdk_facts *
     rc = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &rx, &tx);
     if (rc)
         return fail(words, rc, "the port has no queues");
-    rc = make_pools(port, facts, (unsigned)rx + tx, words);
+    rc = make_pools(port, devargs, facts, (unsigned)rx + tx, words);
     if (rc)
         return rc;
     if ((rc = rte_eth_rx_queue_setup(port->id, 0, rx, ANY_SOCKET, NULL, port->pool)) ||
@@ -151,7 +162,7 @@ static int start(struct br_dpdk_port *port, const char *devargs, uint16_t mtu, s
         return fail(words, rc, "the port cannot be asked");
     learn(port, devargs, mtu, &info, facts);
     port->direct = facts->direct;
-    rc = set_up_queues(port, facts, words);
+    rc = set_up_queues(port, devargs, facts, words);
     if (rc)
         return rc;
     /* A virtual device carries what lies under it, whatever it answers. */

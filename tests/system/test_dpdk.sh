@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Collectives over the dpdk back end: ranks are processes with ports of DPDK on veth interfaces, in a network namespace of this test.
+# Also a port that is missing, and one that another rank has.
+set -uo pipefail
+braid=$BRAID_BUILD/braid
+
+if [[ ${1:-} != inside ]]; then
+    [[ -e $BRAID_BUILD/braid_dpdk.so ]] || { echo "skipped: built without libdpdk-dev" >&2; exit 77; }
+    [[ $(id -u) -eq 0 ]] || { echo "skipped: making network interfaces needs root" >&2; exit 77; }
+    unshare -n true 2> /dev/null || { echo "skipped: no network namespaces here" >&2; exit 77; }
+    exec unshare -n bash "$0" inside
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+    echo "FAILED: $*" >&2
+    tail -n 40 "$work/out" "$work/err" >&2
+    exit 1
+}
+
+# ranks N COMMAND...: on the ports of BRAID_DPDK_PORTS.
+ranks() {
+    local n=$1
+    shift
+    timeout -k 1 200 "$braid" run -n "$n" --backend dpdk -- "$braid" "$@" > "$work/out" 2> "$work/err"
+}
+
+sent() {
+    awk -v name="$1:" '$1 == name { print $11 }' /proc/net/dev
+}
+
+# Indexes that are far apart: net_af_packet numbers its groups of sockets by process ^ index, and two ranks in one namespace must differ.
+{ ip link set lo up && ip link add port0 index 4096 type veth peer name port1 index 45056 && ip link set port0 up &&
+    ip link set port1 up; } || { echo "skipped: no veth interfaces here" >&2; exit 77; }
+export BRAID_DPDK_PORTS="net_af_packet0,iface=port0,address=10.99.0.1/24; net_af_packet1,iface=port1,address=10.99.0.2/24"
+
+ranks 2 allreduce -b 8 -e 32768 -f 64 -n 3 -w 1 || fail "allreduce ended with $?"
+grep -q 'Out of bounds values : 0 OK' "$work/out" || fail "wrong values"
+grep -q 'back end dpdk' "$work/out" || fail "another back end"
+[[ $(sent port0) -gt 40 && $(sent port1) -gt 40 ]] || fail "the ports have sent $(sent port0) and $(sent port1) packets"
+
+ip link set port0 mtu 9000 && ip link set port1 mtu 9000
+ranks 2 allreduce -b 32768 -e 32768 -n 3 -w 1 || fail "allreduce with an MTU of 9000 ended with $?"
+grep -q 'Out of bounds values : 0 OK' "$work/out" || fail "wrong values with an MTU of 9000"
+
+ranks 3 allreduce -b 8 -e 8 && fail "three ranks on two ports"
+grep -q '2 ports of DPDK can be used' "$work/err" || fail "no words about too few ports"
+
+BRAID_DPDK_PORTS="net_af_packet0,iface=nowhere,address=10.99.0.1/24" ranks 2 allreduce -b 8 -e 8 &&
+    fail "a port on an interface that is not there"
+grep -q '0 ports of DPDK can be used' "$work/err" || fail "no words about a missing interface"
+BRAID_DPDK_PORTS="net_af_packet0,iface=nowhere,address=10.99.0.1/24" "$braid" info > "$work/out" 2> "$work/err"
+grep -q 'there is no interface nowhere' "$work/out" || fail "braid info says nothing about a missing interface"
