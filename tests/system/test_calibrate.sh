@@ -51,7 +51,8 @@ unset BRAID_CALIBRATION
 
 # Words.
 out=$("$braid" calibrate 2>&1)
-[ $? -eq 2 ] && grep -q 'braid run -n 4' <<<"$out" || fail "without a job: $out"
+[ $? -eq 2 ] || fail "the exit code without a job: $out"
+grep -q 'braid run -n 4' <<<"$out" || fail "without a job: $out"
 out=$(job 1 calibrate 2>&1) && fail "one rank: $out"
 grep -q 'no network to measure' <<<"$out" || fail "words for one rank: $out"
 out=$(job 2 calibrate --collectives nothing 2>&1) && fail "a collective that is none"

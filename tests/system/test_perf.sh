@@ -92,6 +92,15 @@ both write_lat -D 1 -s 200K
 both send_lat -D 1 -e --backend uring
 both write_lat -n 20 -s 300K -q 2 --backend uring
 
+# Busy cores; the bytes that arrived.
+both send_bw -D 1 --cpu_util
+grep -q 'CPU_Util\[%\]$' "$work/out" || fail "--cpu_util without its column"
+row 6 | awk '$1 >= 0 && $1 <= 100 { ok = 1 } END { exit !ok }' || fail "--cpu_util: $(row 6)"
+for test in write_bw read_bw send_bw; do
+    both "$test" --data_validation -n 20 -s 100000 --backend uring
+done
+both send_bw --data_validation -b -n 20
+
 # One figure; limits; all results; cycles.
 both send_bw -n 20 --output=bandwidth
 [[ $(cat "$work/out") =~ ^[0-9]+\.[0-9]{6}$ ]] || fail "--output"
@@ -186,6 +195,8 @@ refused 'nothing of -D' write_bw -D 4 -f 2
 refused 'the messages under way\|messages under way' write_bw -t 4 -l 8
 refused 'both say how many rails' write_bw -q 2 --rails 3
 refused '--backend verbs only' write_bw -x 1
+refused 'runs with -D only' send_bw --cpu_util
+refused 'write_bw, read_bw and send_bw only' send_lat --data_validation
 refused 'only RC' write_bw -c UD
 refused 'MTU of the path' write_bw -m 1024
 refused 'perftest' write_bw -R

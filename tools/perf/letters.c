@@ -32,7 +32,6 @@ static const struct refused refused[] = {
     {"outs", 'o', false, "-t says how many reads are under way"},
     {"recv_post_list", 0, false, "-r says how many receives are posted ahead"},
     {"use-srq", 0, true, "verbs rails of braid always share a receive queue"},
-    {"cpu_util", 0, true, "use `perf stat` or `pidstat` beside it"},
     {"dlid", 0, false, "braid finds the other side by GID"},
     {"dont_xchg_versions", 0, true, "the two sides must have the same version"},
     {"force-link", 0, false, "braid takes the link as it is"},
@@ -57,7 +56,6 @@ static const struct refused refused[] = {
     {"burst_size", 0, false, "braid has no rate limiter; shape the link with tc"},
     {"typical_pkt_size", 0, false, "braid has no rate limiter; shape the link with tc"},
     {"latency_gap", 0, false, "messages of a latency test follow each other at once"},
-    {"data_validation", 0, true, "`braid sendrecv` checks what arrives"},
 };
 
 _Static_assert(sizeof refused / sizeof *refused <= BR_PERF_REFUSED, "room for all");
@@ -117,6 +115,10 @@ static int serve(struct br_perf_settings *s, struct br_perf_texts *t, struct br_
          " with -b: each side's figures before their sum"},
         {"run_infinitely", 0, BR_OPTION_FLAG, &s->forever, 0, 0,
          " until Ctrl-C; a line every -D (5) seconds"},
+        {"cpu_util", 0, BR_OPTION_FLAG, &s->cpu_util, 0, 0,
+         " a column with the share of this machine's cores that was busy; with -D"},
+        {"data_validation", 0, BR_OPTION_FLAG, &s->validates, 0, 0,
+         " look at the bytes of each size's last message; _bw"},
         {"backend", 0, BR_OPTION_TEXT, &s->backend, 0, 0,
          "NAME as BRAID_BACKEND; auto: shm within a host, else uring"},
         {"rails", 0, BR_OPTION_NUMBER, &s->rails, 1, 8, "N the same as -q"},

@@ -98,11 +98,33 @@ int br_pair_close(struct br_pair *pair, bool abort)
     return braid_finalize(pair->comm);
 }
 
+/* What a side sends with --data_validation: other bytes for each size and side. */
+static uint8_t content(int rank, size_t bytes, size_t at)
+{
+    return (uint8_t)(at * 167 + (at >> 8) * 13 + bytes + (size_t)rank * 7 + 1);
+}
+
+int br_pair_validate(const struct br_pair *pair, size_t bytes)
+{
+    size_t wrong = 0, first = 0;
+
+    for (size_t i = bytes; i-- > 0;)
+        if (pair->in[i] != content(pair->other, bytes, i)) {
+            wrong++;
+            first = i;
+        }
+    return wrong ? br_error(EIO, "--data_validation: %zu of %zu bytes are wrong, the first at offset %zu",
+                            wrong, bytes, first)
+                 : 0;
+}
+
 int br_pair_begin(struct br_pair *pair, size_t bytes)
 {
     int rc;
 
     memset(pair->in, 0, bytes);
+    for (size_t i = 0; i < bytes && pair->settings->validates; i++)
+        pair->out[i] = content(1 - pair->other, bytes, i);
     rc = braid_recv(pair->comm, &pair->heard, sizeof pair->heard, pair->other, &pair->options[BR_PAIR_STOP],
                     &pair->stop);
     return rc ? rc : braid_barrier(pair->comm, NULL, NULL);

@@ -49,6 +49,9 @@ int br_pair_close(struct br_pair *pair, bool abort);
 /* Both sides stand before the same size with cleared buffers; the other's stop is awaited from now on. */
 int br_pair_begin(struct br_pair *pair, size_t bytes);
 
+/* --data_validation, when all messages of a size are here: `in` has what the other side's `out` had. -EIO with words. */
+int br_pair_validate(const struct br_pair *pair, size_t bytes);
+
 /* A message of the test's kind between `out` and `in`. */
 int br_pair_post(struct br_pair *pair, size_t bytes, struct braid_op **op);
 int br_pair_receive(struct br_pair *pair, size_t bytes, struct braid_op **op);

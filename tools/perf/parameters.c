@@ -26,6 +26,7 @@ static const struct {
     {"margin", "-f"},
     {"infinitely", "--run_infinitely"},
     {"bidirectional", "-b"},
+    {"validation", "--data_validation"},
     {"rails", "-q"},
     {"warm_up", "--perform_warm_up"},
     {"backend", "--backend"},
@@ -38,10 +39,10 @@ void br_perf_parameters_write(const struct br_perf_settings *s, char text[BR_PER
 
     snprintf(text, BR_PERF_TEXT,
              MAGIC "version %s\ntest %s\nsize %" PRId64 "\nall %d\niterations %" PRId64 "\nduration %" PRId64
-                   "\nmargin %" PRId64 "\ninfinitely %d\nbidirectional %d\nrails %" PRId64
+                   "\nmargin %" PRId64 "\ninfinitely %d\nbidirectional %d\nvalidation %d\nrails %" PRId64
                    "\nwarm_up %d\nbackend %.64s\n",
              braid_version(), s->test->name, s->all ? 0 : s->size, s->all, counted ? s->iterations : 0,
-             s->duration, s->margin, s->forever, s->bidirectional, s->rails, s->warm_up,
+             s->duration, s->margin, s->forever, s->bidirectional, s->validates, s->rails, s->warm_up,
              backend && *backend ? backend : "auto");
 }
 

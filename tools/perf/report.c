@@ -101,6 +101,8 @@ void br_perf_report_add(struct br_perf_report *r, const struct br_perf_row *row)
         cJSON_AddNumberToObject(object, "BW_average", br_table_bandwidth(r->settings, row->average));
         cJSON_AddNumberToObject(object, "MsgRate", row->rate / 1e6);
     }
+    if (r->settings->cpu_util && row->cpu >= 0)
+        cJSON_AddNumberToObject(object, "CPU_util", row->cpu);
     cJSON_AddItemToArray(r->results, object);
 }
 

@@ -14,6 +14,7 @@ struct br_perf_row {
     double peak, average;                                    /* bytes/s; peak 0: not looked for */
     double rate;                                             /* messages/s; round trips/s of a latency test */
     double least, most, typical, mean, deviation, p99, p999; /* ns */
+    double cpu; /* % of this side's cores that were busy; below 0: not known */
 };
 
 /* The highest rate at which a run of messages went: most of (j-i+1) / (ends[j] - posts[i]), in messages a second. n messages, both in

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "tools/output.h"
 #include "tools/perf/interrupt.h"
+#include "tools/perf/processor.h"
 #include "tools/perf/report.h"
 #include "tools/perf/run.h"
 #include "tools/perf/table.h"
@@ -170,19 +171,33 @@ static int warm_up(struct session *s)
     return rc;
 }
 
+/* Does this side get messages that can be looked at? */
+static bool receives(const struct session *s)
+{
+    const struct br_perf_settings *settings = s->settings;
+
+    return settings->bidirectional || s->pair.client == (settings->test->verb == BR_PERF_READ);
+}
+
 static int one_size(struct session *s, size_t bytes)
 {
+    struct br_processor before = {0};
     struct br_perf_row row = {0};
     int rc;
 
     s->run.bytes = bytes;
     rc = s->settings->warm_up ? warm_up(s) : 0;
+    if (s->settings->cpu_util)
+        before = br_processor_read();
     if (!rc && !s->over)
         rc = run_once(s, &row);
     if (!rc)
         print_samples(s, &row);
     if (!rc && !s->settings->forever)
         rc = share(s, &row);
+    row.cpu = s->settings->cpu_util ? br_processor_busy(before, br_processor_read()) : -1;
+    if (!rc && s->settings->validates && row.iterations && receives(s))
+        rc = br_pair_validate(&s->pair, bytes);
     if (row.iterations && !s->settings->forever)
         print_row(s, &row); /* also when it failed: what was measured so far */
     return rc;

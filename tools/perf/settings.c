@@ -51,6 +51,7 @@ static int check_test(const struct br_perf_settings *s)
         (rc = only(s->limit_rate > 0, !latency, "-y (--limit_msgrate)", bw)) ||
         (rc = only(s->gbits, !latency, "--report_gbits", bw)) ||
         (rc = only(s->forever, !latency, "--run_infinitely", bw)) ||
+        (rc = only(s->validates, !latency, "--data_validation", bw)) ||
         (rc = only(s->report_both, s->bidirectional, "--report-both", "-b")) ||
         (rc = only(s->cycles, latency, "-C (--report-cycles)", lat)) ||
         (rc = only(s->histogram || s->unsorted, latency, "-H (--report-histogram), also -U,", lat)) ||
@@ -65,6 +66,8 @@ static int check_time(const struct br_perf_settings *s)
 {
     int rc = only(s->margin >= 0, s->duration > 0 && !s->forever, "-f (--margin)", "runs with -D");
 
+    if (!rc)
+        rc = only(s->cpu_util, s->duration > 0 && !s->forever, "--cpu_util", "runs with -D");
     if (rc)
         return rc;
     if (s->duration > 0 && s->iterations >= 0)

@@ -24,10 +24,11 @@ static void columns(const struct br_perf_settings *s, double cycles, FILE *out)
     const char *unit = cycles > 0 ? "cycles" : "usec";
 
     if (!s->test->latency)
-        fprintf(out, " #bytes     #iterations    BW peak[%s/sec]    BW average[%s/sec]   MsgRate[Mpps]\n",
-                s->gbits ? "Gb" : "MB", s->gbits ? "Gb" : "MB");
+        fprintf(out, " #bytes     #iterations    BW peak[%s/sec]    BW average[%s/sec]   MsgRate[Mpps]%s\n",
+                s->gbits ? "Gb" : "MB", s->gbits ? "Gb" : "MB", s->cpu_util ? "    CPU_Util[%]" : "");
     else if (s->duration)
-        fprintf(out, " #bytes        #iterations       t_avg[%s]    tps average\n", unit);
+        fprintf(out, " #bytes        #iterations       t_avg[%s]    tps average%s\n", unit,
+                s->cpu_util ? "    CPU_Util[%]" : "");
     else
         fprintf(
             out,
@@ -71,13 +72,17 @@ static void latency_row(const struct br_perf_row *r, double cycles, FILE *out)
 
 void br_table_row(const struct br_perf_settings *s, const struct br_perf_row *r, double cycles, FILE *out)
 {
+    char cpu[24] = "";
+
+    if (s->cpu_util)
+        snprintf(cpu, sizeof cpu, "\t    %-7.2f", r->cpu);
     if (!s->test->latency)
-        fprintf(out, " %-7" PRIu64 "    %-10" PRIu64 "       %-7.2f            %-7.2f\t\t   %-7.6f\n",
+        fprintf(out, " %-7" PRIu64 "    %-10" PRIu64 "       %-7.2f            %-7.2f\t\t   %-7.6f%s\n",
                 r->bytes, r->iterations, br_table_bandwidth(s, r->peak), br_table_bandwidth(s, r->average),
-                r->rate / 1e6);
+                r->rate / 1e6, cpu);
     else if (s->duration)
-        fprintf(out, " %-7" PRIu64 "       %" PRIu64 "            %-7.2f        %-7.2f\n", r->bytes,
-                r->iterations, br_table_time(r->mean, cycles), r->rate);
+        fprintf(out, " %-7" PRIu64 "       %" PRIu64 "            %-7.2f        %-7.2f%s\n", r->bytes,
+                r->iterations, br_table_time(r->mean, cycles), r->rate, cpu);
     else
         latency_row(r, cycles, out);
     fflush(out);
