@@ -137,17 +137,21 @@ void br_udp_outbox_drop(struct br_udp_outbox *outbox, const void *link)
 void br_udp_inbox_init(struct br_udp_inbox *inbox)
 {
     inbox->all = false;
+    inbox->ahead = 0;
     inbox->now = inbox->least = br_clock_now();
 }
 
-/* Time stamps are of the clock that people set, which may jump: so both are read each time. */
+/* Time stamps are of the clock that people set, which may jump: so both are read each time. Who was stopped between the two has
+ * learned nothing. */
 static void read_clocks(struct br_udp_inbox *inbox)
 {
+    uint64_t before = br_clock_now();
     struct timespec wall;
 
     clock_gettime(CLOCK_REALTIME, &wall);
     inbox->now = br_clock_now();
-    inbox->ahead = (uint64_t)wall.tv_sec * BR_SEC + (uint64_t)wall.tv_nsec - inbox->now;
+    if (inbox->now - before < 5 * BR_US || !inbox->ahead)
+        inbox->ahead = (uint64_t)wall.tv_sec * BR_SEC + (uint64_t)wall.tv_nsec - before;
 }
 
 int br_udp_inbox_receive(struct br_udp_inbox *inbox, int fd, int max)
