@@ -91,7 +91,7 @@ lossy() { # PERCENT
     if [[ -z $wire ]]; then
         ip netns add "$middle"
         ip -n "$net_a" link del veth0
-        for side in "$net_a 10.77.0.1 a" "$net_b 10.77.0.2 b"; do
+        for side in "$net_a 10.77.0.1 wire_a" "$net_b 10.77.0.2 wire_b"; do
             ip link add veth0 netns "${side%% *}" type veth peer name "${side##* }" netns "$middle"
             ip -n "${side%% *}" addr add "$(cut -d' ' -f2 <<< "$side")/24" dev veth0
             ip -n "${side%% *}" link set veth0 up
@@ -103,7 +103,7 @@ lossy() { # PERCENT
         kill "$wire"
         wait "$wire" 2> /dev/null
     fi
-    ip netns exec "$middle" "$build/bench/lossy_wire" a b "$1" &
+    ip netns exec "$middle" "$build/bench/lossy_wire" wire_a wire_b "$1" &
     wire=$!
     sleep 0.3
 }
