@@ -41,6 +41,7 @@ static void fill(struct br_engine *engine, struct br_operation *op, size_t offse
             .priority = op->priority,
             .order = op->order,
             .owner = op,
+            .traced = op->traced,
         };
     op->parts.request = (struct br_message){
         .type = is_put(op) ? BR_MESSAGE_PUT : BR_MESSAGE_GET,

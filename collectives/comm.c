@@ -115,6 +115,7 @@ static int init_worker(struct br_family *family)
         .region_find = br_region_find,
         .region_done = br_region_done,
         .region_context = family,
+        .trace = family->trace,
     };
 
     memcpy(config.key, s->secret.key, sizeof config.key);
@@ -285,6 +286,7 @@ static const struct phase {
 } phases[] = {
     {"locks", init_locks, destroy_locks},
     {"operations", init_operations, destroy_operations},
+    {"timeline", br_tracing_open, br_tracing_close},
     {"worker", init_worker, destroy_worker},
     {"regions", NULL, br_regions_free},
     {"rendezvous", init_rendezvous, br_rendezvous_end},
@@ -297,6 +299,7 @@ static const struct phase {
     {"views", br_views_create, br_views_destroy},
     {"thread", br_progress_start, br_progress_stop},
     {"meeting", init_meeting, NULL},
+    {"rows of the timeline", br_tracing_rails, NULL},
 };
 #define N_PHASES ((int)(sizeof phases / sizeof phases[0]))
 
@@ -527,6 +530,7 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
     br_views_pass(comm->family, op, now);
     op->began = now;
     op->alone = comm->outstanding == 1;
+    br_tracing_begin(op, now);
     rc = br_engine_submit(comm->family->engine, op, now);
     if (rc) {
         op->status = rc;
@@ -554,6 +558,8 @@ static void watch_calibration(struct br_family *family, const struct br_operatio
 
 void br_comm_operation_ended(struct br_operation *op)
 {
+    if (op->span.row)
+        br_tracing_end(op);
     br_comm_unuse_memory(op->comm, op);
     if (op->surveys) {
         br_views_ended(op->comm->family, op->comm->family->now);

@@ -67,9 +67,11 @@ struct br_settings {
     char no_rdma[200]; /* why RDMA devices of this rank stay unused; "": none do */
     char network[16];  /* between hosts: uring, udp, verbs; "" until all ranks are asked (backend.h) */
     char devices[512];
-    char calibration[512];     /* a file; "": none */
-    int64_t calibration_bound; /* a factor by which it may be off without a warning; 0: any */
-    char report[512];          /* "1": to stderr; a file; "": none */
+    int64_t calibration_bound;     /* a factor by which it may be off without a warning; 0: any */
+    char calibration[512];         /* a file; "": none */
+    char report[512];              /* "1": to stderr; a file; "": none */
+    char trace[BR_TRACE_PATH - 8]; /* a file, or a pattern of one; "": none */
+    uint64_t trace_bytes;          /* that it may have */
     struct br_bcube
         cube;      /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
     bool placed;   /* an inventory says the next three */
@@ -100,6 +102,7 @@ struct br_family {
     struct br_network network;
     struct br_usages *usages; /* NULL: nobody wants a report */
     struct br_drift drift;    /* rank 0, with a calibration: is it still right? */
+    struct br_trace *trace;   /* NULL: nobody wants a timeline */
     struct br_store *store;   /* NULL but during braid_init() */
     struct br_views *views;   /* NULL: no BCube, or too large a one; under the lock */
     struct braid_comm *first; /* of all ranks of the job */
@@ -199,6 +202,14 @@ uint64_t br_comm_next_sequence(struct braid_comm *comm);             /* takes it
 void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op);
 void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op);
 void br_comm_operation_ended(struct br_operation *op); /* under the lock */
+
+/* tracing.c. open: a file for this rank, where one is wanted; errors of the file with words. */
+int br_tracing_open(struct br_family *family);
+void br_tracing_close(struct br_family *family);
+int br_tracing_rails(struct br_family *family); /* names the rows of all rails */
+/* Under the lock. end: of an operation that has a span. */
+void br_tracing_begin(struct br_operation *op, uint64_t now);
+void br_tracing_end(struct br_operation *op);
 
 /* progress.c */
 int br_progress_start(struct br_family *family); /* thread and wake-up descriptor */

@@ -16,6 +16,7 @@ struct br_run_step {
     uint32_t readers;   /* RECV: sources that will read it where it is mapped */
     size_t done;        /* REDUCE, COPY: elements */
     bool ended;
+    struct br_trace_span span; /* in the timeline, from its start to its end */
 };
 
 /* One fragment under way. Runs are made with the engine; their steps and scratch only grow. */

@@ -17,6 +17,7 @@
 #include <braid/braid.h>
 
 #include "base/list.h"
+#include "base/trace.h"
 #include "collectives/schedule.h"
 #include "protocol/transfer.h"
 
@@ -90,6 +91,8 @@ struct br_operation {
     int status; /* 0 or negative errno, with words */
     char words[BR_OPERATION_WORDS];
     _Atomic int state;
+    struct br_trace_span span; /* in the timeline */
+    bool traced;               /* with steps and slices */
 
     /* the engine's */
     struct br_list node;      /* in one of its lists: running, to oneself, ended */

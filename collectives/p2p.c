@@ -76,6 +76,7 @@ static void post(struct br_engine *engine, struct br_operation *op, struct br_tr
         .memory = offset ? base + offset : base,
         .region = is_send(op) ? op->send_region : op->recv_region,
         .priority = op->priority,
+        .traced = op->traced,
         .order = op->order,
         .check = op->check,
         .total = op->count,

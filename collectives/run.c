@@ -162,6 +162,7 @@ static void post(struct br_engine *engine, struct br_run *run, const struct br_s
     t->check = op->check;
     t->total = 0;
     t->may_map = (step->flags & BR_STEP_MAY_MAP) != 0;
+    t->traced = op->traced;
     t->rendezvous = false;
     t->request = NULL;
     t->owner = rs;
@@ -191,12 +192,35 @@ static void enqueue(struct br_engine *engine, struct br_run_step *rs)
     br_list_insert_before(behind->next, &rs->node);
 }
 
+static void trace_step(struct br_engine *engine, const struct br_run *run, uint32_t index)
+{
+    static const struct br_trace_kind kind = {.category = "step",
+                                              .args = {"order", "fragment", "step", "peer", "bytes"}};
+    static const char *const names[] = {[BR_STEP_SEND] = "send",
+                                        [BR_STEP_RECV] = "receive",
+                                        [BR_STEP_REDUCE] = "reduce",
+                                        [BR_STEP_COPY] = "copy"};
+    const struct br_step *step = &run->schedule->steps[index];
+    bool moves = step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV;
+    struct br_trace_event event = {
+        .kind = &kind,
+        .name = names[step->kind],
+        .args = {(int64_t)run->op->order, run->fragment, index,
+                 moves ? br_group_in_job(run->op->group, (int)step->peer) : -1,
+                 (int64_t)(step_elements(run, step) * br_type_size(run->op->type))},
+    };
+
+    br_trace_end(engine->worker->config.trace, &run->steps[index].span, engine->worker->now, &event);
+}
+
 static void start_step(struct br_engine *engine, struct br_run *run, uint32_t index)
 {
     const struct br_step *step = &run->schedule->steps[index];
     struct br_run_step *rs = &run->steps[index];
 
     rs->run = run;
+    if (run->op->traced)
+        br_trace_begin(engine->worker->config.trace, BR_TRACE_STEPS, engine->worker->now, &rs->span);
     if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV)
         post(engine, run, step, rs);
     else
@@ -251,6 +275,8 @@ static void step_ended(struct br_engine *engine, struct br_run *run, uint32_t in
     const struct br_step *step = &s->steps[index];
 
     run->steps[index].ended = true;
+    if (run->steps[index].span.row)
+        trace_step(engine, run, index);
     if (index == run->oldest)
         find_oldest(engine, run);
     for (uint32_t i = 0; i < step->n_successors && !engine->worker->failed; i++) {
@@ -395,6 +421,7 @@ static void prepare_steps(struct br_run *run, const struct br_plan *plan)
         rs->readers = plan->readers[i];
         rs->done = 0;
         rs->ended = false;
+        rs->span.row = 0;
         rs->transfer.state = BR_TRANSFER_IDLE;
         rs->transfer.mapped = NULL;
         br_list_init(&rs->node);

@@ -203,4 +203,9 @@ static inline bool br_transfer_is_oldest(const struct br_worker *w, const struct
     return t->order == w->oldest.order && t->within == w->oldest.within;
 }
 
+/* tracing.c; only with config.trace */
+void br_tracing_sent(struct br_worker *w, const struct br_flight *flight);
+void br_tracing_arrived(struct br_worker *w, const struct br_rail *rail, const struct br_transfer *t,
+                        const struct br_event *arrival);
+
 #endif

@@ -79,7 +79,8 @@ struct br_flight {
     struct br_list node;          /* the rail's flights */
     struct br_transfer *transfer; /* NULL: a message, nothing to do */
     struct br_rail *rail;
-    uint32_t length;
+    uint32_t offset, length;
+    uint64_t posted; /* ns */
 };
 
 /* One pending measurement: a frame whose acknowledgement we asked for. */
@@ -163,6 +164,7 @@ struct br_rail {
 
     /* statistics over all incarnations */
     uint64_t total_tx, total_rx, failures;
+    uint64_t traced; /* ns; end of the last frame in the timeline */
 };
 
 enum br_peer_state {

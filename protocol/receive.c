@@ -219,6 +219,8 @@ static void placed(struct br_worker *w, struct br_rail *rail, const struct br_ev
         br_rail_lost(w, rail, EPROTO, wrong);
         return;
     }
+    if (w->config.trace && ((const struct br_transfer *)slot->owner)->traced)
+        br_tracing_arrived(w, rail, slot->owner, event);
     if (br_slot_arrive(slot, event->offset, event->length))
         complete(w, rail, slot, flags.flags & BR_PLACED_DONE);
 }

@@ -97,6 +97,8 @@ void br_send_sent(struct br_worker *w, const struct br_event *event)
         br_relay_sent(w, flight);
         return;
     }
+    if (t->traced && w->config.trace)
+        br_tracing_sent(w, flight);
     br_pool_put(&w->flights, flight);
     t->flights--;
     br_place_check_quiet(w, t);
@@ -187,7 +189,8 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
         br_pool_put(&w->flights, flight);
         return false;
     }
-    *flight = (struct br_flight){.transfer = t, .rail = rail, .length = length};
+    *flight =
+        (struct br_flight){.transfer = t, .rail = rail, .offset = offset, .length = length, .posted = w->now};
     asks = br_rail_asks(rail, length);
     placed.flags = (uint8_t)((asks ? BR_PLACED_ACK : 0) | (t->wants_done ? BR_PLACED_DONE : 0));
     frame = (struct br_frame){

@@ -43,6 +43,7 @@ struct br_transfer {
     uint16_t check;                   /* digest of what both sides must agree on */
     uint64_t total;                   /* of the message that this is a part of; 0: length. For words */
     bool may_map;                     /* receive: `mapped` instead of the bytes in memory is welcome */
+    bool traced;                      /* its frames are to be in the timeline */
     bool rendezvous;                  /* READY even for a small one (put, get) */
     const struct br_message *request; /* send: not data but this PUT or GET; length 0. NULL: data */
     int refuse;  /* send: 0, or the status with which it ends instead of moving when its READY has come */

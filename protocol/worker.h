@@ -24,6 +24,7 @@
 #include "base/pool.h"
 #include "base/random.h"
 #include "base/table.h"
+#include "base/trace.h"
 #include "bcube/address.h"
 #include "protocol/peer.h"
 #include "protocol/transfer.h"
@@ -48,6 +49,7 @@ struct br_worker_config {
     uint32_t gids[BR_MAX_DEVICES]; /* br_device_config.gid, in the order in which devices are opened */
     uint32_t max_transfers;        /* posted transfers and unexpected messages that may be outstanding */
     uint64_t seed;                 /* of the simulator; 0: real time */
+    struct br_trace *trace;        /* borrowed; NULL: nobody wants a timeline */
     /* Of the job: rank = host, the last hosts may be missing. Ranks that are no neighbours are reached by relaying (relay.h).
      * hosts 0: none is. */
     struct br_bcube cube;
@@ -166,6 +168,9 @@ bool br_worker_left(const struct br_worker *worker);
 /* Neighbours in a BCube that have not left and whose rail is down: bit level * (n - 1) + i for neighbour i of a level
  * (bcube/address.h). 0 without relaying, and where neighbours are more than 64. */
 uint64_t br_worker_broken_links(const struct br_worker *worker);
+
+/* Names the rows of all rails in config.trace, which is there; once rails are set. Not on the data path. */
+void br_tracing_name(const struct br_worker *worker);
 
 /* When the next timer is due, ns; for the simulator and for sleeping. */
 uint64_t br_worker_next_timer(const struct br_worker *worker);

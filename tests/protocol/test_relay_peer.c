@@ -289,6 +289,6 @@ int main(void)
         cmocka_unit_test_setup(peer__killed, reset),
     };
 
-    br_log_set_level(getenv("BRAID_TRACE") ? BR_LOG_DEBUG : BR_LOG_ERROR);
+    br_log_set_level(getenv("BRAID_STORY") ? BR_LOG_DEBUG : BR_LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#define EVENTS  (1u << 16) /* of the ring: 100 ms of 600,000 a second */
+#define PERIOD  (100 * BR_MS)
+#define NICE    10 /* of the thread: a bar in the file is less urgent than what it tells of */
+#define BUFFER  (256u << 10)
+#define LONGEST 1024u /* bytes of a line */
+#define DAY     86400u
+
+struct br_trace {
+    struct br_trace_event *ring;        /* [EVENTS] */
+    _Alignas(64) _Atomic uint64_t tail; /* next to write, the producer's */
+    uint64_t busy[BR_TRACE_GROUPS];     /* rows that have a span, the producer's */
+    _Atomic uint64_t lost;              /* the ring was full */
+    _Alignas(64) _Atomic uint64_t head; /* next to read, the thread's */
+
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t stopping;
+    bool stop;
+    pthread_t thread;
+    int fd, rank;
+    uint64_t shift;                  /* ns: from br_clock_now() to the time in the file */
+    uint64_t at, most;               /* where the next line goes; limit */
+    uint64_t said_lost;              /* of `lost`, and beyond the limit */
+    uint64_t beyond;                 /* events that the file has no room for */
+    uint64_t named[BR_TRACE_GROUPS]; /* rows that have a name in the file */
+    bool broken;                     /* a write has failed */
+    char *buffer;                    /* [BUFFER] */
+    size_t filled;
+};
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PATH])
+{
+    const char *slash = strrchr(pattern, '/'), *dot = strrchr(pattern, '.'), *mark = strstr(pattern, "%r");
+    size_t before = strlen(pattern);
+    int n;
+
+    if (mark)
+        n = snprintf(path, BR_TRACE_PATH, "%.*s%d%s", (int)(mark - pattern), pattern, rank, mark + 2);
+    else if (size == 1)
+        n = snprintf(path, BR_TRACE_PATH, "%s", pattern);
+    else {
+        if (dot && dot > (slash ? slash + 1 : pattern))
+            before = (size_t)(dot - pattern);
+        n = snprintf(path, BR_TRACE_PATH, "%.*s.%d%s", (int)before, pattern, rank, pattern + before);
+    }
+    return n < BR_TRACE_PATH ? 0 : br_error(ENAMETOOLONG, "BRAID_TRACE: the name of the file is too long");
+}
+
+/* ---- the file ------------------------------------------------------------------------------- */
+
+/* The buffer and the bracket, in one write over the last bracket. */
+static void flush(struct br_trace *t)
+{
+    size_t bytes = t->filled + 3, done = 0;
+
+    if (t->broken)
+        t->filled = 0;
+    if (!t->filled)
+        return;
+    memcpy(t->buffer + t->filled, "\n]\n", 3);
+    while (done < bytes) {
+        ssize_t n = pwrite(t->fd, t->buffer + done, bytes - done, (off_t)(t->at + done));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            br_log_warn("BRAID_TRACE: cannot write any more: %s", strerror(n ? errno : ENOSPC));
+            t->broken = true;
+            break;
+        }
+        done += (size_t)n;
+    }
+    t->at += t->filled;
+    t->filled = 0;
+}
+
+static char *put_text(char *to, const char *text)
+{
+    while (*text)
+        *to++ = *text++;
+    return to;
+}
+
+static char *put_number(char *to, uint64_t n)
+{
+    char digits[20];
+    int k = 0;
+
+    do
+        digits[k++] = (char)('0' + n % 10);
+    while (n /= 10);
+    while (k)
+        *to++ = digits[--k];
+    return to;
+}
+
+static char *put_signed(char *to, int64_t n)
+{
+    if (n < 0)
+        *to++ = '-';
+    return put_number(to, n < 0 ? 0 - (uint64_t)n : (uint64_t)n);
+}
+
+/* ns as us. */
+static char *put_time(char *to, uint64_t ns)
+{
+    to = put_number(to, ns / 1000);
+    *to++ = '.';
+    *to++ = (char)('0' + ns % 1000 / 100);
+    *to++ = (char)('0' + ns % 100 / 10);
+    *to++ = (char)('0' + ns % 10);
+    return to;
+}
+
+/* The begin of a line that is not the first of the file; the buffer has room for it. */
+static char *line(struct br_trace *t, const char *phase, uint32_t row)
+{
+    char *to;
+
+    if (t->filled > BUFFER - 2 * LONGEST)
+        flush(t);
+    to = put_text(t->buffer + t->filled, t->at || t->filled ? ",\n{\"ph\":\"" : "[\n{\"ph\":\"");
+    to = put_text(to, phase);
+    to = put_text(to, "\",\"pid\":");
+    to = put_number(to, (uint64_t)t->rank);
+    to = put_text(to, ",\"tid\":");
+    return put_number(to, row);
+}
+
+static void end_line(struct br_trace *t, char *to)
+{
+    *to++ = '}';
+    t->filled = (size_t)(to - t->buffer);
+}
+
+/* what: thread_name, process_name. Words that JSON would not like are mended. */
+static void name_line(struct br_trace *t, uint32_t row, const char *what, const char *words)
+{
+    char *to = line(t, "M", row);
+
+    to = put_text(to, ",\"name\":\"");
+    to = put_text(to, what);
+    to = put_text(to, "\",\"args\":{\"name\":\"");
+    for (size_t i = 0; words[i] && i < LONGEST / 2; i++)
+        *to++ = words[i] == '"' || words[i] == '\\' || (unsigned char)words[i] < ' ' ? '?' : words[i];
+    to = put_text(to, "\"}");
+    end_line(t, to);
+}
+
+static void name_own_row(struct br_trace *t, uint32_t row)
+{
+    static const char *const names[] = {"operations", "steps"};
+    uint32_t group = (row - 1) / BR_TRACE_ROWS, n = (row - 1) % BR_TRACE_ROWS;
+    char words[32];
+
+    if (!row || row >= BR_TRACE_OWN_ROWS || t->named[group] >> n & 1)
+        return;
+    t->named[group] |= 1ull << n;
+    snprintf(words, sizeof words, "%s %u", names[group], n);
+    name_line(t, row, "thread_name", words);
+}
+
+static void event_line(struct br_trace *t, const struct br_trace_event *e)
+{
+    const struct br_trace_kind *kind = e->kind;
+    char *to;
+
+    name_own_row(t, e->row);
+    to = line(t, "X", e->row);
+    to = put_text(to, ",\"cat\":\"");
+    to = put_text(to, kind->category);
+    to = put_text(to, "\",\"name\":\"");
+    to = put_text(to, e->name);
+    to = put_text(to, "\",\"ts\":");
+    to = put_time(to, e->begin + t->shift);
+    to = put_text(to, ",\"dur\":");
+    to = put_time(to, e->end > e->begin ? e->end - e->begin : 0);
+    to = put_text(to, ",\"args\":{");
+    for (int i = 0; i < BR_TRACE_ARGS && kind->args[i]; i++) {
+        to = put_text(to, i ? ",\"" : "\"");
+        to = put_text(to, kind->args[i]);
+        to = put_text(to, "\":");
+        to = put_signed(to, e->args[i]);
+    }
+    if (kind->label && e->label) {
+        to = put_text(to, kind->args[0] ? ",\"" : "\"");
+        to = put_text(to, kind->label);
+        to = put_text(to, "\":\"");
+        to = put_text(to, e->label);
+        *to++ = '"';
+    }
+    end_line(t, put_text(to, "}"));
+}
+
+/* An instant that says how many events are missing up to here. */
+static void say_lost(struct br_trace *t)
+{
+    uint64_t lost = atomic_load_explicit(&t->lost, memory_order_relaxed) + t->beyond;
+    char *to;
+
+    if (lost == t->said_lost)
+        return;
+    to = line(t, "i", 0);
+    to = put_text(to, ",\"name\":\"events lost\",\"s\":\"p\",\"ts\":");
+    to = put_time(to, br_clock_now() + t->shift);
+    to = put_text(to, ",\"args\":{\"events\":");
+    to = put_number(to, lost - t->said_lost);
+    t->said_lost = lost;
+    end_line(t, put_text(to, "}"));
+}
+
+static void drain(struct br_trace *t)
+{
+    uint64_t head = atomic_load_explicit(&t->head, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&t->tail, memory_order_acquire);
+
+    for (; head < tail; head++) {
+        if (t->at + t->filled + LONGEST > t->most)
+            t->beyond++;
+        else
+            event_line(t, &t->ring[head % EVENTS]);
+        atomic_store_explicit(&t->head, head + 1, memory_order_release);
+    }
+    if (!t->beyond)
+        say_lost(t);
+    flush(t);
+}
+
+static void *serve(void *argument)
+{
+    struct br_trace *t = argument;
+    struct timespec until;
+    uint64_t next;
+
+    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* where it is refused, no harm is done */
+    pthread_mutex_lock(&t->lock);
+    while (!t->stop) {
+        drain(t);
+        next = br_clock_now() + PERIOD;
+        until = (struct timespec){(time_t)(next / BR_SEC), (long)(next % BR_SEC)};
+        pthread_cond_timedwait(&t->stopping, &t->lock, &until);
+    }
+    drain(t);
+    say_lost(t);
+    flush(t);
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+/* ---- open and close ------------------------------------------------------------------------- */
+
+static int start(struct br_trace *t)
+{
+    pthread_condattr_t clock;
+    sigset_t all, before;
+    int rc;
+
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->stopping, &clock);
+    pthread_condattr_destroy(&clock);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's threads */
+    rc = pthread_create(&t->thread, NULL, serve, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc) {
+        pthread_cond_destroy(&t->stopping);
+        pthread_mutex_destroy(&t->lock);
+        return br_error(rc, "BRAID_TRACE: no thread: %s", strerror(rc));
+    }
+    return 0;
+}
+
+static void release(struct br_trace *t)
+{
+    if (t->fd >= 0)
+        close(t->fd);
+    free(t->buffer);
+    free(t->ring);
+    free(t);
+}
+
+static uint64_t shift_of_day(void)
+{
+    struct timespec wall;
+
+    clock_gettime(CLOCK_REALTIME, &wall);
+    return (uint64_t)wall.tv_sec % DAY * BR_SEC + (uint64_t)wall.tv_nsec - br_clock_now();
+}
+
+int br_trace_open(const char *path, int rank, uint64_t most, struct br_trace **out)
+{
+    struct br_trace *t = aligned_alloc(_Alignof(struct br_trace), sizeof *t);
+    char words[40];
+    int rc;
+
+    if (!t)
+        return br_error(ENOMEM, "BRAID_TRACE: no memory");
+    *t = (struct br_trace){.fd = -1, .rank = rank, .most = most, .shift = shift_of_day()};
+    t->ring = calloc(EVENTS, sizeof *t->ring);
+    t->buffer = malloc(BUFFER);
+    if (!t->ring || !t->buffer) {
+        release(t);
+        return br_error(ENOMEM, "BRAID_TRACE: no memory");
+    }
+    memset(t->ring, 0, EVENTS * sizeof *t->ring); /* its pages are there before the job begins */
+    t->fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
+    if (t->fd < 0) {
+        rc = br_error(errno, "BRAID_TRACE: cannot write %s: %s", path, strerror(errno));
+        release(t);
+        return rc;
+    }
+    snprintf(words, sizeof words, "rank %d", rank);
+    name_line(t, 0, "process_name", words);
+    flush(t);
+    rc = start(t);
+    if (rc) {
+        release(t);
+        return rc;
+    }
+    *out = t;
+    return 0;
+}
+
+void br_trace_close(struct br_trace *t)
+{
+    if (!t)
+        return;
+    pthread_mutex_lock(&t->lock);
+    t->stop = true;
+    pthread_cond_signal(&t->stopping);
+    pthread_mutex_unlock(&t->lock);
+    pthread_join(t->thread, NULL);
+    pthread_cond_destroy(&t->stopping);
+    pthread_mutex_destroy(&t->lock);
+    release(t);
+}
+
+void br_trace_name(struct br_trace *t, uint32_t row, const char *words)
+{
+    pthread_mutex_lock(&t->lock);
+    name_line(t, row, "thread_name", words);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+void br_trace_add(struct br_trace *t, const struct br_trace_event *event)
+{
+    uint64_t tail = atomic_load_explicit(&t->tail, memory_order_relaxed);
+
+    if (tail - atomic_load_explicit(&t->head, memory_order_acquire) == EVENTS) {
+        atomic_store_explicit(&t->lost, atomic_load_explicit(&t->lost, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+        return;
+    }
+    t->ring[tail % EVENTS] = *event;
+    atomic_store_explicit(&t->tail, tail + 1, memory_order_release);
+}
+
+void br_trace_begin(struct br_trace *t, enum br_trace_group group, uint64_t now, struct br_trace_span *span)
+{
+    uint64_t idle = ~t->busy[group];
+    uint32_t row = idle ? (uint32_t)__builtin_ctzll(idle) : BR_TRACE_ROWS - 1;
+
+    t->busy[group] |= 1ull << row;
+    *span = (struct br_trace_span){.begin = now, .row = 1 + (uint32_t)group * BR_TRACE_ROWS + row};
+}
+
+void br_trace_end(struct br_trace *t, struct br_trace_span *span, uint64_t now, struct br_trace_event *event)
+{
+    uint32_t row = span->row - 1;
+
+    event->row = span->row;
+    event->begin = span->begin;
+    event->end = now;
+    t->busy[row / BR_TRACE_ROWS] &= ~(1ull << row % BR_TRACE_ROWS);
+    span->row = 0;
+    br_trace_add(t, event);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A timeline in the Chrome trace format, as Perfetto and chrome://tracing read it (doc/trace.md).
+ *
+ * 1. Whoever has something to tell writes one record of fixed size into a ring that was allocated at the start: no allocation, no
+ *    file, no lock, no words. A thread of the trace's own formats records and writes the file ten times a second.
+ * 2. A full ring loses records, never time; how many is said in the file. So does a file that has reached its limit.
+ * 3. Each write ends with the array's bracket, and the next one begins on it: so the file is valid JSON at any time, also when
+ *    the process is killed, as far as the kernel finishes a write that it has begun.
+ * 4. Things that overlap need rows of their own, or viewers draw nonsense. Spans take the lowest free row of their group.
+ *    Rejected: the format's asynchronous events, two lines each, which viewers spread over a row for every identifier.
+ * 5. Time stamps are microseconds since the midnight (UTC) before the start by this host's clock, so that files of several hosts
+ *    can be laid over each other, and a double keeps the nanoseconds.
+ * 6. Telling of every step and slice of a small operation would take a good part of its time, and fill the file at tens of MB a
+ *    second. So the details are those of operations of BR_TRACE_DETAIL bytes and more.
+ *
+ * Records are written by one thread at a time (in a job: who holds the family's lock).
+ */
+#ifndef BR_BASE_TRACE_H
+#define BR_BASE_TRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define BR_TRACE_ARGS 5
+#define BR_TRACE_ROWS 64u /* of a group; what overlaps more than that shares the last one */
+#define BR_TRACE_PATH 512
+#define BR_TRACE_DETAIL                                                                                      \
+    (256u << 10) /* bytes: what is smaller is one bar, without steps and slices (note 6) */
+
+struct br_trace;
+
+/* Rows. 0 is none. */
+enum br_trace_group { BR_TRACE_OPERATIONS, BR_TRACE_STEPS, BR_TRACE_GROUPS };
+#define BR_TRACE_OWN_ROWS (1u + BR_TRACE_GROUPS * BR_TRACE_ROWS) /* the first row that callers number */
+
+/* What the events of one kind have in common; static. Texts go into the file as they are: no quotes, no backslashes. */
+struct br_trace_kind {
+    const char *category;
+    const char *label;               /* what br_trace_event.label is; NULL: there is none */
+    const char *args[BR_TRACE_ARGS]; /* what the numbers are; NULL behind the last */
+};
+
+struct br_trace_event {
+    const struct br_trace_kind *kind;
+    const char *name, *label; /* static; label may be NULL */
+    uint64_t begin, end;      /* ns, as br_clock_now() */
+    uint32_t row;
+    int64_t args[BR_TRACE_ARGS];
+};
+
+/* Something under way. row 0: nothing is. */
+struct br_trace_span {
+    uint64_t begin;
+    uint32_t row;
+};
+
+/* The file of one rank: %r in the pattern is the rank; without it, in a job of several, the rank goes before the ending
+ * (job.json: job.3.json). -ENAMETOOLONG with words. */
+int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PATH]);
+
+/* Creates the file and starts the thread. most: bytes that the file may have. Errors of the file and -ENOMEM, with words. */
+int br_trace_open(const char *path, int rank, uint64_t most, struct br_trace **trace);
+/* Writes what is left. Nobody writes records any more. NULL allowed. */
+void br_trace_close(struct br_trace *trace);
+
+/* Names a row of the caller's own. Not on the data path. */
+void br_trace_name(struct br_trace *trace, uint32_t row, const char *words);
+
+void br_trace_add(struct br_trace *trace, const struct br_trace_event *event);
+
+/* A span takes its row at its begin and gives it back at its end, where `event` (row, begin and end are filled in) is added. */
+void br_trace_begin(struct br_trace *trace, enum br_trace_group group, uint64_t now,
+                    struct br_trace_span *span);
+void br_trace_end(struct br_trace *trace, struct br_trace_span *span, uint64_t now,
+                  struct br_trace_event *event);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* BRAID_TRACE: the timeline of a job (base/trace.h, doc/trace.md), and its operations. Steps are run.c's, slices protocol/tracing.c's. */
+#include "collectives/comm.h"
+
+int br_tracing_open(struct br_family *family)
+{
+    const struct br_settings *s = &family->settings;
+    char path[BR_TRACE_PATH];
+    int rc;
+
+    if (!s->trace[0])
+        return 0;
+    rc = br_trace_path(s->trace, family->rank, family->size, path);
+    return rc ? rc : br_trace_open(path, family->rank, s->trace_bytes, &family->trace);
+}
+
+void br_tracing_close(struct br_family *family)
+{
+    br_trace_close(family->trace);
+    family->trace = NULL;
+}
+
+int br_tracing_rails(struct br_family *family)
+{
+    br_progress_lock(family);
+    if (family->trace)
+        br_tracing_name(family->worker);
+    br_progress_unlock(family);
+    return 0;
+}
+
+static size_t bytes_of(const struct br_operation *op)
+{
+    return op->send_bytes > op->recv_bytes ? op->send_bytes : op->recv_bytes;
+}
+
+void br_tracing_begin(struct br_operation *op, uint64_t now)
+{
+    struct br_trace *trace = op->comm->family->trace;
+
+    op->traced = trace && bytes_of(op) >= BR_TRACE_DETAIL;
+    if (trace)
+        br_trace_begin(trace, BR_TRACE_OPERATIONS, now, &op->span);
+}
+
+void br_tracing_end(struct br_operation *op)
+{
+    static const struct br_trace_kind kind = {.category = "operation",
+                                              .label = "algorithm",
+                                              .args = {"order", "number", "bytes", "priority", "status"}};
+    static const char *const names[] = {[BR_OPERATION_SEND] = "send",
+                                        [BR_OPERATION_RECV] = "recv",
+                                        [BR_OPERATION_PUT] = "put",
+                                        [BR_OPERATION_GET] = "get"};
+    bool collective = op->kind == BR_OPERATION_COLLECTIVE;
+    struct br_trace_event event = {
+        .kind = &kind,
+        .name = collective ? br_collective_name(op->collective) : names[op->kind],
+        .label = collective && op->way ? br_algorithm_name(op->way->algorithm) : NULL,
+        .args = {(int64_t)op->order, collective ? (int64_t)op->sequence : -1, (int64_t)bytes_of(op),
+                 op->priority, op->status},
+    };
+
+    br_trace_end(op->comm->family->trace, &op->span, op->comm->family->now, &event);
+}
