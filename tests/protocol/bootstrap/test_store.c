@@ -41,15 +41,20 @@ struct rank {
 static struct rank ranks[RANKS_MAX];
 static uint16_t port;
 
-static uint16_t free_port(void)
+/* A port that nobody else is given by chance: it stays bound until the next one, and the store's listeners share it. */
+static uint16_t reserve_port(void)
 {
+    static int reserved = -1;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int on = 1;
 
-    assert_return_code(bind(fd, (struct sockaddr *)&address, bytes), errno);
-    assert_return_code(getsockname(fd, (struct sockaddr *)&address, &bytes), errno);
-    close(fd);
+    if (reserved >= 0)
+        close(reserved);
+    reserved = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_return_code(setsockopt(reserved, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), errno);
+    assert_return_code(bind(reserved, (struct sockaddr *)&address, bytes), errno);
+    assert_return_code(getsockname(reserved, (struct sockaddr *)&address, &bytes), errno);
     return ntohs(address.sin_port);
 }
 
@@ -57,7 +62,7 @@ static uint16_t free_port(void)
 static void make(uint32_t n)
 {
     memset(ranks, 0, sizeof ranks);
-    port = free_port();
+    port = reserve_port();
     for (uint32_t i = 0; i < n; i++) {
         ranks[i].environment = (struct br_environment){.rank = i,
                                                        .size = n,
