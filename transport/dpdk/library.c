@@ -54,11 +54,28 @@ static bool find(char out[PATH_MAX])
     return false;
 }
 
+/* The least that DPDK's packages are built for; its libraries end a program with less while they are loaded. */
+static bool runs_here(void)
+{
+#ifdef __x86_64__
+    return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
+#else
+    return true;
+#endif
+}
+
 static void load(void)
 {
     char path[PATH_MAX];
     void *handle;
 
+    if (!runs_here()) {
+        failure = ENOTSUP;
+        snprintf(words, sizeof words,
+                 "DPDK needs a processor with SSE 4.2, and this one has none (in a virtual machine: give it "
+                 "the host's, -cpu host)");
+        return;
+    }
     if (!find(path)) {
         failure = ENOENT;
         snprintf(words, sizeof words,

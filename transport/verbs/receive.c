@@ -3,8 +3,8 @@
  * The shared receive queue of a device, and its buffers.
  *
  * 1. Filled up by a poll that finds nothing else to do, or when a few buffers are missing: so hardly an arrival waits for it.
- *    Messages that the caller holds leave it short of buffers: then a further chunk is allocated and registered, up to what all links may hold
- *    together. That happens until the most that are ever held at once have been; after that, nothing is registered any more.
+ *    Messages that the caller holds leave it short of more than a few: then a further chunk is allocated and registered, up to what all
+ *    links may hold together. That happens until the most that are ever held at once have been; after that, nothing is registered any more.
  * 2. A queue pair that fails in the middle of a message takes the buffer with it (some providers return it with a
  *    flush error, others with the last-WQE event, soft-RoCE not at all). We do not know which, so the queue's own limit event
  *    tells: fewer than a quarter are left although we count more. Then the count is set right. The lost buffers
@@ -133,7 +133,8 @@ static int refill(struct br_verbs_device *device)
     while (receive->posted < receive->target) {
         int n;
 
-        if (br_list_empty(&receive->spare) && !grow(device))
+        if (br_list_empty(&receive->spare) &&
+            (receive->posted + receive->slack >= receive->target || !grow(device)))
             return 0; /* what the caller holds comes back; until then senders wait */
         n = post_batch(device, receive->target - receive->posted);
         if (n <= 0)
