@@ -7,6 +7,9 @@
  * 2. Ends that disagree need not meet. A message for an operation that we take part in, but not by that transfer, shows it by its
  *    digest: `agreed` holds those of our last operations, and of messages for operations that we have not begun.
  * 3. And nothing at all may travel: waiting.c.
+ * 4. All messages of an operation but WAITING arrive before it ends here. WAITING may come when the group has ended, and its number serves
+ *    for a new one: so it is held against what we have begun, but not remembered. Nothing is missed: who begins that operation
+ *    later with other arguments sends its messages with another digest, or waits, too, and says so.
  */
 #include "protocol/internal.h"
 
@@ -119,7 +122,8 @@ bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *
     if (br_tag_family(m->tag) != BR_TAG_COLLECTIVE)
         return true;
     if (!is_of(a, operation)) {
-        *a = (struct br_agreed){.operation = operation, .check = m->check, .used = true, .rank = rank};
+        if (m->type != BR_MESSAGE_WAITING) /* note 4 */
+            *a = (struct br_agreed){.operation = operation, .check = m->check, .used = true, .rank = rank};
         return true;
     }
     if (!a->ours || a->check == m->check)

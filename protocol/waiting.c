@@ -4,7 +4,7 @@
  *
  * 1. The two ends may disagree, and never meet (agree.c): a large send waits for READY while its receiver, of a small message, waits for
  *    EAGER; with two roots both send, or both receive. So who has waited for 100 ms says WAITING with tag, length and digest. For a
- *    collective once, as the peer remembers it; for a large point-to-point send again and again, as the receive may come later.
+ *    collective once, as others say it, too; for a large point-to-point send again and again, as the receive may come later.
  *    Rejected: a request before each large send, which costs a message a transfer for what only wrong programs need.
  * 2. Or the other end is there, but has no credit: point-to-point messages hold them that this program has not come to, and will not come to
  *    before it has this one. A message that is awaited finds its match at once and gives its credit back, so one that is

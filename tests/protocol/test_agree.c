@@ -167,14 +167,14 @@ static void eager__longer_than_agreed(void **state)
     expect_failed(x, "longer than was agreed");
 }
 
-/* What comes for an operation and has no transfer there: begun already, or not yet. */
+/* What comes for an operation and has no transfer there: begun already, or not yet (WAITING is not remembered). */
 static void operation__with_other_arguments(void **state)
 {
     static const enum br_message_type types[] = {BR_MESSAGE_EAGER, BR_MESSAGE_READY, BR_MESSAGE_WAITING};
 
     (void)state;
     for (int i = 0; i < 3; i++)
-        for (int begun = 0; begun < 2; begun++) {
+        for (int begun = types[i] == BR_MESSAGE_WAITING; begun < 2; begun++) {
             struct wired x;
 
             wired_create(&x, 0, 1, NULL);
@@ -216,6 +216,20 @@ static void operation__of_a_group_that_was_forgotten(void **state)
     assert_int_equal(x->w->failed, -EPROTO);
 }
 
+/* The group has ended here, a peer's WAITING comes late, and the number serves again for a group that does something else. */
+static void operation__waiting_of_a_group_that_has_ended(void **state)
+{
+    struct wired *x = *state;
+
+    br_worker_begins(x->w, 2, 1, 7);
+    br_worker_forget_group(x->w, 2);
+    arrives(x, BR_MESSAGE_WAITING, br_tag_collective(2, 1, 1, 1), 8, 7);
+    br_worker_forget_before(x->w, 2, 0);
+    br_worker_begins(x->w, 2, 0, 8);
+    br_worker_begins(x->w, 2, 1, 9);
+    assert_int_equal(x->w->failed, 0);
+}
+
 /* A rank that is ahead has begun operations of which we know from its messages alone. */
 static void operation__to_come_is_not_forgotten(void **state)
 {
@@ -244,6 +258,7 @@ int main(void)
         cmocka_unit_test(operation__with_other_arguments),
         WIRED_TEST(operation__with_the_same_arguments, .rails = 1, .up = true),
         WIRED_TEST(operation__of_a_group_that_was_forgotten, .rails = 1, .up = true),
+        WIRED_TEST(operation__waiting_of_a_group_that_has_ended, .rails = 1, .up = true),
         WIRED_TEST(operation__to_come_is_not_forgotten, .rails = 1, .up = true),
     };
 
