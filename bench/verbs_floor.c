@@ -474,7 +474,7 @@ int main(int argc, char **argv)
 {
     struct end end = {0};
     int fds[2], status;
-    pid_t child;
+    pid_t child = -1;
 
     if (argc == 5) {
         end.bytes = (uint32_t)strtoul(argv[3], NULL, 0);
