@@ -17,12 +17,14 @@
 #include "base/log.h"
 #include "collectives/local.h"
 
-#define NAP         (2 * BR_MS)   /* of the own thread while callers drive */
-#define SLEEP_MOST  (250 * BR_MS) /* timers are looked at this often at least */
-#define YIELD_AFTER (5 * BR_US)   /* of waiting: perhaps the one we wait for needs this core */
-#define LOCAL_NAP   (50 * BR_US)  /* between two looks at the board, when there is nothing else to do */
-#define NAP_AFTER   (10 * BR_MS)  /* of waiting for the board: give the core away */
-#define LOOK        256           /* looks at the board between two turns for everything else */
+#define NAP        (2 * BR_MS)   /* of the own thread while callers drive */
+#define SLEEP_MOST (250 * BR_MS) /* timers are looked at this often at least */
+/* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner: in Linux 6.18 who yields gives up the
+ * rest of its slice for good, and beside a busy program each yield costs milliseconds. */
+#define YIELD_AFTER (200 * BR_US)
+#define LOCAL_NAP   (50 * BR_US) /* between two looks at the board, when there is nothing else to do */
+#define NAP_AFTER   (10 * BR_MS) /* of waiting for the board: give the core away */
+#define LOOK        256          /* looks at the board between two turns for everything else */
 
 /* ---- one turn ---------------------------------------------------------------------------------------------- */
 
