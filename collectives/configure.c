@@ -215,10 +215,11 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         (rc = read_sizes(c, s)))
         return rc;
     if (!known_backend(s->backend))
-        return br_error(EINVAL,
-                        "BRAID_BACKEND is \"%s\"; it must be auto, uring, udp, dpdk, verbs or shm (`braid info` "
-                        "shows what each "
-                        "can do)",
-                        s->backend);
+        return br_error(
+            EINVAL,
+            "BRAID_BACKEND is \"%s\"; it must be auto, uring, udp, dpdk, verbs or shm (`braid info` "
+            "shows what each "
+            "can do)",
+            s->backend);
     return check_topology(s);
 }
