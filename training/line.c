@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "collectives/fit.h"
 
 double br_line_seconds(const struct br_line *line, double bytes)
 {
@@ -40,47 +41,20 @@ int br_line_law(const char *name, uint32_t n, const struct br_line_links *links,
     return 0;
 }
 
-/* The slope alone, or the start-up alone, that fits best. */
-static double only(const struct br_line_sample *samples, uint32_t n, bool slope)
-{
-    double above = 0, below = 0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        double x = slope ? samples[i].bytes / samples[i].seconds : 1 / samples[i].seconds;
-
-        above += x;
-        below += x * x;
-    }
-    return below > 0 ? above / below : 0;
-}
-
 int br_line_measure(const struct br_line_sample *samples, uint32_t n, struct br_line *line)
 {
-    double s = 0, sx = 0, sxx = 0, sy = 0, sxy = 0, determinant;
+    double x[BR_FIT_POINTS], y[BR_FIT_POINTS], slope = 0;
+    struct br_fit fit;
 
-    if (!n)
-        return br_error(EINVAL, "no samples to fit a and b");
+    if (!n || n > BR_FIT_POINTS)
+        return br_error(EINVAL, "a and b are fitted to 1 to %d samples, not to %u", BR_FIT_POINTS, n);
     for (uint32_t i = 0; i < n; i++) {
-        double y = samples[i].seconds, x = samples[i].bytes, w;
-
-        if (!(y > 0) || !isfinite(y) || !usable(x))
-            return br_error(EINVAL, "sample %u has no time: %g s for %g bytes", i, y, x);
-        w = 1 / (y * y);
-        s += w;
-        sx += w * x;
-        sxx += w * x * x;
-        sy += w * y;
-        sxy += w * x * y;
+        x[i] = samples[i].bytes;
+        y[i] = samples[i].seconds;
+        if (!(y[i] > 0) || !isfinite(y[i]) || !usable(x[i]))
+            return br_error(EINVAL, "sample %u has no time: %g s for %g bytes", i, y[i], x[i]);
+        slope += x[i] > 0 ? y[i] / x[i] / n : 0;
     }
-    determinant = s * sxx - sx * sx;
-    *line = (struct br_line){0, only(samples, n, true)};
-    if (determinant <= 1e-9 * s * sxx)
-        return 0;
-    double a = (sxx * sy - sx * sxy) / determinant, b = (s * sxy - sx * sy) / determinant;
-
-    if (b < 0)
-        *line = (struct br_line){only(samples, n, false), 0};
-    else if (a >= 0)
-        *line = (struct br_line){a, b};
+    *line = br_fit_line(x, y, n, &fit) ? (struct br_line){fit.start, fit.slope} : (struct br_line){0, slope};
     return 0;
 }

@@ -31,8 +31,8 @@ struct br_line_sample {
     double bytes, seconds; /* seconds > 0 */
 };
 
-/* Least squares of the relative errors, a and b not negative: small buffers count as much as large ones. With samples of one size
- * only all of it is b. -EINVAL with words: no samples, or one without a time. */
+/* The line through 1 to BR_FIT_POINTS samples (collectives/fit.h), a and b not negative. With samples of one size only all of it is b.
+ * -EINVAL with words: another number of samples, or one without a time. */
 int br_line_measure(const struct br_line_sample *samples, uint32_t n, struct br_line *line);
 
 #endif

@@ -5,18 +5,8 @@ braid=$BRAID_BUILD/braid
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-fail() {
-    echo "FAILED: $*"
-    exit 1
-}
-
-# says WORDS ARGUMENT...: fails, and these words are in what it says
-says() {
-    local words=$1 out
-    shift
-    out=$("$braid" plan "$@" 2>&1) && fail "plan $* should fail"
-    grep -qF -- "$words" <<<"$out" || fail "plan $*: '$words' is not in: $out"
-}
+# shellcheck source=tests/system/plan.sh
+. "$BRAID_SOURCE/tests/system/plan.sh"
 
 out=$("$braid" plan --topology bcube:3,2 -b 32M -e 32M --exact --json "$dir/plan.json" --dot "$dir/plan.dot") || fail "bcube"
 grep -q '^\* *33554432  bml:3,2 .*bandwidth bound on level' <<<"$out" || fail "BML is not chosen: $out"

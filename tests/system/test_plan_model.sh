@@ -6,18 +6,8 @@ models=$BRAID_SOURCE/data/models
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-fail() {
-    echo "FAILED: $*"
-    exit 1
-}
-
-# says WORDS ARGUMENT...: fails, and these words are in what it says
-says() {
-    local words=$1 out
-    shift
-    out=$("$braid" plan "$@" 2>&1) && fail "plan $* should fail"
-    grep -qF -- "$words" <<<"$out" || fail "plan $*: '$words' is not in: $out"
-}
+# shellcheck source=tests/system/plan.sh
+. "$BRAID_SOURCE/tests/system/plan.sh"
 
 # P3's three layers: forward 1 unit, backward 1, all-reduce 2; a unit is a millisecond.
 cat >"$dir/three.csv" <<END
