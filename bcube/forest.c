@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/digest.h"
 #include "base/error.h"
 
 #define NOBODY UINT32_MAX
@@ -179,13 +180,11 @@ static void hang_up(uint16_t *parents, uint32_t root)
 
 static uint64_t digest_of(const struct br_bcube *cube, const struct br_failures *failures, uint32_t hosts)
 {
-    uint64_t hash = ((uint64_t)hosts << 32 | cube->n << 8 | cube->k) * 0x9e3779b97f4a7c15ull;
+    bool any = failures && failures->count > 0;
+    uint64_t words[] = {hosts, cube->n, cube->k,
+                        any ? br_digest_bytes(failures->keys, failures->count * sizeof *failures->keys) : 0};
 
-    for (uint32_t i = 0; failures && i < failures->count; i++) {
-        hash = (hash ^ failures->keys[i]) * 0x9e3779b97f4a7c15ull;
-        hash ^= hash >> 29;
-    }
-    return hash;
+    return br_digest(words, sizeof words / sizeof *words);
 }
 
 static int grow_all(struct growth *g)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "collectives/engine_internal.h"
 #include "collectives/fragment.h"
@@ -91,17 +92,6 @@ struct br_group *br_engine_all(struct br_engine *engine)
 
 /* ---- submit --------------------------------------------------------------------------------- */
 
-uint16_t br_engine_digest(const uint64_t *values, int n)
-{
-    uint64_t hash = 0xcbf29ce484222325ull;
-
-    for (int i = 0; i < n; i++) {
-        hash = (hash ^ values[i]) * 0x9e3779b97f4a7c15ull;
-        hash ^= hash >> 32;
-    }
-    return (uint16_t)(hash ^ hash >> 16);
-}
-
 /* As the steps see it (schedule.h, note 3); false where it makes no difference, so that one plan serves
  * both. */
 static bool is_in_place(const struct br_group *group, const struct br_operation *op)
@@ -154,7 +144,7 @@ static uint16_t check_of(const struct br_operation *op, const struct br_way *way
                          br_collective_rooted(op->collective) ? (uint64_t)op->root : 0,
                          br_way_digest(way)};
 
-    return br_engine_digest(values, sizeof values / sizeof *values);
+    return br_digest_short(values, sizeof values / sizeof *values);
 }
 
 static int choose(struct br_group *group, const struct br_operation *op, uint64_t view,

@@ -60,7 +60,6 @@ struct br_engine {
 };
 
 /* engine.c */
-uint16_t br_engine_digest(const uint64_t *values, int n);
 void br_operation_end(struct br_engine *engine, struct br_operation *op, int status);
 
 /* run.c: fragments and steps */

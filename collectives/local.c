@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "collectives/comm.h"
 #include "collectives/reduce.h"
@@ -207,11 +208,11 @@ static void combine(const struct br_local *local, const struct br_operation *op)
 /* What the ranks must agree on, in 16 bits; root counts where there is one, as elsewhere it is the same (0). */
 static uint16_t digest(const struct br_operation *op)
 {
-    uint64_t x = (uint64_t)op->collective | (uint64_t)op->type << 4 |
-                 (uint64_t)(br_collective_reduces(op->collective) ? op->reduction : 0) << 8 |
-                 (uint64_t)op->root << 12 | op->sequence << 32;
+    uint64_t words[] = {(uint64_t)op->collective << 32 | (uint64_t)op->type,
+                        br_collective_reduces(op->collective) ? (uint64_t)op->reduction : 0,
+                        (uint64_t)op->root, op->sequence, op->count};
 
-    return (uint16_t)(((x ^ op->count * 0xd1342543de82ef95ull) * 0x9e3779b97f4a7c15ull) >> 48);
+    return br_digest_short(words, sizeof words / sizeof *words);
 }
 
 /* Nobody's data is used before everybody whose data is needed has shown to make the same call. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/digest.h"
 #include "base/error.h"
 
 #define AT_ONCE 2u /* parts of one message */
@@ -107,7 +108,7 @@ int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
                          &op->parts.number);
     if (rc)
         return rc;
-    op->check = br_engine_digest(&bytes, 1);
+    op->check = br_digest_short(&bytes, 1);
     br_list_push_back(&engine->messages, &op->node);
     for (uint32_t i = 0; i < AT_ONCE && op->parts.next < op->parts.count && !engine->worker->failed; i++)
         post(engine, op, &op->parts.transfers[i]);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/digest.h"
 #include "base/error.h"
 
 static const char letters[] = "drh"; /* by enum br_method */
@@ -195,16 +196,13 @@ bool br_way_equal(const struct br_way *a, const struct br_way *b)
 
 uint64_t br_way_digest(const struct br_way *way)
 {
-    uint64_t hash = 0xcbf29ce484222325ull ^ way->algorithm ^ (way->forest ? way->forest->digest : 0);
+    uint64_t words[2 + BR_DIMENSIONS_MAX] = {way->forest ? way->forest->digest : 0,
+                                             (uint64_t)way->algorithm << 32 | way->shape.threads};
+    size_t n = 2;
 
-    hash = hash * 0x100000001b3ull ^ way->shape.threads;
-    for (uint32_t i = 0; i < way->shape.n_dimensions; i++) {
-        const struct br_dimension *d = &way->shape.dimensions[i];
-
-        hash = (hash ^ ((uint64_t)d->size << 8 | d->method)) * 0x9e3779b97f4a7c15ull;
-        hash ^= hash >> 29;
-    }
-    return hash;
+    for (uint32_t i = 0; i < way->shape.n_dimensions; i++)
+        words[n++] = (uint64_t)way->shape.dimensions[i].size << 8 | way->shape.dimensions[i].method;
+    return br_digest(words, n);
 }
 
 /* ---- the ways there are --------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "collectives/type.h"
 
@@ -152,29 +153,35 @@ static int first_plan(struct braid_session *s)
 
 /* ---- do the ranks agree? -------------------------------------------------------------------- */
 
-static uint64_t digest(uint64_t hash, uint64_t value)
+static uint64_t digest(const struct braid_session *s)
 {
-    for (int i = 0; i < 8; i++, value >>= 8)
-        hash = (hash ^ (value & 0xff)) * 0x100000001b3;
-    return hash;
+    const struct braid_session_options *o = &s->options;
+    uint64_t words[] = {0,
+                        s->n,
+                        (uint64_t)s->policy,
+                        (uint64_t)o->type,
+                        (uint64_t)o->reduction,
+                        (uint64_t)o->warmup,
+                        (uint64_t)o->review,
+                        o->bucket_bytes,
+                        (uint64_t)o->priority,
+                        (uint64_t)(o->a * 1e12),
+                        (uint64_t)(o->b * 1e18)};
+
+    for (uint32_t l = 0; l < s->n; l++) {
+        uint64_t both[] = {words[0], s->gradients[l].count};
+
+        words[0] = br_digest(both, 2);
+    }
+    return br_digest(words, sizeof words / sizeof *words) | 1;
 }
 
 /* rc: what went wrong here; ranks that are fine learn that others are not. */
 static int agree(struct braid_session *s, int rc)
 {
-    const struct braid_session_options *o = &s->options;
-    uint64_t both[2], hash = 0xcbf29ce484222325;
+    uint64_t both[2], hash = rc ? 0 : digest(s);
     int bad;
 
-    for (uint32_t l = 0; l < s->n && !rc; l++)
-        hash = digest(hash, s->gradients[l].count);
-    hash = digest(hash, (uint64_t)s->policy << 32 | (uint64_t)o->type << 8 | (uint64_t)o->reduction);
-    hash = digest(hash, (uint64_t)(uint32_t)o->warmup << 32 | (uint32_t)o->review);
-    hash = digest(hash, o->bucket_bytes);
-    hash = digest(hash, (uint64_t)(uint32_t)o->priority);
-    hash = digest(hash, (uint64_t)(o->a * 1e12));
-    hash = digest(hash, (uint64_t)(o->b * 1e18));
-    hash = rc ? 0 : hash | 1;
     both[0] = hash;
     both[1] = ~hash;
     bad = braid_allreduce(s->comm, both, both, 2, BRAID_UINT64, BRAID_MIN, NULL, NULL);

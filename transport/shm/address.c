@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "base/error.h"
 
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
@@ -80,16 +81,15 @@ int br_shm_address_resolve(const struct br_address *address, char name[BR_SOCKET
 
 uint64_t br_shm_address_host(const struct br_address *address)
 {
-    uint64_t hash = 0xcbf29ce484222325ull;
     struct place place;
+    uint64_t words[2];
 
     if (address->bytes != sizeof place)
         return 0;
     memcpy(&place, address->data, sizeof place);
     if (place.magic != MAGIC)
         return 0;
-    for (size_t i = 0; i < sizeof place.boot; i++)
-        hash = (hash ^ (uint8_t)place.boot[i]) * 0x100000001b3ull;
-    hash = (hash ^ place.name_space) * 0x9e3779b97f4a7c15ull;
-    return hash ? hash : 1;
+    words[0] = br_digest_bytes(place.boot, sizeof place.boot);
+    words[1] = place.name_space;
+    return br_digest(words, 2) | 1;
 }
