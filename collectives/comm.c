@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braid_init() as a table of phases and its end, the life of a communicator, and that of an operation between call and
- * engine. */
+/* braid_init() as a table of phases and its end, and the life of a communicator. */
 #include "collectives/comm.h"
 
 #include <errno.h>
@@ -15,7 +14,6 @@
 #include "base/numa.h"
 #include "collectives/local.h"
 #include "collectives/reduce.h"
-#include "collectives/type.h"
 #include "collectives/views.h"
 
 #define STRINGIFY(x)  #x
@@ -175,15 +173,18 @@ static int init_network(struct br_family *family)
     struct br_network *network = &family->network;
     bool one_host = br_comm_one_host(family, NULL, family->size);
     char devices[BR_CALIBRATION_TEXT];
+    int rc;
 
     br_comm_name_devices(family, devices);
     if (!network->topology.n)
         br_topology_flat(&network->topology, (uint32_t)family->size);
     if (network->topology.kind != BR_TOPOLOGY_BCUBE) /* emulated ones have slow links, as real ones have */
         network->topology.cores = family->settings.cores;
-    return br_network_init(network, family->rank, one_host ? BR_COST_HOST : BR_COST_NETWORK,
-                           most_rails(family), family->settings.calibration, devices, family->store,
-                           start_deadline(family));
+    rc = br_network_init(network, family->rank, one_host ? BR_COST_HOST : BR_COST_NETWORK, most_rails(family),
+                         family->settings.calibration, devices, family->store, start_deadline(family));
+    if (!rc && family->rank == 0 && network->measured)
+        family->drift.bound = (double)family->settings.calibration_bound;
+    return rc;
 }
 
 /* Rank 0 alone reports: the others have done the same. */
@@ -193,14 +194,6 @@ static int init_report(struct br_family *family)
         return 0;
     family->usages = calloc(1, sizeof *family->usages);
     return family->usages ? 0 : br_error(ENOMEM, "rank 0: no memory for the report");
-}
-
-static int init_drift(struct br_family *family)
-{
-    bool watches = family->rank == 0 && family->network.measured;
-
-    family->drift.bound = watches ? (double)family->settings.calibration_bound : 0;
-    return 0;
 }
 
 static void destroy_report(struct br_family *family)
@@ -292,7 +285,6 @@ static const struct phase {
     {"rendezvous", init_rendezvous, br_rendezvous_end},
     {"memory", br_memory_open, br_memory_close},
     {"network", init_network, destroy_network},
-    {"drift", init_drift, NULL},
     {"report", init_report, destroy_report},
     {"engine", init_engine, destroy_engine},
     {"communicator", init_first, destroy_comms},
@@ -382,11 +374,11 @@ int braid_comm_abort(struct braid_comm *comm, const char *reason)
     snprintf(words, sizeof words, "aborted by %s: %s",
              br_group_name_rank(comm->group, comm->rank, name, sizeof name),
              reason ? reason : "no reason given");
-    br_progress_lock(family);
+    br_gate_lock(family);
     br_worker_fail(family->worker, ECANCELED, words);
     br_progress_turn(family, br_clock_now());
-    br_progress_unlock(family);
-    br_progress_wake(family);
+    br_gate_unlock(family);
+    br_gate_wake(family);
     return 0;
 }
 
@@ -405,7 +397,7 @@ static int share_board(struct braid_comm *comm)
         uint64_t now = br_clock_now();
         int n = 0;
 
-        br_progress_lock(family);
+        br_gate_lock(family);
         rc = family->worker->failed ? br_error(-family->worker->failed, "%s", family->worker->words)
                                     : br_local_share(comm);
         if (rc == -EAGAIN)
@@ -413,7 +405,7 @@ static int share_board(struct braid_comm *comm)
         if (rc == -EAGAIN && now > until)
             rc = br_error(ETIMEDOUT, "rank %d: %s did not share its board in time", family->rank,
                           br_group_name_rank(comm->group, 0, name, sizeof name));
-        br_progress_unlock(family);
+        br_gate_unlock(family);
         if (rc != -EAGAIN)
             return rc;
         if (!n)
@@ -443,135 +435,4 @@ void br_comm_destroy(struct braid_comm *comm)
 {
     br_local_destroy(comm);
     comm->group = NULL;
-}
-
-/* ---- operations -------------------------------------------------------------------------------------------- */
-
-struct br_operation *br_comm_get_operation(struct braid_comm *comm)
-{
-    struct br_family *family = comm->family;
-    struct br_operation *op;
-
-    pthread_mutex_lock(&family->pool_lock);
-    op = br_pool_get(&family->operations);
-    if (op) {
-        memset(op, 0, sizeof *op);
-        op->comm = comm;
-        op->group = comm->group;
-    }
-    pthread_mutex_unlock(&family->pool_lock);
-    if (!op)
-        br_error(EAGAIN, "rank %d: %d operations are outstanding; wait for some of them", family->rank,
-                 BR_MAX_OPERATIONS);
-    return op;
-}
-
-void br_comm_put_operation(struct br_operation *op)
-{
-    struct br_family *family = op->comm->family;
-
-    pthread_mutex_lock(&family->pool_lock);
-    op->comm = NULL;
-    br_pool_put(&family->operations, op);
-    pthread_mutex_unlock(&family->pool_lock);
-}
-
-void br_comm_put_operations(struct braid_comm *comm)
-{
-    struct br_family *family = comm->family;
-
-    pthread_mutex_lock(&family->pool_lock);
-    for (uint32_t i = 0; i < BR_MAX_OPERATIONS; i++) {
-        struct br_operation *op = br_pool_at(&family->operations, i);
-
-        if (op->comm == comm) {
-            op->comm = NULL;
-            br_pool_put(&family->operations, op);
-        }
-    }
-    pthread_mutex_unlock(&family->pool_lock);
-}
-
-void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op)
-{
-    op->send_region = br_memory_use(comm->family, op->send, op->send_bytes);
-    op->recv_region = br_memory_use(comm->family, op->recv, op->recv_bytes);
-}
-
-void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op)
-{
-    br_memory_unuse(comm->family, op->send_region);
-    br_memory_unuse(comm->family, op->recv_region);
-    op->send_region = op->recv_region = NULL;
-}
-
-uint64_t br_comm_next_sequence(struct braid_comm *comm)
-{
-    if (comm->next_sequence % (BR_OPERATIONS / 4) == 0) /* long before one that is remembered comes again */
-        br_worker_forget_before(comm->family->worker, comm->group->number, comm->next_sequence);
-    return comm->next_sequence++;
-}
-
-void br_comm_start_operation(struct br_operation *op, uint64_t now)
-{
-    struct braid_comm *comm = op->comm;
-    int rc;
-
-    op->order = comm->family->next_order++;
-    op->deadline = now + op->timeout;
-    op->status = 0;
-    br_comm_use_memory(comm, op);
-    if (op->kind == BR_OPERATION_COLLECTIVE)
-        op->sequence = br_comm_next_sequence(comm);
-    if (comm->local && !comm->family->worker->failed && br_local_takes(comm->local, op)) {
-        br_local_submit(comm->local, op);
-        return;
-    }
-    br_views_pass(comm->family, op, now);
-    op->began = now;
-    op->alone = comm->outstanding == 1;
-    br_tracing_begin(op, now);
-    rc = br_engine_submit(comm->family->engine, op, now);
-    if (rc) {
-        op->status = rc;
-        snprintf(op->words, sizeof op->words, "%s", br_error_words());
-        br_progress_end(op);
-    }
-}
-
-/* Only operations that had the engine for themselves can be held against a prediction. */
-static void watch_calibration(struct br_family *family, const struct br_operation *op)
-{
-    double seconds = (double)(family->now - op->began) / 1e9,
-           off = op->alone ? br_drift_add(&family->drift, op->predicted, seconds) : 0;
-    char name[BR_WAY_TEXT];
-
-    if (off > 0)
-        br_log_warn(
-            "BRAID_CALIBRATION: %s is stale: the last %d collectives took %s than %.3g of the predicted "
-            "time, waiting for other ranks included (%s by %s, %zu bytes a block: predicted %.4g us, took "
-            "%.4g us); measure again with `braid calibrate`",
-            family->settings.calibration, BR_DRIFT_WINDOW, off > 1 ? "more" : "less", off,
-            br_collective_name(op->collective), br_way_name(op->way, name),
-            op->count * br_type_size(op->type), op->predicted * 1e6, seconds * 1e6);
-}
-
-void br_comm_operation_ended(struct br_operation *op)
-{
-    if (op->span.row)
-        br_tracing_end(op);
-    br_comm_unuse_memory(op->comm, op);
-    if (op->surveys) {
-        br_views_ended(op->comm->family, op->comm->family->now);
-        return;
-    }
-    if (op->status)
-        op->comm->failed_operations++;
-    else
-        op->comm->operations++;
-    if (op->kind == BR_OPERATION_COLLECTIVE && op->began && !op->status)
-        watch_calibration(op->comm->family, op);
-    if (op->comm->family->usages && op->kind == BR_OPERATION_COLLECTIVE && op->began && !op->status)
-        br_usages_add(op->comm->family->usages, op, (uint32_t)op->comm->size, op->began,
-                      op->comm->family->now);
 }

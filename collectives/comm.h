@@ -110,7 +110,7 @@ struct br_family {
     pthread_mutex_t lock; /* worker, engine, boards and all below up to the next comment */
     uint64_t next_order;  /* of operations of all kinds and communicators */
     uint64_t now;         /* of the last turn */
-    int sleep_fds;        /* devices are armed for sleeping (progress.c) */
+    int sleep_fds;        /* devices are armed for sleeping (gate.c) */
     /* By number. One that has been finalized stays, without a group, so that its handle is known for what it is, until
      * the number is used again. */
     struct braid_comm *comms[BR_MAX_GROUPS];
@@ -193,6 +193,8 @@ void br_comm_name_devices(const struct br_family *family, char text[BR_CALIBRATI
 /* Collective over the group, which is borrowed. Blocks until its ranks share their board, at most for the init timeout. */
 int br_comm_create(struct br_family *family, struct br_group *group, struct braid_comm **comm);
 void br_comm_destroy(struct braid_comm *comm); /* under the lock, or the last one to use the family */
+
+/* operation.c */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; NULL with words: -EAGAIN */
 void br_comm_put_operation(struct br_operation *op);
 void br_comm_put_operations(struct braid_comm *comm);                /* all of it; none is under way */
@@ -211,6 +213,17 @@ int br_tracing_rails(struct br_family *family); /* names the rows of all rails *
 void br_tracing_begin(struct br_operation *op, uint64_t now);
 void br_tracing_end(struct br_operation *op);
 
+/* gate.c */
+void br_gate_lock(struct br_family *family);      /* for a moment: whoever drives lets us in */
+void br_gate_lock_last(struct br_family *family); /* when nobody else wants it */
+bool br_gate_try(struct br_family *family);
+void br_gate_unlock(struct br_family *family); /* arms the devices again for those who sleep in them */
+/* Under the lock, by whoever drives for long: those who want the lock for a moment get it. nap: and the core as well, in ns. */
+void br_gate_let_in(struct br_family *family, uint64_t nap);
+/* Under the lock, which is free while the thread sleeps, so that a caller can take over; at most until the next timer. */
+void br_gate_sleep(struct br_family *family, uint64_t until);
+void br_gate_wake(struct br_family *family); /* all that sleep, and the own thread */
+
 /* progress.c */
 int br_progress_start(struct br_family *family); /* thread and wake-up descriptor */
 void br_progress_stop(struct br_family *family);
@@ -222,9 +235,6 @@ int br_progress_submit(struct br_operation *op, bool wake);
 bool br_progress_wait(struct br_operation *op, uint64_t most);
 /* A small collective of one host, while its caller waits (local.h). false: not possible now, go the long way. */
 bool br_progress_local(struct braid_comm *comm, struct br_operation *op);
-void br_progress_lock(struct br_family *family); /* for a moment; whoever drives lets us in */
-void br_progress_unlock(struct br_family *family);
-void br_progress_wake(struct br_family *family); /* all that sleep in a wait, and the own thread */
 void br_progress_try(struct br_family *family);  /* one turn, if nobody else is at it */
 void br_progress_drain(struct braid_comm *comm); /* until none of its operations is outstanding */
 

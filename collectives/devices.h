@@ -1,13 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Which network devices a rank uses. In a BCube, too, which of them is on which level, and whether the cables say the same.
- *
- * 1. What must be the same on all ranks is compared before anything is said of the network.
- * 2. In a BCube with real NICs every rank then announces itself on each of them (bootstrap/beacon.h). All get what all
- *    have heard, and judge it alone (bcube/wiring.h): the same words everywhere, before any data moves.
- * 3. Beacons get lost, and ranks on a busy machine start late. So it goes in rounds, and the first one without a finding is
- *    the last one.
- */
+/* Which network devices a rank uses, as far as it can say alone. */
 #ifndef BR_COLLECTIVES_DEVICES_H
 #define BR_COLLECTIVES_DEVICES_H
 
@@ -39,9 +31,7 @@ int br_devices_named(const struct br_settings *settings, struct br_devices *devi
 /* Those that the user named, else those that there are for settings.network. -EINVAL, -ENODEV and others with words. Blocks briefly. */
 int br_devices_list(const struct br_family *family, struct br_devices *devices);
 
-/* Agrees with all other ranks, and in a BCube gives devices their levels. Collective; the store must be open. Besides the errors of
- * the store: -EPROTO (ranks disagree), -EINVAL, -ENODEV (devices), -ENETUNREACH (a BCube that is wired wrongly: the words
- * say where). Blocks until `until`, ns, at most. */
-int br_devices_agree(struct br_family *family, struct br_devices *devices, uint64_t until);
+/* In a BCube, whether there is one for each level. -EINVAL with words. */
+int br_devices_check_count(const struct br_family *family, const struct br_devices *devices);
 
 #endif

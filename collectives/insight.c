@@ -44,7 +44,7 @@ int braid_stats(struct braid_comm *comm, struct braid_stats *out)
         return br_error(EINVAL, "braid_stats: nowhere to store the counters");
     family = comm->family;
     w = family->worker;
-    br_progress_lock(family);
+    br_gate_lock(family);
     *out = (struct braid_stats){.operations = comm->operations, .failed_operations = comm->failed_operations};
     out->copied_bytes = w->counters.copied_bytes;
     out->placed_bytes = w->counters.placed_bytes;
@@ -56,7 +56,7 @@ int braid_stats(struct braid_comm *comm, struct braid_stats *out)
     out->unregistered = family->unregistered;
     add_devices(w, out);
     add_rails(w, out);
-    br_progress_unlock(family);
+    br_gate_unlock(family);
     return 0;
 }
 
@@ -84,7 +84,7 @@ int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *rails, in
         return rc;
     if (!rails && max > 0)
         return br_error(EINVAL, "braid_rail_stats: nowhere to store the counters");
-    br_progress_lock(comm->family);
+    br_gate_lock(comm->family);
     for (int r = 0; r < comm->size; r++) {
         const struct br_peer *peer = &comm->family->worker->peers[br_group_in_job(comm->group, r)];
 
@@ -92,7 +92,7 @@ int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *rails, in
             if (n < max)
                 describe(&peer->rails[i], r, &rails[n]);
     }
-    br_progress_unlock(comm->family);
+    br_gate_unlock(comm->family);
     return n;
 }
 
@@ -111,11 +111,11 @@ const char *braid_algorithm(struct braid_comm *comm, const char *collective, siz
     op.group = comm->group;
     if (br_collective_find(collective, &op.collective))
         return NULL;
-    br_progress_lock(comm->family);
+    br_gate_lock(comm->family);
     if (comm->local && br_local_takes(comm->local, &op))
         name = "board";
     else
         name = br_engine_algorithm(comm->family->engine, &op);
-    br_progress_unlock(comm->family);
+    br_gate_unlock(comm->family);
     return name;
 }

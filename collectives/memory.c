@@ -130,9 +130,9 @@ static int add(struct br_family *family, void *base, size_t bytes, int segment_f
     region->region.base = base;
     region->region.bytes = bytes;
     region->region.segment_fd = segment_fd;
-    br_progress_lock(family);
+    br_gate_lock(family);
     rc = insert(family, region);
-    br_progress_unlock(family);
+    br_gate_unlock(family);
     if (rc) {
         free(region);
         return rc;
@@ -203,7 +203,7 @@ int braid_free(struct braid_comm *comm, void *memory)
     if (rc || !memory)
         return rc;
     family = comm->family;
-    br_progress_lock(family);
+    br_gate_lock(family);
     region = br_region_containing(family, memory, 0);
     if (!region || !region->allocated || region->region.base != memory)
         rc = br_error(EINVAL, "braid_free: %p is not from braid_alloc()", memory);
@@ -211,7 +211,7 @@ int braid_free(struct braid_comm *comm, void *memory)
         rc = br_error(EBUSY, "braid_free: %d operations still use the memory", atomic_load(&region->uses));
     else
         take_out(region);
-    br_progress_unlock(family);
+    br_gate_unlock(family);
     if (!rc)
         free_region(region);
     return rc;
@@ -239,13 +239,13 @@ int braid_deregister(struct braid_region *region)
     if (!region || region->allocated)
         return br_error(EINVAL, "braid_deregister: not a region from braid_register()");
     family = region->family;
-    br_progress_lock(family);
+    br_gate_lock(family);
     if (atomic_load(&region->uses)) {
-        br_progress_unlock(family);
+        br_gate_unlock(family);
         return br_error(EBUSY, "braid_deregister: an operation still uses the region");
     }
     take_out(region);
-    br_progress_unlock(family);
+    br_gate_unlock(family);
     free_region(region);
     return 0;
 }
@@ -261,14 +261,14 @@ int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key
     if (!key)
         return br_error(EINVAL, "braid_key: nowhere to store the key");
     family = comm->family;
-    br_progress_lock(family);
+    br_gate_lock(family);
     region = br_region_containing(family, memory, 0);
     if (region)
         *key = (struct braid_key){.bytes = region->region.bytes,
                                   .rank = (uint32_t)family->rank,
                                   .id = region->region.id,
                                   .check = family->worker->config.check};
-    br_progress_unlock(family);
+    br_gate_unlock(family);
     return region
                ? 0
                : br_error(EINVAL,

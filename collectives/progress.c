@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who turns the wheel, and how it waits; the reasons are in comm.h. The only file above transport/ besides
- * protocol/bootstrap/ and rendezvous.c that knows threads and a clock. */
+/* Who turns the wheel; the reasons are in comm.h. Above transport/, only this file, gate.c, rendezvous.c and protocol/bootstrap/ know
+ * threads and a clock. */
 #include "collectives/comm.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,14 +16,13 @@
 #include "base/log.h"
 #include "collectives/local.h"
 
-#define NAP        (2 * BR_MS)   /* of the own thread while callers drive */
-#define SLEEP_MOST (250 * BR_MS) /* timers are looked at this often at least */
+#define NAP (2 * BR_MS) /* of the own thread while callers drive */
 /* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner: in Linux 6.18 who yields gives up the
  * rest of its slice for good, and beside a busy program each yield costs milliseconds. */
 #define YIELD_AFTER (200 * BR_US)
-#define LOCAL_NAP   (50 * BR_US) /* between two looks at the board, when there is nothing else to do */
-#define NAP_AFTER   (10 * BR_MS) /* of waiting for the board: give the core away */
-#define LOOK        256          /* looks at the board between two turns for everything else */
+#define NAP_AFTER   (10 * BR_MS) /* of waiting for the board: give the core away, for BOARD_NAP at a time */
+#define BOARD_NAP   (50 * BR_US)
+#define LOOK        256 /* looks at the board between two turns for everything else */
 
 /* ---- one turn ---------------------------------------------------------------------------------------------- */
 
@@ -36,7 +34,7 @@ void br_progress_end(struct br_operation *op)
     atomic_fetch_sub(&op->comm->outstanding, 1);
     atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
     if (family->sleeping_callers)
-        br_progress_wake(family);
+        br_gate_wake(family);
     if (atomic_load(&family->waiters)) {
         pthread_mutex_lock(&family->end_lock);
         pthread_cond_broadcast(&family->ended);
@@ -110,144 +108,6 @@ int br_progress_turn(struct br_family *family, uint64_t now)
     return n;
 }
 
-/* ---- armed devices ----------------------------------------------------------------------------------------- */
-
-/* Under the lock. Arms every device; returns the number of descriptors, or -1: do not sleep. */
-static int arm(struct br_family *family, struct pollfd *fds)
-{
-    int n = 0;
-
-    fds[n++] = (struct pollfd){.fd = family->wake_fd, .events = POLLIN};
-    for (int d = 0; d < family->worker->n_devices; d++) {
-        struct br_device *device = family->worker->devices[d];
-        int fd = device->ops->wait(device);
-
-        family->sleep_fds = d + 1;
-        if (fd < 0)
-            return -1;
-        fds[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
-    }
-    return n;
-}
-
-/* Under the lock. */
-static void disarm(struct br_family *family)
-{
-    for (; family->sleep_fds > 0; family->sleep_fds--) {
-        struct br_device *device = family->worker->devices[family->sleep_fds - 1];
-
-        device->ops->wake(device);
-    }
-}
-
-/* Does an operation wait on a board? A board has no descriptor to wait for. */
-static bool looks_at_boards(const struct br_family *family)
-{
-    br_list_for_each (node, &family->boards)
-        if (!br_list_empty(&br_container_of(node, struct br_local, node)->queue))
-            return true;
-    return false;
-}
-
-static uint64_t next_timer(struct br_family *family, uint64_t now, uint64_t until)
-{
-    uint64_t next = now + SLEEP_MOST, timer = br_worker_next_timer(family->worker),
-             deadline = br_engine_next_deadline(family->engine);
-
-    if (timer < next)
-        next = timer;
-    if (deadline < next)
-        next = deadline;
-    if (now + LOCAL_NAP < next && looks_at_boards(family))
-        next = now + LOCAL_NAP;
-    return until < next ? until : next;
-}
-
-/* ---- the lock ---------------------------------------------------------------------------------------------- */
-
-void br_progress_wake(struct br_family *family)
-{
-    uint64_t one = 1;
-
-    if (atomic_exchange(&family->may_wake, false) && write(family->wake_fd, &one, sizeof one) < 0)
-        br_log_debug("rank %d: the wake-up counter is full", family->rank);
-}
-
-/* Whoever sleeps, sleeps in armed devices, whenever the lock is free. */
-static void release(struct br_family *family)
-{
-    struct pollfd fds[BR_MAX_DEVICES + 1];
-
-    if (atomic_load(&family->sleepers) && !family->sleep_fds && arm(family, fds) < 0) {
-        disarm(family);
-        br_progress_wake(family);
-    }
-    pthread_mutex_unlock(&family->lock);
-}
-
-void br_progress_lock(struct br_family *family)
-{
-    atomic_fetch_add(&family->wanted, 1);
-    pthread_mutex_lock(&family->lock);
-    atomic_fetch_sub(&family->wanted, 1);
-    disarm(family);
-}
-
-void br_progress_unlock(struct br_family *family)
-{
-    release(family);
-}
-
-/* Under the lock, by whoever drives for long: those who want the lock for a moment get it. nap: and the core as well, in ns. */
-static void let_in(struct br_family *family, uint64_t nap)
-{
-    struct timespec t = {0, (long)nap};
-
-    if (!nap && !atomic_load(&family->wanted))
-        return;
-    release(family);
-    if (nap)
-        nanosleep(&t, NULL);
-    while (atomic_load(&family->wanted))
-        sched_yield();
-    pthread_mutex_lock(&family->lock);
-    disarm(family);
-}
-
-/* ---- sleeping ---------------------------------------------------------------------------------------------- */
-
-static void stop_sleeping(struct br_family *family)
-{
-    uint64_t count;
-
-    if (atomic_fetch_sub(&family->sleepers, 1) > 1)
-        return; /* the wake-up is for them as well */
-    atomic_store(&family->may_wake, false);
-    while (read(family->wake_fd, &count, sizeof count) > 0)
-        ;
-}
-
-/* Called under the lock, which is free while the thread sleeps, so that a caller can take over. */
-static void sleep_until(struct br_family *family, uint64_t until)
-{
-    struct pollfd fds[BR_MAX_DEVICES + 1];
-    uint64_t now = br_clock_now(), next = next_timer(family, now, until);
-    int n;
-
-    atomic_fetch_add(&family->sleepers, 1);
-    atomic_store(&family->may_wake, true);
-    n = arm(family, fds);
-    if (n > 0 && br_ring_empty(&family->submissions) && next > now) {
-        struct timespec left = {(time_t)((next - now) / BR_SEC), (long)((next - now) % BR_SEC)};
-
-        pthread_mutex_unlock(&family->lock);
-        ppoll(fds, (nfds_t)n, &left, NULL);
-        pthread_mutex_lock(&family->lock);
-    }
-    stop_sleeping(family);
-    disarm(family);
-}
-
 static bool has_ended(struct br_operation *op)
 {
     return atomic_load_explicit(&op->state, memory_order_acquire) == BR_OPERATION_ENDED;
@@ -276,16 +136,15 @@ static void *run(void *argument)
             nap();
             continue;
         }
-        pthread_mutex_lock(&family->lock);
-        disarm(family);
+        br_gate_lock_last(family);
         now = br_clock_now();
         if (br_progress_turn(family, now) > 0)
             idle_since = 0;
         else if (!idle_since)
             idle_since = now;
         else if (now - idle_since > family->settings.spin)
-            sleep_until(family, UINT64_MAX);
-        release(family);
+            br_gate_sleep(family, UINT64_MAX);
+        br_gate_unlock(family);
         if (family->settings.oversubscribed || (idle_since && now - idle_since > YIELD_AFTER))
             sched_yield();
     }
@@ -355,17 +214,16 @@ int br_progress_submit(struct br_operation *op, bool wake_up)
         atomic_fetch_sub(&op->comm->outstanding, 1);
         return br_error(EAGAIN, "rank %d: the submission ring is full", family->rank);
     }
-    if (!pthread_mutex_trylock(&family->lock)) {
+    if (br_gate_try(family)) {
         uint64_t now = br_clock_now();
 
-        disarm(family);
         accept_submissions(family, now);
         if (wake_up)
             br_progress_turn(family, now);
-        release(family);
+        br_gate_unlock(family);
     }
     if (wake_up)
-        br_progress_wake(family);
+        br_gate_wake(family);
     return 0;
 }
 
@@ -408,13 +266,13 @@ static void drive(struct br_family *family, struct br_operation *op, uint64_t un
             idle_since = now;
         } else if (now - idle_since > family->settings.spin) {
             family->sleeping_callers++;
-            sleep_until(family, until);
+            br_gate_sleep(family, until);
             family->sleeping_callers--;
             idle_since = now = br_clock_now();
         } else if (family->settings.oversubscribed || now - idle_since > YIELD_AFTER) {
             make_room(family, now);
         }
-        let_in(family, 0);
+        br_gate_let_in(family, 0);
     }
 }
 
@@ -428,11 +286,10 @@ bool br_progress_wait(struct br_operation *op, uint64_t most)
     until = most == UINT64_MAX ? UINT64_MAX : br_clock_now() + most;
     atomic_fetch_add(&family->callers, 1);
     while (!has_ended(op)) {
-        if (!pthread_mutex_trylock(&family->lock)) {
-            disarm(family);
+        if (br_gate_try(family)) {
             drive(family, op, until);
             atomic_fetch_add(&family->turns, 1);
-            release(family);
+            br_gate_unlock(family);
         } else {
             wait_for_driver(family, op);
         }
@@ -471,7 +328,7 @@ static int ask_board(struct braid_comm *comm, struct br_operation *op)
         br_progress_turn(family, now);
         if (now - started >= op->timeout && !family->worker->failed)
             fail_overdue_local(op);
-        let_in(family, now - started > NAP_AFTER ? LOCAL_NAP : 0);
+        br_gate_let_in(family, now - started > NAP_AFTER ? BOARD_NAP : 0);
     }
     if (started) {
         br_comm_unuse_memory(comm, op);
@@ -515,18 +372,17 @@ bool br_progress_local(struct braid_comm *comm, struct br_operation *op)
         else
             comm->operations++;
     }
-    release(family);
+    br_gate_unlock(family);
     return taken;
 }
 
 void br_progress_try(struct br_family *family)
 {
-    if (pthread_mutex_trylock(&family->lock))
+    if (!br_gate_try(family))
         return;
-    disarm(family);
     br_progress_turn(family, br_clock_now());
     atomic_fetch_add(&family->turns, 1);
-    release(family);
+    br_gate_unlock(family);
 }
 
 void br_progress_drain(struct braid_comm *comm)
@@ -534,9 +390,9 @@ void br_progress_drain(struct braid_comm *comm)
     struct br_family *family = comm->family;
 
     while (atomic_load(&comm->outstanding) > 0) {
-        br_progress_lock(family);
+        br_gate_lock(family);
         br_progress_turn(family, br_clock_now());
-        br_progress_unlock(family);
+        br_gate_unlock(family);
         sched_yield();
     }
 }

@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "collectives/backend.h"
 #include "collectives/devices.h"
+#include "collectives/wires.h"
 #include "protocol/bootstrap/store.h"
 #include "transport/shm/address.h"
 
@@ -247,7 +248,7 @@ static int meet(struct br_family *family, struct local *local, uint64_t until)
     if (!rc && !known)
         rc = list_devices(family, local, &devices);
     if (!rc)
-        rc = br_devices_agree(family, &devices, until);
+        rc = br_wires_agree(family, &devices, until);
     if (!rc && family->settings.cube.n)
         rc = open_devices(family, local, &devices);
     if (rc && *family->settings.no_rdma)

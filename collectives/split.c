@@ -57,13 +57,13 @@ static void show_numbers(struct braid_comm *parent, struct record *mine)
 {
     struct br_family *family = parent->family;
 
-    br_progress_lock(family);
+    br_gate_lock(family);
     mine->shown = !family->shows_numbers && parent->group->number <= family->first_to_split;
     if (parent->group->number < family->first_to_split)
         family->first_to_split = parent->group->number;
     family->shows_numbers |= mine->shown;
     memcpy(mine->taken, family->numbers, sizeof mine->taken);
-    br_progress_unlock(family);
+    br_gate_unlock(family);
 }
 
 static bool all_shown(const struct record *all, int n)
@@ -93,14 +93,14 @@ static void hide_numbers(struct braid_comm *parent, const struct record *mine, i
 {
     struct br_family *family = parent->family;
 
-    br_progress_lock(family);
+    br_gate_lock(family);
     if (number >= 0)
         family->numbers[number / 64] |= 1ull << number % 64;
     if (mine->shown)
         family->shows_numbers = false;
     if (over && family->first_to_split == parent->group->number)
         family->first_to_split = BR_MAX_GROUPS;
-    br_progress_unlock(family);
+    br_gate_unlock(family);
 }
 
 static void give_number_back(struct br_family *family, uint32_t number)
@@ -208,10 +208,10 @@ static int make(struct braid_comm *parent, const struct record *all, int number,
         rc = br_comm_create(family, group, out);
     if (!rc)
         return 0;
-    br_progress_lock(family);
+    br_gate_lock(family);
     br_worker_fail(family->worker, -rc, br_error_words());
     give_number_back(family, (uint32_t)number);
-    br_progress_unlock(family);
+    br_gate_unlock(family);
     if (group)
         br_split_free(group);
     return rc;
@@ -245,21 +245,21 @@ int br_comm_leave(struct braid_comm *comm)
     int rc;
 
     br_progress_drain(comm);
-    br_progress_lock(family);
+    br_gate_lock(family);
     unreceived = group->unreceived;
     rc = family->worker->failed; /* then there is nobody to talk to, and the caller still wants the words */
-    br_progress_unlock(family);
+    br_gate_unlock(family);
     if (!rc)
         rc = braid_allreduce(comm, &unreceived, &unreceived, 1, BRAID_INT64, BRAID_SUM, NULL, NULL);
     if (!rc && unreceived && !comm->rank)
         br_log_warn("%lld messages of communicator %u were sent and never received", (long long)unreceived,
                     group->number);
-    br_progress_lock(family);
+    br_gate_lock(family);
     br_comm_put_operations(comm);
     br_comm_destroy(comm);
     if (!rc && !unreceived)
         give_number_back(family, group->number);
-    br_progress_unlock(family);
+    br_gate_unlock(family);
     br_split_free(group);
     return 0;
 }

@@ -22,10 +22,10 @@ void br_tracing_close(struct br_family *family)
 
 int br_tracing_rails(struct br_family *family)
 {
-    br_progress_lock(family);
+    br_gate_lock(family);
     if (family->trace)
         br_tracing_name(family->worker);
-    br_progress_unlock(family);
+    br_gate_unlock(family);
     return 0;
 }
 

@@ -219,19 +219,19 @@ static int join_with_nic(void **state)
     memset(&nic.counters, 0, sizeof nic.counters);
     if (rc)
         return rc;
-    br_progress_lock(comm->family);
+    br_gate_lock(comm->family);
     comm->family->worker->devices[comm->family->worker->n_devices++] = &nic;
     rc = br_memory_open(comm->family);
-    br_progress_unlock(comm->family);
+    br_gate_unlock(comm->family);
     return rc;
 }
 
 static int leave_with_nic(void **state)
 {
-    br_progress_lock(comm->family);
+    br_gate_lock(comm->family);
     br_memory_close(comm->family);
     comm->family->worker->n_devices--;
-    br_progress_unlock(comm->family);
+    br_gate_unlock(comm->family);
     return pins == unpins ? leave(state) : -1;
 }
 
@@ -290,11 +290,11 @@ static void memory_use__without_a_cache(void **state)
     static uint8_t memory[1 << 20];
 
     (void)state;
-    br_progress_lock(comm->family);
+    br_gate_lock(comm->family);
     br_memory_close(comm->family);
     comm->family->settings.cache_bytes = 0;
     assert_int_equal(br_memory_open(comm->family), 0);
-    br_progress_unlock(comm->family);
+    br_gate_unlock(comm->family);
     assert_null(comm->family->cache);
     assert_null(br_memory_use(comm->family, memory, sizeof memory));
     assert_int_equal(comm->family->unregistered, 1);

@@ -67,25 +67,32 @@ static void idle(struct job *job, uint64_t ns)
         assert_true(job_step(job));
 }
 
-/* Those that were sent last are received first. */
-static void send__small_ones_in_any_order(void **state)
+typedef void side(struct job *job, uint32_t i, size_t bytes);
+
+/* One side begins all of them, then the other one the last first. */
+static void last_first(side *one, side *other, size_t bytes)
 {
-    (void)state;
     for (size_t k = 0; k < 2; k++) {
         struct job job;
 
         fill();
         job_create(&job, both[k]);
         for (uint32_t i = 0; i < MANY; i++)
-            send(&job, i, 8);
+            one(&job, i, bytes);
         idle(&job, BR_MS);
         for (uint32_t i = MANY; i-- > 0;) {
-            receive(&job, i, 8);
-            comes(&job, i, 8, BR_MS);
+            other(&job, i, bytes);
+            comes(&job, i, bytes, BR_MS);
         }
         job_run(&job, 2 * MANY);
         job_destroy(&job);
     }
+}
+
+static void send__small_ones_in_any_order(void **state)
+{
+    (void)state;
+    last_first(send, receive, 8);
 }
 
 /* The same when the receive was there before the credits were used up: it is asked for later, but asked for. */
@@ -110,21 +117,7 @@ static void send__small_one_that_is_awaited_already(void **state)
 static void recv__large_ones_in_any_order(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < 2; k++) {
-        struct job job;
-
-        fill();
-        job_create(&job, both[k]);
-        for (uint32_t i = 0; i < MANY; i++)
-            receive(&job, i, LARGE);
-        idle(&job, BR_MS);
-        for (uint32_t i = MANY; i-- > 0;) {
-            send(&job, i, LARGE);
-            comes(&job, i, LARGE, BR_MS);
-        }
-        job_run(&job, 2 * MANY);
-        job_destroy(&job);
-    }
+    last_first(receive, send, LARGE);
 }
 
 /* READYs hold the credits that a small message needs. */

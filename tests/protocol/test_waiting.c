@@ -79,34 +79,29 @@ static void waits__small_receive_says_so_at_once(void **state)
     assert_int_equal(said(x, 0), 0);
 }
 
-/* With some messages held here it is not likely that the peer lacks credits, but it may. With fewer it does not. */
-static void waits__small_receive_says_so_later(void **state)
+/* With `held` messages held on rail 0 a small receive says nothing, with `more` of them on a rail it does. */
+static void waits_for_more(struct wired *x, uint32_t held, int rail, uint32_t more)
 {
-    struct wired *x = *state;
-
-    hold(x, 0, 0, 3);
+    hold(x, 0, 0, held);
     t[0] = transfer(0, 8);
     assert_int_equal(br_transfer_receive(x->w, &t[0]), 0);
     pass(x, 1000);
     assert_int_equal(said(x, 0), 0);
-    hold(x, 0, 3, 1);
+    hold(x, rail, held, more);
     pass(x, 2);
     assert_int_equal(said(x, 0), 1);
+}
+
+/* With some messages held here it is not likely that the peer lacks credits, but it may. With fewer it does not. */
+static void waits__small_receive_says_so_later(void **state)
+{
+    waits_for_more(*state, 3, 0, 1);
 }
 
 /* The peer lacks no credit as long as it has one on any rail. */
 static void waits__small_receive_says_nothing_while_a_rail_is_free(void **state)
 {
-    struct wired *x = *state;
-
-    hold(x, 0, 0, 32);
-    t[0] = transfer(0, 8);
-    assert_int_equal(br_transfer_receive(x->w, &t[0]), 0);
-    pass(x, 1000);
-    assert_int_equal(said(x, 0), 0);
-    hold(x, 1, 32, 28);
-    pass(x, 2);
-    assert_int_equal(said(x, 0), 1);
+    waits_for_more(*state, 32, 1, 28);
 }
 
 static void hear(struct wired *x, uint32_t i, uint32_t bytes, bool receives)

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The life of an operation between call and engine. */
+#include "collectives/operation.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "collectives/comm.h"
+#include "collectives/local.h"
+#include "collectives/type.h"
+#include "collectives/views.h"
+#include "collectives/way.h"
+
+struct br_operation *br_comm_get_operation(struct braid_comm *comm)
+{
+    struct br_family *family = comm->family;
+    struct br_operation *op;
+
+    pthread_mutex_lock(&family->pool_lock);
+    op = br_pool_get(&family->operations);
+    if (op) {
+        memset(op, 0, sizeof *op);
+        op->comm = comm;
+        op->group = comm->group;
+    }
+    pthread_mutex_unlock(&family->pool_lock);
+    if (!op)
+        br_error(EAGAIN, "rank %d: %d operations are outstanding; wait for some of them", family->rank,
+                 BR_MAX_OPERATIONS);
+    return op;
+}
+
+void br_comm_put_operation(struct br_operation *op)
+{
+    struct br_family *family = op->comm->family;
+
+    pthread_mutex_lock(&family->pool_lock);
+    op->comm = NULL;
+    br_pool_put(&family->operations, op);
+    pthread_mutex_unlock(&family->pool_lock);
+}
+
+void br_comm_put_operations(struct braid_comm *comm)
+{
+    struct br_family *family = comm->family;
+
+    pthread_mutex_lock(&family->pool_lock);
+    for (uint32_t i = 0; i < BR_MAX_OPERATIONS; i++) {
+        struct br_operation *op = br_pool_at(&family->operations, i);
+
+        if (op->comm == comm) {
+            op->comm = NULL;
+            br_pool_put(&family->operations, op);
+        }
+    }
+    pthread_mutex_unlock(&family->pool_lock);
+}
+
+void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op)
+{
+    op->send_region = br_memory_use(comm->family, op->send, op->send_bytes);
+    op->recv_region = br_memory_use(comm->family, op->recv, op->recv_bytes);
+}
+
+void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op)
+{
+    br_memory_unuse(comm->family, op->send_region);
+    br_memory_unuse(comm->family, op->recv_region);
+    op->send_region = op->recv_region = NULL;
+}
+
+uint64_t br_comm_next_sequence(struct braid_comm *comm)
+{
+    if (comm->next_sequence % (BR_OPERATIONS / 4) == 0) /* long before one that is remembered comes again */
+        br_worker_forget_before(comm->family->worker, comm->group->number, comm->next_sequence);
+    return comm->next_sequence++;
+}
+
+void br_comm_start_operation(struct br_operation *op, uint64_t now)
+{
+    struct braid_comm *comm = op->comm;
+    int rc;
+
+    op->order = comm->family->next_order++;
+    op->deadline = now + op->timeout;
+    op->status = 0;
+    br_comm_use_memory(comm, op);
+    if (op->kind == BR_OPERATION_COLLECTIVE)
+        op->sequence = br_comm_next_sequence(comm);
+    if (comm->local && !comm->family->worker->failed && br_local_takes(comm->local, op)) {
+        br_local_submit(comm->local, op);
+        return;
+    }
+    br_views_pass(comm->family, op, now);
+    op->began = now;
+    op->alone = comm->outstanding == 1;
+    br_tracing_begin(op, now);
+    rc = br_engine_submit(comm->family->engine, op, now);
+    if (rc) {
+        op->status = rc;
+        snprintf(op->words, sizeof op->words, "%s", br_error_words());
+        br_progress_end(op);
+    }
+}
+
+/* Only operations that had the engine for themselves can be held against a prediction. */
+static void watch_calibration(struct br_family *family, const struct br_operation *op)
+{
+    double seconds = (double)(family->now - op->began) / 1e9,
+           off = op->alone ? br_drift_add(&family->drift, op->predicted, seconds) : 0;
+    char name[BR_WAY_TEXT];
+
+    if (off > 0)
+        br_log_warn(
+            "BRAID_CALIBRATION: %s is stale: the last %d collectives took %s than %.3g of the predicted "
+            "time, waiting for other ranks included (%s by %s, %zu bytes a block: predicted %.4g us, took "
+            "%.4g us); measure again with `braid calibrate`",
+            family->settings.calibration, BR_DRIFT_WINDOW, off > 1 ? "more" : "less", off,
+            br_collective_name(op->collective), br_way_name(op->way, name),
+            op->count * br_type_size(op->type), op->predicted * 1e6, seconds * 1e6);
+}
+
+void br_comm_operation_ended(struct br_operation *op)
+{
+    if (op->span.row)
+        br_tracing_end(op);
+    br_comm_unuse_memory(op->comm, op);
+    if (op->surveys) {
+        br_views_ended(op->comm->family, op->comm->family->now);
+        return;
+    }
+    if (op->status)
+        op->comm->failed_operations++;
+    else
+        op->comm->operations++;
+    if (op->kind == BR_OPERATION_COLLECTIVE && op->began && !op->status)
+        watch_calibration(op->comm->family, op);
+    if (op->comm->family->usages && op->kind == BR_OPERATION_COLLECTIVE && op->began && !op->status)
+        br_usages_add(op->comm->family->usages, op, (uint32_t)op->comm->size, op->began,
+                      op->comm->family->now);
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who comes to the store without belonging to the job, and who listens in its place. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "tests/protocol/bootstrap/store_job.h"
+#include "protocol/bootstrap/store_socket.h"
+
+/* ---- strangers ---- */
+
+static void store_open__silent_and_chattering_strangers(void **state)
+{
+    static uint8_t garbage[4096];
+    int fds[300];
+    uint64_t begin;
+
+    (void)state;
+    store_make(3);
+    memset(garbage, 0x5a, sizeof garbage);
+    for (uint32_t i = 0; i < 3; i++)
+        store_ranks[i].body = store_exchange;
+    store_start(0, 1);
+    begin = br_clock_now();
+    for (int i = 0; i < 300; i++) {
+        fds[i] = store_dial();
+        if (i % 3 == 0)
+            send(fds[i], garbage, sizeof garbage, MSG_NOSIGNAL);
+    }
+    store_start(1, 3);
+    store_finish(0, 3);
+    store_all_fine(3);
+    assert_true(br_clock_now() - begin < 8 * BR_SEC);
+    assert_true(store_ranks[0].counters.pushed_out >= 100);
+    assert_true(store_ranks[0].counters.malformed >= 50);
+    assert_true(store_ranks[0].counters.accepted >= 303);
+    for (int i = 0; i < 300; i++)
+        close(fds[i]);
+}
+
+static void store_open__a_silent_stranger_is_sent_away(void **state)
+{
+    uint64_t begin;
+    int fd;
+
+    (void)state;
+    store_make(2);
+    store_start(0, 1);
+    fd = store_dial();
+    begin = br_clock_now();
+    store_until_closed(fd);
+    assert_true(br_clock_now() - begin > 4 * BR_SEC);
+    assert_true(br_clock_now() - begin < 7 * BR_SEC);
+    store_start(1, 2);
+    store_finish(0, 2);
+    store_all_fine(2);
+    assert_int_equal(store_ranks[0].counters.timed_out, 1);
+}
+
+/* A stranger gets nothing but an end for a request, or for a hello that is too long. */
+static void store_open__requests_without_proof(void **state)
+{
+    struct br_store_header header = {
+        .magic = BR_STORE_MAGIC, .version = BR_STORE_VERSION, .kind = BR_STORE_HELLO, .bytes = 1u << 30};
+    uint8_t bytes[512];
+    int fd;
+
+    (void)state;
+    store_make(2);
+    store_start(0, 1);
+    fd = store_dial();
+    store_say(fd, bytes, br_store_write_request(bytes, BR_STORE_GET, 1000, "address/0", NULL, 0));
+    store_until_closed(fd);
+    fd = store_dial();
+    store_say(fd, &header, sizeof header);
+    store_until_closed(fd);
+    store_start(1, 2);
+    store_finish(0, 2);
+    store_all_fine(2);
+    assert_int_equal(store_ranks[0].counters.malformed, 2);
+}
+
+static void store_open__a_hello_of_another_version(void **state)
+{
+    struct br_store_hello hello = {.rank = 2, .size = 3, .pid = 1, .host = "newer"};
+    struct br_store_message message;
+    uint8_t bytes[512];
+    int fd;
+
+    (void)state;
+    store_make(3);
+    store_ranks[0].environment.init_timeout = BR_SEC;
+    store_start(0, 2);
+    fd = store_dial();
+    br_store_write(bytes, BR_STORE_HELLO, &hello, sizeof hello);
+    bytes[4] = BR_STORE_VERSION + 1;
+    store_say(fd, bytes, sizeof(struct br_store_header) + sizeof hello);
+    message = store_hear(fd, bytes);
+    assert_int_equal(message.kind, BR_STORE_ERROR);
+    assert_int_equal(message.error.err, EPROTONOSUPPORT);
+    close(fd);
+    store_finish(0, 2);
+    for (int i = 0; i < 2; i++) {
+        store_says(&store_ranks[i], ETIMEDOUT, "rank 2 of 3 never came");
+        store_says(&store_ranks[i], ETIMEDOUT, "speaks version 2 of the store protocol, we speak 1");
+    }
+}
+
+static void store_request__two_at_once(void **state)
+{
+    uint8_t bytes[512];
+    size_t n;
+    int fd;
+
+    (void)state;
+    store_make(2);
+    store_start(0, 1);
+    fd = store_join_by_hand(1);
+    n = br_store_write_request(bytes, BR_STORE_GET, 10000, "nothing", NULL, 0);
+    store_say(fd, bytes, n);
+    store_say(fd, bytes, n);
+    store_until_closed(fd);
+    store_finish(0, 1);
+    store_says(&store_ranks[0], ECONNRESET, "rank 1 (process 4711 on byhand)");
+}
+
+/* ---- ports of others ---- */
+
+static void store_open__port_is_taken(void **state)
+{
+    int fd;
+
+    (void)state;
+    store_make(2);
+    assert_int_equal(br_socket_listen("127.0.0.1", store_port, true, &fd), 0);
+    store_start(0, 1);
+    store_finish(0, 1);
+    close(fd);
+    store_says(&store_ranks[0], EADDRINUSE, "another program uses it, choose another MASTER_PORT");
+}
+
+/* What listens there greets first, or is a braid of another version. */
+static void store_open__another_server(void **state)
+{
+    static const struct br_store_challenge challenge = {.nonce = "x"};
+    static const char greeting[] = "220 mail.example.org ESMTP here";
+    uint8_t bytes[64];
+    int fd, peer;
+
+    (void)state;
+    for (int newer = 0; newer < 2; newer++) {
+        store_make(2);
+        assert_int_equal(br_socket_listen("127.0.0.1", store_port, true, &fd), 0);
+        store_start(1, 2);
+        while ((peer = accept(fd, NULL, NULL)) < 0)
+            usleep(1000);
+        if (newer) {
+            br_store_write(bytes, BR_STORE_CHALLENGE, &challenge, sizeof challenge);
+            bytes[4] = BR_STORE_VERSION + 1;
+            store_say(peer, bytes, 48);
+        } else {
+            store_say(peer, greeting, sizeof greeting);
+        }
+        store_finish(1, 2);
+        close(peer);
+        close(fd);
+        if (newer)
+            store_says(&store_ranks[1], EPROTONOSUPPORT,
+                       "speaks version 2 of the store protocol, we speak 1: install the same");
+        else
+            store_says(&store_ranks[1], EPROTO, "no braid at the other end");
+    }
+}
+
+/* Knows the protocol, but not the secret: its WELCOME is not taken. */
+static void store_open__a_store_without_the_secret(void **state)
+{
+    struct br_store_challenge challenge = {.nonce = "x"};
+    struct br_store_message message;
+    struct br_store_proof proof;
+    uint8_t bytes[512];
+    int fd, peer;
+
+    (void)state;
+    store_make(2);
+    assert_int_equal(br_socket_listen("127.0.0.1", store_port, true, &fd), 0);
+    store_start(1, 2);
+    while ((peer = accept(fd, NULL, NULL)) < 0)
+        usleep(1000);
+    message = store_hear(peer, bytes);
+    assert_int_equal(message.kind, BR_STORE_HELLO);
+    store_say(peer, bytes, br_store_write(bytes, BR_STORE_CHALLENGE, &challenge, sizeof challenge));
+    message = store_hear(peer, bytes);
+    assert_int_equal(message.kind, BR_STORE_PROOF);
+    proof = message.proof; /* reflected */
+    store_say(peer, bytes, br_store_write(bytes, BR_STORE_WELCOME, &proof, sizeof proof));
+    store_finish(1, 2);
+    close(peer);
+    close(fd);
+    store_says(&store_ranks[1], EPERM, "it does not know the job's secret");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(store_open__silent_and_chattering_strangers),
+        cmocka_unit_test(store_open__a_silent_stranger_is_sent_away),
+        cmocka_unit_test(store_open__requests_without_proof),
+        cmocka_unit_test(store_open__a_hello_of_another_version),
+        cmocka_unit_test(store_request__two_at_once),
+        cmocka_unit_test(store_open__port_is_taken),
+        cmocka_unit_test(store_open__another_server),
+        cmocka_unit_test(store_open__a_store_without_the_secret),
+    };
+
+    br_log_set_level(BR_LOG_ERROR); /* refusals are what is tested */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
