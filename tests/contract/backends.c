@@ -188,6 +188,22 @@ static void verbs_cm_teardown(struct contract *contract)
     unsetenv("BRAID_VERBS_CONNECT");
 }
 
+/* Queue pairs of their own for three priority classes: links keep no order but that of messages. */
+static int verbs_classes_setup(struct contract *contract)
+{
+    int rc = verbs_setup(contract);
+
+    if (!rc)
+        setenv("BRAID_TRAFFIC_CLASS", "0,1:104,2:184", 1);
+    return rc;
+}
+
+static void verbs_classes_teardown(struct contract *contract)
+{
+    (void)contract;
+    unsetenv("BRAID_TRAFFIC_CLASS");
+}
+
 /* The address is this back end's mark, then one of uring. */
 static int verbs_stranger(struct contract *contract, const struct br_address *address)
 {
@@ -262,10 +278,17 @@ static int verbs_fake_cm_setup(struct contract *contract)
     return verbs_fake_setup(contract);
 }
 
+static int verbs_fake_classes_setup(struct contract *contract)
+{
+    setenv("BRAID_TRAFFIC_CLASS", "0,1:104,2:184", 1);
+    return verbs_fake_setup(contract);
+}
+
 static void verbs_fake_teardown(struct contract *contract)
 {
     (void)contract;
     unsetenv("BRAID_VERBS_CONNECT");
+    unsetenv("BRAID_TRAFFIC_CLASS");
     fake_remove();
 }
 #endif
@@ -308,12 +331,25 @@ const struct contract_backend contract_backends[] = {
      .teardown = verbs_cm_teardown,
      .configure = verbs_configure,
      .processes = true},
+    {.name = "verbs-classes",
+     .transport = "verbs",
+     .setup = verbs_classes_setup,
+     .teardown = verbs_classes_teardown,
+     .configure = verbs_configure,
+     .stranger = verbs_stranger,
+     .processes = true},
 #ifdef BRAID_VERBS
     {.name = "verbs-fake-cm",
      .transport = "verbs",
      .setup = verbs_fake_cm_setup,
      .teardown = verbs_fake_teardown,
      .configure = verbs_configure},
+    {.name = "verbs-fake-classes",
+     .transport = "verbs",
+     .setup = verbs_fake_classes_setup,
+     .teardown = verbs_fake_teardown,
+     .configure = verbs_configure,
+     .stranger = verbs_stranger},
     {.name = "verbs-fake",
      .transport = "verbs",
      .setup = verbs_fake_setup,

@@ -375,7 +375,8 @@ struct br_frame contract_placed(struct contract *contract, int side, uint32_t sl
                              .length = length,
                              .slot = slot,
                              .offset = offset,
-                             .cookie = cookie};
+                             .cookie = cookie,
+                             .priority = (int32_t)(cookie % 3)};
 }
 
 void contract_region(struct contract *contract, int side, struct br_region *region, size_t bytes)

@@ -45,11 +45,15 @@ int br_verbs_hello_check(const struct br_verbs_hello *hello)
     if (hello->version != BR_VERBS_VERSION)
         return br_error(EPROTO, "hello of version %u, we speak %u: install the same braid on both hosts",
                         hello->version, BR_VERBS_VERSION);
-    if (hello->mtu < IBV_MTU_256 || hello->mtu > IBV_MTU_4096 || hello->qp >> 24 || hello->psn >> 24 ||
-        !hello->message_bytes || hello->message_bytes > BR_FRAME_MAX_PAYLOAD)
+    if (hello->mtu < IBV_MTU_256 || hello->mtu > IBV_MTU_4096 || hello->psn >> 24 || !hello->lanes ||
+        hello->lanes > BR_VERBS_CLASSES || !hello->message_bytes ||
+        hello->message_bytes > BR_FRAME_MAX_PAYLOAD)
         return br_error(EPROTO,
-                        "malformed hello (MTU %u, queue pair %u, first packet %u, messages of %u bytes)",
-                        hello->mtu, hello->qp, hello->psn, hello->message_bytes);
+                        "malformed hello (MTU %u, %u queue pairs, first packet %u, messages of %u bytes)",
+                        hello->mtu, hello->lanes, hello->psn, hello->message_bytes);
+    for (int i = 0; i < BR_VERBS_CLASSES; i++)
+        if (hello->qps[i] >> 24)
+            return br_error(EPROTO, "malformed hello (queue pair %u)", hello->qps[i]);
     return 0;
 }
 
@@ -196,9 +200,11 @@ void br_verbs_hello_fill(const struct br_verbs_link *link, struct br_verbs_hello
                                      .version = BR_VERBS_VERSION,
                                      .mtu = (uint8_t)device->attr.active_mtu,
                                      .lid = device->attr.lid,
-                                     .qp = link->qp->qp_num,
                                      .psn = link->psn,
-                                     .message_bytes = device->base.config->message_bytes};
+                                     .message_bytes = device->base.config->message_bytes,
+                                     .lanes = (uint8_t)device->classes.n};
+    for (unsigned i = 0; i < device->classes.n; i++)
+        hello->qps[i] = link->lanes[i].qp->qp_num;
 }
 
 static int send_hello(struct br_verbs_link *link)
@@ -306,7 +312,7 @@ void br_verbs_socket_event(struct br_verbs_link *link, uint32_t events)
 {
     int rc = 0;
 
-    if (link->state == BR_VLINK_CONNECTING && !link->accepted && !link->qp)
+    if (link->state == BR_VLINK_CONNECTING && !link->accepted && !link->lanes[0].qp)
         rc = begin(link);
     while (!rc && link->state == BR_VLINK_CONNECTING &&
            (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP)))

@@ -14,7 +14,9 @@
  * 2. The channel does not block, and stands in epoll beside the sockets. Each event is copied and acknowledged before it is dealt
  *    with, because rdma_destroy_id() waits for that.
  * 3. Private data have 56 bytes; of the hello the part before the GIDs goes there, as rdma_cm has those itself.
- * 4. The end of a connection (DISCONNECTED) is what the end of the socket is there: also when the process dies, as the
+ * 4. rdma_cm connects one queue pair, that of the first lane; those of other priority classes take the same path, with their numbers from
+ *    the hello.
+ * 5. The end of a connection (DISCONNECTED) is what the end of the socket is there: also when the process dies, as the
  *    kernel then says it in its place. A host that dies says nothing; the NIC's retries and the protocol's keepalive find it.
  */
 #include <errno.h>
@@ -167,14 +169,10 @@ int br_verbs_cm_path(struct br_verbs_link *link, struct ibv_qp_attr *attr)
     attr->rq_psn = known.rq_psn;
     if (known.path_mtu < attr->path_mtu)
         attr->path_mtu = known.path_mtu;
-    if (device->service_level)
-        attr->ah_attr.sl = device->service_level;
-    if (device->traffic_class)
-        attr->ah_attr.grh.traffic_class = device->traffic_class;
     known.qp_state = IBV_QPS_RTS;
     if (device->library->cm_init_qp_attr(link->id, &known, &mask))
         return failed("rdma_init_qp_attr");
-    link->psn = known.sq_psn;
+    attr->sq_psn = known.sq_psn;
     return 0;
 }
 
@@ -186,7 +184,7 @@ static void fill(const struct br_verbs_link *link, struct br_verbs_hello *hello,
                                       .private_data_len = HELLO_BYTES,
                                       .retry_count = RETRIES,
                                       .rnr_retry_count = RETRIES,
-                                      .qp_num = link->qp->qp_num,
+                                      .qp_num = link->lanes[0].qp->qp_num,
                                       .srq = 1};
 }
 

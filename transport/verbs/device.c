@@ -26,7 +26,7 @@
 #define TIMEOUT_LEAST 14
 #define TIMEOUT_MOST  17
 #define TRIES         8
-#define DEPTH_LEAST   16          /* work requests of a link */
+#define DEPTH_LEAST   16          /* work requests of a queue pair */
 #define TX_BYTES      (8u << 20)  /* of copies on their way out, at most */
 #define RX_BYTES      (32u << 20) /* of places without keys, at most */
 #define COPIES        64          /* messages on their way out that do not go inline, of all links */
@@ -215,18 +215,19 @@ static int open_queues(struct br_verbs_device *device)
 static int open_completions(struct br_verbs_device *device)
 {
     const struct br_device_config *config = device->base.config;
-    int entries, depth;
+    int pairs = (int)(config->max_links * device->classes.n), entries, depth;
 
-    depth = (device->limits.max_cqe - (int)device->receive.target) / (int)config->max_links;
+    depth = (device->limits.max_cqe - (int)device->receive.target) / pairs;
     if (depth < DEPTH_LEAST)
-        return br_error(E2BIG,
-                        "%u links are too many for a completion queue of %d entries, which is all the device "
-                        "has; fewer ranks a device, or more devices",
-                        config->max_links, device->limits.max_cqe);
+        return br_error(
+            E2BIG,
+            "%u links with %u queue pairs each are too many for a completion queue of %d entries, which "
+            "is all the device has; fewer ranks a device, more devices, or fewer priority classes",
+            config->max_links, device->classes.n, device->limits.max_cqe);
     if (device->limits.max_qp_wr > 0 && depth > device->limits.max_qp_wr)
         depth = device->limits.max_qp_wr;
     device->depth = depth < (int)BR_VERBS_DEPTH ? (uint32_t)depth : BR_VERBS_DEPTH;
-    entries = (int)(config->max_links * device->depth + device->receive.target);
+    entries = pairs * (int)device->depth + (int)device->receive.target;
     errno = 0;
     device->cq = device->library->create_cq(device->context, entries, NULL, device->channel, 0);
     return device->cq ? 0
@@ -237,30 +238,15 @@ static int open_completions(struct br_verbs_device *device)
 static int allocate(struct br_verbs_device *device)
 {
     const struct br_device_config *config = device->base.config;
-    int rc = br_pool_init(&device->links, sizeof(struct br_verbs_link), config->max_links);
+    int rc = br_pool_init(&device->links, br_verbs_link_bytes(device), config->max_links);
 
     if (!rc)
-        rc = br_table_init(&device->numbers, config->max_links);
+        rc = br_table_init(&device->numbers, config->max_links * device->classes.n);
     device->open = calloc(config->max_links, sizeof(struct br_verbs_link *));
     device->staged = calloc(BR_VERBS_MAX_SLOTS, sizeof *device->staged);
     if (!rc && (!device->open || !device->staged))
         rc = -ENOMEM;
     return rc ? br_error(-rc, "no memory for %u links", config->max_links) : 0;
-}
-
-/* What switches sort by. */
-static int read_classes(struct br_verbs_device *device)
-{
-    int64_t level, traffic;
-    int rc = br_env_number("BRAID_SERVICE_LEVEL", 0, 15, 0, &level);
-
-    if (!rc)
-        rc = br_env_number("BRAID_TRAFFIC_CLASS", 0, 255, 0, &traffic);
-    if (rc)
-        return rc;
-    device->service_level = (uint8_t)level;
-    device->traffic_class = (uint8_t)traffic;
-    return 0;
 }
 
 static int start(struct br_verbs_device *device)
@@ -271,7 +257,8 @@ static int start(struct br_verbs_device *device)
     if (!rc)
         rc = br_env_choice("BRAID_VERBS_CONNECT", ways, 0, &by_cm);
     if (!rc)
-        rc = read_classes(device);
+        rc = br_verbs_classes_parse(getenv("BRAID_SERVICE_LEVEL"), getenv("BRAID_TRAFFIC_CLASS"),
+                                    &device->classes);
     if (!rc)
         rc = open_port(device);
     if (!rc)
@@ -367,7 +354,6 @@ static int device_open(const struct br_device_config *config, struct br_device *
     device->base.config = config;
     device->base.caps = (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD,
                                          .max_message = config->message_bytes,
-                                         .ordered = true,
                                          .sent_means_placed = true,
                                          .zero_copy_send = true,
                                          .zero_copy_receive = true,
@@ -386,6 +372,7 @@ static int device_open(const struct br_device_config *config, struct br_device *
         device_close(&device->base);
         return rc;
     }
+    device->base.caps.ordered = device->classes.n == 1;
     device->base.ops = br_transport_get(br_verbs_ops.name);
     *out = &device->base;
     return 0;

@@ -32,7 +32,7 @@ struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device, const u
         br_error(EMFILE, "device %s: all %u links are in use", device->base.name, device->links.count);
         return NULL;
     }
-    memset(link, 0, sizeof *link);
+    memset(link, 0, br_verbs_link_bytes(device));
     link->base.device = &device->base;
     link->fd = -1;
     br_list_init(&link->ready);
@@ -40,6 +40,7 @@ struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device, const u
     br_list_init(&link->held);
     br_inet_words(peer, true, link->base.peer_name, sizeof link->base.peer_name);
     link->place = device->n_open;
+    link->number = br_pool_index(&device->links, link);
     device->open[device->n_open++] = link;
     device->n_exchanges++;
     device->look = true;
@@ -56,15 +57,16 @@ static void end_exchange(struct br_verbs_link *link)
 
 static void set_error_state(struct br_verbs_link *link)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    int rc;
+    const struct br_verbs_device *device = br_verbs_device_of(link);
 
-    if (!link->qp)
-        return;
-    rc = br_verbs_device_of(link)->library->modify_qp(link->qp, &attr, IBV_QP_STATE);
-    if (rc && !br_verbs_device_of(link)->dead)
-        br_log_debug("device %s: queue pair %u to ERROR: %s", link->base.device->name, link->qp->qp_num,
-                     strerror(rc));
+    for (unsigned i = 0; i < device->classes.n && link->lanes[i].qp; i++) {
+        struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+        int rc = device->library->modify_qp(link->lanes[i].qp, &attr, IBV_QP_STATE);
+
+        if (rc && !device->dead)
+            br_log_debug("device %s: queue pair %u to ERROR: %s", link->base.device->name,
+                         link->lanes[i].qp->qp_num, strerror(rc));
+    }
 }
 
 void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, const char *why)
@@ -91,7 +93,7 @@ void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, cons
     br_verbs_link_is_ready(link);
 }
 
-int br_verbs_link_create(struct br_verbs_link *link)
+static int create_lane(struct br_verbs_link *link, struct br_verbs_lane *lane)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     struct ibv_qp_init_attr init = {
@@ -105,26 +107,36 @@ int br_verbs_link_create(struct br_verbs_link *link)
     int rc;
 
     errno = 0;
-    link->qp = device->library->create_qp(device->pd, &init);
-    if (!link->qp && br_verbs_errno() == EINVAL) { /* so much does not go inline here */
+    lane->qp = device->library->create_qp(device->pd, &init);
+    if (!lane->qp && br_verbs_errno() == EINVAL) { /* so much does not go inline here */
         init.cap.max_inline_data = sizeof(struct br_frame_header);
-        link->qp = device->library->create_qp(device->pd, &init);
+        lane->qp = device->library->create_qp(device->pd, &init);
     }
-    if (!link->qp)
+    if (!lane->qp)
         return br_error(br_verbs_errno(), "cannot make a queue pair: %s%s", strerror(br_verbs_errno()),
                         br_verbs_errno() == ENOMEM
                             ? "; the device has no more, or the limit of locked memory is too low "
                               "(ulimit -l)"
                             : "");
-    link->max_inline = init.cap.max_inline_data;
+    if (!link->max_inline || init.cap.max_inline_data < link->max_inline)
+        link->max_inline = init.cap.max_inline_data;
+    rc = br_table_insert(&device->numbers, lane->qp->qp_num, 0, link);
+    if (!rc) /* qp_access_flags 0: the peer may write nothing */
+        rc = -device->library->modify_qp(
+            lane->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    return rc ? br_error(-rc, "cannot prepare queue pair %u: %s", lane->qp->qp_num, strerror(-rc)) : 0;
+}
+
+int br_verbs_link_create(struct br_verbs_link *link)
+{
+    int rc = 0;
+
     if (getrandom(&link->psn, sizeof link->psn, 0) != (ssize_t)sizeof link->psn)
         return br_error(EIO, "getrandom: %s", strerror(errno));
     link->psn &= PSN_MASK;
-    rc = br_table_insert(&device->numbers, link->qp->qp_num, 0, link);
-    if (!rc) /* qp_access_flags 0: the peer may write nothing */
-        rc = -device->library->modify_qp(
-            link->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-    return rc ? br_error(-rc, "cannot prepare queue pair %u: %s", link->qp->qp_num, strerror(-rc)) : 0;
+    for (unsigned i = 0; i < br_verbs_device_of(link)->classes.n && !rc; i++)
+        rc = create_lane(link, &link->lanes[i]);
+    return rc;
 }
 
 void br_verbs_link_up(struct br_verbs_link *link)
@@ -148,7 +160,7 @@ void br_verbs_link_give_up(struct br_verbs_link *link, int error, const char *wh
     br_verbs_link_close(&link->base);
 }
 
-/* The way to the peer. */
+/* The way to the peer, but for the class. */
 static int address_of_peer(struct br_verbs_link *link, struct ibv_ah_attr *ah)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
@@ -157,7 +169,6 @@ static int address_of_peer(struct br_verbs_link *link, struct ibv_ah_attr *ah)
     int place;
 
     ah->port_num = device->port;
-    ah->sl = device->service_level;
     if (device->attr.link_layer != IBV_LINK_LAYER_ETHERNET) {
         ah->dlid = link->hello.lid;
         return 0;
@@ -170,55 +181,81 @@ static int address_of_peer(struct br_verbs_link *link, struct ibv_ah_attr *ah)
     ah->is_global = 1;
     ah->grh.sgid_index = (uint8_t)device->gids[place].index;
     ah->grh.hop_limit = HOP_LIMIT;
-    ah->grh.traffic_class = device->traffic_class;
     memcpy(&ah->grh.dgid, theirs.raw[family], sizeof ah->grh.dgid);
     return 0;
+}
+
+/* With the peer's number and first packet, and our first packet, in attr. */
+static int connect_lane(struct br_verbs_link *link, unsigned i, struct ibv_qp_attr attr)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    const struct br_verbs_class *class = &device->classes.of[i];
+    struct ibv_qp *qp = link->lanes[i].qp;
+    int rc;
+
+    if (class->service_level) /* 0: as rdma_cm says */
+        attr.ah_attr.sl = class->service_level;
+    if (class->traffic_class)
+        attr.ah_attr.grh.traffic_class = class->traffic_class;
+    attr.qp_state = IBV_QPS_RTR;
+    rc = device->library->modify_qp(qp, &attr,
+                                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                        IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    if (rc)
+        return br_error(rc, "queue pair %u cannot receive from the peer: %s", qp->qp_num, strerror(rc));
+    attr.qp_state = IBV_QPS_RTS;
+    rc = device->library->modify_qp(qp, &attr,
+                                    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                        IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+    return rc ? br_error(rc, "queue pair %u cannot send: %s", qp->qp_num, strerror(rc)) : 0;
 }
 
 int br_verbs_link_ready(struct br_verbs_link *link)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     enum ibv_mtu mtu = device->attr.active_mtu;
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
-                               .path_mtu = link->hello.mtu < mtu ? (enum ibv_mtu)link->hello.mtu : mtu,
-                               .dest_qp_num = link->hello.qp,
+    struct ibv_qp_attr attr = {.path_mtu = link->hello.mtu < mtu ? (enum ibv_mtu)link->hello.mtu : mtu,
+                               .dest_qp_num = link->hello.qps[0],
                                .rq_psn = link->hello.psn,
-                               .min_rnr_timer = RNR_TIMER};
+                               .sq_psn = link->psn,
+                               .min_rnr_timer = RNR_TIMER,
+                               .timeout = device->timeout,
+                               .retry_cnt = RETRIES,
+                               .rnr_retry = RNR_FOR_EVER};
     uint32_t theirs = (uint32_t)sizeof(struct br_frame_header) + link->hello.message_bytes;
-    int rc = link->id ? br_verbs_cm_path(link, &attr) : address_of_peer(link, &attr.ah_attr);
+    int rc;
 
-    if (rc)
-        return rc;
-    rc = device->library->modify_qp(link->qp, &attr,
-                                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                        IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-    if (rc)
-        return br_error(rc, "queue pair %u cannot receive from the peer: %s", link->qp->qp_num, strerror(rc));
-    attr.qp_state = IBV_QPS_RTS;
-    attr.sq_psn = link->psn;
-    attr.timeout = device->timeout;
-    attr.retry_cnt = RETRIES;
-    attr.rnr_retry = RNR_FOR_EVER;
-    rc = device->library->modify_qp(link->qp, &attr,
-                                    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                        IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
-    if (rc)
-        return br_error(rc, "queue pair %u cannot send: %s", link->qp->qp_num, strerror(rc));
-    link->piece_bytes = theirs < device->receive.wire_bytes ? theirs : device->receive.wire_bytes;
-    return 0;
+    if (link->hello.lanes != device->classes.n)
+        return br_error(EPROTO,
+                        "the peer has %u priority classes, we have %u: set BRAID_SERVICE_LEVEL and "
+                        "BRAID_TRAFFIC_CLASS alike on all ranks",
+                        link->hello.lanes, device->classes.n);
+    rc = link->id ? br_verbs_cm_path(link, &attr) : address_of_peer(link, &attr.ah_attr);
+    for (unsigned i = 0; i < device->classes.n && !rc; i++) {
+        rc = connect_lane(link, i, attr);
+        if (i + 1 < device->classes.n) { /* what rdma_cm says is of the first only */
+            attr.dest_qp_num = link->hello.qps[i + 1];
+            attr.rq_psn = link->hello.psn;
+            attr.sq_psn = link->psn;
+        }
+    }
+    if (!rc)
+        link->piece_bytes = theirs < device->receive.wire_bytes ? theirs : device->receive.wire_bytes;
+    return rc;
 }
 
 static void open_link(struct br_verbs_link *link)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-    int rc;
+    int rc = 0;
 
     if (link->opened || link->state != BR_VLINK_UP || !link->base.trusted)
         return;
-    if (!br_verbs_has_room(link))
+    if (!br_verbs_has_room(link, &link->lanes[BR_VERBS_MESSAGES]))
         return; /* to tell it */
-    rc = device->library->modify_qp(link->qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS);
+    for (unsigned i = 0; i < device->classes.n && !rc; i++)
+        rc = device->library->modify_qp(link->lanes[i].qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS);
     if (rc) {
         br_verbs_link_fail(link, -rc, true, strerror(rc));
         return;
@@ -242,36 +279,49 @@ static void return_buffers(struct br_verbs_device *device, struct br_list *list)
         br_list_push_back(&device->receive.spare, node);
 }
 
+/* What the NIC may still do to memory ends when the queue pair has been destroyed. */
+static void destroy_lanes(struct br_verbs_link *link)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    unsigned n = 0;
+
+    for (; n < device->classes.n && link->lanes[n].qp; n++) {
+        struct br_verbs_lane *lane = &link->lanes[n];
+        int rc;
+
+        br_table_remove(&device->numbers, lane->qp->qp_num, 0);
+        rc = device->library->destroy_qp(lane->qp);
+        if (rc) { /* nothing proves that it is fenced */
+            br_log_error("device %s: ibv_destroy_qp: %s", device->base.name, strerror(rc));
+            br_verbs_device_dies(device, "a queue pair cannot be destroyed");
+        }
+        lane->qp = NULL;
+    }
+    if (n)
+        br_verbs_drain(device, INT32_MAX); /* its completions go, those of others to their links */
+    for (unsigned i = 0; i < n; i++)
+        for (struct br_verbs_lane *lane = &link->lanes[i]; lane->done != lane->posted; lane->done++)
+            br_verbs_entry_done(device, &lane->entries[lane->done % BR_VERBS_DEPTH]);
+}
+
 void br_verbs_link_close(struct br_link *base)
 {
     struct br_verbs_link *link = (struct br_verbs_link *)base;
     struct br_verbs_device *device = br_verbs_device_of(link);
-    int rc;
 
     if (link->state != BR_VLINK_FAILED) {
         end_exchange(link);
         set_error_state(link);
         link->state = BR_VLINK_FAILED;
     }
-    if (link->qp) {
-        br_table_remove(&device->numbers, link->qp->qp_num, 0);
-        rc = device->library->destroy_qp(link->qp);
-        if (rc) { /* nothing proves that it is fenced */
-            br_log_error("device %s: ibv_destroy_qp: %s", base->device->name, strerror(rc));
-            br_verbs_device_dies(device, "a queue pair cannot be destroyed");
-        }
-        link->qp = NULL;
-        br_verbs_drain(device, INT32_MAX); /* its completions go, those of others to their links */
-        for (; link->tx.done != link->tx.posted; link->tx.done++)
-            br_verbs_entry_done(device, &link->tx.entries[link->tx.done % BR_VERBS_DEPTH]);
-    }
+    destroy_lanes(link);
     if (link->fd >= 0)
         close(link->fd);
     br_verbs_cm_close(link);
     return_buffers(device, &link->inbox);
     return_buffers(device, &link->held);
     br_list_remove(&link->ready);
-    if (link->tx.frame.kind)
+    if (link->pieces.frame.kind)
         device->n_pushing--;
     device->open[link->place] = device->open[--device->n_open];
     device->open[link->place]->place = link->place;

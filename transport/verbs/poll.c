@@ -71,17 +71,17 @@ static void fail_by(struct br_verbs_link *link, const struct ibv_wc *wc)
 
 static void sent(struct br_verbs_device *device, const struct ibv_wc *wc)
 {
-    struct br_verbs_link *link = br_pool_at(&device->links, (uint32_t)(wc->wr_id >> 32) & INT32_MAX);
-    uint32_t done = (uint32_t)wc->wr_id + 1;
+    struct br_verbs_work work = br_verbs_work_of(wc->wr_id);
+    struct br_verbs_link *link = br_pool_at(&device->links, work.link);
+    struct br_verbs_lane *lane = &link->lanes[work.lane];
 
     if (wc->status != IBV_WC_SUCCESS) {
         if (wc->status != IBV_WC_WR_FLUSH_ERR || link->state == BR_VLINK_UP)
             fail_by(link, wc);
         return;
     }
-    for (; link->tx.done != done; link->tx.done++) { /* it completes those before it, too */
-        br_verbs_entry_done(device, &link->tx.entries[link->tx.done % BR_VERBS_DEPTH]);
-    }
+    for (; lane->done != work.number + 1; lane->done++) /* it completes those before it, too */
+        br_verbs_entry_done(device, &lane->entries[lane->done % BR_VERBS_DEPTH]);
     br_verbs_link_is_ready(link);
 }
 
@@ -145,15 +145,14 @@ static struct br_event *add_event(struct report *report, struct br_verbs_link *l
     return event;
 }
 
-static void report_sent(struct br_verbs_link *link, struct report *report)
+static void report_sent(struct br_verbs_link *link, struct br_verbs_lane *lane, struct report *report)
 {
     struct br_device_counters *counters = &link->base.device->counters;
-    struct br_verbs_tx *tx = &link->tx;
 
-    for (; tx->reported != tx->posted && report->n < report->max; tx->reported++) {
-        const struct br_verbs_entry *entry = &tx->entries[tx->reported % BR_VERBS_DEPTH];
+    for (; lane->reported != lane->posted && report->n < report->max; lane->reported++) {
+        const struct br_verbs_entry *entry = &lane->entries[lane->reported % BR_VERBS_DEPTH];
 
-        if (!entry->early && (int32_t)(tx->done - tx->reported) <= 0)
+        if (!entry->early && (int32_t)(lane->done - lane->reported) <= 0)
             return;
         if (!entry->reports)
             continue;
@@ -354,8 +353,8 @@ static bool report_link(struct br_verbs_link *link, struct report *report, bool 
         return false;
     if (!report_state(link, report))
         return true;
-    if (link->state == BR_VLINK_UP)
-        report_sent(link, report);
+    for (unsigned i = 0; i < br_verbs_device_of(link)->classes.n && link->state == BR_VLINK_UP; i++)
+        report_sent(link, &link->lanes[i], report);
     while (report->n < report->max && !br_list_empty(&link->inbox) && !link->silent) {
         bool trusted = link->base.trusted;
 
@@ -438,7 +437,7 @@ static void look(struct br_verbs_device *device)
 static void push_pieces(struct br_verbs_device *device)
 {
     for (int i = 0; i < device->n_open && device->n_pushing; i++)
-        if (device->open[i]->tx.frame.kind)
+        if (device->open[i]->pieces.frame.kind)
             br_verbs_push(device->open[i]);
 }
 

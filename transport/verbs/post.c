@@ -9,21 +9,13 @@
 #include "transport/verbs/verbs.h"
 
 #define SIGNALS                                                                                              \
-    8u /* of the work requests that a link may have outstanding, one in depth / SIGNALS at least */
+    8u /* of the work requests that a queue pair may have outstanding, one in depth / SIGNALS at least */
 
-/* The work request's number says whose completion it is (poll.c). */
-static uint64_t work_id(const struct br_verbs_link *link)
-{
-    uint32_t index = br_pool_index(&br_verbs_device_of(link)->links, link);
-
-    return 1ull << 63 | (uint64_t)index << 32 | link->tx.posted;
-}
-
-bool br_verbs_has_room(const struct br_verbs_link *link)
+bool br_verbs_has_room(const struct br_verbs_link *link, const struct br_verbs_lane *lane)
 {
     uint32_t depth = br_verbs_device_of(link)->depth;
 
-    return link->tx.posted - link->tx.done < depth && link->tx.posted - link->tx.reported < depth;
+    return lane->posted - lane->done < depth && lane->posted - lane->reported < depth;
 }
 
 void br_verbs_entry_done(struct br_verbs_device *device, struct br_verbs_entry *entry)
@@ -36,18 +28,19 @@ void br_verbs_entry_done(struct br_verbs_device *device, struct br_verbs_entry *
 }
 
 /* Hands one work request to the NIC. 0; on -errno the link has failed. */
-static int submit(struct br_verbs_link *link, struct ibv_send_wr *work, const struct br_verbs_entry *entry)
+static int submit(struct br_verbs_link *link, unsigned number, struct ibv_send_wr *work,
+                  const struct br_verbs_entry *entry)
 {
-    struct br_verbs_tx *tx = &link->tx;
+    struct br_verbs_lane *lane = &link->lanes[number];
     struct ibv_send_wr *bad;
     int rc;
 
-    work->wr_id = work_id(link);
-    if (!entry->early || entry->copy || ++tx->unsignalled >= br_verbs_device_of(link)->depth / SIGNALS) {
+    work->wr_id = br_verbs_work_id(link, number);
+    if (!entry->early || entry->copy || ++lane->unsignalled >= br_verbs_device_of(link)->depth / SIGNALS) {
         work->send_flags |= IBV_SEND_SIGNALED;
-        tx->unsignalled = 0;
+        lane->unsignalled = 0;
     }
-    rc = ibv_post_send(link->qp, work, &bad);
+    rc = ibv_post_send(lane->qp, work, &bad);
     if (rc) {
         struct br_verbs_entry failed = *entry;
 
@@ -55,7 +48,7 @@ static int submit(struct br_verbs_link *link, struct ibv_send_wr *work, const st
         br_verbs_link_fail(link, -rc, false, strerror(rc));
         return br_error(rc, "%s", link->base.words);
     }
-    tx->entries[tx->posted++ % BR_VERBS_DEPTH] = *entry;
+    lane->entries[lane->posted++ % BR_VERBS_DEPTH] = *entry;
     if (entry->early)
         br_verbs_link_is_ready(link);
     return 0;
@@ -65,19 +58,24 @@ void br_verbs_send_open(struct br_verbs_link *link)
 {
     struct ibv_send_wr work = {.opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl(BR_VERBS_OPEN)};
 
-    submit(link, &work, &(struct br_verbs_entry){.early = true});
+    submit(link, BR_VERBS_MESSAGES, &work, &(struct br_verbs_entry){.early = true});
 }
 
 /* The unsignalled ones at the end are followed by one that is not. */
 bool br_verbs_flush(struct br_verbs_link *link)
 {
     struct ibv_send_wr work = {.opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl(BR_VERBS_NOTHING)};
+    const struct br_verbs_lane *first = &link->lanes[BR_VERBS_MESSAGES];
+    bool busy = false;
 
-    if (link->state != BR_VLINK_UP || link->hung_up || link->tx.done == link->tx.posted)
+    if (link->state != BR_VLINK_UP || link->hung_up)
         return false;
-    if (!link->tx.unsignalled)
-        return true;
-    return !br_verbs_has_room(link) || !submit(link, &work, &(struct br_verbs_entry){.early = false});
+    for (unsigned i = 0; i < br_verbs_device_of(link)->classes.n; i++)
+        busy = busy || link->lanes[i].done != link->lanes[i].posted;
+    if (first->unsignalled && br_verbs_has_room(link, first) &&
+        submit(link, BR_VERBS_MESSAGES, &work, &(struct br_verbs_entry){.early = false}))
+        return false;
+    return busy;
 }
 
 /* A SEND of `header` (or none) and bytes, inline or from a copy. 1; 0: no buffer is free; -errno. */
@@ -105,7 +103,7 @@ static int send_bytes(struct br_verbs_link *link, const struct br_frame_header *
         sge[0] = (struct ibv_sge){(uintptr_t)copy, head + length, device->copies_mr->lkey};
         work.num_sge = 1;
     }
-    return submit(link, &work, entry) ? link->error : 1;
+    return submit(link, BR_VERBS_MESSAGES, &work, entry) ? link->error : 1;
 }
 
 static int post_message(struct br_verbs_link *link, const struct br_frame *frame)
@@ -113,27 +111,30 @@ static int post_message(struct br_verbs_link *link, const struct br_frame *frame
     struct br_verbs_entry entry = {.cookie = frame->cookie, .length = frame->length, .reports = true};
     struct br_frame_header header;
 
+    if (!br_verbs_has_room(link, &link->lanes[BR_VERBS_MESSAGES]))
+        return 0;
     br_frame_header_fill(&header, frame);
     return send_bytes(link, &header, frame->payload, frame->length, &entry);
 }
 
 void br_verbs_push(struct br_verbs_link *link)
 {
-    struct br_verbs_tx *tx = &link->tx;
+    struct br_verbs_pieces *pieces = &link->pieces;
 
-    while (tx->frame.kind && link->state == BR_VLINK_UP && br_verbs_has_room(link)) {
-        bool first = tx->sent == 0;
-        uint32_t room = link->piece_bytes - (first ? (uint32_t)sizeof tx->header : 0);
-        uint32_t left = tx->frame.length - tx->sent, length = left < room ? left : room;
+    while (pieces->frame.kind && link->state == BR_VLINK_UP &&
+           br_verbs_has_room(link, &link->lanes[BR_VERBS_MESSAGES])) {
+        bool first = pieces->sent == 0;
+        uint32_t room = link->piece_bytes - (first ? (uint32_t)sizeof pieces->header : 0);
+        uint32_t left = pieces->frame.length - pieces->sent, length = left < room ? left : room;
         struct br_verbs_entry entry = {
-            .cookie = tx->frame.cookie, .length = tx->frame.length, .reports = length == left};
+            .cookie = pieces->frame.cookie, .length = pieces->frame.length, .reports = length == left};
 
-        if (send_bytes(link, first ? &tx->header : NULL, (const uint8_t *)tx->frame.payload + tx->sent,
-                       length, &entry) <= 0)
+        if (send_bytes(link, first ? &pieces->header : NULL,
+                       (const uint8_t *)pieces->frame.payload + pieces->sent, length, &entry) <= 0)
             return;
-        tx->sent += length;
+        pieces->sent += length;
         if (length == left) {
-            tx->frame.kind = 0;
+            pieces->frame.kind = 0;
             br_verbs_device_of(link)->n_pushing--;
         }
     }
@@ -142,12 +143,12 @@ void br_verbs_push(struct br_verbs_link *link)
 /* In pieces that the receiver checks and copies (place.h note 2). */
 static int post_pieces(struct br_verbs_link *link, const struct br_frame *frame)
 {
-    struct br_verbs_tx *tx = &link->tx;
+    struct br_verbs_pieces *pieces = &link->pieces;
 
-    tx->frame = *frame;
-    tx->sent = 0;
+    pieces->frame = *frame;
+    pieces->sent = 0;
     br_verbs_device_of(link)->n_pushing++;
-    br_frame_header_fill(&tx->header, frame);
+    br_frame_header_fill(&pieces->header, frame);
     br_verbs_push(link);
     return link->state == BR_VLINK_UP ? 1 : link->error;
 }
@@ -185,6 +186,7 @@ static int post_placed(struct br_verbs_link *link, const struct br_frame *frame)
     struct br_verbs_entry entry = {.cookie = frame->cookie, .length = frame->length, .reports = true};
     struct ibv_sge sge;
     struct ibv_send_wr work = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .sg_list = &sge, .num_sge = 1};
+    unsigned lane = br_verbs_class_of(&br_verbs_device_of(link)->classes, frame->priority);
     struct br_verbs_place place;
     uint32_t imm;
     int rc;
@@ -194,7 +196,7 @@ static int post_placed(struct br_verbs_link *link, const struct br_frame *frame)
     br_verbs_place_unpack(frame->place, &place);
     if (!place.address || !br_verbs_imm_pack(frame, &place, &imm))
         return post_pieces(link, frame);
-    if (!link->may_write)
+    if (!link->may_write || !br_verbs_has_room(link, &link->lanes[lane]))
         return 0;
     rc = source(link, frame, &work, &entry);
     if (rc == -EAGAIN)
@@ -204,7 +206,7 @@ static int post_placed(struct br_verbs_link *link, const struct br_frame *frame)
     work.imm_data = htonl(imm);
     work.wr.rdma.remote_addr = place.address + frame->offset;
     work.wr.rdma.rkey = place.rkey;
-    return submit(link, &work, &entry) ? link->error : 1;
+    return submit(link, lane, &work, &entry) ? link->error : 1;
 }
 
 int br_verbs_post(struct br_link *base, const struct br_frame *frames, int n)
@@ -217,7 +219,7 @@ int br_verbs_post(struct br_link *base, const struct br_frame *frames, int n)
         return link->error;
     if (link->state == BR_VLINK_CONNECTING)
         return 0;
-    for (; taken < n && br_verbs_has_room(link) && !link->tx.frame.kind; taken++) {
+    for (; taken < n && !link->pieces.frame.kind; taken++) {
         const struct br_frame *frame = &frames[taken];
         int rc;
 

@@ -25,7 +25,12 @@
  *    the peer said before stands in the completion queue by then, and is reported first.
  * 7. SENT of a message that was copied is reported at once; only every 16th such work request asks for a completion. All others
  *    ask for one, since their SENT is what budgets wait for.
- * 8. Events of the device (events.c): a port that goes down fails its links at once, because the NIC would try for seconds. The
+ * 8. Priority classes (classes.h): a queue pair each, a lane of the link. All SENDs go on the first lane, so messages keep
+ *    their order; the others carry writes alone, which may be reported in any order. What comes out of the completion queue goes to the
+ *    link, whichever lane it came by. Lanes live and die together: one that fails fails the link, and all are fenced. With one
+ *    class, the default, there is one lane.
+ *    Rejected: a link a class (rails are links: budgets, credits and fencing would all be doubled above the back end).
+ * 9. Events of the device (events.c): a port that goes down fails its links at once, because the NIC would try for seconds. The
  *    protocol connects again when it can.
  */
 #ifndef BR_TRANSPORT_VERBS_VERBS_H
@@ -39,13 +44,15 @@
 #include "transport/inet.h"
 #include "transport/transport.h"
 #include "transport/verbs/bounce.h"
+#include "transport/verbs/classes.h"
 #include "transport/verbs/gid.h"
 #include "transport/verbs/place.h"
 #include "transport/verbs/library.h"
 #include "transport/verbs/wire.h"
 
-#define BR_VERBS_DEPTH  128u /* work requests of one link that may be outstanding, at most */
-#define BR_VERBS_CHUNKS 256  /* pieces in which receive buffers are allocated, at most */
+#define BR_VERBS_DEPTH    128u /* work requests of one queue pair that may be outstanding, at most */
+#define BR_VERBS_MESSAGES 0u   /* the lane of all SENDs */
+#define BR_VERBS_CHUNKS   256  /* pieces in which receive buffers are allocated, at most */
 
 struct br_verbs_link;
 
@@ -93,11 +100,17 @@ struct br_verbs_entry {
     bool early;      /* its memory is not needed any more */
 };
 
-struct br_verbs_tx {
+/* One queue pair of a link: that of a priority class. */
+struct br_verbs_lane {
+    struct ibv_qp *qp; /* NULL: none yet */
     struct br_verbs_entry entries[BR_VERBS_DEPTH];
     uint32_t posted, done, reported; /* free-running: done, reported <= posted */
     uint32_t unsignalled;            /* since the last that asks for a completion */
-    struct br_frame frame; /* being sent piece by piece; length 0: none. Its inline_ is `header`'s */
+};
+
+/* A frame that goes piece by piece. */
+struct br_verbs_pieces {
+    struct br_frame frame; /* kind 0: none. Its inline_ is `header`'s */
     struct br_frame_header header;
     uint32_t sent; /* payload bytes of it */
 };
@@ -111,13 +124,14 @@ enum br_verbs_link_state {
 struct br_verbs_link {
     struct br_link base;
     enum br_verbs_link_state state;
-    int place;     /* in device->open */
-    int error;     /* FAILED: negative errno */
-    bool accepted; /* made by the peer */
-    bool reported; /* the caller knows of the state */
-    bool known;    /* the caller knows of the link */
-    bool hung_up;  /* the peer has ended the connection */
-    bool silent;   /* FAILED: what still stands in the inbox is not to be reported */
+    int place;       /* in device->open */
+    uint32_t number; /* in device->links */
+    int error;       /* FAILED: negative errno */
+    bool accepted;   /* made by the peer */
+    bool reported;   /* the caller knows of the state */
+    bool known;      /* the caller knows of the link */
+    bool hung_up;    /* the peer has ended the connection */
+    bool silent;     /* FAILED: what still stands in the inbox is not to be reported */
 
     int fd;                /* TCP; -1: none */
     struct rdma_cm_id *id; /* rdma_cm; NULL: none */
@@ -126,8 +140,7 @@ struct br_verbs_link {
     uint32_t hello_bytes;
     bool hello_sent;
 
-    struct ibv_qp *qp; /* NULL: none yet */
-    uint32_t psn;
+    uint32_t psn; /* of the first packet of each lane; with rdma_cm, of all but the first */
     uint32_t max_inline;
     uint32_t piece_bytes; /* the peer's receive buffers, header included, or ours if they are smaller */
     bool opened;          /* the peer may write, and knows it */
@@ -138,7 +151,8 @@ struct br_verbs_link {
     uint32_t n_inbox, n_held;
     struct br_frame_header partial; /* PLACED in several SENDs: its header, */
     uint32_t partial_bytes;         /* and what of its payload has come; 0: none */
-    struct br_verbs_tx tx;
+    struct br_verbs_pieces pieces;  /* on their way out */
+    struct br_verbs_lane lanes[];   /* [device->classes.n], the most urgent first */
 };
 
 struct br_verbs_device {
@@ -171,7 +185,7 @@ struct br_verbs_device {
     struct br_pool links;
     struct br_verbs_link **open; /* in use: [0..n_open) */
     int n_open;
-    struct br_table numbers; /* qp_num -> link */
+    struct br_table numbers; /* qp_num -> link, of all lanes */
     struct br_list ready;
     struct br_list lent; /* buffers whose inline bytes the caller may read until the next poll */
     struct br_verbs_receive receive;
@@ -181,14 +195,36 @@ struct br_verbs_device {
     struct ibv_mr *copies_mr;
     void **staged;   /* by slot index: where in rx the slot's bytes arrive; NULL: in their place */
     int n_pushing;   /* links with a frame that goes in pieces */
-    uint32_t depth;  /* work requests of a link */
+    uint32_t depth;  /* work requests of a queue pair */
     uint8_t timeout; /* of queue pairs, as ibv_modify_qp counts it */
-    uint8_t service_level, traffic_class;
+    struct br_verbs_classes classes;
 };
 
 static inline struct br_verbs_device *br_verbs_device_of(const struct br_verbs_link *link)
 {
     return (struct br_verbs_device *)link->base.device;
+}
+
+static inline size_t br_verbs_link_bytes(const struct br_verbs_device *device)
+{
+    return sizeof(struct br_verbs_link) + device->classes.n * sizeof(struct br_verbs_lane);
+}
+
+/* The number of a work request says whose completion it is: bit 63 (it was posted on a link), lane (7 bits), link (24), count. */
+struct br_verbs_work {
+    uint32_t link, number;
+    unsigned lane;
+};
+
+static inline uint64_t br_verbs_work_id(const struct br_verbs_link *link, unsigned lane)
+{
+    return 1ull << 63 | (uint64_t)lane << 56 | (uint64_t)link->number << 32 | link->lanes[lane].posted;
+}
+
+static inline struct br_verbs_work br_verbs_work_of(uint64_t id)
+{
+    return (struct br_verbs_work){
+        .link = (uint32_t)(id >> 32) & 0xffffff, .number = (uint32_t)id, .lane = (unsigned)(id >> 56) & 0x7f};
 }
 
 static inline void br_verbs_link_is_ready(struct br_verbs_link *link)
@@ -212,7 +248,7 @@ struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device,
 void br_verbs_link_close(struct br_link *link);
 /* Lost: error is negative. CLOSED follows when what has arrived before is reported, or at once if `silent`. */
 void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, const char *why);
-/* Makes the queue pair, in state INIT; or from there to RTS with the peer's hello. 0 or -errno with words. */
+/* Makes the queue pairs, in state INIT; or from there to RTS with the peer's hello. 0 or -errno with words. */
 int br_verbs_link_create(struct br_verbs_link *link);
 int br_verbs_link_ready(struct br_verbs_link *link);
 /* The exchange has come through; or to nothing: our own is reported, a stranger's is not, and is gone after the call. */
@@ -238,7 +274,7 @@ int br_verbs_cm_listen(struct br_verbs_device *device);
 void br_verbs_cm_destroy(struct br_verbs_device *device);
 int br_verbs_cm_connect(struct br_verbs_link *link, const union br_inet_address *peer);
 void br_verbs_cm_events(struct br_verbs_device *device);
-/* What rdma_cm knows of the way to the peer, for the queue pair. */
+/* What rdma_cm knows of the way to the peer, and of the one queue pair that it connects: the first lane's. */
 int br_verbs_cm_path(struct br_verbs_link *link, struct ibv_qp_attr *attr);
 /* Tells the peer; then frees what rdma_cm has of the link. Without effect on others. */
 void br_verbs_cm_disconnect(struct br_verbs_link *link);
@@ -247,7 +283,8 @@ void br_verbs_cm_close(struct br_verbs_link *link);
 /* post.c */
 /* The memory of a work request that is done. */
 void br_verbs_entry_done(struct br_verbs_device *device, struct br_verbs_entry *entry);
-bool br_verbs_has_room(const struct br_verbs_link *link); /* for one work request more */
+/* For one work request more? */
+bool br_verbs_has_room(const struct br_verbs_link *link, const struct br_verbs_lane *lane);
 int br_verbs_post(struct br_link *link, const struct br_frame *frames, int n);
 /* The next pieces of a frame that goes piece by piece. */
 void br_verbs_push(struct br_verbs_link *link);

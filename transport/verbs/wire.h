@@ -9,10 +9,11 @@
 #include <assert.h>
 #include <stdint.h>
 
+#include "transport/verbs/classes.h"
 #include "transport/verbs/gid.h"
 
 #define BR_VERBS_MAGIC   0x62767262u /* "brvb" */
-#define BR_VERBS_VERSION 1u          /* changes with anything here, in place.h, and in how frames travel */
+#define BR_VERBS_VERSION 2u          /* changes with anything here, in place.h, and in how frames travel */
 #define BR_VERBS_GO      0x67u
 /* Immediates of empty SENDs. */
 #define BR_VERBS_OPEN    0x6f70656eu /* you may write now */
@@ -21,16 +22,18 @@
 struct br_verbs_hello {
     uint32_t magic;
     uint8_t version;
-    uint8_t mtu;                                 /* enum ibv_mtu */
-    uint16_t lid;                                /* InfiniBand; 0 on Ethernet */
-    uint32_t qp;                                 /* number, 24 bits */
-    uint32_t psn;                                /* of the first packet, 24 bits */
-    uint32_t message_bytes;                      /* payload of a message, at most */
+    uint8_t mtu;                    /* enum ibv_mtu */
+    uint16_t lid;                   /* InfiniBand; 0 on Ethernet */
+    uint32_t qps[BR_VERBS_CLASSES]; /* numbers, 24 bits; a lane each, 0 behind the last */
+    uint32_t psn;                   /* of the first packet of each lane, 24 bits */
+    uint32_t message_bytes;         /* payload of a message, at most */
+    uint8_t lanes;
+    uint8_t zero[3];
     uint8_t gids[BR_GID_FAMILIES][BR_GID_BYTES]; /* struct br_gid_offer */
     uint8_t gid_types[BR_GID_FAMILIES];
     uint8_t reserved; /* zero */
 };
-static_assert(sizeof(struct br_verbs_hello) == 72, "the hello is 72 bytes on the wire");
+static_assert(sizeof(struct br_verbs_hello) == 88, "the hello is 88 bytes on the wire");
 
 /* 0, or -EPROTO with words. */
 int br_verbs_hello_check(const struct br_verbs_hello *hello);

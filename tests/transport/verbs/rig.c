@@ -208,13 +208,19 @@ void rig_slot_put(struct rig *rig, struct br_slot *slot)
 
 int rig_placed(struct rig *rig, const struct br_slot *slot, uint64_t cookie)
 {
+    return rig_placed_urgently(rig, slot, cookie, 0);
+}
+
+int rig_placed_urgently(struct rig *rig, const struct br_slot *slot, uint64_t cookie, int32_t priority)
+{
     struct br_frame frame = {.kind = BR_FRAME_PLACED,
                              .payload = rig->from,
                              .length = RIG_PLACE,
                              .slot = br_slot_number(&rig->b.slots, slot),
                              .place = slot->places[0],
                              .region = slot->region ? &rig->from_region : NULL,
-                             .cookie = cookie};
+                             .cookie = cookie,
+                             .priority = priority};
 
     return rig_ops->post(rig->a.link, &frame, 1);
 }

@@ -52,5 +52,6 @@ struct br_slot *rig_slot(struct rig *rig, bool registered);
 void rig_slot_put(struct rig *rig, struct br_slot *slot);
 /* post() of a frame with all its bytes from a to b. */
 int rig_placed(struct rig *rig, const struct br_slot *slot, uint64_t cookie);
+int rig_placed_urgently(struct rig *rig, const struct br_slot *slot, uint64_t cookie, int32_t priority);
 
 #endif

@@ -193,7 +193,7 @@ static void events__we_fail(void **state)
     struct rig *rig = *state;
 
     rig_connect(rig);
-    fake_event_qp(IBV_EVENT_QP_FATAL, rig_link(&rig->a)->qp);
+    fake_event_qp(IBV_EVENT_QP_FATAL, rig_link(&rig->a)->lanes[0].qp);
     rig_settle(rig);
     assert_int_equal(rig_count(&rig->a, BR_EVENT_CLOSED), 1);
     assert_int_equal(rig_count(&rig->b, BR_EVENT_CLOSED), 1);

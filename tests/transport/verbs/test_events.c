@@ -18,7 +18,7 @@ static int error_after(struct rig *rig, enum ibv_event_type type, uint8_t port)
 
     if (type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR ||
         type == IBV_EVENT_PATH_MIG_ERR)
-        fake_event_qp(type, rig_link(&rig->a)->qp);
+        fake_event_qp(type, rig_link(&rig->a)->lanes[0].qp);
     else
         fake_event(0, type, port);
     rig_settle(rig);
@@ -41,7 +41,7 @@ static void fails_and_comes_back(struct rig *rig, enum ibv_event_type type, int 
 {
     assert_int_equal(error_after(rig, type, 1), error);
     assert_int_not_equal(strlen(rig->a.link->words), 0);
-    assert_int_equal(fake_state(rig_link(&rig->a)->qp), IBV_QPS_ERR);
+    assert_int_equal(fake_state(rig_link(&rig->a)->lanes[0].qp), IBV_QPS_ERR);
     assert_non_null(rig_take(&rig->b, BR_EVENT_CLOSED));
     close_both(rig);
     assert_int_equal(fake_live().qps, 0);

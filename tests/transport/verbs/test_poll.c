@@ -17,12 +17,12 @@ static void breaks(struct rig *rig, enum ibv_wc_status status, int error)
     for (uint64_t i = 0; i < 3; i++)
         assert_int_equal(rig_message(&rig->a, 2000, i), 1);
     rig_settle(rig);
-    fake_break(rig_link(&rig->a)->qp, status);
+    fake_break(rig_link(&rig->a)->lanes[0].qp, status);
     fake_devices[0].hold = false;
     rig_settle(rig);
     assert_int_equal(rig_count(&rig->a, BR_EVENT_CLOSED), 1); /* though three completions say so */
     assert_int_equal(rig_take(&rig->a, BR_EVENT_CLOSED)->error, error);
-    assert_int_equal(fake_state(rig_link(&rig->a)->qp), IBV_QPS_ERR);
+    assert_int_equal(fake_state(rig_link(&rig->a)->lanes[0].qp), IBV_QPS_ERR);
     assert_int_equal(rig_take(&rig->b, BR_EVENT_CLOSED)->error, -ECONNRESET);
     rig_ops->link_close(rig->a.link);
     rig_ops->link_close(rig->b.link);

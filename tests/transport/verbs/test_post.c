@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -22,7 +23,7 @@ static void check_failed(struct rig *rig, int rc)
     assert_int_equal(rig_count(&rig->a, BR_EVENT_CLOSED), 1);
     assert_int_equal(rig_take(&rig->a, BR_EVENT_CLOSED)->error, -EIO);
     assert_int_equal(rig_count(&rig->a, BR_EVENT_SENT), 0);
-    assert_int_equal(fake_state(rig_link(&rig->a)->qp), IBV_QPS_ERR);
+    assert_int_equal(fake_state(rig_link(&rig->a)->lanes[0].qp), IBV_QPS_ERR);
     assert_int_equal(rig->a.device->copies.n_free, rig->a.device->copies.count);
 }
 
@@ -132,6 +133,87 @@ static void post__write_is_sent_when_done(void **state)
     rig_slot_put(rig, slot);
 }
 
+static int setup_classes(void **state)
+{
+    setenv("BRAID_TRAFFIC_CLASS", "8,-2:16,5:104", 1);
+    return rig_setup(state);
+}
+
+static int teardown_classes(void **state)
+{
+    unsetenv("BRAID_TRAFFIC_CLASS");
+    return rig_teardown(state);
+}
+
+/* Each frame on the queue pair of its class, messages and pieces on the first; each is SENT once and arrives. */
+static void post__by_priority(void **state)
+{
+    static const struct {
+        int32_t priority;
+        unsigned lane;
+    } cases[] = {{INT32_MAX, 0}, {5, 0}, {4, 1}, {0, 1}, {-2, 1}, {-3, 2}, {INT32_MIN, 2}};
+    struct rig *rig = *state;
+    const struct br_verbs_lane *lanes = rig_link(&rig->a)->lanes;
+    struct br_slot *slot = rig_slot(rig, true);
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t before[3] = {lanes[0].posted, lanes[1].posted, lanes[2].posted};
+
+        assert_int_equal(rig_placed_urgently(rig, slot, i, cases[i].priority), 1);
+        for (unsigned lane = 0; lane < 3; lane++)
+            assert_int_equal(lanes[lane].posted, before[lane] + (lane == cases[i].lane));
+        rig_settle(rig);
+        assert_int_equal(rig_take(&rig->a, BR_EVENT_SENT)->cookie, i);
+        assert_int_equal(rig_take(&rig->b, BR_EVENT_PLACED)->length, RIG_PLACE);
+        assert_int_equal(rig_message(&rig->a, 10, i), 1);
+        assert_int_equal(lanes[0].posted, before[0] + (cases[i].lane == 0) + 1);
+        rig_settle(rig);
+        assert_int_equal(rig_count(&rig->b, BR_EVENT_MESSAGE), i + 1);
+        assert_int_equal(rig_take(&rig->a, BR_EVENT_SENT)->cookie, i);
+    }
+    rig_slot_put(rig, slot);
+}
+
+/* A class whose queue pair is full holds up no other. */
+static void post__full_class(void **state)
+{
+    struct rig *rig = *state;
+    struct br_slot *slot = rig_slot(rig, true);
+    int taken = 0;
+
+    fake_devices[0].hold = true;
+    while (rig_placed_urgently(rig, slot, 7, 0) == 1)
+        taken++;
+    assert_int_equal(taken, rig->a.device->depth);
+    assert_int_equal(rig_placed_urgently(rig, slot, 8, 5), 1);
+    assert_int_equal(rig_placed_urgently(rig, slot, 9, -3), 1);
+    assert_int_equal(rig_message(&rig->a, 10, 10), 1);
+    fake_devices[0].hold = false;
+    rig_settle(rig);
+    assert_int_equal(rig_count(&rig->a, BR_EVENT_SENT), taken + 3);
+    assert_int_equal(rig_placed_urgently(rig, slot, 7, 0), 1);
+    rig_settle(rig);
+    rig_slot_put(rig, slot);
+}
+
+/* device_close() lets out what stands on every queue pair. */
+static void flush__every_class(void **state)
+{
+    struct rig *rig = *state;
+    struct br_slot *slot = rig_slot(rig, true);
+
+    br_verbs_flush(rig_link(&rig->a)); /* asks for a completion of what told the peer that it may write */
+    rig_settle(rig);
+    assert_false(br_verbs_flush(rig_link(&rig->a)));
+    fake_devices[0].hold = true;
+    assert_int_equal(rig_placed_urgently(rig, slot, 1, -3), 1);
+    assert_true(br_verbs_flush(rig_link(&rig->a)));
+    fake_devices[0].hold = false;
+    rig_settle(rig);
+    assert_false(br_verbs_flush(rig_link(&rig->a)));
+    rig_slot_put(rig, slot);
+}
+
 /* A key that is none of the peer's: its NIC refuses, the link fails with words. */
 static void post__wrong_key(void **state)
 {
@@ -152,13 +234,15 @@ static void post__wrong_key(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+#define CASE(name)    cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+#define CLASSES(name) cmocka_unit_test_setup_teardown(name, setup_classes, teardown_classes)
     const struct CMUnitTest tests[] = {
         CASE(post__message_fails), CASE(post__copied_message_fails),
         CASE(post__write_fails),   CASE(post__bounced_write_fails),
         CASE(post__piece_fails),   CASE(post__pieces_arrive),
         CASE(post__full),          CASE(post__write_is_sent_when_done),
-        CASE(post__wrong_key),
+        CASE(post__wrong_key),     CLASSES(post__by_priority),
+        CLASSES(post__full_class), CLASSES(flush__every_class),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
