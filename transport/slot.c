@@ -141,29 +141,39 @@ static uint64_t granule_mask(const struct br_slot *slot, uint32_t offset, uint32
     return (~0ull >> (63 - (last - first))) << first;
 }
 
+/* Bytes that may come: within one slice, on the grid. 0 or -EPROTO with words. */
+static int check_frame(const struct br_slot *slot, uint32_t offset, uint32_t length)
+{
+    uint32_t end = offset + length;
+
+    if (!offset && length == slot->length && length <= slot->slice_bytes)
+        return 0; /* a whole transfer, as all small ones are: no division */
+    if (!length || offset >= slot->length || length > slot->length - offset ||
+        offset / slot->slice_bytes != (end - 1) / slot->slice_bytes)
+        return br_error(EPROTO, "frame [%u, +%u) does not lie in one slice of a transfer of %u bytes", offset,
+                        length, slot->length);
+    if (offset % slot->granule_bytes || (end % slot->granule_bytes && end != slot->length))
+        return br_error(EPROTO, "frame [%u, +%u) is not on the grid of %u bytes", offset, length,
+                        slot->granule_bytes);
+    return 0;
+}
+
 int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset, uint32_t length,
                    struct br_slot **slot_out)
 {
     struct br_slot *slot = br_slot_find(table, number);
-    uint32_t end;
+    int rc;
 
     if (!slot) {
         table->stale_frames++;
         return -ESTALE;
     }
-    if (!length || offset >= slot->length || length > slot->length - offset ||
-        offset / slot->slice_bytes != (offset + length - 1) / slot->slice_bytes) {
+    rc = check_frame(slot, offset, length);
+    if (rc) {
         table->bad_frames++;
-        return br_error(EPROTO, "frame [%u, +%u) does not lie in one slice of a transfer of %u bytes", offset,
-                        length, slot->length);
+        return rc;
     }
-    end = offset + length;
-    if (offset % slot->granule_bytes || (end % slot->granule_bytes && end != slot->length)) {
-        table->bad_frames++;
-        return br_error(EPROTO, "frame [%u, +%u) is not on the grid of %u bytes", offset, length,
-                        slot->granule_bytes);
-    }
-    if (!(slot->missing >> (offset / slot->slice_bytes) & 1)) {
+    if (!(slot->missing >> (offset ? offset / slot->slice_bytes : 0) & 1)) {
         table->stale_frames++;
         return -ESTALE;
     }

@@ -48,25 +48,38 @@ void br_verbs_place_unpack(const uint8_t in[BR_PLACE_BYTES], struct br_verbs_pla
 /* Only the lowest bits of the first byte are set. */
 static bool inline_fits(const uint8_t *inline_)
 {
+    uint64_t words[BR_FRAME_INLINE / sizeof(uint64_t)], rest = 0;
+
     if (!inline_)
         return true;
-    if (inline_[0] >> FLAG_BITS)
-        return false;
-    for (int i = 1; i < BR_FRAME_INLINE; i++)
-        if (inline_[i])
-            return false;
-    return true;
+    memcpy(words, inline_, sizeof words);
+    for (size_t i = 1; i < sizeof words / sizeof *words; i++)
+        rest |= words[i];
+    ((uint8_t *)words)[0] &= (uint8_t) ~((1u << FLAG_BITS) - 1);
+    return !(rest | words[0]);
+}
+
+/* On the grid, inside the transfer, within one slice. */
+static bool lies_well(const struct br_frame *frame, const struct br_verbs_place *place)
+{
+    uint32_t end = frame->offset + frame->length;
+
+    /* A whole transfer of one slice, as all small ones are: no division. */
+    if (!frame->offset && frame->length == place->length &&
+        end <= (uint64_t)place->granule * BR_SLOT_GRANULES)
+        return true;
+    return frame->length && frame->offset % place->granule == 0 && frame->offset < place->length &&
+           frame->length <= place->length - frame->offset &&
+           (end % place->granule == 0 || end == place->length) &&
+           frame->offset / place->granule / BR_SLOT_GRANULES == (end - 1) / place->granule / BR_SLOT_GRANULES;
 }
 
 bool br_verbs_imm_pack(const struct br_frame *frame, const struct br_verbs_place *place, uint32_t *imm)
 {
     uint32_t index = frame->slot & 0xffff, generation = frame->slot >> 16;
-    uint32_t granules = frame->offset / place->granule, end = frame->offset + frame->length;
+    uint32_t granules = frame->offset ? frame->offset / place->granule : 0;
 
-    if (index >= BR_VERBS_MAX_SLOTS || !frame->length || frame->offset % place->granule ||
-        frame->offset >= place->length || frame->length > place->length - frame->offset ||
-        (end % place->granule && end != place->length) || granules >> GRANULE_BITS ||
-        granules / BR_SLOT_GRANULES != (end - 1) / place->granule / BR_SLOT_GRANULES ||
+    if (index >= BR_VERBS_MAX_SLOTS || !lies_well(frame, place) || granules >> GRANULE_BITS ||
         !inline_fits(frame->inline_))
         return false;
     *imm = index << 20 | (generation & ((1u << GENERATION_BITS) - 1)) << 14 | granules << FLAG_BITS |
