@@ -6,7 +6,7 @@
  *
  * write: an RDMA write, seen by looking at its last byte, as ib_write_lat does. imm: an RDMA write with immediate, which takes a
  * buffer from a shared receive queue and completes, as braid's. send: the same by a send. braid: a placed frame through the
- * operations of transport/verbs. Both ends are processes of this host, on processors 0 and 1, and poll. The bare ones do as
+ * operations of transport/verbs. imm+ballast: imm, with 290 instructions that do nothing at each end (ballast.h). Both ends are processes of this host, on processors 0 and 1, and poll. The bare ones do as
  * transport/verbs does: every work request is signalled, at most 192 bytes go inline, receive buffers go back 16 at a time.
  *
  * They take turns of TURN round trips in one pair of processes, as an emulated machine's speed changes from second to second:
@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/numa.h"
+#include "bench/ballast.h"
 #include "transport/transport.h"
 #include "transport/verbs/library.h"
 #include "transport/verbs/probe.h"
@@ -36,8 +37,8 @@
 #define BYTES_MOST  (1u << 20)
 #define EVENTS      8
 
-enum test { WRITE, IMM, SEND, BRAID, TESTS };
-static const char *const names[TESTS] = {"write", "imm", "send", "braid"};
+enum test { WRITE, IMM, SEND, BRAID, BALLAST, TESTS };
+static const char *const names[TESTS] = {"write", "imm", "send", "braid", "imm+ballast"};
 
 /* What one end tells the other. */
 struct hello {
@@ -232,7 +233,8 @@ static void step(struct end *end)
 /* One work request; the last byte says the how many-th. */
 static void post(struct end *end, enum test test)
 {
-    static const enum ibv_wr_opcode codes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND};
+    static const enum ibv_wr_opcode codes[TESTS] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+                                                    IBV_WR_SEND, [BALLAST] = IBV_WR_RDMA_WRITE_WITH_IMM};
     struct ibv_sge sge = {(uintptr_t)end->memory + end->bytes, end->bytes, end->mr->lkey};
     struct ibv_send_wr *bad, work = {.wr_id = 1,
                                      .sg_list = &sge,
@@ -267,6 +269,8 @@ static void trip_bare(struct end *end, enum test test)
     if (end->leads)
         post(end, test);
     await_bare(end, test, trip);
+    if (test == BALLAST)
+        ballast();
     if (!end->leads)
         post(end, test);
     while (end->sent < trip) /* else the queue of those that have been sent runs over */
