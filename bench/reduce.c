@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "collectives/reduce.h"
 #include "collectives/type.h"
 
@@ -45,13 +46,6 @@ static struct contender contenders[] = {
 static int streams(const struct contender *contender)
 {
     return (contender->n_src ? contender->n_src : 1) + 1;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 static int once(const struct contender *contender, size_t bytes)
@@ -93,8 +87,7 @@ static void print(size_t bytes)
         struct contender *contender = &contenders[i];
         double rate;
 
-        qsort(contender->seconds, ROUNDS, sizeof contender->seconds[0], compare);
-        rate = (double)bytes * streams(contender) / contender->seconds[ROUNDS / 2] / 1e9;
+        rate = (double)bytes * streams(contender) / br_median(contender->seconds, ROUNDS) / 1e9;
         if (i == 0) {
             memcpy_rate = rate;
             printf("  %10.1f", rate);

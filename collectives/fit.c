@@ -2,7 +2,8 @@
 #include "collectives/fit.h"
 
 #include <math.h>
-#include <stdlib.h>
+
+#include "base/median.h"
 
 #define DEVIATIONS 3
 #define LEAST_OFF  0.01 /* relative */
@@ -14,13 +15,6 @@ static double student(uint32_t freedom)
                                    2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086};
 
     return freedom <= sizeof table / sizeof *table ? table[freedom - 1] : 1.96 + 2.5 / freedom;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 /* Relative error of a point, of the larger of both: a time of nearly nothing is not more wrong than one of nothing. */
@@ -78,8 +72,7 @@ static uint32_t find_outliers(const struct br_fit *f, const double *x, const dou
 
     for (uint32_t i = 0; i < n; i++)
         sizes[i] = fabs(off(f, x[i], y[i]));
-    qsort(sizes, n, sizeof *sizes, compare);
-    scale = 1.4826 * sizes[n / 2] * (n > 2 ? 1 + 5.0 / (n - 2) : 1); /* two points leave nothing */
+    scale = 1.4826 * br_median(sizes, n) * (n > 2 ? 1 + 5.0 / (n - 2) : 1); /* two points leave nothing */
     for (uint32_t i = 0; i < n; i++) {
         double size = fabs(off(f, x[i], y[i]));
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "collectives/type.h"
 #include "tools/measure.h"
 #include "tools/options.h"
@@ -45,13 +46,6 @@ static int parse(struct settings *s, int argc, char **argv)
 
 /* ---- measuring ------------------------------------------------------------------------------ */
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* The median beta of each level's links. Without links nothing is known of them alone. */
 static int sum_up_links(struct br_calibration *c)
 {
@@ -65,8 +59,7 @@ static int sum_up_links(struct br_calibration *c)
         for (uint32_t i = 0; i < c->n_links; i++)
             if (c->links[i].level == level)
                 betas[n++] = c->links[i].streams.slope;
-        qsort(betas, n, sizeof *betas, compare);
-        c->congestion[level].alone = n ? betas[n / 2] : 0;
+        c->congestion[level].alone = br_median(betas, n);
     }
     free(betas);
     return 0;

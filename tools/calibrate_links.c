@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "collectives/comm.h"
 #include "tools/link.h"
 
@@ -40,19 +41,6 @@ struct work {
     struct raw *raw; /* by link; each rank knows what it has measured */
     uint32_t n;
 };
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof *values, compare);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 /* ---- which links ---------------------------------------------------------------------------- */
 
@@ -145,7 +133,8 @@ static int measure_link(struct work *w, int other, struct raw *out)
             values[r] = i < TRIPS ? rounds[r].trips[i] : rounds[r].streams[i - TRIPS];
             all = all && values[r] > 0;
         }
-        *(i < TRIPS ? &out->trips[i] : &out->streams[i - TRIPS]) = all ? median(values, w->rounds) : 0;
+        *(i < TRIPS ? &out->trips[i] : &out->streams[i - TRIPS]) =
+            all ? br_median(values, (size_t)w->rounds) : 0;
     }
     return br_link_release(&w->bench, other);
 }

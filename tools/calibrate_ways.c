@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "collectives/choice.h"
 #include "collectives/comm.h"
 #include "collectives/type.h"
@@ -28,13 +29,6 @@ struct work {
     struct br_cost_measured *ways;
     uint32_t n;
 };
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
 
 /* The ways that serve, each once, with methods decided for a size in the middle. */
 static int list(struct work *w, enum br_collective collective)
@@ -98,9 +92,8 @@ static int measure_size(struct work *w, size_t bytes)
 
         if (!is_short(w, m, block) || block < 1)
             continue;
-        qsort(times[i], (size_t)w->rounds, sizeof(double), compare);
         m->bytes[m->n_points] = block;
-        m->seconds[m->n_points++] = times[i][w->rounds / 2];
+        m->seconds[m->n_points++] = br_median(times[i], (size_t)w->rounds);
     }
     free(times);
     return rc;

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "tools/demo.h"
 #include "tools/demo_values.h"
 #include "tools/format.h"
@@ -66,13 +67,6 @@ static void say(const struct rank *rank, const char *algorithm, const char *word
 
 /* ---- the link alone ---------------------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* One way, from rank 0 to rank 1, whose answer of one byte ends the time. */
 static int measure_link(struct rank *rank)
 {
@@ -96,8 +90,7 @@ static int measure_link(struct rank *rank)
         if (i >= 0)
             rates[i] = LINK_BYTES * 1e9 / (double)(br_clock_now() - start);
     }
-    qsort(rates, LINK_SAMPLES, sizeof *rates, compare);
-    rank->goodput = rates[LINK_SAMPLES / 2];
+    rank->goodput = br_median(rates, LINK_SAMPLES);
     braid_free(rank->comm, memory);
     return rc;
 }

@@ -26,6 +26,7 @@
 #include "tools/info_rdma.h"
 #include "tools/info_topology.h"
 #include "tools/options.h"
+#include "tools/output.h"
 #include "tools/tool.h"
 #include "transport/transport.h"
 
@@ -313,9 +314,7 @@ int br_tool_info(int argc, char **argv)
     gather_limits(root);
     gather_missing(root);
     if (json) {
-        char *text = cJSON_Print(root);
-        printf("%s\n", text ? text : "{}");
-        free(text);
+        rc = br_output_json(stdout, root);
     } else {
         print_machine(root);
         print_devices(root);
@@ -325,5 +324,5 @@ int br_tool_info(int argc, char **argv)
         print_rest(root);
     }
     cJSON_Delete(root);
-    return fflush(stdout) ? 1 : 0;
+    return rc || fflush(stdout) ? 1 : 0;
 }

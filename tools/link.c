@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/median.h"
 
 #define WINDOW      8 /* messages of a stream under way */
 #define FIRST_TRIPS 5
@@ -63,19 +63,6 @@ static int receive_from(struct br_link_bench *b, int other, uint32_t tag, void *
 
 /* ---- trips ---------------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, uint32_t n)
-{
-    qsort(values, n, sizeof *values, compare);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 static int lead_trips(struct br_link_bench *b, int other, size_t bytes, uint32_t count, double *seconds)
 {
     struct order order = {.kind = TRIPS, .count = count, .bytes = bytes};
@@ -98,7 +85,7 @@ static int lead_trips(struct br_link_bench *b, int other, size_t bytes, uint32_t
         times[i] = (double)(br_clock_now() - start) / 1e9;
     }
     if (!rc)
-        *seconds = median(times, count) / 2;
+        *seconds = br_median(times, count) / 2;
     return rc;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "collectives/comm.h"
 #include "collectives/reduce.h"
 #include "collectives/type.h"
@@ -31,26 +32,13 @@ struct bench {
     double *all;       /* [size] */
 };
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t n)
-{
-    qsort(values, n, sizeof *values, compare);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 /* The median over the ranks, the same on all. */
 static int agree(struct bench *b, double *value)
 {
     int rc = braid_allgather(b->comm, value, b->all, 1, BRAID_FLOAT64, NULL, NULL);
 
     if (!rc)
-        *value = median(b->all, (size_t)b->size);
+        *value = br_median(b->all, (size_t)b->size);
     return rc;
 }
 
@@ -163,7 +151,7 @@ static int time_shift(struct bench *b, uint32_t first, uint32_t last, size_t byt
     }
     if (rc)
         return rc;
-    *seconds = median(times, (size_t)turns);
+    *seconds = br_median(times, (size_t)turns);
     return agree(b, seconds);
 }
 

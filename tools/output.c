@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <cJSON.h>
+
 #include "base/error.h"
 
 FILE *br_output_open(const char *path, bool replace, int *rc)
@@ -24,4 +26,15 @@ int br_output_close(FILE *out, const char *path, int rc)
     errno = EIO;
     failed |= out == stdout ? fflush(out) : fclose(out);
     return failed && !rc ? br_error(errno, "cannot write %s: %s", path, strerror(errno)) : rc;
+}
+
+int br_output_json(FILE *out, const struct cJSON *root)
+{
+    char *text = cJSON_Print(root);
+
+    if (!text)
+        return br_error(ENOMEM, "no memory for the JSON");
+    fprintf(out, "%s\n", text);
+    cJSON_free(text);
+    return 0;
 }

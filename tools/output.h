@@ -6,10 +6,15 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+struct cJSON;
+
 /* Open for writing. NULL with words in *rc, a negative errno: also when there is such a file and it may not be replaced. */
 FILE *br_output_open(const char *path, bool replace, int *rc);
 
 /* Closes. rc: of the writing; returned if it is an error. Else 0, or a negative errno with words: the disk is full. */
 int br_output_close(FILE *out, const char *path, int rc);
+
+/* Writes the tree and a line end. -ENOMEM with words; that the disk is full, br_output_close() says. */
+int br_output_json(FILE *out, const struct cJSON *root);
 
 #endif

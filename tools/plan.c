@@ -2,7 +2,7 @@
 /*
  * `braid plan`: what the cost model makes of every algorithm, and what it chooses and why. On any topology without a job;
  * in a job on the job's own, where --run measures each candidate and --measure the figures of the model themselves. With --model
- * what they make of the gradients of a network (plan_model.h).
+ * what they make of the gradients of a network (plan_model.h). `braid sim` is `braid plan --simulate`.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -285,15 +285,16 @@ int br_tool_plan(int argc, char **argv)
     if (!rc)
         rc = find_collective(&p);
     if (rc) {
-        fprintf(stderr, "braid plan: %s\n", br_error_words());
+        fprintf(stderr, "braid %s: %s\n", argv[0], br_error_words());
         return 2;
     }
-    if (p.set.run || p.set.measure || (br_plan_in_job() && !p.set.ranks && !p.set.topology && !p.set.hosts))
+    if (p.set.run || p.set.measure ||
+        (br_plan_in_job() && !p.set.simulate && !p.set.ranks && !p.set.topology && !p.set.hosts))
         rc = braid_init(NULL, &p.comm);
     if (!rc)
         rc = plan(&p);
     if (rc) {
-        fprintf(stderr, "braid plan: %s\n", br_error_words());
+        fprintf(stderr, "braid %s: %s\n", argv[0], br_error_words());
         if (p.comm)
             braid_comm_abort(p.comm, "a rank of braid plan failed");
     }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "tools/format.h"
 #include "tools/output.h"
+#include "tools/plan_simulate.h"
 #include "tools/timeline.h"
 #include "tools/workload.h"
 #include "training/policy.h"
@@ -20,7 +21,7 @@
 struct row {
     enum br_policy policy;
     struct br_policy_plan plan;
-    struct br_timeline line;
+    struct br_timeline line, simulated;
     double planned_us; /* how long planning took */
 };
 
@@ -28,6 +29,7 @@ struct table {
     const struct br_plan_settings *set;
     uint32_t ranks;
     struct br_tool_workload w;
+    struct br_plan_simulation simulation;
     double compute; /* s */
     struct row rows[BR_POLICIES];
     int n;
@@ -45,6 +47,8 @@ static int add_row(struct table *t, enum br_policy policy)
         return br_error(ENOMEM, "no memory for a plan of %u layers", t->w.load.n);
     t->n++;
     rc = br_timeline_open(&row->line, t->w.load.n);
+    if (!rc)
+        rc = br_timeline_open(&row->simulated, t->w.load.n);
     if (rc)
         return rc;
     start = br_clock_now();
@@ -52,7 +56,15 @@ static int add_row(struct table *t, enum br_policy policy)
     row->planned_us = (double)(br_clock_now() - start) / 1e3;
     if (!rc)
         br_timeline_run(&row->line, &t->w.load, row->plan.joins, row->plan.urgent);
+    if (!rc && t->set->simulate)
+        rc = br_plan_simulation_run(&t->simulation, &t->w.load, &row->plan, &row->simulated);
     return rc;
+}
+
+/* What counts: simulated, or predicted. */
+static const struct br_timeline *line_of(const struct table *t, const struct row *row)
+{
+    return t->set->simulate ? &row->simulated : &row->line;
 }
 
 static int make_rows(struct table *t)
@@ -74,7 +86,7 @@ static const struct row *best(const struct table *t)
     const struct row *row = &t->rows[0];
 
     for (int i = 1; i < t->n; i++)
-        if (t->rows[i].line.iteration < row->line.iteration)
+        if (line_of(t, &t->rows[i])->iteration < line_of(t, row)->iteration)
             row = &t->rows[i];
     return row;
 }
@@ -104,24 +116,29 @@ static void print(const struct table *t)
                t->set->speed ? t->set->speed : "1000");
     printf("\n# %u ranks; an all-reduce of M bytes takes a + b M: a %.4g us, b %.4g ns/B (%s)\n#\n", t->ranks,
            t->w.load.line.a * 1e6, t->w.load.line.b * 1e9, t->w.cost);
-    printf("# %-10s %11s %8s %13s %11s %9s %11s %11s\n", "policy", "all-reduces", "order", "iteration ms",
-           "exposed ms", "speed-up", "efficiency", "planned us");
+    printf("# %-10s %11s %8s %13s %11s %9s %11s %11s%s\n", "policy", "all-reduces", "order", "iteration ms",
+           "exposed ms", "speed-up", "efficiency", "planned us",
+           t->set->simulate ? "  predicted ms    off" : "");
     for (int i = 0; i < t->n; i++) {
         const struct row *row = &t->rows[i];
-        double efficiency = row->line.iteration > 0 ? t->compute / row->line.iteration : 1;
+        const struct br_timeline *line = line_of(t, row);
+        double efficiency = line->iteration > 0 ? t->compute / line->iteration : 1;
 
-        printf("%c %-10s %11u %8s %13.3f %11.3f %9.2f %9.1f %% %11.0f\n", row == best(t) ? '*' : ' ',
-               br_policy_name(row->policy), row->line.n_groups, row->plan.urgent ? "urgent" : "ready",
-               row->line.iteration * 1e3, row->line.exposed * 1e3, t->ranks * efficiency, efficiency * 100,
+        printf("%c %-10s %11u %8s %13.3f %11.3f %9.2f %9.1f %% %11.0f", row == best(t) ? '*' : ' ',
+               br_policy_name(row->policy), line->n_groups, row->plan.urgent ? "urgent" : "ready",
+               line->iteration * 1e3, line->exposed * 1e3, t->ranks * efficiency, efficiency * 100,
                row->planned_us);
+        if (t->set->simulate)
+            printf(" %13.3f %+5.1f %%", row->line.iteration * 1e3,
+                   (row->line.iteration / line->iteration - 1) * 100);
+        putchar('\n');
     }
 }
 
 static int write_json(const struct table *t, FILE *out)
 {
     cJSON *root = cJSON_CreateObject(), *rows;
-    char *text;
-    int rc = 0;
+    int rc;
 
     cJSON_AddStringToObject(root, "model", t->w.model.title);
     cJSON_AddNumberToObject(root, "ranks", t->ranks);
@@ -137,15 +154,16 @@ static int write_json(const struct table *t, FILE *out)
         cJSON_AddBoolToObject(object, "urgent", row->plan.urgent);
         cJSON_AddNumberToObject(object, "iteration_s", row->line.iteration);
         cJSON_AddNumberToObject(object, "exposed_s", row->line.exposed);
+        if (t->set->simulate) {
+            cJSON_AddNumberToObject(object, "simulated_iteration_s", row->simulated.iteration);
+            cJSON_AddNumberToObject(object, "simulated_exposed_s", row->simulated.exposed);
+        }
         firsts = cJSON_AddArrayToObject(object, "groups_begin_with_layer");
         for (uint32_t g = row->line.n_groups; g-- > 0;)
             cJSON_AddItemToArray(firsts, cJSON_CreateNumber(row->line.groups[g].first + 1));
         cJSON_AddItemToArray(rows, object);
     }
-    text = cJSON_Print(root);
-    if (!text || fprintf(out, "%s\n", text) < 0)
-        rc = br_error(EIO, "%s: cannot write", t->set->json);
-    cJSON_free(text);
+    rc = br_output_json(out, root);
     cJSON_Delete(root);
     return rc;
 }
@@ -157,8 +175,8 @@ static int write_files(const struct table *t)
     int rc = 0;
 
     for (int i = 0; i < t->n; i++)
-        views[i] = (struct br_timeline_view){br_policy_name(t->rows[i].policy), &t->w.model, &t->rows[i].line,
-                                             t->compute};
+        views[i] = (struct br_timeline_view){br_policy_name(t->rows[i].policy), &t->w.model,
+                                             line_of(t, &t->rows[i]), t->compute};
     if (t->set->layers)
         br_timeline_text(&views[best(t) - t->rows], stdout);
     if (t->set->svg && (out = br_output_open(t->set->svg, true, &rc))) {
@@ -172,10 +190,26 @@ static int write_files(const struct table *t)
     return rc;
 }
 
+static int open_workload(struct table *t, const struct br_cost_model *model, const char *figures)
+{
+    int rc = t->set->simulate ? br_plan_simulation_open(&t->simulation, t->set, model) : 0;
+
+    if (!rc)
+        rc = br_tool_workload_open(&t->w, t->set, t->set->simulate ? &t->simulation.config.model : model,
+                                   figures);
+    if (rc || !t->set->simulate || t->set->line || t->set->links || t->ranks == 1)
+        return rc;
+    snprintf(t->w.cost, sizeof t->w.cost, "fitted to simulated all-reduces");
+    rc = br_plan_simulation_line(&t->simulation, &t->w.load, &t->w.load.line);
+    if (rc)
+        br_tool_workload_close(&t->w);
+    return rc;
+}
+
 int br_plan_model(const struct br_plan_settings *set, const struct br_cost_model *model, const char *figures)
 {
     struct table t = {.set = set, .ranks = model->topology->n};
-    int rc = br_tool_workload_open(&t.w, set, model, figures);
+    int rc = open_workload(&t, model, figures);
 
     if (rc)
         return rc;
@@ -187,6 +221,7 @@ int br_plan_model(const struct br_plan_settings *set, const struct br_cost_model
     }
     for (int i = 0; i < t.n; i++) {
         br_timeline_close(&t.rows[i].line);
+        br_timeline_close(&t.rows[i].simulated);
         free(t.rows[i].plan.joins);
     }
     br_tool_workload_close(&t.w);

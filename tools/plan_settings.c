@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "tools/options.h"
@@ -55,12 +56,24 @@ static int parse(struct br_plan_settings *s, int argc, char **argv)
         {"layers", 0, BR_OPTION_FLAG, &s->layers, 0, 0, "each layer's times, of the best policy"},
         {"svg", 0, BR_OPTION_TEXT, &s->svg, 0, 0, "FILE draw the time lines"},
         {"trace", 0, BR_OPTION_TEXT, &s->trace, 0, 0, "FILE the time lines for chrome://tracing"},
+        {"simulate", 0, BR_OPTION_FLAG, &s->simulate, 0, 0,
+         "with --model: run the all-reduces of some iterations in virtual time"},
+        {"gbit", 0, BR_OPTION_TEXT, &s->gbit, 0, 0, "RATE of a simulated NIC, Gb/s; default 10"},
+        {"latency", 0, BR_OPTION_TEXT, &s->latency, 0, 0, "US from NIC to NIC, simulated; default 20"},
+        {"rails", 0, BR_OPTION_NUMBER, &s->rails, 1, 8,
+         "N simulated NICs of each rank; default 1, a BCube has its own"},
+        {"iterations", 0, BR_OPTION_NUMBER, &s->iterations, 2, 1000,
+         "N simulated; the first one does not count; default 3"},
+        {"seed", 0, BR_OPTION_NUMBER, &s->seed, 0, INT64_MAX, "N of the simulation; default 1"},
         {0},
     };
     int rc = br_options_parse(options, argc, argv);
 
     if (rc == 1)
-        br_options_help(options, "[braid run -n N --] braid plan [options]", stdout);
+        br_options_help(options,
+                        s->simulate ? "braid sim --model FILE [options]"
+                                    : "[braid run -n N --] braid plan [options]",
+                        stdout);
     return rc;
 }
 
@@ -74,6 +87,23 @@ static int check(const struct br_plan_settings *s)
     if ((s->run || s->measure) && (s->ranks || s->topology || s->hosts))
         return br_error(EINVAL,
                         "the job says what the network is; leave --ranks, --topology and --hosts out");
+    return 0;
+}
+
+static int check_simulation(const struct br_plan_settings *s)
+{
+    if (!s->simulate)
+        return s->gbit || s->latency || s->rails || s->iterations || s->seed
+                   ? br_error(EINVAL,
+                              "--gbit, --latency, --rails, --iterations and --seed are about a simulation: "
+                              "say --simulate, or `braid sim`")
+                   : 0;
+    if (!s->model)
+        return br_error(EINVAL, "what is simulated is the training of a network: say --model FILE");
+    if (s->hosts || s->calibration || s->measure)
+        return br_error(
+            EINVAL, "the simulated network is --ranks with --rails, or --topology bcube:N,K, with --gbit and "
+                    "--latency; leave --hosts, --calibration and --measure out");
     return 0;
 }
 
@@ -109,8 +139,11 @@ int br_plan_settings_read(struct br_plan_settings *s, int argc, char **argv)
                                    .batch = 32,
                                    .slice = 200000,
                                    .bucket = 25 << 20};
+    s->simulate = !strcmp(argv[0], "sim");
     rc = parse(s, argc, argv);
     if (!rc)
         rc = check(s);
+    if (!rc)
+        rc = check_simulation(s);
     return rc ? rc : check_model(s);
 }

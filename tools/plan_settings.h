@@ -14,9 +14,13 @@ struct br_plan_settings {
     const char *model, *times, *speed, *line, *links, *policy, *svg, *trace;
     int64_t batch, slice, bucket;
     bool layers;
+    /* In virtual time, too (sim_training.h): a flat network or a BCube with these links. */
+    bool simulate;
+    const char *gbit, *latency;
+    int64_t rails, iterations, seed;
 };
 
-/* Fills *s, defaults included. 0; 1: help was printed; -EINVAL with words, also for what does not go together. */
+/* Fills *s, defaults included; argv[0] is plan, or sim, which is plan --simulate. 0; 1: help was printed; -EINVAL with words, also for what does not go together. */
 int br_plan_settings_read(struct br_plan_settings *s, int argc, char **argv);
 
 /* Is this process a rank of a job? */

@@ -10,6 +10,8 @@
 #include <cJSON.h>
 
 #include "base/error.h"
+#include "base/median.h"
+#include "tools/output.h"
 
 struct br_plan_table {
     bool exact, measured;
@@ -127,32 +129,19 @@ void br_plan_table_add(struct br_plan_table *t, const struct br_plan_row *row)
     add_to_json(t, row);
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 int br_plan_table_finish(struct br_plan_table *t)
 {
-    char *text;
-    int rc = 0;
+    int rc;
 
     if (t->n_errors) {
-        qsort(t->errors, t->n_errors, sizeof *t->errors, compare);
-        printf("#\n# median error of %zu predictions: %.1f %%\n", t->n_errors,
-               t->errors[t->n_errors / 2] * 100);
-        cJSON_AddNumberToObject(t->root, "median_error", t->errors[t->n_errors / 2]);
+        double median = br_median(t->errors, t->n_errors);
+
+        printf("#\n# median error of %zu predictions: %.1f %%\n", t->n_errors, median * 100);
+        cJSON_AddNumberToObject(t->root, "median_error", median);
     }
     if (!t->file)
         return 0;
-    text = cJSON_Print(t->root);
-    if (!text || fprintf(t->file, "%s\n", text) < 0)
-        rc = br_error(EIO, "%s: cannot write", t->path);
-    cJSON_free(text);
-    if (fclose(t->file) && !rc)
-        rc = br_error(errno, "%s: %s", t->path, strerror(errno));
+    rc = br_output_close(t->file, t->path, br_output_json(t->file, t->root));
     t->file = NULL;
     return rc;
 }

@@ -9,6 +9,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/error.h"
+#include "tools/output.h"
 
 #define RAILS 1024
 
@@ -139,12 +140,10 @@ void br_report_rails(struct br_report *report, struct braid_comm *comm)
 
 static int write_json(struct br_report *report)
 {
-    char *text = cJSON_Print(report->root);
-    bool failed = !text || fprintf(report->file, "%s\n", text) < 0;
-    failed |= fclose(report->file) != 0;
+    int rc = br_output_close(report->file, report->json, br_output_json(report->file, report->root));
+
     report->file = NULL;
-    free(text);
-    return failed ? br_error(EIO, "cannot write %s; is the disk full?", report->json) : 0;
+    return rc;
 }
 
 int br_report_finish(struct br_report *report)

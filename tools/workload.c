@@ -19,8 +19,7 @@
 
 /* ---- numbers -------------------------------------------------------------------------------- */
 
-/* n numbers with commas between, none negative, and nothing else. */
-static int parse_numbers(const char *text, int n, double *numbers)
+int br_tool_numbers(const char *text, int n, double *numbers)
 {
     for (int i = 0; i < n; i++) {
         char *end;
@@ -39,7 +38,7 @@ static int times_by_speed(struct br_tool_workload *w, const struct br_plan_setti
 {
     double speed = 1000;
 
-    if (set->speed && (parse_numbers(set->speed, 1, &speed) || speed <= 0))
+    if (set->speed && (br_tool_numbers(set->speed, 1, &speed) || speed <= 0))
         return br_error(EINVAL, "--speed %s: must be a number above 0, in 10^9 multiply-adds a second",
                         set->speed);
     for (int l = 0; l < w->model.count; l++) {
@@ -62,7 +61,7 @@ static int read_times(struct br_tool_workload *w, FILE *file, const char *path)
         line[strcspn(line, "\r\n")] = 0;
         if (!line[0] || line[0] == '#' || !strncmp(line, "layer", 5))
             continue;
-        if (parse_numbers(line, 3, us) || us[0] != layer + 1)
+        if (br_tool_numbers(line, 3, us) || us[0] != layer + 1)
             return br_error(EINVAL, "%s, line %d: must be %d,forward_us,backward_us", path, number,
                             layer + 1);
         if (layer == w->model.count)
@@ -102,7 +101,7 @@ static int line_of_text(struct br_tool_workload *w, const char *text)
 {
     double numbers[2];
 
-    if (parse_numbers(text, 2, numbers))
+    if (br_tool_numbers(text, 2, numbers))
         return br_error(EINVAL, "--line %s: must be A,B: microseconds and nanoseconds a byte", text);
     w->load.line = (struct br_line){numbers[0] * 1e-6, numbers[1] * 1e-9};
     snprintf(w->cost, sizeof w->cost, "as given");
@@ -115,7 +114,7 @@ static int line_of_links(struct br_tool_workload *w, const char *text, uint32_t 
     double numbers[3];
     char law[16];
 
-    if (!colon || (size_t)(colon - text) >= sizeof law || parse_numbers(colon + 1, 3, numbers))
+    if (!colon || (size_t)(colon - text) >= sizeof law || br_tool_numbers(colon + 1, 3, numbers))
         return br_error(EINVAL, "--links %s: must be LAW:ALPHA,BETA,GAMMA such as ring:45,0.8,0.1", text);
     snprintf(law, sizeof law, "%.*s", (int)(colon - text), text);
     snprintf(w->cost, sizeof w->cost, "of %s on %u ranks", law, n);

@@ -8,6 +8,9 @@
 #include "tools/plan_settings.h"
 #include "training/workload.h"
 
+/* n numbers with commas between, none negative, and nothing else; or -EINVAL without words. */
+int br_tool_numbers(const char *text, int n, double *numbers);
+
 struct br_tool_workload {
     struct br_model model;
     struct br_layer *layers;

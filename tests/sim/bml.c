@@ -7,21 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "bcube/address.h"
-#include "collectives/engine.h"
-#include "transport/sim/sim.h"
-
-#define LIMIT (3600 * BR_SEC) /* of virtual time */
+#include "tools/sim_job.h"
 
 struct host {
-    struct br_worker *worker;
-    struct br_engine *engine;
     struct br_operation ops[BML_LAYERS];
     float *numbers;
-    uint64_t wake;
-    bool due;
 };
 
 struct world {
@@ -29,7 +21,7 @@ struct world {
     struct bml_result *result;
     struct br_bcube cube;
     struct br_topology topology;
-    struct br_sim *sim;
+    struct br_sim_job job;
     struct host *hosts;
     uint32_t ended; /* operations, of all hosts */
     uint32_t count; /* float32 of all layers */
@@ -55,148 +47,49 @@ static float number(uint32_t rank, uint32_t i)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-static bool open_host(struct world *w, uint32_t rank)
+static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t now)
 {
-    const struct bml_plan *plan = w->plan;
-    struct host *h = &w->hosts[rank];
-    struct br_worker_config worker = {
-        .rank = (int)rank,
-        .size = (int)w->cube.hosts,
-        .neighbours = (int)(w->cube.k * (w->cube.n - 1)),
-        .eager_bytes = plan->eager_bytes,
-        .slice_bytes = 64 << 10,
-        .peer_timeout = 10 * BR_SEC,
-        .starvation = BR_SEC,
-        .connect_timeout = 5 * BR_SEC,
-        .max_slots = 2048,
-        .max_transfers = 8192,
-        .check = 77,
-        .seed = 1,
-    };
-    struct br_engine_config engine = {
-        .rank = (int)rank, .size = (int)w->cube.hosts, .chunk_bytes = plan->chunk_bytes};
+    struct world *w = with;
 
-    br_cost_model_on(&engine.model, &w->topology, BR_COST_NETWORK, 1);
-    if (br_worker_create(&worker, &h->worker))
-        return wrong(w, "%s", br_error_words());
-    for (int level = 0; level < (int)w->cube.k; level++) {
-        struct br_device_config device = {0};
-        int index;
-
-        br_sim_device_config(w->sim, (int)rank, level, &device);
-        if (br_worker_open_device(h->worker, br_transport_get("sim"), device.name, device.simulation, &index))
-            return wrong(w, "%s", br_error_words());
-    }
-    h->due = true;
-    h->numbers = malloc(w->count * sizeof *h->numbers);
-    if (!h->numbers || br_engine_create(h->worker, &engine, &h->engine))
-        return wrong(w, "no memory for host %u", rank);
-    br_engine_all(h->engine)->views[0] = plan->forest;
-    for (uint32_t i = 0; i < w->count; i++)
-        h->numbers[i] = number(rank, i);
-    return true;
-}
-
-static bool set_neighbours(struct world *w, uint32_t rank)
-{
-    for (uint32_t level = 0; level < w->cube.k; level++)
-        for (uint32_t digit = 0; digit < w->cube.n; digit++) {
-            uint32_t peer = br_bcube_with_digit(&w->cube, rank, level, digit);
-            struct br_device *device = w->hosts[peer].worker->devices[level];
-            struct br_rail_config rail = {.device = (int)level, .level = (int)level};
-
-            if (peer == rank)
-                continue;
-            device->ops->device_address(device, &rail.address);
-            if (br_worker_set_peer(w->hosts[rank].worker, (int)peer, &rail, 1))
-                return wrong(w, "%s", br_error_words());
-        }
-    return true;
+    w->ended++;
+    w->end = now > w->end ? now : w->end;
+    if (op->status)
+        wrong(w, "rank %u: %s", rank, op->words);
 }
 
 static bool open_world(struct world *w)
 {
-    const struct br_sim_config network = {
-        .seed = 1, .bits_per_second = w->plan->bits_per_second, .max_frame = 64 << 10, .forward_bytes = 1500};
+    struct br_sim_job_config config = {.topology = &w->topology,
+                                       .network = {.seed = 1,
+                                                   .bits_per_second = w->plan->bits_per_second,
+                                                   .max_frame = 64 << 10,
+                                                   .forward_bytes = 1500},
+                                       .chunk_bytes = w->plan->chunk_bytes,
+                                       .eager_bytes = w->plan->eager_bytes,
+                                       .forest = w->plan->forest};
 
     br_topology_bcube(&w->topology, &w->cube);
-    w->sim = br_sim_create(&network);
+    br_cost_model_on(&config.model, &w->topology, BR_COST_NETWORK, 1);
+    if (br_sim_job_open(&w->job, &config))
+        return wrong(w, "%s", br_error_words());
+    w->job.program = (struct br_sim_job_program){.with = w, .ended = ended};
     w->hosts = calloc(w->cube.hosts, sizeof *w->hosts);
-    if (!w->sim || !w->hosts || br_sim_add_bcube(w->sim, &w->cube))
-        return wrong(w, "no memory for the network");
-    for (uint32_t r = 0; r < w->cube.hosts; r++)
-        if (!open_host(w, r))
-            return false;
-    for (uint32_t r = 0; r < w->cube.hosts; r++)
-        if (!set_neighbours(w, r))
-            return false;
-    return true;
+    for (uint32_t r = 0; w->hosts && r < w->cube.hosts; r++) {
+        w->hosts[r].numbers = malloc(w->count * sizeof *w->hosts[r].numbers);
+        if (!w->hosts[r].numbers)
+            return wrong(w, "no memory for host %u", r);
+        for (uint32_t i = 0; i < w->count; i++)
+            w->hosts[r].numbers[i] = number(r, i);
+    }
+    return w->hosts || wrong(w, "no memory for %u hosts", w->cube.hosts);
 }
 
 static void close_world(struct world *w)
 {
-    for (uint32_t r = 0; w->hosts && r < w->cube.hosts; r++) {
-        br_worker_destroy(w->hosts[r].worker);
-        br_engine_destroy(w->hosts[r].engine);
+    br_sim_job_close(&w->job);
+    for (uint32_t r = 0; w->hosts && r < w->cube.hosts; r++)
         free(w->hosts[r].numbers);
-    }
     free(w->hosts);
-    br_sim_destroy(w->sim);
-}
-
-/* ---- time ----------------------------------------------------------------------------------- */
-
-static void take_turns(struct world *w, uint32_t rank)
-{
-    struct host *h = &w->hosts[rank];
-    uint64_t now = br_sim_host_now(w->sim, (int)rank), timer, deadline;
-    int n;
-
-    h->due = false;
-    do {
-        n = br_worker_poll(h->worker, now);
-        n += br_engine_step(h->engine, now);
-        n += br_worker_pump(h->worker, now);
-    } while (n);
-    for (struct br_operation *op; (op = br_engine_ended(h->engine)); w->end = now) {
-        w->ended++;
-        if (op->status)
-            wrong(w, "rank %u: %s", rank, op->words);
-    }
-    timer = br_worker_next_timer(h->worker);
-    deadline = br_engine_next_deadline(h->engine);
-    timer = deadline < timer ? deadline : timer;
-    h->wake = timer == UINT64_MAX ? BR_SIM_NEVER : br_sim_time_of(w->sim, (int)rank, timer);
-}
-
-static bool advance(struct world *w)
-{
-    uint64_t now = br_sim_now(w->sim), next = br_sim_next(w->sim);
-    int host;
-
-    while ((host = br_sim_take_ready(w->sim)) >= 0)
-        w->hosts[host].due = true;
-    for (uint32_t r = 0; r < w->cube.hosts; r++) {
-        if (w->hosts[r].due || w->hosts[r].wake <= now)
-            take_turns(w, r);
-        if (w->hosts[r].wake < next)
-            next = w->hosts[r].wake;
-    }
-    if (br_sim_next(w->sim) < next)
-        next = br_sim_next(w->sim);
-    if (next > LIMIT)
-        return wrong(w, "no end is in sight");
-    br_sim_advance_to(w->sim, next <= now ? now + 1 : next);
-    return !w->result->wrong[0];
-}
-
-static bool connect_all(struct world *w)
-{
-    for (uint32_t r = 0; r < w->cube.hosts; r++)
-        while (!br_worker_connected(w->hosts[r].worker))
-            if (!advance(w))
-                return false;
-    return true;
 }
 
 /* ---- the operation -------------------------------------------------------------------------- */
@@ -204,9 +97,7 @@ static bool connect_all(struct world *w)
 static bool submit_layer(struct world *w, uint32_t rank, uint32_t layer, float *numbers)
 {
     const struct bml_plan *plan = w->plan;
-    struct host *h = &w->hosts[rank];
-    struct br_operation *op = &h->ops[layer];
-    uint64_t now = br_sim_host_now(w->sim, (int)rank);
+    struct br_operation *op = &w->hosts[rank].ops[layer];
     size_t bytes = plan->layers[layer] * sizeof *numbers;
 
     *op = (struct br_operation){.kind = BR_OPERATION_COLLECTIVE,
@@ -218,19 +109,15 @@ static bool submit_layer(struct world *w, uint32_t rank, uint32_t layer, float *
                                 .count = plan->layers[layer],
                                 .type = BRAID_FLOAT32,
                                 .reduction = BRAID_SUM,
-                                .priority = (int32_t)(plan->n_layers - layer),
-                                .sequence = plan->n_layers - layer,
-                                .order = plan->n_layers - layer,
-                                .deadline = now + LIMIT};
+                                .priority = (int32_t)(plan->n_layers - layer)};
     snprintf(op->algorithm, sizeof op->algorithm, "%s", plan->algorithm);
-    return !br_engine_submit(h->engine, op, now) || wrong(w, "rank %u: %s", rank, br_error_words());
+    return !br_sim_job_submit(&w->job, rank, op) || wrong(w, "rank %u: %s", rank, br_error_words());
 }
 
 static bool submit(struct world *w, uint32_t rank)
 {
     float *numbers = w->hosts[rank].numbers + w->count;
 
-    w->hosts[rank].due = true;
     for (uint32_t layer = w->plan->n_layers; layer-- > 0;) {
         numbers -= w->plan->layers[layer];
         if (!submit_layer(w, rank, layer, numbers))
@@ -261,19 +148,23 @@ static void run(struct world *w)
     double hosts = w->cube.hosts;
     uint64_t start;
 
-    if (!connect_all(w))
+    if (br_sim_job_connect(&w->job)) {
+        wrong(w, "%s", br_error_words());
         return;
-    start = br_sim_now(w->sim);
+    }
+    start = br_sim_now(w->job.sim);
     for (uint32_t r = 0; r < w->cube.hosts; r++)
         if (!submit(w, r))
             return;
     while (w->ended < w->cube.hosts * w->plan->n_layers)
-        if (!advance(w))
+        if (br_sim_job_advance(&w->job) || w->result->wrong[0]) {
+            wrong(w, "%s", br_error_words());
             return;
+        }
     result->seconds = (double)(w->end - start) / 1e9;
     result->one_link = w->count * 32.0 / (double)w->plan->bits_per_second;
     result->theory = 2 * (hosts - 1) / (w->cube.k * hosts) * result->one_link;
-    result->frames = br_sim_counters(w->sim)->frames;
+    result->frames = br_sim_counters(w->job.sim)->frames;
     check(w);
 }
 

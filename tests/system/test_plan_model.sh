@@ -37,6 +37,24 @@ out=$("$braid" plan --model "$models/lenet5.csv" -n 8 --policy mgwfbp --algorith
 [ "$(grep -vc '^#' <<<"$out")" = 1 ] || fail "more than one policy: $out"
 "$braid" plan --model "$models/lenet5.csv" -n 1 | grep -q '1.00 *100.0 %' || fail "one rank"
 
+# In virtual time: a unit of computation is 1 ms, an all-reduce of two ranks 2 ms; so small ones are hardly overtaken.
+sed -i s/,250,/,62500,/ "$dir/three.csv"
+out=$("$braid" sim --model "$dir/three.csv" --times "$dir/times.csv" -n 2 --gbit 1 --latency 0.1 --layers --svg "$dir/s.svg" \
+    --trace "$dir/s.json" --json "$dir/sp.json") || fail "sim: $out"
+grep -Eq '^  layerwise +3 +ready +(9\.9|10\.[01])' <<<"$out" || fail "sim layerwise: $out"
+grep -Eq '^[ *] p3 +3 +urgent +9\.[2-8]' <<<"$out" || fail "sim p3: $out"
+[ "$(grep -cE '^<svg|^</svg>' "$dir/s.svg")" = 2 ] || fail "no drawing of the simulation"
+grep -q simulated_iteration_s "$dir/sp.json" || fail "no JSON of the simulation"
+"$braid" plan --simulate --model "$dir/three.csv" --topology bcube:2,2 --policy p3 | grep -q '^\* p3' || fail "plan --simulate"
+simulated() { says "$1" --simulate --model "$dir/three.csv" "${@:2}"; }
+simulated 'a number from' --gbit fast
+simulated 'a number from' --latency -3
+simulated 'a NIC a level' --topology bcube:2,2 --rails 2
+simulated 'leave --hosts' --hosts 2x2
+simulated 'what can be simulated' --topology hosts:2x2
+says 'say --simulate' --model "$dir/three.csv" --gbit 1
+says 'say --model' --simulate
+
 says 'No such file' --model "$dir/none.csv"
 says 'line 2: must be' --model "$dir/times.csv"
 says 'must be a number above 0' --model "$dir/three.csv" --speed fast

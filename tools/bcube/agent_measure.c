@@ -20,8 +20,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "tools/bcube/agent_echo.h"
-#include "tools/bcube/statistics.h"
 
 #define TARGETS    1024
 #define PINGS      10000
@@ -311,7 +311,7 @@ static double trips_of(struct target *target, const char *buffer, size_t bytes, 
             done++;
     if (fd >= 0)
         close(fd);
-    return done ? br_median(times, done) : 0;
+    return done ? br_median(times, (size_t)done) : 0;
 }
 
 static void *trips_thread(void *argument)

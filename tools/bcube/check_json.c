@@ -2,12 +2,12 @@
 /* The result of a check as JSON: findings first, then what was measured. */
 #include "tools/bcube/check_report.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/error.h"
+#include "tools/output.h"
 
 static void add_finding(cJSON *array, const struct br_survey *survey, const struct br_finding *finding)
 {
@@ -165,11 +165,7 @@ int br_check_json(const struct br_check_report *report, FILE *out)
     for (uint32_t h = 0; h < (uint32_t)survey->n_hosts; h++)
         add_host(hosts, survey, h);
     add_links(root, survey);
-    char *text = cJSON_Print(root);
+    int rc = br_output_json(out, root);
     cJSON_Delete(root);
-    if (!text)
-        return br_error(ENOMEM, "no memory for the JSON");
-    bool good = fprintf(out, "%s\n", text) > 0;
-    cJSON_free(text);
-    return good ? 0 : br_error(EIO, "cannot write the JSON: %s", strerror(errno));
+    return rc;
 }

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "tools/bcube/statistics.h"
+#include "base/median.h"
 
 #define GOODPUT    0.94 /* of the wire's rate that TCP payload reaches at least, at an MTU of 1500 */
 #define SLOW       0.75
@@ -74,7 +74,7 @@ static double median_of(struct judge *judge, uint32_t level, double (*value)(con
         if (br_survey_level_of(judge->survey, from_port(judge->survey, l)) == level &&
             value(&judge->survey->links[l]) > 0)
             judge->scratch[count++] = value(&judge->survey->links[l]);
-    return br_median(judge->scratch, count);
+    return br_median(judge->scratch, (size_t)count);
 }
 
 /* The other direction of a link. */

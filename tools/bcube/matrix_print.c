@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/bcube/matrix.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +9,7 @@
 #include "base/error.h"
 #include "tools/bcube/draw.h"
 #include "tools/bcube/statistics.h"
+#include "tools/output.h"
 
 #define CELL_WIDTH  62
 #define CELL_HEIGHT 24
@@ -242,11 +242,7 @@ int br_matrix_json(const struct br_matrix *matrix, FILE *out)
         cJSON_AddNumberToObject(object, "gbit", br_matrix_gbit(&matrix->cells[l]));
         cJSON_AddItemToArray(links, object);
     }
-    char *text = cJSON_Print(root);
+    int rc = br_output_json(out, root);
     cJSON_Delete(root);
-    if (!text)
-        return br_error(ENOMEM, "no memory for the JSON");
-    fprintf(out, "%s\n", text);
-    cJSON_free(text);
-    return 0;
+    return rc;
 }

@@ -2,35 +2,22 @@
 #include "tools/bcube/statistics.h"
 
 #include <math.h>
-#include <stdlib.h>
+
+#include "base/median.h"
 
 #define POINTS 64
 #define SIGMA  1.4826 /* MAD to standard deviation, for normal values */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double br_median(double *values, int count)
-{
-    if (count <= 0)
-        return 0;
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
 struct br_spread br_spread_of(double *values, int count)
 {
-    struct br_spread spread = {.count = count, .median = br_median(values, count)};
+    struct br_spread spread = {.count = count, .median = br_median(values, (size_t)count)};
     if (!count)
         return spread;
     spread.min = values[0];
     spread.max = values[count - 1];
     for (int i = 0; i < count; i++)
         values[i] = fabs(values[i] - spread.median);
-    spread.mad = br_median(values, count);
+    spread.mad = br_median(values, (size_t)count);
     return spread;
 }
 
@@ -52,9 +39,9 @@ bool br_line_fit(const double *x, const double *y, int count, double *slope, dou
                 slopes[pairs++] = (y[i] - y[j]) / (x[i] - x[j]);
     if (!pairs)
         return false;
-    *slope = br_median(slopes, pairs);
+    *slope = br_median(slopes, (size_t)pairs);
     for (int i = 0; i < count; i++)
         rest[i] = y[i] - *slope * x[i];
-    *intercept = br_median(rest, count);
+    *intercept = br_median(rest, (size_t)count);
     return true;
 }

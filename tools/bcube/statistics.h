@@ -5,9 +5,6 @@
 
 #include <stdbool.h>
 
-/* Sorts the values. 0 of none. */
-double br_median(double *values, int count);
-
 /* Median of a set, its median absolute deviation, its ends. */
 struct br_spread {
     int count;
@@ -20,7 +17,7 @@ struct br_spread br_spread_of(double *values, int count);
 /* More than 5 robust standard deviations and more than `least` times the median away from it. */
 bool br_spread_outlier(const struct br_spread *spread, double value, double least);
 
-/* Straight line by Theil and Sen: the median of all slopes, then the median of what is left. false: fewer than 2 different x, or more than
+/* Straight line by Theil and Sen, for what begins below zero, as times behind a shaper do (collectives/fit.h has none such): the median of all slopes, then the median of what is left. false: fewer than 2 different x, or more than
  * 64 points. */
 bool br_line_fit(const double *x, const double *y, int count, double *slope, double *intercept);
 

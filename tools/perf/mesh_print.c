@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/perf/mesh.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -10,6 +9,8 @@
 #include <braid/braid.h>
 
 #include "base/error.h"
+#include "base/median.h"
+#include "tools/output.h"
 
 #define CELL_WIDTH  58
 #define CELL_HEIGHT 24
@@ -35,13 +36,6 @@ static double value_of(const struct br_mesh *m, enum quantity q, uint32_t from, 
     return q == LATENCY ? values[at] * 1e6 : 8e-9 / values[at];
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 struct spread {
     double least, median, most;
 };
@@ -58,8 +52,9 @@ static struct spread spread_of(const struct br_mesh *m, enum quantity q)
             if (value_of(m, q, from, to) > 0)
                 values[n++] = value_of(m, q, from, to);
     if (n) {
-        qsort(values, n, sizeof *values, compare);
-        s = (struct spread){values[0], values[n / 2], values[n - 1]};
+        double median = br_median(values, n);
+
+        s = (struct spread){values[0], median, values[n - 1]};
     }
     free(values);
     return s;
@@ -114,7 +109,7 @@ static void add_matrix(cJSON *root, const struct br_mesh *m, enum quantity q)
 int br_mesh_json(const struct br_mesh *m, FILE *out)
 {
     cJSON *root = cJSON_CreateObject();
-    char *text;
+    int rc;
 
     cJSON_AddStringToObject(root, "braid", braid_version());
     cJSON_AddStringToObject(root, "network", m->title);
@@ -124,13 +119,9 @@ int br_mesh_json(const struct br_mesh *m, FILE *out)
         cJSON_AddNumberToObject(root, "level", (double)m->level);
     for (enum quantity q = ALONE; q < QUANTITIES; q++)
         add_matrix(root, m, q);
-    text = cJSON_Print(root);
+    rc = br_output_json(out, root);
     cJSON_Delete(root);
-    if (!text)
-        return br_error(ENOMEM, "no memory for the JSON");
-    fprintf(out, "%s\n", text);
-    cJSON_free(text);
-    return 0;
+    return rc;
 }
 
 /* ---- SVG ------------------------------------------------------------------------------------ */

@@ -127,16 +127,11 @@ static void add_rails(struct br_perf_report *r, struct braid_comm *comm)
 
 int br_perf_report_finish(struct br_perf_report *r, struct braid_comm *comm, bool complete)
 {
-    char *text;
-    int rc = 0;
+    int rc;
 
     cJSON_AddBoolToObject(r->root, "complete", complete);
     add_rails(r, comm);
-    text = cJSON_Print(r->root);
-    if (!text || fprintf(r->file, "%s\n", text) < 0)
-        rc = br_error(EIO, "cannot write %s", r->settings->json);
-    rc = br_output_close(r->file, r->settings->json, rc);
-    free(text);
+    rc = br_output_close(r->file, r->settings->json, br_output_json(r->file, r->root));
     cJSON_Delete(r->root);
     free(r);
     return rc;

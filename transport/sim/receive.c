@@ -152,7 +152,8 @@ static void take_placed(struct br_sim_link *link, struct br_sim_frame *frame)
     } else if (!slot->base) {
         reject(link, frame, br_error(EPROTO, "bytes for a transfer that takes only mappings"));
     } else {
-        memcpy(slot->base + header->offset, frame->payload, header->length);
+        if (!device_of(link)->sim->config.hollow)
+            memcpy(slot->base + header->offset, frame->payload, header->length);
         note(link, frame, BR_EVENT_PLACED);
         br_sim_frame_answer(frame, BR_SIM_OK);
     }
@@ -175,7 +176,8 @@ static void take(struct br_sim_link *link, struct br_sim_frame *frame)
     device->counters.rx_bytes += frame->header.length;
     br_sim_trace(sim, "deliver", frame);
     br_sim_trace_bytes(sim, &frame->header, sizeof frame->header);
-    br_sim_trace_bytes(sim, frame->payload, frame->header.length);
+    if (!sim->config.hollow || frame->header.kind == BR_FRAME_MESSAGE)
+        br_sim_trace_bytes(sim, frame->payload, frame->header.length);
     if (frame->header.kind == BR_FRAME_MESSAGE)
         take_message(link, frame);
     else

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Training in virtual time: the time line's predictions hold for the engine and the protocol as they are. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tools/plan_simulate.h"
+
+#define LAYERS 12
+
+static struct br_topology topology;
+static struct br_cost_model model;
+
+static struct br_plan_simulation network(const char *text, const char *gbit, const char *latency)
+{
+    struct br_plan_settings set = {.simulate = true, .gbit = gbit, .latency = latency};
+    struct br_plan_simulation simulation;
+
+    assert_int_equal(br_topology_parse(&topology, text), 0);
+    br_cost_model_on(&model, &topology, BR_COST_NETWORK, 1);
+    model.chunk_bytes = 512 << 10;
+    assert_int_equal(br_plan_simulation_open(&simulation, &set, &model), 0);
+    return simulation;
+}
+
+static void simulate(const struct br_plan_simulation *simulation, const struct br_workload *work,
+                     uint8_t *joins, bool urgent, struct br_timeline *line)
+{
+    struct br_policy_plan plan = {.joins = joins, .urgent = urgent};
+
+    assert_int_equal(br_timeline_open(line, work->n), 0);
+    assert_int_equal(br_plan_simulation_run(simulation, work, &plan, line), 0);
+}
+
+static void assert_near(double is, double should, double share)
+{
+    if (fabs(is - should) > share * should)
+        fail_msg("%g, not %g", is, should);
+}
+
+/*
+ * P3's figure: three layers, forward and backward 1 unit each, synchronisation 2. The delay between the passes is 4 units in order, 2
+ * by priority. A unit is 20 ms, in which two ranks all-reduce 2.5 MB at 1 Gb/s. Headers and what is already on its way when something more
+ * urgent comes take the rest.
+ */
+static void training__p3s_three_layers(void **state)
+{
+    static const struct br_layer layers[3] = {{5e6, .02, .02}, {5e6, .02, .02}, {5e6, .02, .02}};
+    const struct br_workload work = {.layers = layers, .n = 3};
+    struct br_plan_simulation simulation = network("flat:2", "1", "1");
+    uint8_t joins[3] = {0};
+    struct br_timeline line;
+
+    (void)state;
+    simulate(&simulation, &work, joins, false, &line);
+    assert_near(line.delay, .08, .01);
+    assert_near(line.iteration, .2, .01);
+    assert_near(line.exposed, .08, .01);
+    br_timeline_close(&line);
+    simulate(&simulation, &work, joins, true, &line);
+    assert_near(line.delay, .04, .04);
+    assert_near(line.iteration, .16, .02);
+    br_timeline_close(&line);
+}
+
+/* Layers as of a convolutional network: small first, large last, computation about as long as communication. */
+static struct br_workload drawn(struct br_layer layers[LAYERS], double scale)
+{
+    for (int l = 0; l < LAYERS; l++)
+        layers[l] = (struct br_layer){4 * floor(20000 * pow(1.5, l)), scale * (12 - l), 2 * scale * (12 - l)};
+    return (struct br_workload){
+        .layers = layers, .n = LAYERS, .slice_bytes = BR_TRAINING_SLICE_BYTES, .bucket_bytes = 1 << 20};
+}
+
+/* What every policy is predicted to take, with a and b of the same network, is what it takes. */
+static void training__predictions_hold(void **state)
+{
+    static const struct {
+        const char *topology, *gbit;
+        double scale;
+    } cases[] = {{"flat:4", "1", 2e-4}, {"bcube:3,2", "1", 1e-4}, {"flat:5", "0.2", 1e-3}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct br_plan_simulation simulation = network(cases[i].topology, cases[i].gbit, "20");
+        struct br_layer layers[LAYERS];
+        struct br_workload work = drawn(layers, cases[i].scale);
+
+        assert_int_equal(br_plan_simulation_line(&simulation, &work, &work.line), 0);
+        for (int p = 0; p < BR_POLICIES; p++) {
+            uint8_t joins[LAYERS];
+            struct br_policy_plan plan = {.joins = joins};
+            struct br_timeline line;
+
+            assert_int_equal(br_policy_make((enum br_policy)p, &work, &plan), 0);
+            simulate(&simulation, &work, joins, plan.urgent, &line);
+            print_message("%s %s: %.3f ms, predicted %.3f\n", cases[i].topology,
+                          br_policy_name((enum br_policy)p), line.iteration * 1e3, plan.iteration * 1e3);
+            assert_near(line.iteration, plan.iteration, .06);
+            br_timeline_close(&line);
+        }
+    }
+}
+
+/* Bytes that are not carried change no time, and the same seed gives the same times. */
+static void training__hollow_frames_take_as_long(void **state)
+{
+    struct br_plan_simulation simulation = network("bcube:2,2", "1", "20");
+    struct br_layer layers[LAYERS];
+    const struct br_workload work = drawn(layers, 1e-4);
+    uint8_t joins[LAYERS] = {0};
+    struct br_timeline lines[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        simulation.config.network.hollow = i != 1;
+        simulate(&simulation, &work, joins, true, &lines[i]);
+        assert_memory_equal(lines[i].groups, lines[0].groups, lines[0].n_groups * sizeof *lines[0].groups);
+        assert_true(lines[i].iteration <= lines[0].iteration && lines[i].iteration >= lines[0].iteration);
+    }
+    for (int i = 0; i < 3; i++)
+        br_timeline_close(&lines[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training__p3s_three_layers),
+        cmocka_unit_test(training__predictions_hold),
+        cmocka_unit_test(training__hollow_frames_take_as_long),
+    };
+
+    return cmocka_run_group_tests_name("sim/training", tests, NULL, NULL);
+}

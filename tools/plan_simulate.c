@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/plan_simulate.h"
+
+#include <errno.h>
+#include <math.h>
+
+#include "base/error.h"
+#include "tools/workload.h"
+
+#define FORWARD_BYTES 1500u /* as switches with packets of this size; our frames are longer */
+#define LEAST_BYTES   4096.0
+#define STEP          4.0
+
+static int parse(const char *option, const char *text, double least, double most, double *value)
+{
+    if (!text || (br_tool_numbers(text, 1, value) == 0 && *value >= least && *value <= most))
+        return 0;
+    return br_error(EINVAL, "%s %s: must be a number from %g to %g", option, text, least, most);
+}
+
+int br_plan_simulation_open(struct br_plan_simulation *s, const struct br_plan_settings *set,
+                            const struct br_cost_model *model)
+{
+    const struct br_topology *topology = model->topology;
+    uint32_t rails = set->rails ? (uint32_t)set->rails : 1;
+    struct br_cost_model *figures = &s->config.model;
+    double gbit = 10, latency = 20;
+    int rc = parse("--gbit", set->gbit, 1e-3, 1e4, &gbit);
+
+    if (!rc)
+        rc = parse("--latency", set->latency, 0.01, 1e6, &latency);
+    if (!rc && topology->kind == BR_TOPOLOGY_BCUBE && set->rails)
+        rc = br_error(EINVAL, "--rails: a BCube has a NIC a level");
+    if (rc)
+        return rc;
+    *s = (struct br_plan_simulation){
+        .config = {.topology = topology,
+                   .rails = rails,
+                   .network = {.seed = set->seed ? (uint64_t)set->seed : 1,
+                               .bits_per_second = (uint64_t)(gbit * 1e9),
+                               .latency_ns = (uint64_t)(latency * 1e3 / 2), /* of a cable; a path has two */
+                               .forward_bytes = FORWARD_BYTES,
+                               .hollow = true}},
+        .algorithm = set->algorithm,
+        .iterations = set->iterations ? (uint32_t)set->iterations : 3};
+    br_cost_model_on(figures, topology, BR_COST_NETWORK, rails);
+    figures->chunk_bytes = model->chunk_bytes;
+    s->config.chunk_bytes = (uint32_t)model->chunk_bytes;
+    figures->gamma = figures->copy = 0; /* simulated hosts add up in no time */
+    for (uint32_t i = 0; i < figures->n_levels; i++)
+        figures->levels[i] = (struct br_cost_level){.alpha = latency * 1e-6, .beta = 8e-9 / gbit};
+    return 0;
+}
+
+int br_plan_simulation_line(const struct br_plan_simulation *s, const struct br_workload *work,
+                            struct br_line *line)
+{
+    double all = 0, bytes = INFINITY;
+    struct br_line_sample samples[BR_FIT_POINTS];
+    struct br_sim_job job;
+    uint32_t n = 0;
+    int rc;
+
+    for (uint32_t l = 0; l < work->n; l++) {
+        all += work->layers[l].bytes;
+        bytes = fmin(bytes, work->layers[l].bytes);
+    }
+    rc = br_sim_job_open(&job, &s->config);
+    if (rc)
+        return rc;
+    rc = br_sim_job_connect(&job);
+    for (bytes = fmin(fmax(bytes, LEAST_BYTES), all); !rc; bytes = fmin(STEP * bytes, all)) {
+        struct br_line_sample *sample = &samples[n++];
+
+        sample->bytes = bytes;
+        rc = br_sim_training_time(&job, s->algorithm, (uint64_t)bytes, 1, &sample->seconds);
+        if (bytes >= all || n == BR_FIT_POINTS)
+            break;
+    }
+    br_sim_job_close(&job);
+    return rc ? rc : br_line_measure(samples, n, line);
+}
+
+int br_plan_simulation_run(const struct br_plan_simulation *s, const struct br_workload *work,
+                           const struct br_policy_plan *plan, struct br_timeline *line)
+{
+    struct br_sim_training training = {.work = work,
+                                       .joins = plan->joins,
+                                       .urgent = plan->urgent,
+                                       .algorithm = s->algorithm,
+                                       .iterations = s->iterations};
+    struct br_sim_job job;
+    int rc = br_sim_job_open(&job, &s->config);
+
+    if (rc)
+        return rc;
+    rc = br_sim_job_connect(&job);
+    if (!rc)
+        rc = br_sim_training_run(&job, &training, line);
+    br_sim_job_close(&job);
+    return rc;
+}

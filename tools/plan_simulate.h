@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The simulated side of `braid plan --model --simulate`: a network from the command line, a and b as they are on it, and iterations on it.
+ * One thread; takes processor time in proportion to ranks, bytes and iterations. */
+#ifndef BR_TOOLS_PLAN_SIMULATE_H
+#define BR_TOOLS_PLAN_SIMULATE_H
+
+#include "tools/plan_settings.h"
+#include "tools/sim_training.h"
+#include "training/policy.h"
+
+struct br_plan_simulation {
+    struct br_sim_job_config config;
+    const char *algorithm;
+    uint32_t iterations;
+};
+
+/* model: its topology is the network's; its figures are replaced by those of the simulated links in config.model. -EINVAL with words. */
+int br_plan_simulation_open(struct br_plan_simulation *simulation, const struct br_plan_settings *set,
+                            const struct br_cost_model *model);
+
+/* a and b of all-reduces of the sizes that groups of the workload may have. */
+int br_plan_simulation_line(const struct br_plan_simulation *simulation, const struct br_workload *work,
+                            struct br_line *line);
+
+/* Some iterations by a plan, on a network without a past; line: as in br_sim_training_run(). */
+int br_plan_simulation_run(const struct br_plan_simulation *simulation, const struct br_workload *work,
+                           const struct br_policy_plan *plan, struct br_timeline *line);
+
+#endif

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/sim_training.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "training/group.h"
+
+struct rank {
+    struct br_operation *ops; /* by group */
+    bool *ended;              /* by group, in this iteration */
+    bool forward, computing, done;
+    uint32_t layer;          /* computing, or the next to be */
+    uint64_t until;          /* it computes */
+    uint64_t since;          /* it waits */
+    uint64_t began;          /* the iteration */
+    uint32_t iteration;      /* from 0 */
+    double seconds, exposed; /* of iterations that count */
+};
+
+struct run {
+    struct br_sim_job *job;
+    const struct br_sim_training *training;
+    struct br_timeline *line;
+    struct br_gradient *gradients;
+    struct br_group_of_layers *groups;
+    uint32_t n_groups, done; /* ranks that are through */
+    struct rank *ranks;
+    void *memory;
+    int failed;
+};
+
+static struct br_operation allreduce(const char *algorithm, void *memory, size_t count, int32_t priority)
+{
+    struct br_operation op = {.kind = BR_OPERATION_COLLECTIVE,
+                              .collective = BR_ALLREDUCE,
+                              .send = memory,
+                              .recv = memory,
+                              .send_bytes = count * sizeof(float),
+                              .recv_bytes = count * sizeof(float),
+                              .count = count,
+                              .type = BRAID_FLOAT32,
+                              .reduction = BRAID_SUM,
+                              .priority = priority};
+
+    if (algorithm)
+        snprintf(op.algorithm, sizeof op.algorithm, "%s", algorithm);
+    return op;
+}
+
+static uint64_t ns(double seconds)
+{
+    return (uint64_t)llround(seconds * 1e9);
+}
+
+/* ---- what rank 0's time line shows ---------------------------------------------------------- */
+
+static void show_pass(struct run *run, const struct rank *r, uint64_t now)
+{
+    struct br_timeline_layer *layer = &run->line->layers[r->layer];
+    double start = (double)(now - r->began) / 1e9, end = (double)(r->until - r->began) / 1e9;
+
+    layer->group = run->gradients[r->layer].group;
+    if (r->forward) {
+        layer->forward = start;
+        layer->forward_end = end;
+    } else {
+        layer->backward = start;
+        layer->backward_end = end;
+    }
+}
+
+static void show_ready(struct run *run, uint32_t g, double now)
+{
+    const struct br_group_of_layers *group = &run->groups[g];
+
+    run->line->groups[g] = (struct br_timeline_group){.first = group->first,
+                                                      .last = group->last,
+                                                      .bytes = (double)(group->count * sizeof(float)),
+                                                      .ready = now};
+}
+
+/* The line is the group's that ends next. */
+static void show_end(struct run *run, uint32_t g, double now)
+{
+    struct br_timeline_group *group = &run->line->groups[g];
+
+    group->start = fmax(group->ready, run->line->reduced);
+    group->end = now;
+    run->line->spans[run->line->n_spans++] = (struct br_timeline_span){g, group->start, now};
+    run->line->reduced = now;
+}
+
+/* ---- a rank --------------------------------------------------------------------------------- */
+
+static void submit(struct run *run, uint32_t rank, uint32_t g, uint64_t now)
+{
+    const struct br_group_of_layers *group = &run->groups[g];
+    struct rank *r = &run->ranks[rank];
+    int rc;
+
+    r->ended[g] = false;
+    r->ops[g] = allreduce(run->training->algorithm, group->memory, group->count, group->priority);
+    if (rank == 0)
+        show_ready(run, g, (double)(now - r->began) / 1e9);
+    rc = br_sim_job_submit(run->job, rank, &r->ops[g]);
+    run->failed = run->failed ? run->failed : rc;
+}
+
+static void begin_iteration(struct run *run, struct rank *r, uint64_t now)
+{
+    r->began = now;
+    r->forward = false;
+    r->layer = run->training->work->n - 1;
+    if (r == run->ranks) {
+        run->line->reduced = 0;
+        run->line->n_spans = 0;
+    }
+}
+
+static void end_iteration(struct run *run, struct rank *r, uint64_t now)
+{
+    if (r->iteration > 0)
+        r->seconds += (double)(now - r->began) / 1e9;
+    if (++r->iteration == run->training->iterations) {
+        r->done = true;
+        run->done++;
+        return;
+    }
+    begin_iteration(run, r, now);
+}
+
+/* The layer's pass is over. */
+static void finish_layer(struct run *run, uint32_t rank, uint64_t now)
+{
+    struct rank *r = &run->ranks[rank];
+    uint32_t g = run->gradients[r->layer].group;
+
+    r->computing = false;
+    r->since = now;
+    if (r->forward) {
+        if (++r->layer == run->training->work->n)
+            end_iteration(run, r, now);
+        return;
+    }
+    if (run->groups[g].first == r->layer)
+        submit(run, rank, g, now);
+    if (r->layer == 0)
+        r->forward = true;
+    else
+        r->layer--;
+}
+
+/* false: it waits for a gradient, or is through. */
+static bool begin_layer(struct run *run, uint32_t rank, uint64_t now)
+{
+    const struct br_layer *layer;
+    struct rank *r = &run->ranks[rank];
+
+    if (r->done || (r->forward && !r->ended[run->gradients[r->layer].group]))
+        return false;
+    layer = &run->training->work->layers[r->layer];
+    if (r->forward && r->iteration > 0)
+        r->exposed += (double)(now - r->since) / 1e9;
+    r->computing = true;
+    r->until = now + ns(r->forward ? layer->forward : layer->backward);
+    if (rank == 0)
+        show_pass(run, r, now);
+    return true;
+}
+
+static uint64_t turn(void *with, uint32_t rank, uint64_t now)
+{
+    struct run *run = with;
+    struct rank *r = &run->ranks[rank];
+
+    while (!run->failed && (r->computing || begin_layer(run, rank, now))) {
+        if (now < r->until)
+            return r->until;
+        finish_layer(run, rank, now);
+    }
+    return UINT64_MAX;
+}
+
+static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t now)
+{
+    struct run *run = with;
+    struct rank *r = &run->ranks[rank];
+    uint32_t g = (uint32_t)(op - r->ops);
+
+    r->ended[g] = true;
+    if (rank == 0)
+        show_end(run, g, (double)(now - r->began) / 1e9);
+    if (op->status && !run->failed)
+        run->failed = br_error(-op->status, "rank %u: %s", rank, op->words);
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+static int lay_out(struct run *run)
+{
+    const struct br_workload *work = run->training->work;
+    double bytes = 0;
+    uint8_t *at;
+
+    for (uint32_t l = 0; l < work->n; l++)
+        bytes += work->layers[l].bytes;
+    run->gradients = calloc(work->n, sizeof *run->gradients);
+    run->groups = calloc(work->n, sizeof *run->groups);
+    run->memory = calloc(1, (size_t)bytes + sizeof(float));
+    if (!run->gradients || !run->groups || !run->memory)
+        return br_error(ENOMEM, "no memory for %.0f bytes of gradients", bytes);
+    at = run->memory;
+    for (uint32_t l = 0; l < work->n; l++) {
+        run->gradients[l].memory = at;
+        run->gradients[l].count = (size_t)work->layers[l].bytes / sizeof(float);
+        at += run->gradients[l].count * sizeof(float);
+    }
+    run->n_groups = br_groups_lay_out(run->gradients, work->n, sizeof(float), run->training->joins,
+                                      run->training->urgent, NULL, run->groups);
+    run->line->n_layers = work->n;
+    run->line->n_groups = run->n_groups;
+    return 0;
+}
+
+static int open_ranks(struct run *run)
+{
+    run->ranks = calloc(run->job->n, sizeof *run->ranks);
+    if (!run->ranks)
+        return br_error(ENOMEM, "no memory for %u ranks", run->job->n);
+    for (uint32_t r = 0; r < run->job->n; r++) {
+        struct rank *rank = &run->ranks[r];
+
+        rank->ops = calloc(run->n_groups, sizeof *rank->ops);
+        rank->ended = calloc(run->n_groups, sizeof *rank->ended);
+        if (!rank->ops || !rank->ended)
+            return br_error(ENOMEM, "no memory for %u operations of %u ranks", run->n_groups, run->job->n);
+        begin_iteration(run, rank, br_sim_host_now(run->job->sim, (int)r));
+        run->job->ranks[r].due = true;
+    }
+    return 0;
+}
+
+static void close_run(struct run *run)
+{
+    run->job->program = (struct br_sim_job_program){0};
+    for (uint32_t r = 0; run->ranks && r < run->job->n; r++) {
+        free(run->ranks[r].ops);
+        free(run->ranks[r].ended);
+    }
+    free(run->ranks);
+    free(run->gradients);
+    free(run->groups);
+    free(run->memory);
+}
+
+static void sum_up(struct run *run)
+{
+    uint32_t counted = run->training->iterations - 1;
+
+    run->line->iteration = run->line->exposed = 0;
+    for (uint32_t r = 0; r < run->job->n; r++) {
+        run->line->iteration = fmax(run->line->iteration, run->ranks[r].seconds / counted);
+        run->line->exposed = fmax(run->line->exposed, run->ranks[r].exposed / counted);
+    }
+    run->line->delay = run->line->layers[0].forward - run->line->layers[0].backward_end;
+}
+
+int br_sim_training_run(struct br_sim_job *job, const struct br_sim_training *training,
+                        struct br_timeline *line)
+{
+    struct run run = {.job = job, .training = training, .line = line};
+    int rc = lay_out(&run);
+
+    if (!rc)
+        rc = open_ranks(&run);
+    job->program = (struct br_sim_job_program){.with = &run, .ended = ended, .turn = turn};
+    while (!rc && run.done < job->n) {
+        rc = br_sim_job_advance(job);
+        rc = rc ? rc : run.failed;
+    }
+    if (!rc)
+        sum_up(&run);
+    close_run(&run);
+    return rc;
+}
+
+/* ---- one size ------------------------------------------------------------------------------- */
+
+struct burst {
+    uint32_t ended;
+    int failed;
+    uint64_t end;
+};
+
+static void burst_ended(void *with, uint32_t rank, struct br_operation *op, uint64_t now)
+{
+    struct burst *burst = with;
+
+    (void)rank;
+    burst->ended++;
+    burst->end = now > burst->end ? now : burst->end;
+    burst->failed = burst->failed ? burst->failed : op->status;
+}
+
+int br_sim_training_time(struct br_sim_job *job, const char *algorithm, uint64_t bytes, uint32_t at_once,
+                         double *seconds)
+{
+    size_t count = bytes / sizeof(float);
+    struct br_operation *ops = calloc((size_t)job->n * at_once, sizeof *ops);
+    float *memory = calloc(at_once, count * sizeof *memory);
+    struct burst burst = {0};
+    uint64_t start = br_sim_now(job->sim);
+    int rc =
+        ops && memory ? 0 : br_error(ENOMEM, "no memory for %u all-reduces of %zu elements", at_once, count);
+
+    job->program = (struct br_sim_job_program){.with = &burst, .ended = burst_ended};
+    for (uint32_t i = 0; i < job->n * at_once && !rc; i++) {
+        ops[i] = allreduce(algorithm, memory + i % at_once * count, count, 0);
+        rc = br_sim_job_submit(job, i / at_once, &ops[i]);
+    }
+    while (!rc && burst.ended < job->n * at_once) {
+        rc = br_sim_job_advance(job);
+        rc = rc ? rc : burst.failed;
+    }
+    *seconds = (double)(burst.end - start) / 1e9 / at_once;
+    job->program = (struct br_sim_job_program){0};
+    free(memory);
+    free(ops);
+    return rc;
+}
