@@ -168,10 +168,16 @@ void br_comm_name_devices(const struct br_family *family, char text[BR_CALIBRATI
                                  family->worker->devices[d]->ops->name, family->worker->devices[d]->name);
 }
 
+static enum br_cost_place place_of(const struct br_family *family)
+{
+    if (br_comm_one_host(family, NULL, family->size))
+        return BR_COST_HOST;
+    return family->settings.one_machine ? BR_COST_MACHINE : BR_COST_NETWORK;
+}
+
 static int init_network(struct br_family *family)
 {
     struct br_network *network = &family->network;
-    bool one_host = br_comm_one_host(family, NULL, family->size);
     char devices[BR_CALIBRATION_TEXT];
     int rc;
 
@@ -180,7 +186,7 @@ static int init_network(struct br_family *family)
         br_topology_flat(&network->topology, (uint32_t)family->size);
     if (network->topology.kind != BR_TOPOLOGY_BCUBE) /* emulated ones have slow links, as real ones have */
         network->topology.cores = family->settings.cores;
-    rc = br_network_init(network, family->rank, one_host ? BR_COST_HOST : BR_COST_NETWORK, most_rails(family),
+    rc = br_network_init(network, family->rank, place_of(family), most_rails(family),
                          family->settings.calibration, devices, family->store, start_deadline(family));
     if (!rc && family->rank == 0 && network->measured)
         family->drift.bound = (double)family->settings.calibration_bound;

@@ -85,6 +85,7 @@ struct br_settings {
     uint64_t
         board_bytes; /* up to this size a collective within the host takes the board (local.h); 0: never */
     uint64_t timeout, peer_timeout, starvation, spin; /* ns */
+    bool one_machine;    /* all ranks of the job are on it, perhaps in emulated hosts */
     uint32_t cores;      /* that all ranks of the job share, being more; 0: it is not so */
     bool oversubscribed; /* more ranks than cores on this host: yield instead of spinning */
     struct br_seat

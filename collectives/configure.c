@@ -94,8 +94,8 @@ static int read_spin(const struct braid_config *c, struct br_settings *s)
         return rc;
     /* Of the whole machine: a launcher may have bound each rank to its own share. */
     s->oversubscribed = ranks > sysconf(_SC_NPROCESSORS_ONLN);
-    s->cores =
-        s->oversubscribed && ranks == s->environment.size ? (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) : 0;
+    s->one_machine = ranks == s->environment.size;
+    s->cores = s->oversubscribed && s->one_machine ? (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) : 0;
     br_seat_choose(&s->seat, index_on_machine(&s->environment, (uint32_t)ranks), (uint32_t)ranks);
     rc = number(c->spin_us, "BRAID_SPIN_US", 0, 10000000, s->oversubscribed ? 200 : 1000, &us);
     s->spin = (uint64_t)us * BR_US;
@@ -109,7 +109,8 @@ static int read_sizes(const struct braid_config *c, struct br_settings *s)
 
     if ((rc =
              size(c->slice_bytes, "BRAID_SLICE_BYTES", 4096, BR_MAX_TRANSFER, 256u << 10, &s->slice_bytes)) ||
-        (rc = size(c->eager_bytes, "BRAID_EAGER_BYTES", 64, BR_MAX_EAGER, 16u << 10, &s->eager_bytes)) ||
+        (rc = size(c->eager_bytes, "BRAID_EAGER_BYTES", 64, BR_MAX_EAGER, s->cube.n ? 16u << 10 : 32u << 10,
+                   &s->eager_bytes)) ||
         (rc = br_env_bytes("BRAID_CHUNK_BYTES", 4096, BR_MAX_TRANSFER, BR_CHUNK_BYTES, &s->chunk_bytes)) ||
         (rc = br_env_number("BRAID_CALIBRATION_BOUND", 0, 1000000, 3, &s->calibration_bound)) ||
         (rc = br_env_number("BRAID_PROBE_MS", 0, 60000, PROBE_MS, &probe)) ||

@@ -2,7 +2,8 @@
 /*
  * The formulas. For one fragment each algorithm has three times: `path`, from start to end; `port`, how long
  * its busiest port is occupied; `cpu`, how long its busiest rank computes. F fragments of 1/F of the bytes
- * follow each other at the pace of the scarcest: path + (F - 1) * max(port, cpu). A stage lasts until its busiest
+ * follow each other at the pace of the scarcest: path + (F - 1) * max(port, cpu), or port + cpu where one core does
+ * both. A stage lasts until its busiest
  * port is done; over the whole schedule the ports are counted one by one (`load`), because different stages, and different
  * fragments in them, use different levels at the same time.
  */
@@ -431,7 +432,8 @@ static void estimate(struct problem *p, double bytes, uint32_t fragments, struct
     add_algorithm(p);
     parts->port = br_load_busiest(&p->load, &parts->level);
     parts->cpu = p->cpu;
-    parts->total = p->path + (fragments - 1) * fmax(parts->port, parts->cpu);
+    parts->total = p->path + (fragments - 1) * (p->model->shared ? parts->port + parts->cpu
+                                                                 : fmax(parts->port, parts->cpu));
     parts->port *= fragments;
     parts->cpu *= fragments;
 }

@@ -52,13 +52,13 @@ struct br_cost_model {
     double gammas[BR_COST_CLASSES]; /* the same by class; 0: as gamma */
     double copy;                    /* s for a byte of a COPY */
     double relay; /* s by which each rank in between delays a relayed message, besides the links */
+    bool shared;  /* the cores that add up move the bytes, too, so that neither hides behind the other */
 };
 
-/* Where the ranks are, for the default figures. */
-enum br_cost_place { BR_COST_HOST, BR_COST_NETWORK };
+/* What lies between the ranks, for the default figures: shared memory of one host, TCP between processes of one machine, a network. */
+enum br_cost_place { BR_COST_HOST, BR_COST_MACHINE, BR_COST_NETWORK };
 
-/* The figures until somebody calibrates: shared memory of one host, or rails of 10 Gb/s each (1 to
- * BR_COST_LEVELS). */
+/* The figures until somebody calibrates; of a network: rails of 10 Gb/s each (1 to BR_COST_LEVELS). */
 void br_cost_model_default(struct br_cost_model *model, enum br_cost_place place, uint32_t rails);
 
 /* Likewise for a topology, which stays borrowed; place counts for FLAT, `rails` of equal rate for FLAT and between HOSTS. */

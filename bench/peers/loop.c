@@ -8,8 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-#define LEAST 7
-#define MOST  5000
+#define LEAST    7
+#define MOST     5000
+#define WARM_UPS 8
 
 struct bench {
     const struct peer *peer;
@@ -47,16 +48,26 @@ static int repeat(struct bench *bench, int iterations, double *median)
     return 0;
 }
 
+static int fitting(double budget_us, double each_us)
+{
+    double wanted = budget_us / (each_us > 0.01 ? each_us : 0.01);
+    return wanted < LEAST ? LEAST : wanted > MOST ? MOST : (int)wanted;
+}
+
+/* On a virtual machine the first touch of a page costs tens of microseconds: warm-up lasts as long as it gets faster. */
 static int measure(struct bench *bench, double budget_us, double *median)
 {
-    double estimate;
+    double estimate, previous;
     if (repeat(bench, 3, &estimate) || repeat(bench, 5, &estimate))
         return 1;
-    double wanted = budget_us / (estimate > 0.01 ? estimate : 0.01);
-    int iterations = wanted < LEAST ? LEAST : wanted > MOST ? MOST : (int)wanted;
-    if (iterations >= 10 && repeat(bench, iterations / 10, &estimate))
-        return 1;
-    return repeat(bench, iterations, median);
+    for (int i = 0; i < WARM_UPS; i++) {
+        previous = estimate;
+        if (repeat(bench, fitting(budget_us / 4, estimate), &estimate))
+            return 1;
+        if (estimate > 0.9 * previous)
+            break;
+    }
+    return repeat(bench, fitting(budget_us, estimate), median);
 }
 
 /*

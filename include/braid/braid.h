@@ -79,7 +79,7 @@ struct braid_config {
     uint32_t
         slice_bytes; /* unit of scheduling (BRAID_SLICE_BYTES); default 256 KiB, after P3's 50,000 parameters */
     uint32_t
-        eager_bytes; /* up to this size a message travels without asking (BRAID_EAGER_BYTES); default 16 KiB */
+        eager_bytes; /* up to this size a message travels without asking (BRAID_EAGER_BYTES); default 32 KiB, in a BCube 16 KiB */
     int init_timeout_ms; /* for all ranks to come and connect (BRAID_INIT_TIMEOUT, seconds); default 60,000 */
     int timeout_ms; /* deadline of an operation that names none (BRAID_TIMEOUT, seconds); default 300,000 */
     int peer_timeout_ms; /* silence after which a peer counts as dead (BRAID_PEER_TIMEOUT, seconds); default 10,000 */

@@ -250,7 +250,7 @@ static void br_choose__takes_few_messages_where_cores_are_scarce(void **state)
     takes(&network, 8 << 10, "binary_tree");
     close_network(&network);
     open_crowd(&network, "hosts:2x2", BR_COST_NETWORK, 2);
-    takes(&network, 8, "doubling");
+    takes(&network, 8, "binary_tree");
     close_network(&network);
 }
 

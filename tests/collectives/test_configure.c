@@ -57,7 +57,7 @@ static void settings_read__defaults(void **state)
     assert_string_equal(settings.devices, "");
     assert_int_equal(settings.rails, 0);
     assert_int_equal(settings.slice_bytes, 256 << 10);
-    assert_int_equal(settings.eager_bytes, 16 << 10);
+    assert_int_equal(settings.eager_bytes, 32 << 10);
     assert_int_equal(settings.timeout, 300 * BR_SEC);
     assert_int_equal(settings.peer_timeout, 10 * BR_SEC);
     assert_int_equal(settings.starvation, 100 * BR_MS);

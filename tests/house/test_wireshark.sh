@@ -20,7 +20,7 @@ if [[ ${1:-} == capture ]]; then
     done
     rc=0
     timeout 60 "$braid" run -n 2 --rails 2 --backend uring -- "$braid" allreduce -b 256 -e 256K -f 1024 -n 2 -w 1 &&
-        timeout 60 "$braid" run -n 2 --backend udp -- "$braid" allreduce -b 64 -e 64K -f 1024 -n 2 -w 1 &&
+        timeout 60 "$braid" run -n 2 --backend udp -- "$braid" allreduce -b 64 -e 256K -f 4096 -n 2 -w 1 &&
         BRAID_TOPOLOGY=bcube:2,2 timeout 60 "$braid" run -n 4 --backend uring -- "$braid" sendrecv -b 64K -e 64K -n 1 -w 1 || rc=1
     echo end-of-capture > /dev/udp/127.0.0.1/9 # packets are written in their order: with this one all are there
     for _ in {1..400}; do
@@ -204,7 +204,7 @@ awk -F'|' '
             expect("TCP: bytes placed", bytes["TCP", "PLACED"], bytes["TCP", "READY"])
         expect("UDP: bytes placed", bytes["UDP", "PLACED"], bytes["UDP", "READY"])
         expect("TCP: an all-reduce of 256 KiB and more", bytes["TCP", "READY"] >= 524288, 1)
-        expect("UDP: an all-reduce of 64 KiB and more", bytes["UDP", "READY"] >= 131072, 1)
+        expect("UDP: an all-reduce of 256 KiB and more", bytes["UDP", "READY"] >= 524288, 1)
         expect("ranks that join the store", hellos, 8)
         expect("ranks that leave the store", byes, 8)
         expect("messages of handshakes", handshakes >= 4 * (2 + 4), 1)

@@ -3,7 +3,7 @@
  * A link's life.
  *
  * 1. Who connects says HELLO, who accepts answers HELLO, who connected says CONFIRM: then both know that the other has
- *    mapped the inbox, and whether the other can read their memory (each reads 16 random bytes of the other as a test).
+ *    mapped the inbox.
  * 2. The socket stays: its end is the end of the peer, however that died, noticed without any heartbeat.
  * 3. Whoever closes sets `closed` in the inbox it writes to before it lets go of its memory. A receiver that finds
  *    it set after a copy knows that the copy may be of anything, and does not report it. A peer that was killed sets nothing
