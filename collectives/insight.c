@@ -18,6 +18,8 @@ static void add_devices(const struct br_worker *w, struct braid_stats *s)
         s->dropped_frames += c->bad_frames;
         s->refused_strangers += c->refused_links;
         s->system_calls += c->system_calls;
+        s->tx_packets += c->tx_packets;
+        s->rx_packets += c->rx_packets;
         s->registrations += c->registrations;
         s->pinned_bytes += c->pinned_bytes;
     }

@@ -176,6 +176,7 @@ struct br_device {
         uint64_t bad_frames;    /* malformed, each failed its link */
         uint64_t refused_links; /* incoming links dropped for max_links */
         uint64_t stray_packets; /* datagrams that were damaged, none of ours, or for no link: dropped */
+        uint64_t tx_packets, rx_packets; /* datagrams of all kinds; 0 where they are not of our making */
     } counters;
 };
 

@@ -311,7 +311,8 @@ struct braid_stats {
     uint64_t refused_strangers; /* links refused: no proof of the secret, malformed or timed-out handshake */
     uint64_t dropped_frames;    /* malformed or stale */
     uint64_t system_calls;      /* of the back ends */
-    uint64_t late_allocations;  /* pools that had to grow after braid_init() */
+    uint64_t tx_packets, rx_packets; /* of our own protocol (udp, dpdk), acknowledgements included; else 0 */
+    uint64_t late_allocations;       /* pools that had to grow after braid_init() */
     uint64_t
         registrations; /* of memory with NICs that want it (verbs); stands still once all buffers are known */
     uint64_t pinned_bytes; /* registered with NICs now, over all of them */

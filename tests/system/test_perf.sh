@@ -96,6 +96,11 @@ both write_lat -n 20 -s 300K -q 2 --backend uring
 both send_bw -D 1 --cpu_util
 grep -q 'CPU_Util\[%\]$' "$work/out" || fail "--cpu_util without its column"
 row 6 | awk '$1 >= 0 && $1 <= 100 { ok = 1 } END { exit !ok }' || fail "--cpu_util: $(row 6)"
+both write_bw -n 200 -s 100000 --backend udp --packet_cost
+grep -qE '^ # [0-9]+ packets here, each [0-9]+ ns of CPU time(, [0-9]+ cycles, [0-9]+ instructions|; no hardware counters for)' "$work/out" ||
+    fail "--packet_cost"
+[[ $(grep -oE '^ # [0-9]+' "$work/out" | cut -c4-) -gt 200 ]] || fail "--packet_cost counts the packets"
+grep -q 'packets here' "$work/server" || fail "--packet_cost at the server"
 for test in write_bw read_bw send_bw; do
     both "$test" --data_validation -n 20 -s 100000 --backend uring
 done
@@ -196,6 +201,7 @@ refused 'the messages under way\|messages under way' write_bw -t 4 -l 8
 refused 'both say how many rails' write_bw -q 2 --rails 3
 refused '--backend verbs only' write_bw -x 1
 refused 'runs with -D only' send_bw --cpu_util
+refused 'udp or dpdk only' send_bw --packet_cost --backend uring
 refused 'write_bw, read_bw and send_bw only' send_lat --data_validation
 refused 'only RC' write_bw -c UD
 refused 'MTU of the path' write_bw -m 1024

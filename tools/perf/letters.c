@@ -117,6 +117,8 @@ static int serve(struct br_perf_settings *s, struct br_perf_texts *t, struct br_
          " until Ctrl-C; a line every -D (5) seconds"},
         {"cpu_util", 0, BR_OPTION_FLAG, &s->cpu_util, 0, 0,
          " a column with the share of this machine's cores that was busy; with -D"},
+        {"packet_cost", 0, BR_OPTION_FLAG, &s->packet_cost, 0, 0,
+         " CPU time, cycles and instructions of a packet, on this side; udp and dpdk"},
         {"data_validation", 0, BR_OPTION_FLAG, &s->validates, 0, 0,
          " look at the bytes of each size's last message; _bw"},
         {"backend", 0, BR_OPTION_TEXT, &s->backend, 0, 0,

@@ -78,6 +78,20 @@ struct br_perf_report *br_perf_report_new(const struct br_perf_settings *setting
     return r;
 }
 
+static void add_cost(cJSON *object, const struct br_cost *cost)
+{
+    double packets = (double)cost->packets;
+
+    cJSON_AddNumberToObject(object, "packets", packets);
+    if (!cost->packets)
+        return;
+    cJSON_AddNumberToObject(object, "cpu_ns_per_packet", (double)cost->cpu_ns / packets);
+    if (cost->cycles >= 0)
+        cJSON_AddNumberToObject(object, "cycles_per_packet", cost->cycles / packets);
+    if (cost->instructions >= 0)
+        cJSON_AddNumberToObject(object, "instructions_per_packet", cost->instructions / packets);
+}
+
 void br_perf_report_add(struct br_perf_report *r, const struct br_perf_row *row)
 {
     cJSON *object = cJSON_CreateObject();
@@ -103,6 +117,8 @@ void br_perf_report_add(struct br_perf_report *r, const struct br_perf_row *row)
     }
     if (r->settings->cpu_util && row->cpu >= 0)
         cJSON_AddNumberToObject(object, "CPU_util", row->cpu);
+    if (r->settings->packet_cost)
+        add_cost(object, &row->cost);
     cJSON_AddItemToArray(r->results, object);
 }
 

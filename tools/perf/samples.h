@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tools/perf/cost.h"
 #include "tools/perf/histogram.h"
 
 /* A line. Sides of one version send it to each other as it is. */
@@ -14,7 +15,8 @@ struct br_perf_row {
     double peak, average;                                    /* bytes/s; peak 0: not looked for */
     double rate;                                             /* messages/s; round trips/s of a latency test */
     double least, most, typical, mean, deviation, p99, p999; /* ns */
-    double cpu; /* % of this side's cores that were busy; below 0: not known */
+    double cpu;          /* % of this side's cores that were busy; below 0: not known */
+    struct br_cost cost; /* of this side; packets 0: not asked for, or none */
 };
 
 /* The highest rate at which a run of messages went: most of (j-i+1) / (ends[j] - posts[i]), in messages a second. n messages, both in

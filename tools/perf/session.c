@@ -27,7 +27,8 @@ struct session {
     struct br_run run;
     struct br_histogram *all; /* of all sizes, for --hdr */
     char devices[256], backend[32];
-    bool quiet; /* the table is not wanted */
+    struct br_cost_counters counters; /* with --packet_cost */
+    bool quiet;                       /* the table is not wanted */
     bool over, failed;
 };
 
@@ -81,6 +82,8 @@ static void print_row(void *context, const struct br_perf_row *row)
         br_table_figure(s->settings, row, stdout);
     else if (!s->quiet)
         br_table_row(s->settings, row, s->cycles, stdout);
+    if (s->settings->packet_cost && !s->quiet)
+        br_cost_print(&s->counters, &row->cost, stdout);
     if (s->report)
         br_perf_report_add(s->report, row);
     if (s->settings->limit_bandwidth > 0 &&
@@ -182,6 +185,7 @@ static bool receives(const struct session *s)
 static int one_size(struct session *s, size_t bytes)
 {
     struct br_processor before = {0};
+    struct br_cost cost = {0};
     struct br_perf_row row = {0};
     int rc;
 
@@ -189,12 +193,17 @@ static int one_size(struct session *s, size_t bytes)
     rc = s->settings->warm_up ? warm_up(s) : 0;
     if (s->settings->cpu_util)
         before = br_processor_read();
+    if (s->settings->packet_cost)
+        cost = br_cost_read(&s->counters, s->pair.comm);
     if (!rc && !s->over)
         rc = run_once(s, &row);
+    if (s->settings->packet_cost)
+        cost = br_cost_between(cost, br_cost_read(&s->counters, s->pair.comm));
     if (!rc)
         print_samples(s, &row);
     if (!rc && !s->settings->forever)
         rc = share(s, &row);
+    row.cost = cost;
     row.cpu = s->settings->cpu_util ? br_processor_busy(before, br_processor_read()) : -1;
     if (!rc && s->settings->validates && row.iterations && receives(s))
         rc = br_pair_validate(&s->pair, bytes);
@@ -276,9 +285,13 @@ int br_session_run(const struct br_perf_settings *settings, const struct br_exch
         return br_error(ENOMEM, "no memory");
     s->settings = settings;
     s->cycles = cycles;
+    s->counters = (struct br_cost_counters){.cycles_fd = -1, .instructions_fd = -1};
+    if (settings->packet_cost)
+        br_cost_open(&s->counters);
     rc = br_pair_open(&s->pair, settings, where);
     if (rc) {
         fprintf(stderr, "braid perf %s: %s\n", settings->test->name, br_error_words());
+        br_cost_close(&s->counters);
         free(s);
         return rc;
     }
@@ -288,6 +301,7 @@ int br_session_run(const struct br_perf_settings *settings, const struct br_exch
         fprintf(stderr, "braid perf %s: %s\n", settings->test->name, br_error_words());
     if (!rc)
         rc = left ? left : s->over && !settings->forever ? -EINTR : s->failed;
+    br_cost_close(&s->counters);
     free(s->run.samples);
     free(s->all);
     free(s);

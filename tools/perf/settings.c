@@ -68,6 +68,8 @@ static int check_time(const struct br_perf_settings *s)
 
     if (!rc)
         rc = only(s->cpu_util, s->duration > 0 && !s->forever, "--cpu_util", "runs with -D");
+    if (!rc)
+        rc = only(s->packet_cost, !s->forever, "--packet_cost", "runs that end");
     if (rc)
         return rc;
     if (s->duration > 0 && s->iterations >= 0)
@@ -91,9 +93,11 @@ static int check_backend(const struct br_perf_settings *s)
 {
     const char *backend = s->backend ? s->backend : getenv("BRAID_BACKEND");
     bool verbs = backend && !strcmp(backend, "verbs");
+    bool packets = backend && (!strcmp(backend, "udp") || !strcmp(backend, "dpdk"));
     int rc;
 
-    if ((rc = only(s->gid_index >= 0, verbs, "-x (--gid-index)", "--backend verbs")) ||
+    if ((rc = only(s->packet_cost, packets, "--packet_cost", "--backend udp or dpdk")) ||
+        (rc = only(s->gid_index >= 0, verbs, "-x (--gid-index)", "--backend verbs")) ||
         (rc = only(s->service_level >= 0, verbs, "-S (--sl)", "--backend verbs")))
         return rc;
     return only(s->traffic_class >= 0, verbs, "-T (--tos) or --tclass", "--backend verbs");

@@ -48,7 +48,7 @@ struct br_perf_settings {
     int64_t gid_index, service_level, traffic_class; /* verbs alone; -1: not given */
     double limit_bandwidth, limit_rate;              /* in the unit that is printed, and Mpps; 0: none */
     bool all, bidirectional, no_peak, gbits, events, histogram, unsorted, cycles, warm_up, report_both,
-        forever, cpu_util, validates;
+        forever, cpu_util, packet_cost, validates;
 };
 
 /* NULL: there is no such test. */

@@ -30,6 +30,7 @@ static void reply(struct br_dgram_device *device, struct br_dgram_open *packet, 
     static const uint8_t nothing[BR_DGRAM_MAX_PACKET];
 
     br_dgram_seal(packet, sizeof *packet, nothing, zeros);
+    device->base.counters.tx_packets++;
     device->io->reply(device, to, packet, sizeof *packet, zeros);
 }
 
@@ -81,6 +82,7 @@ struct br_dgram_member *br_dgram_device_take(struct br_dgram_device *device, con
     struct br_dgram_view view;
     struct br_dgram_open refusal;
 
+    device->base.counters.rx_packets++;
     if (br_dgram_parse(bytes, n, &view)) {
         device->base.counters.stray_packets++;
         return NULL;

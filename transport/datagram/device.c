@@ -130,6 +130,7 @@ static bool send_member(struct br_dgram_device *device, struct br_dgram_member *
             member->dirty = false;
             break;
         }
+        device->base.counters.tx_packets++;
         device->io->send(device, member, packet);
     }
     if (member->timer <= device->now)
