@@ -118,6 +118,19 @@ static int uring_stranger(struct contract *contract, const struct br_address *ad
     return connect_stranger(SOCK_STREAM, address);
 }
 
+/* Four source ports. */
+static int udp_paths_setup(struct contract *contract)
+{
+    (void)contract;
+    return setenv("BRAID_UDP_PATHS", "4", 1) ? -errno : 0;
+}
+
+static void udp_paths_teardown(struct contract *contract)
+{
+    (void)contract;
+    unsetenv("BRAID_UDP_PATHS");
+}
+
 static int udp_stranger(struct contract *contract, const struct br_address *address)
 {
     (void)contract;
@@ -309,6 +322,13 @@ const struct contract_backend contract_backends[] = {
      .processes = true},
     {.name = "udp",
      .transport = "udp",
+     .configure = uring_configure,
+     .stranger = udp_stranger,
+     .processes = true},
+    {.name = "udp-paths",
+     .transport = "udp",
+     .setup = udp_paths_setup,
+     .teardown = udp_paths_teardown,
      .configure = uring_configure,
      .stranger = udp_stranger,
      .processes = true},

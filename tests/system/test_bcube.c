@@ -70,41 +70,45 @@ static int swap_with_all(struct braid_comm *comm)
     return 0;
 }
 
+struct job {
+    const char *backend;
+    struct br_bcube cube;
+};
+
 static int links(struct braid_comm *comm, void *context)
 {
     struct braid_rail_stats rails[RAILS_MOST];
-    const struct br_bcube *cube = context;
+    const struct job *job = context;
     int n = direct_rails(comm, rails);
     char device[48];
 
     for (int i = 0; i < n; i++) {
-        snprintf(device, sizeof device, "uring:127.%d.0.%d", rails[i].level + 1, braid_rank(comm) + 1);
+        snprintf(device, sizeof device, "%s:127.%d.0.%d", job->backend, rails[i].level + 1,
+                 braid_rank(comm) + 1);
         CHECK(!strcmp(rails[i].device, device), "level %d runs on %s", rails[i].level, rails[i].device);
     }
-    return check_rails(comm, cube) || swap_with_all(comm);
+    return check_rails(comm, &job->cube) || swap_with_all(comm);
 }
 
-static void joins(const char *topology, int size)
+static void joins(const char *backend, const char *topology, int size)
 {
-    struct br_bcube cube;
+    struct job job = {.backend = backend};
 
-    assert_int_equal(br_bcube_parse(&cube, strchr(topology, ':') + 1), 0);
-    ranks_run(&(struct ranks){.size = size, .topology = topology}, links, &cube);
+    assert_int_equal(br_bcube_parse(&job.cube, strchr(topology, ':') + 1), 0);
+    ranks_run(&(struct ranks){.size = size, .topology = topology, .backend = backend}, links, &job);
 }
 
 static void bcube__links_by_level(void **state)
 {
-    (void)state;
-    joins("bcube:2,2", 4);
-    joins("bcube:3,2", 9);
-    joins("bcube:2,3", 8);
+    joins(*state, "bcube:2,2", 4);
+    joins(*state, "bcube:3,2", 9);
+    joins(*state, "bcube:2,3", 8);
 }
 
 static void bcube__hosts_are_missing(void **state)
 {
-    (void)state;
-    joins("bcube:3,2", 7);
-    joins("bcube:4,1", 3);
+    joins(*state, "bcube:3,2", 7);
+    joins(*state, "bcube:4,1", 3);
 }
 
 /* Neighbours on every level: halving and doubling needs no other links. */
@@ -149,11 +153,11 @@ static int one_dies(struct braid_comm *comm, void *context)
 
 static void bcube__killed_process(void **state)
 {
-    (void)state;
     for (int victim = 0; victim < 9;
          victim += 4) /* the first connects to nobody, to the last nobody connects */
-        ranks_run(&(struct ranks){.size = 9, .topology = "bcube:3,2", .peer_timeout_ms = 16000}, one_dies,
-                  &victim);
+        ranks_run(
+            &(struct ranks){.size = 9, .topology = "bcube:3,2", .backend = *state, .peer_timeout_ms = 16000},
+            one_dies, &victim);
 }
 
 /* Says which device each level runs over. */
@@ -182,10 +186,13 @@ static int be_rank(void)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bcube__links_by_level),
-        cmocka_unit_test(bcube__hosts_are_missing),
+        cmocka_unit_test_prestate(bcube__links_by_level, (void *)"uring"),
+        cmocka_unit_test_prestate(bcube__links_by_level, (void *)"udp"),
+        cmocka_unit_test_prestate(bcube__hosts_are_missing, (void *)"uring"),
+        cmocka_unit_test_prestate(bcube__hosts_are_missing, (void *)"udp"),
         cmocka_unit_test(bcube__halving_needs_neighbours_only),
-        cmocka_unit_test(bcube__killed_process),
+        cmocka_unit_test_prestate(bcube__killed_process, (void *)"uring"),
+        cmocka_unit_test_prestate(bcube__killed_process, (void *)"udp"),
     };
 
     if (argc == 2 && !strcmp(argv[1], "rank"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# All-reduce over an emulated BCube(3,2) while a NIC and a
+# All-reduce over an emulated BCube(3,2), over TCP and over udp, while a NIC and a
 # switch break and come back: every result is right, the job goes on, and a level that is back is used again.
 set -uo pipefail
 braid=$BRAID_BUILD/braid
@@ -53,9 +53,11 @@ carries() { # HOST LEVEL
     exit 77
 }
 
+backend=uring
+
 # Row after row of all-reduces, each with two that are checked, until stop().
 start() { # OPTION...
-    BRAID_LOG=info timeout -s KILL 250 "$braid" bcube run --name "$bed" --timeout 240 -- \
+    BRAID_LOG=info timeout -s KILL 250 "$braid" bcube run --name "$bed" --backend "$backend" --timeout 240 -- \
         "$braid" allreduce -b 1M -e 5M -i 4096 -n 6 -w 0 -c 1 "$@" > "$work/out" 2>&1 &
     job=$!
 }
@@ -117,6 +119,16 @@ says 'go around broken links' || fail 'the ranks do not plan around a NIC that i
 more_rows 2 || fail 'the planned all-reduces do not go on'
 fault nic h11 0 up
 says 'go over all links again' || fail 'the ranks do not use a NIC that is back'
+stop
+
+# -- the same over our own datagrams: what goes over the other level, and a detour over other hosts while a switch is down
+backend=udp
+start --algorithm direct
+carries h11 0 || fail 'udp: the all-reduce does not run'
+fault nic h11 0 down
+carries h11 1 || fail 'udp: nothing goes over level 1 of h11 while level 0 is down'
+fault nic h11 0 up
+carries h11 0 || fail 'udp: level 0 of h11 is not used again'
 stop
 
 exit $((failures > 0))

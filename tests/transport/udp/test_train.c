@@ -13,6 +13,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/ip.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +108,21 @@ static void outbox_add__makes_trains(void **state)
     for (uint8_t i = 0; i < 8; i++) {
         assert_int_equal(numbers[i], i);
         assert_int_equal(bytes[i], sizes[i] + 48);
+    }
+}
+
+/* As a switch on the way would have marked them: "congestion experienced" instead of "this transport can". */
+static void inbox_at__congestion_marks(void **state)
+{
+    static const int marks[] = {IPTOS_ECN_CE, IPTOS_ECN_ECT0};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(setsockopt(from_fd, IPPROTO_IP, IP_TOS, &marks[i], sizeof marks[i]), 0);
+        add(&link_a, 1, 100);
+        br_udp_outbox_send(&outbox);
+        assert_int_equal(br_udp_inbox_receive(&inbox, to_fd, BR_UDP_TRAINS), 1);
+        assert_int_equal(br_udp_inbox_at(&inbox, 0).marked, marks[i] == IPTOS_ECN_CE);
     }
 }
 
@@ -259,6 +275,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(outbox_add__makes_trains, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(inbox_at__congestion_marks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(outbox_add__no_more_than_the_kernel_takes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(inbox_at__says_when_it_arrived, set_up, tear_down),
         cmocka_unit_test_setup_teardown(outbox_add__without_the_kernels_help, set_up, tear_down),
