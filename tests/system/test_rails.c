@@ -106,7 +106,7 @@ static void rails__path_becomes_narrow(void **state)
 
     start(*state, "r0,r1");
     mtu(1200);
-    job_says(&job, "rails 1\n", 2, 1000 + 2500);
+    job_says(&job, "(device r1) is lost", 2, 1000 + 2500);
     job_says(&job, "rails 3\n", 4, 10000);
     usleep(300000);
     end_well();

@@ -16,6 +16,8 @@
  * 5. Order of what leaves: acknowledgements, what was lost, messages, payload in the order posted.
  * 6. Messages wait at the sender until the receiver has room (ACK.messages), as a message without a buffer would have to be dropped and would
  *    look like congestion. While there is no room and nothing under way, PING asks again, should the news have been lost.
+ * 7. An idle link asks every 500 ms by PING whether the peer is there. A PING that was lost has nothing that goes again by itself, so as
+ *    long as an answer is owed and nothing is under way, all paths ask again; else a short darkness would end an idle link.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_INTERNAL_H
 #define BR_TRANSPORT_DATAGRAM_INTERNAL_H

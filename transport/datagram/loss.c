@@ -21,15 +21,17 @@ static struct br_dgram_tx_frame *missing(struct br_dgram_link *link, const struc
     return frame;
 }
 
-static void send_again(struct br_dgram_link *link, const struct br_dgram_sent *sent)
+/* false: it carried nothing that is still missing. */
+static bool send_again(struct br_dgram_link *link, const struct br_dgram_sent *sent)
 {
     struct br_dgram_tx_frame *frame = missing(link, sent);
 
     if (!frame)
-        return;
+        return false;
     if (!frame->lost)
         br_list_push_back(&link->again, &frame->again);
     frame->lost |= 1ull << sent->part;
+    return true;
 }
 
 static void lose(struct br_dgram_link *link, struct br_dgram_path *path, struct br_dgram_sent *sent)
@@ -225,8 +227,8 @@ static void time_out(struct br_dgram_link *link, struct br_dgram_path *path, uin
     if (!dead) {
         while (br_dgram_sent_at(path, number)->state != BR_DGRAM_FLYING)
             number--;
-        send_again(link, br_dgram_sent_at(path, number));
-        path->probe = true;
+        path->probe = send_again(link, br_dgram_sent_at(path, number));
+        path->ping = !path->probe;
         return;
     }
     for (number = path->floor; number < path->next; number++)
@@ -235,6 +237,8 @@ static void time_out(struct br_dgram_link *link, struct br_dgram_path *path, uin
     br_dgram_pace_timeout(&path->pace);
     if (others_live(link, path))
         still_owed(link); /* a path that carries nothing does not end a link that has others */
+    else
+        path->ping = br_list_empty(&link->again); /* else something leaves by itself */
 }
 
 void br_dgram_loss_tick(struct br_dgram_link *link, uint64_t now)

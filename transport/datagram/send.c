@@ -46,10 +46,19 @@ static bool blocked(const struct br_dgram_link *link)
     return !br_list_empty(&link->messages) && !link->paths[0].in_flight && !choose(link);
 }
 
+/* An answer is owed, but what wanted it was lost and needs not go again, as it was a PING: asked anew, or the link would end. */
+static bool forgotten(const struct br_dgram_link *link)
+{
+    for (unsigned i = 0; i < link->config.paths; i++)
+        if (link->paths[i].in_flight)
+            return false;
+    return link->owed && !choose(link);
+}
+
 uint64_t br_dgram_send_timer(const struct br_dgram_link *link)
 {
     uint64_t timer = blocked(link) ? link->ping_at : BR_DGRAM_NEVER;
-    bool waiting = choose(link) != NULL;
+    bool waiting = choose(link) != NULL, asks = forgotten(link);
     uint64_t silent = link->heard_at + (link->owed ? link->config.patience : ALIVE_EVERY);
 
     timer = silent < timer ? silent : timer;
@@ -59,6 +68,8 @@ uint64_t br_dgram_send_timer(const struct br_dgram_link *link)
 
         if (path->ping)
             return 0;
+        if (asks && path->quiet_since + REVIVE_EVERY < timer)
+            timer = path->quiet_since + REVIVE_EVERY;
         if (!waiting || !usable(link, path))
             continue;
         if (path->probe)
@@ -170,6 +181,18 @@ static void fill(struct br_dgram_link *link, const struct br_dgram_tx_frame *fra
     }
 }
 
+/* Asks now and then on paths that carry nothing: on those that count as dead, or on all. */
+static void revive(struct br_dgram_link *link, bool all, uint64_t now)
+{
+    for (unsigned i = 0; i < link->config.paths; i++) {
+        struct br_dgram_path *path = &link->paths[i];
+
+        if ((all || path->probes >= BR_DGRAM_DEAD) && !path->in_flight &&
+            now >= path->quiet_since + REVIVE_EVERY)
+            path->ping = true;
+    }
+}
+
 static bool ping(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out)
 {
     if (blocked(link) && now >= link->ping_at) {
@@ -178,6 +201,8 @@ static bool ping(struct br_dgram_link *link, uint64_t now, struct br_dgram_packe
     }
     if (!link->owed && now >= link->heard_at + ALIVE_EVERY)
         link->paths[0].ping = true;
+    if (forgotten(link))
+        revive(link, true, now);
     for (unsigned i = 0; i < link->config.paths; i++) {
         struct br_dgram_path *path = &link->paths[i];
 
@@ -192,17 +217,6 @@ static bool ping(struct br_dgram_link *link, uint64_t now, struct br_dgram_packe
     return false;
 }
 
-/* Asks now and then on paths that carry nothing, while there is work for them. */
-static void revive(struct br_dgram_link *link, uint64_t now)
-{
-    for (unsigned i = 0; i < link->config.paths; i++) {
-        struct br_dgram_path *path = &link->paths[i];
-
-        if (path->probes >= BR_DGRAM_DEAD && !path->in_flight && now >= path->quiet_since + REVIVE_EVERY)
-            path->ping = true;
-    }
-}
-
 bool br_dgram_send_next(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out)
 {
     struct br_dgram_tx_frame *frame = choose(link);
@@ -214,7 +228,7 @@ bool br_dgram_send_next(struct br_dgram_link *link, uint64_t now, struct br_dgra
     path = frame ? choose_path(link, now) : NULL;
     if (!path)
         return false;
-    revive(link, now);
+    revive(link, false, now);
     link->stats.resent_packets += frame->lost != 0;
     part = take_part(frame);
     head(link, path, BR_DGRAM_DATA, out);

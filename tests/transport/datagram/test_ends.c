@@ -158,6 +158,22 @@ static void connect__takes_what_both_can(void **state)
     assert_int_equal(packet_bytes(scene, 0), 4068);
 }
 
+/* Both ends ask whether the other is there, and neither is heard: they ask again. */
+static void idle__lives_through_a_darkness(void **state)
+{
+    struct scene *scene = *state;
+
+    connect(scene);
+    scene->net.weather.black_from = scene->net.now + 300 * BR_MS;
+    scene->net.weather.black_until = scene->net.weather.black_from + 400 * BR_MS;
+    run(scene, 5 * BR_SEC);
+    assert_int_equal(scene->at[0].error, 0);
+    assert_int_equal(scene->at[1].error, 0);
+    assert_int_equal(post(scene, 0, BR_FRAME_MESSAGE), 1);
+    run(scene, BR_SEC);
+    assert_int_equal(scene->at[1].messages, 1);
+}
+
 static void connect__with_nobody_there_ends_in_time(void **state)
 {
     struct scene *scene = *state;
@@ -373,6 +389,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(connect__finds_the_size_that_passes),
         CASE(connect__takes_what_both_can),
+        CASE(idle__lives_through_a_darkness),
         CASE(connect__with_nobody_there_ends_in_time),
         CASE(connect__configuration_out_of_bounds),
         CASE(post__too_long),

@@ -374,36 +374,31 @@ static void darkness(uint64_t seed)
     end(pair);
 }
 
-static uint64_t seeds(uint64_t most)
+/* BRAID_SEED=FIRST, BRAID_SEEDS=COUNT: with the first alone, only that one. */
+static void for_seeds(void (*run)(uint64_t seed), uint64_t most)
 {
-    const char *text = getenv("BRAID_SEEDS"), *sanitizer = getenv("BRAID_SANITIZE");
+    const char *first = getenv("BRAID_SEED"), *count = getenv("BRAID_SEEDS"),
+               *sanitizer = getenv("BRAID_SANITIZE");
+    uint64_t from = first ? strtoull(first, NULL, 10) : 1, n = first ? 1 : most;
 
-    if (text)
-        return strtoull(text, NULL, 10);
-    return sanitizer && *sanitizer ? most / 10 : most;
+    if (count)
+        n = strtoull(count, NULL, 10);
+    else if (!first && sanitizer && *sanitizer)
+        n = most / 10;
+    for (uint64_t seed = from; seed < from + n; seed++)
+        run(seed);
 }
 
 static void link__storms(void **state)
 {
-    uint64_t n = seeds(2000);
-    const char *one = getenv("BRAID_SEED");
-
     (void)state;
-    if (one) {
-        storm(strtoull(one, NULL, 10));
-        return;
-    }
-    for (uint64_t seed = 1; seed <= n; seed++)
-        storm(seed);
+    for_seeds(storm, 2000);
 }
 
 static void link__darkness_ends_it_in_time(void **state)
 {
-    uint64_t n = seeds(500);
-
     (void)state;
-    for (uint64_t seed = 1; seed <= n; seed++)
-        darkness(seed);
+    for_seeds(darkness, 500);
 }
 
 int main(void)
