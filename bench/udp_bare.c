@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What UDP carries without any protocol: trains of packets (UDP_SEGMENT, sendmmsg) as fast as the kernel takes them, and
- * the reader (UDP_GRO, recvmmsg), which says how much came.
+ * What UDP carries without any protocol: trains of packets (UDP_SEGMENT, sendmmsg) and the reader (UDP_GRO, recvmmsg), which
+ * says how much came.
  *
  *   udp_bare receive IP PORT                      until nothing has come for 0.3 s; prints Gbit/s of payload
  *   udp_bare send IP PORT PACKET_BYTES SECONDS
+ *
+ * A sender that sends as fast as the kernel takes it overruns the reader, and what is dropped costs both: it is no upper limit.
+ * So the reader tells after each call how many bytes have come, and the sender has at most WINDOW bytes under way.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,6 +23,8 @@
 #define TRAINS 16
 #define ROOM   (8 << 20)
 #define QUIET  (300 * BR_MS)
+#define WINDOW (2u << 20)
+#define LOST   (10 * BR_MS) /* without news: what was under way is lost */
 
 static unsigned char bytes[TRAINS][65536];
 static struct iovec iov[TRAINS];
@@ -50,22 +55,33 @@ static void fill(size_t train_bytes)
     }
 }
 
+/* Tells where the last train came from. */
+static void tell(int fd, const struct sockaddr_in *to, uint64_t total)
+{
+    (void)!sendto(fd, &total, sizeof total, MSG_DONTWAIT, (const struct sockaddr *)to, sizeof *to);
+}
+
 static int receive(const struct sockaddr_in *at)
 {
     int fd = open_socket(SO_RCVBUFFORCE), one = 1;
     uint64_t first = 0, last = 0, total = 0, begun = 0;
+    struct sockaddr_in from;
 
     must(setsockopt(fd, IPPROTO_UDP, UDP_GRO, &one, sizeof one), "UDP_GRO");
     must(bind(fd, (const struct sockaddr *)at, sizeof *at), "bind");
     fill(sizeof bytes[0]);
     while (!last || br_clock_now() - last < QUIET) {
-        int n = recvmmsg(fd, messages, TRAINS, MSG_DONTWAIT, NULL);
+        int n;
 
+        messages[0].msg_hdr.msg_name = &from;
+        messages[0].msg_hdr.msg_namelen = sizeof from;
+        n = recvmmsg(fd, messages, TRAINS, MSG_DONTWAIT, NULL);
         if (n <= 0)
             continue;
         last = br_clock_now();
         for (int i = 0; i < n; i++)
             total += messages[i].msg_len;
+        tell(fd, &from, total);
         if (!first) {
             first = last;
             begun = total;
@@ -75,19 +91,44 @@ static int receive(const struct sockaddr_in *at)
     return 0;
 }
 
+/* Bytes that have arrived, as far as is known. */
+static uint64_t hear(int fd, uint64_t arrived)
+{
+    uint64_t told;
+
+    while (recv(fd, &told, sizeof told, MSG_DONTWAIT) == sizeof told)
+        arrived = told;
+    return arrived;
+}
+
 static int send_all(const struct sockaddr_in *to, int packet, double seconds)
 {
-    int fd = open_socket(SO_SNDBUFFORCE), train = 65000 / packet;
-    uint64_t end = br_clock_now() + (uint64_t)(seconds * 1e9);
+    int fd = open_socket(SO_SNDBUFFORCE), train = 65000 / packet, n;
+    uint64_t now = br_clock_now(), end = now + (uint64_t)(seconds * 1e9), heard_at = now, sent = 0,
+             arrived = 0;
 
     if (train > 64)
         train = 64;
     must(setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &packet, sizeof packet), "UDP_SEGMENT");
     must(connect(fd, (const struct sockaddr *)to, sizeof *to), "connect");
     fill((size_t)train * (size_t)packet);
-    while (br_clock_now() < end)
-        if (sendmmsg(fd, messages, TRAINS, 0) < 0 && errno != ENOBUFS && errno != ECONNREFUSED)
+    for (; now < end; now = br_clock_now()) {
+        uint64_t before = arrived;
+
+        arrived = hear(fd, arrived);
+        if (arrived != before)
+            heard_at = now;
+        if (sent - arrived + (uint64_t)train * (uint64_t)packet * TRAINS > WINDOW) {
+            if (now - heard_at > LOST)
+                sent = arrived;
+            continue;
+        }
+        n = sendmmsg(fd, messages, TRAINS, 0);
+        if (n < 0 && errno != ENOBUFS && errno != ECONNREFUSED)
             must(-1, "sendmmsg");
+        if (n > 0)
+            sent += (uint64_t)n * (uint64_t)train * (uint64_t)packet;
+    }
     return 0;
 }
 
