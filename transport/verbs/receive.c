@@ -108,7 +108,7 @@ static int post_batch(struct br_verbs_device *device, uint32_t wanted)
 
         br_list_push_back(&receive->spare, &buffer->node);
     }
-    if (rc && rc != ENOMEM)
+    if (rc > 0 && rc != ENOMEM) /* mlx4 returns -1 when the queue is full */
         return br_error(rc, "ibv_post_srq_recv: %s", strerror(rc));
     return (int)(n - left);
 }

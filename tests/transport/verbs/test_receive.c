@@ -89,14 +89,13 @@ static void refill__queue_takes_nothing(void **state)
 }
 
 /* A list of which the queue takes only the first ones. */
-static void refill__queue_takes_some(void **state)
+static void queue_takes_some(struct rig *rig, int err)
 {
-    struct rig *rig = *state;
     struct br_verbs_receive *receive = &rig->b.device->receive;
 
     for (uint64_t i = 0; i < 8; i++)
         assert_int_equal(rig_message(&rig->a, 0, i), 1);
-    fake_fail("post_srq_recv", 4, ENOMEM);
+    fake_fail("post_srq_recv", 4, err);
     rig_poll(rig, &rig->b);
     rig_poll(rig, &rig->b); /* the first one had messages to take */
     assert_true(fake_has_failed());
@@ -104,6 +103,17 @@ static void refill__queue_takes_some(void **state)
     assert_int_equal(rig_count(&rig->b, BR_EVENT_MESSAGE), 8);
     assert_int_equal(receive->posted, receive->target);
     assert_int_equal(fake_buffers(receive->srq), receive->target);
+}
+
+static void refill__queue_takes_some(void **state)
+{
+    queue_takes_some(*state, ENOMEM);
+}
+
+/* mlx4 returns -1 and no errno from a queue that is full. */
+static void refill__queue_takes_some_and_says_nothing(void **state)
+{
+    queue_takes_some(*state, FAKE_SILENT);
 }
 
 /* Nobody's message waits until a few missing buffers are replaced. */
@@ -205,6 +215,7 @@ int main(void)
         CASE(refill__memory_comes_back),
         CASE(refill__queue_takes_nothing),
         CASE(refill__queue_takes_some),
+        CASE(refill__queue_takes_some_and_says_nothing),
         CASE(refill__waits_for_a_poll_without_work),
         CASE(limit__lost_buffers_are_replaced),
         CASE(limit__caller_holds_them),
