@@ -44,22 +44,11 @@ void br_admission_add(struct br_engine *engine, struct br_operation *op)
     engine->may_start = true;
 }
 
-/* The oldest of the program's; while that waits for its view, or there is none, what finds views out (views.h, note 4). */
 static struct br_operation *oldest(const struct br_engine *engine)
 {
-    struct br_operation *first = NULL, *survey = NULL;
+    struct br_list *first = engine->collectives.next;
 
-    br_list_for_each (node, &engine->collectives) {
-        struct br_operation *op = br_container_of(node, struct br_operation, node);
-
-        if (op->surveys)
-            survey = op;
-        else if (!first)
-            first = op;
-        if (first && (first->fragments.plan || survey))
-            break;
-    }
-    return survey && (!first || !first->fragments.plan) ? survey : first;
+    return first == &engine->collectives ? NULL : br_container_of(first, struct br_operation, node);
 }
 
 /* peer.h, note 4: the oldest operation's first run, of that the first step. */

@@ -173,8 +173,12 @@ static int call(struct braid_comm *comm, const char *name, const struct call *c,
     op->persistent = persistent;
     if (!persistent)
         return go(op, out);
-    *out = (struct braid_op *)op;
-    return 0;
+    rc = br_comm_prepare_operation(op);
+    if (rc)
+        br_comm_put_operation(op);
+    else
+        *out = (struct braid_op *)op;
+    return rc;
 }
 
 /* ---- collectives ------------------------------------------------------------------------------------------- */
@@ -429,6 +433,6 @@ int braid_op_free(struct braid_op *handle)
                         "braid_op_free: only persistent operations are freed by hand; wait for the others");
     if (atomic_load(&op->state) != BR_OPERATION_IDLE)
         return br_error(EBUSY, "braid_op_free: the operation runs; wait for it first");
-    br_comm_put_operation(op);
+    br_comm_forget_operation(op);
     return 0;
 }

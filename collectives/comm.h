@@ -200,7 +200,10 @@ struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; 
 void br_comm_put_operation(struct br_operation *op);
 void br_comm_put_operations(struct braid_comm *comm);                /* all of it; none is under way */
 void br_comm_start_operation(struct br_operation *op, uint64_t now); /* under the lock */
-uint64_t br_comm_next_sequence(struct braid_comm *comm);             /* takes it; under the lock */
+/* Of a persistent one, once before its first start: makes room for it. Errors of br_engine_reserve(). */
+int br_comm_prepare_operation(struct br_operation *op);
+void br_comm_forget_operation(struct br_operation *op);  /* gives that room and op back */
+uint64_t br_comm_next_sequence(struct braid_comm *comm); /* takes it; under the lock */
 /* Under the lock: the regions that op's memory lies in are in use from here to there. */
 void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op);
 void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op);

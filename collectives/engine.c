@@ -199,6 +199,16 @@ static int begin_collective(struct br_engine *engine, struct br_operation *op)
     return 0;
 }
 
+/* Rounds of views come later than their order says (views.h, note 4). */
+static void insert_by_order(struct br_list *collectives, struct br_operation *op)
+{
+    struct br_list *behind = collectives->prev;
+
+    while (behind != collectives && br_container_of(behind, struct br_operation, node)->order > op->order)
+        behind = behind->prev;
+    br_list_insert_before(behind->next, &op->node);
+}
+
 static int submit_collective(struct br_engine *engine, struct br_operation *op)
 {
     struct br_operation_fragments *f = &op->fragments;
@@ -211,7 +221,7 @@ static int submit_collective(struct br_engine *engine, struct br_operation *op)
         rc = begin_collective(engine, op);
     if (rc)
         return rc;
-    br_list_push_back(&engine->collectives, &op->node);
+    insert_by_order(&engine->collectives, op);
     br_admission_oldest(engine);
     return 0;
 }
@@ -232,6 +242,23 @@ void br_engine_learn(struct br_engine *engine, struct br_group *group, const str
         br_operation_end(engine, op, rc);
     }
     br_admission_oldest(engine);
+}
+
+int br_engine_reserve(struct br_engine *engine, struct br_operation *op)
+{
+    int rc;
+
+    if (!op->group)
+        op->group = &engine->all;
+    op->view = op->group->known;
+    rc = get_plan(engine, op);
+    if (rc)
+        return rc;
+    rc = br_run_reserve(engine, op);
+    br_plan_put(op->fragments.plan);
+    if (rc)
+        br_engine_unreserve(engine, op);
+    return rc;
 }
 
 int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t now)

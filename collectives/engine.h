@@ -47,6 +47,11 @@ struct br_group *br_engine_all(struct br_engine *engine);
  */
 int br_engine_submit(struct br_engine *engine, struct br_operation *operation, uint64_t now);
 
+/* For a persistent operation, its first block filled in: plans it, and makes room for the fragments of it that run at once, beside all
+ * that is reserved so far. Negative errno with words: -EINVAL, -E2BIG (arguments; all ranks find the same), -ENOMEM. */
+int br_engine_reserve(struct br_engine *engine, struct br_operation *operation);
+void br_engine_unreserve(struct br_engine *engine, const struct br_operation *operation); /* room.c */
+
 /* Takes what the worker has finished, starts what can start, reduces and copies for at most a quantum,
  * ends operations, and fails the worker when a deadline has passed. Returns how much was done; 0: nothing.
  * When the worker has failed, all operations end, but not before every link is closed. */

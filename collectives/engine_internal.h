@@ -34,6 +34,8 @@ struct br_run {
     uint8_t *scratch;
     size_t scratch_bytes;
     struct br_region *scratch_region;
+    const struct br_operation
+        *reserved; /* the persistent one that it was made large enough for; NULL: none */
 };
 
 struct br_engine {
@@ -62,6 +64,14 @@ struct br_engine {
 /* engine.c */
 void br_operation_end(struct br_engine *engine, struct br_operation *op, int status);
 
+/* room.c: memory of runs */
+int br_run_reserve_sources(struct br_engine *engine, uint32_t count); /* -ENOMEM */
+/* A run for op's next fragment, off the free ones, of which there is one. -ENOMEM with words: what it has is too small. */
+int br_run_take(struct br_engine *engine, const struct br_operation *op, struct br_run **run);
+int br_run_reserve(struct br_engine *engine,
+                   const struct br_operation *op); /* for all that run at once; its plan is known */
+void br_run_destroy(struct br_engine *engine, struct br_run *run);
+
 /* run.c: fragments and steps */
 static inline uint64_t br_run_within(const struct br_run *run, uint32_t step) /* br_transfer.within */
 {
@@ -70,13 +80,12 @@ static inline uint64_t br_run_within(const struct br_run *run, uint32_t step) /*
 }
 size_t br_run_bytes(const struct br_operation *op,
                     uint32_t fragment); /* of a rank's block, or of all that a message holds */
-int br_run_reserve_sources(struct br_engine *engine, uint32_t count); /* -ENOMEM */
+size_t br_run_elements(const struct br_operation *op, uint32_t fragment); /* of each block */
 void br_run_start(struct br_engine *engine, struct br_operation *op); /* its next fragment; a run is free */
 void br_run_transfer_ended(struct br_engine *engine, struct br_transfer *t);
 size_t
 br_run_work(struct br_engine *engine); /* some local work of the first ready step; returns bytes touched */
 void br_run_forget(struct br_engine *engine, struct br_run *run); /* whatever state it is in */
-void br_run_destroy(struct br_engine *engine, struct br_run *run);
 
 /* admission.c: which fragment is next */
 void br_admission_add(struct br_engine *engine, struct br_operation *op);

@@ -117,6 +117,17 @@ static void free_region(struct braid_region *region)
     free(region);
 }
 
+/* Memory that ranks of this host, if there are others, may map. */
+static int allocate(const struct br_family *family, size_t bytes, void **base, int *fd)
+{
+    const struct br_worker *w = family->worker;
+
+    for (int r = 0; r < family->size; r++)
+        if (w->peers[r].n_rails && strcmp(w->peers[r].rails[0].device->ops->name, "shm") == 0)
+            return br_segment_alloc(bytes, -1, base, fd);
+    return br_segment_alloc_private(bytes, base, fd);
+}
+
 static int add(struct br_family *family, void *base, size_t bytes, int segment_fd, bool allocated,
                struct braid_region **out)
 {
@@ -152,7 +163,7 @@ int br_scratch_alloc(void *context, size_t bytes, void **memory, struct br_regio
     r->family = family;
     r->allocated = true;
     r->region.bytes = bytes;
-    rc = br_segment_alloc(bytes, -1, &r->region.base, &r->region.segment_fd);
+    rc = allocate(family, bytes, &r->region.base, &r->region.segment_fd);
     if (!rc && (rc = insert(family, r)))
         br_segment_free(r->region.base, bytes, r->region.segment_fd);
     if (rc) {
@@ -185,7 +196,7 @@ void *braid_alloc(struct braid_comm *comm, size_t bytes)
         br_error(EINVAL, "braid_alloc: 0 bytes");
         return NULL;
     }
-    if (br_segment_alloc(bytes, -1, &base, &fd))
+    if (allocate(comm->family, bytes, &base, &fd))
         return NULL;
     if (add(comm->family, base, bytes, fd, true, &region)) {
         br_segment_free(base, bytes, fd);

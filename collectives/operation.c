@@ -53,6 +53,7 @@ void br_comm_put_operations(struct braid_comm *comm)
         struct br_operation *op = br_pool_at(&family->operations, i);
 
         if (op->comm == comm) {
+            br_engine_unreserve(family->engine, op);
             op->comm = NULL;
             br_pool_put(&family->operations, op);
         }
@@ -105,6 +106,28 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
         snprintf(op->words, sizeof op->words, "%s", br_error_words());
         br_progress_end(op);
     }
+}
+
+int br_comm_prepare_operation(struct br_operation *op)
+{
+    struct braid_comm *comm = op->comm;
+    int rc = 0;
+
+    br_gate_lock(comm->family);
+    if (!comm->family->worker->failed && !(comm->local && br_local_takes(comm->local, op)))
+        rc = br_engine_reserve(comm->family->engine, op);
+    br_gate_unlock(comm->family);
+    return rc;
+}
+
+void br_comm_forget_operation(struct br_operation *op)
+{
+    struct br_family *family = op->comm->family;
+
+    br_gate_lock(family);
+    br_engine_unreserve(family->engine, op);
+    br_gate_unlock(family);
+    br_comm_put_operation(op);
 }
 
 /* Only operations that had the engine for themselves can be held against a prediction. */

@@ -15,9 +15,6 @@
  */
 #include "collectives/engine_internal.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -25,79 +22,6 @@
 #include "collectives/type.h"
 
 #define LEAST_QUANTUM 4096u /* bytes of one source: less is all overhead */
-#define SCRATCH_STEP  (64u << 10)
-
-/* ---- memory --------------------------------------------------------------------------------- */
-
-static void free_scratch(struct br_engine *engine, struct br_run *run)
-{
-    if (!run->scratch)
-        return;
-    if (engine->config.scratch_free)
-        engine->config.scratch_free(engine->config.scratch_context, run->scratch, run->scratch_region);
-    else
-        free(run->scratch);
-    run->scratch = NULL;
-    run->scratch_bytes = 0;
-    run->scratch_region = NULL;
-}
-
-static int reserve_scratch(struct br_engine *engine, struct br_run *run, size_t bytes)
-{
-    void *memory = NULL;
-    int rc = 0;
-
-    if (bytes <= run->scratch_bytes)
-        return 0;
-    bytes = (bytes + SCRATCH_STEP - 1) / SCRATCH_STEP * SCRATCH_STEP;
-    free_scratch(engine, run);
-    if (engine->config.scratch_alloc)
-        rc = engine->config.scratch_alloc(engine->config.scratch_context, bytes, &memory,
-                                          &run->scratch_region);
-    else if (!(memory = aligned_alloc(4096, bytes)))
-        rc = br_error(ENOMEM, "rank %d: no memory for %zu bytes of scratch", engine->config.rank, bytes);
-    if (rc)
-        return rc;
-    run->scratch = memory;
-    run->scratch_bytes = bytes;
-    engine->late_allocations++;
-    return 0;
-}
-
-static int reserve_steps(struct br_engine *engine, struct br_run *run, uint32_t count)
-{
-    if (count <= run->max_steps)
-        return 0;
-    free(run->steps);
-    run->max_steps = 0;
-    run->steps = calloc(count, sizeof *run->steps);
-    if (!run->steps)
-        return br_error(ENOMEM, "rank %d: no memory for a schedule of %u steps", engine->config.rank, count);
-    run->max_steps = count;
-    engine->late_allocations++;
-    return 0;
-}
-
-int br_run_reserve_sources(struct br_engine *engine, uint32_t count)
-{
-    const void **sources;
-
-    if (count <= engine->max_sources)
-        return 0;
-    sources = realloc(engine->sources, count * sizeof *sources);
-    if (!sources)
-        return br_error(ENOMEM, "rank %d: no memory for %u sources", engine->config.rank, count);
-    engine->sources = sources;
-    engine->max_sources = count;
-    return 0;
-}
-
-void br_run_destroy(struct br_engine *engine, struct br_run *run)
-{
-    free_scratch(engine, run);
-    free(run->steps);
-    run->steps = NULL;
-}
 
 /* ---- places --------------------------------------------------------------------------------- */
 
@@ -359,7 +283,7 @@ size_t br_run_work(struct br_engine *engine)
 
 /* ---- start and end -------------------------------------------------------------------------- */
 
-static size_t fragment_elements(const struct br_operation *op, uint32_t fragment)
+size_t br_run_elements(const struct br_operation *op, uint32_t fragment)
 {
     return br_piece_offset(op->count, op->fragments.count, fragment + 1) -
            br_piece_offset(op->count, op->fragments.count, fragment);
@@ -367,33 +291,7 @@ static size_t fragment_elements(const struct br_operation *op, uint32_t fragment
 
 size_t br_run_bytes(const struct br_operation *op, uint32_t fragment)
 {
-    return fragment_elements(op, fragment) * br_type_size(op->type) * op->fragments.plan->schedule->packed;
-}
-
-static size_t scratch_bytes(const struct br_operation *op, uint32_t fragment)
-{
-    const struct br_schedule *s = op->fragments.plan->schedule;
-
-    return br_piece_room(fragment_elements(op, fragment), s->pieces) * br_type_size(op->type) * s->n_scratch;
-}
-
-/* The free run whose scratch fits best; where none is large enough, the one with the least. There is
- * one: the admission counts them. */
-static struct br_run *take_run(struct br_engine *engine, size_t scratch)
-{
-    struct br_run *best = br_container_of(engine->free_runs.next, struct br_run, node);
-
-    br_list_for_each (node, &engine->free_runs) {
-        struct br_run *run = br_container_of(node, struct br_run, node);
-        bool fits = run->scratch_bytes >= scratch;
-
-        if ((fits && best->scratch_bytes < scratch) ||
-            (fits == (best->scratch_bytes >= scratch) && run->scratch_bytes < best->scratch_bytes))
-            best = run;
-    }
-    br_list_remove(&best->node);
-    engine->n_free--;
-    return best;
+    return br_run_elements(op, fragment) * br_type_size(op->type) * op->fragments.plan->schedule->packed;
 }
 
 static void prepare(struct br_run *run, struct br_operation *op)
@@ -405,7 +303,7 @@ static void prepare(struct br_run *run, struct br_operation *op)
     run->schedule = s;
     run->fragment = op->fragments.next;
     run->first = br_piece_offset(op->count, op->fragments.count, run->fragment);
-    run->elements = fragment_elements(op, run->fragment);
+    run->elements = br_run_elements(op, run->fragment);
     run->shorter = run->elements / s->pieces;
     run->longer = run->elements % s->pieces;
     run->left = s->n_steps;
@@ -431,15 +329,14 @@ static void prepare_steps(struct br_run *run, const struct br_plan *plan)
 void br_run_start(struct br_engine *engine, struct br_operation *op)
 {
     const struct br_schedule *s = op->fragments.plan->schedule;
-    size_t scratch = scratch_bytes(op, op->fragments.next);
-    struct br_run *run = take_run(engine, scratch);
-    int rc;
+    struct br_run *run;
+    int rc = br_run_take(engine, op, &run);
 
     br_list_push_back(&op->fragments.runs, &run->node);
     prepare(run, op);
     op->fragments.next++;
     op->fragments.running++;
-    if ((rc = reserve_steps(engine, run, s->n_steps)) || (rc = reserve_scratch(engine, run, scratch))) {
+    if (rc) {
         br_worker_fail(engine->worker, -rc, br_error_words());
         return;
     }

@@ -10,6 +10,9 @@
 #include "collectives/comm.h"
 #include "collectives/type.h"
 
+_Static_assert(BR_VIEWS_MOST > BR_MAX_OPERATIONS + 1,
+               "an operation may make a round due, and wait for the one before");
+
 /* ---- failures ---------------------------------------------------------------------------------------------- */
 
 static uint32_t bit_of(const struct br_bcube *cube, uint32_t host, uint32_t level, uint32_t neighbour)
@@ -142,7 +145,7 @@ static void begin(struct br_family *family, uint64_t now)
         .deadline = UINT64_MAX,
         .sequence = round,
         .surveys = true,
-        .order = UINT64_MAX - 1,
+        .order = views->orders[round % BR_VIEWS_MOST],
         .group = &views->group,
         .comm = family->first};
     atomic_fetch_add(&family->first->outstanding, 1);
@@ -168,7 +171,7 @@ void br_views_pass(struct br_family *family, struct br_operation *op, uint64_t n
         views->bytes += op->count * br_type_size(op->type);
     if (views->bytes >= BR_VIEWS_BYTES) {
         views->bytes = 0;
-        views->due++;
+        views->orders[views->due++ % BR_VIEWS_MOST] = family->next_order++;
         if (views->begun == op->group->known)
             begin(family, now);
     }

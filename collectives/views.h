@@ -10,9 +10,11 @@
  *    nobody waits for a round that is fast enough; who does not yet know its view keeps the operation until it does.
  * 3. A round begins when the one before has ended here. A view that is wrong by now (a rail has broken since, or has come back) costs
  *    time alone: what is not reached directly is relayed, as always.
- * 4. An operation that waits for its view waits for a round that is due on all ranks that have got as far, and that needs nothing
- *    but a run and credits. While the oldest operation waits, it needs neither, and the round has what is kept for it
- *    (admission.c). The round's own order does not count otherwise: it is the youngest.
+ * 4. A round's order is that of the moment at which it was due, which all ranks agree on, not of that at which it begins. So it is older than
+ *    whatever waits for it, and what is kept for the oldest operation (admission.c; peer.h, note 4) serves it when its turn has
+ *    come; also its messages that have to go again, after it has ended here. Rejected: the youngest of all, which has what is
+ *    kept while the oldest waits for its view: when a rail is lost just after a round has ended here, its messages have to go again
+ *    behind those of later operations, which the other end, waiting for the round, does not take.
  *
  * Rejected: who sees a fault tells the others at once. That the ranks know is not enough, they have to begin with it at the same
  * operation. Rejected: a coordinator that stops all and asks how far they are: two messages more, with rules of their own for
@@ -28,16 +30,19 @@
 
 #define BR_VIEWS_BYTES (16u << 20)
 #define BR_VIEWS_GROUP (BR_MAX_GROUPS - 1) /* its number */
+#define BR_VIEWS_MOST                                                                                        \
+    2048u /* rounds that are due and have not ended: each has operations of its own that wait for it */
 
 struct br_family;
 
 struct br_views {
     struct br_group group;
-    struct br_operation op;     /* the round under way */
-    uint64_t mine, *all;        /* what it gathers: br_worker_broken_links() of each rank */
-    uint64_t due, begun;        /* rounds; as many as group.known of the ranks' communicator have ended */
-    uint64_t bytes;             /* of all-reduces since the last one was due */
-    struct br_forest **forests; /* all that there have been: plans hold them */
+    struct br_operation op;         /* the round under way */
+    uint64_t mine, *all;            /* what it gathers: br_worker_broken_links() of each rank */
+    uint64_t due, begun;            /* rounds; as many as group.known of the ranks' communicator have ended */
+    uint64_t orders[BR_VIEWS_MOST]; /* of the rounds, by number */
+    uint64_t bytes;                 /* of all-reduces since the last one was due */
+    struct br_forest **forests;     /* all that there have been: plans hold them */
     uint32_t n_forests;
 };
 

@@ -20,15 +20,53 @@ void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_tr
     br_peer_activate(w, peer);
 }
 
+static void ask_what_arrived(struct br_rail *rail)
+{
+    if (rail->pinged == rail->sent)
+        return;
+    rail->pinged = rail->sent;
+    rail->ping_due = true;
+}
+
+/* Does another rail carry a message of a collective that is older and that may have to go again (peer.h, note 4)? */
+static bool older_on_its_way(struct br_peer *peer, const struct br_rail *rail, const struct br_age *age)
+{
+    for (int i = 0; i < peer->n_rails; i++) {
+        struct br_rail *other = &peer->rails[i];
+
+        for (uint32_t k = other->peer_arrived;
+             other != rail && other->state == BR_RAIL_UP && k != other->sent; k++) {
+            const struct br_retained *sent = &other->retained[k % BR_CREDITS];
+
+            if (br_tag_family(sent->message.tag) != BR_TAG_COLLECTIVE || !br_age_before(&sent->age, age))
+                continue;
+            ask_what_arrived(other);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* May a message as old as that leave on the rail? age NULL: of any age. */
+static bool may_leave(struct br_peer *peer, const struct br_rail *rail, enum br_credit credit,
+                      const struct br_age *age)
+{
+    if (!br_rail_has_credit(rail, credit))
+        return false;
+    return credit != BR_CREDIT_OLDEST || !age || br_rail_has_credit(rail, BR_CREDIT_ORDINARY) ||
+           !older_on_its_way(peer, rail, age);
+}
+
 /* The rail with a credit that has the least in flight. */
-static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, enum br_credit credit)
+static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, enum br_credit credit,
+                                    const struct br_age *age)
 {
     struct br_rail *best = NULL;
 
     for (int i = 0; i < peer->n_rails; i++) {
         struct br_rail *rail = &peer->rails[i];
 
-        if (rail->state == BR_RAIL_UP && !(full >> i & 1) && br_rail_has_credit(rail, credit) &&
+        if (rail->state == BR_RAIL_UP && !(full >> i & 1) && may_leave(peer, rail, credit, age) &&
             (!best || br_rail_in_flight(rail) < br_rail_in_flight(best)))
             best = rail;
     }
@@ -55,11 +93,16 @@ static bool post_retained(struct br_rail *rail, const struct br_message *m, cons
     return true;
 }
 
+static struct br_age age_of(const struct br_transfer *t)
+{
+    return (struct br_age){.order = t->order, .within = t->within, .fragment = br_tag_fragment(t->tag)};
+}
+
 static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_rail *rail,
                          struct br_transfer *t)
 {
     struct br_stream *stream = &peer->streams[br_stream_of(t->tag)];
-    struct br_age age = {.order = t->order, .within = t->within, .fragment = br_tag_fragment(t->tag)};
+    struct br_age age = age_of(t);
     struct br_message m = {0};
     uint8_t places[BR_MAX_PLACES];
     const void *payload = NULL;
@@ -115,9 +158,9 @@ static bool send_orphan(struct br_rail *rail, struct br_orphan *orphan)
 
 /* A rail for a message, or NULL: it has to wait for a credit. */
 static struct br_rail *credited_rail(struct br_worker *w, struct br_peer *peer, uint32_t full,
-                                     enum br_credit credit)
+                                     enum br_credit credit, const struct br_age *age)
 {
-    struct br_rail *rail = message_rail(peer, full, credit);
+    struct br_rail *rail = message_rail(peer, full, credit, age);
 
     if (!rail)
         w->counters.credit_stalls++;
@@ -190,25 +233,25 @@ static bool may_number(struct br_peer *peer, int which)
     stream->end = first_open(peer, which, &on) + BR_SEEN;
     if (stream->sequence != stream->end)
         return true;
-    if (on && on->pinged != on->sent) {
-        on->pinged = on->sent;
-        on->ping_due = true;
-    }
+    if (on)
+        ask_what_arrived(on);
     return false;
 }
 
 bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
                          struct br_pump *pump)
 {
-    struct br_rail *rail = credited_rail(w, peer, pump->full, credit_of(w, t));
+    struct br_age age = age_of(t);
+    struct br_rail *rail = credited_rail(w, peer, pump->full, credit_of(w, t), &age);
 
     for (enum br_credit kept = BR_CREDIT_OLDEST; !rail && kept <= BR_CREDIT_AWAITED; kept++) {
-        struct br_rail *freer = message_rail(peer, pump->full, kept);
+        struct br_rail *freer = message_rail(peer, pump->full, kept, NULL);
         struct br_transfer *other = freer ? entitled(w, &peer->queues[BR_QUEUE_MESSAGES], kept) : NULL;
 
         if (other && credit_of(w, t) != BR_CREDIT_P2P) {
-            t = other;
-            rail = freer;
+            age = age_of(other);
+            rail = message_rail(peer, pump->full, kept, &age);
+            t = rail ? other : t;
         }
     }
     if (!rail || !may_number(peer, br_stream_of(t->tag)))
@@ -226,7 +269,7 @@ static void pump_orphan(struct br_worker *w, struct br_peer *peer, struct br_orp
 {
     struct br_rail *rail;
 
-    while ((rail = credited_rail(w, peer, pump->full, credit))) {
+    while ((rail = credited_rail(w, peer, pump->full, credit, &orphan->age))) {
         if (send_orphan(rail, orphan)) {
             pump->n++;
             return;

@@ -26,7 +26,9 @@
  *    in turn. With slots it is the same. Rejected: one for the oldest operation: READYs of its later
  *    fragments took it, which the other end had not begun, as its runs waited for READYs in turn.
  *    Messages of a lost rail have ended for the operation, if they were sends, but not for the peer: the oldest of them counts as the
- *    oldest message unless another is older (br_age). Rejected: that all of them use the kept credit, which later
+ *    oldest message unless another is older (br_age). And what is the oldest here may use the kept credit only when all that is older has arrived:
+ *    else one of that, if its rail were lost, would find the credit with a message that the other end comes to later, and
+ *    wait for ever. What rails that are in doubt have carried is asked by PING. Rejected: that all of them use the kept credit, which later
  *    ones then hold, and that the others wait for them: the oldest may be among these.
  * 5. A message that may have to go again, as nobody knows yet that it has arrived, must still be among the BR_SEEN that the peer
  *    remembers. So new ones wait when they would be BR_SEEN ahead of it. That takes a rail which stalls while another carries

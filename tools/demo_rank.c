@@ -5,7 +5,8 @@
  * 1. All layers are submitted at once in the order of the backward pass, with P3's priorities: the layer that the next forward
  *    pass needs first is the most urgent. A layer's time ends when its operation ends.
  * 2. What one link carries is measured in the same run, alone, between rank 0 and rank 1, which are neighbours.
- * 3. A model that is too large for the time is scaled: the same fraction of every layer.
+ * 3. The operations are persistent, as a training program's would be: their scratch is ready before the first round.
+ * 4. A model that is too large for the time is scaled: the same fraction of every layer.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -97,15 +98,24 @@ static int measure_link(struct rank *rank)
 
 /* ---- one run ------------------------------------------------------------------------------------------------ */
 
-static int submit(struct rank *rank, const char *algorithm)
+static void close_operations(struct rank *rank)
+{
+    for (int layer = 0; layer < rank->model.count; layer++) {
+        braid_op_free(rank->ops[layer]);
+        rank->ops[layer] = NULL;
+    }
+}
+
+/* Declares the layers, in the order of the backward pass. */
+static int open_operations(struct rank *rank, const char *algorithm)
 {
     int rc = 0;
 
     for (int layer = rank->model.count - 1; layer >= 0 && !rc; layer--) {
         struct braid_options options = {.priority = rank->model.count - layer, .algorithm = algorithm};
 
-        rc = braid_allreduce(rank->comm, rank->gradients[layer], rank->gradients[layer], rank->counts[layer],
-                             BRAID_FLOAT32, BRAID_SUM, &options, &rank->ops[layer]);
+        rc = braid_allreduce_init(rank->comm, rank->gradients[layer], rank->gradients[layer],
+                                  rank->counts[layer], BRAID_FLOAT32, BRAID_SUM, &options, &rank->ops[layer]);
     }
     return rc;
 }
@@ -120,7 +130,6 @@ static int finish(struct rank *rank, const char *algorithm, uint64_t *first)
         all += rank->counts[layer];
     for (int layer = 0; layer < rank->model.count && !rc; layer++) {
         rc = braid_wait(rank->ops[layer], -1);
-        rank->ops[layer] = NULL;
         if (layer == 0)
             *first = br_clock_now();
         done += rank->counts[layer];
@@ -131,16 +140,11 @@ static int finish(struct rank *rank, const char *algorithm, uint64_t *first)
 
 static int reduce_all(struct rank *rank, const char *algorithm, uint64_t *first)
 {
-    int rc = submit(rank, algorithm);
+    int rc = 0;
 
-    if (!rc)
-        rc = finish(rank, algorithm, first);
-    for (int layer = 0; layer < rank->model.count; layer++) { /* after a failure they end soon, with errors */
-        if (rank->ops[layer])
-            braid_wait(rank->ops[layer], -1);
-        rank->ops[layer] = NULL;
-    }
-    return rc;
+    for (int layer = rank->model.count - 1; layer >= 0 && !rc; layer--)
+        rc = braid_start(rank->ops[layer]);
+    return rc ? rc : finish(rank, algorithm, first);
 }
 
 static struct br_demo_values values_of(const struct rank *rank, int layer)
@@ -205,10 +209,13 @@ static int run(struct rank *rank, const char *algorithm, FILE *results)
     for (int layer = 0; layer < rank->model.count; layer++)
         result.bytes += (double)rank->counts[layer] * sizeof(float);
     say(rank, algorithm, "begins");
+    rc = open_operations(rank, algorithm);
     for (int64_t i = 0; i < s->warmup && !rc; i++)
         rc = run_once(rank, algorithm, &untimed);
     for (int64_t i = 0; i < s->rounds && !rc; i++)
         rc = run_once(rank, algorithm, &result);
+    if (!rc) /* else they end with the communicator */
+        close_operations(rank);
     rank->wrong += result.wrong + untimed.wrong;
     if (!rc)
         say(rank, algorithm, br_format_time(time, result.seconds * 1e6));

@@ -223,8 +223,10 @@ int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t 
 /* Ends on no rank before every rank has called it. */
 int braid_barrier(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op);
 
-/* Persistent forms: prepare once (schedule, scratch, keys), then braid_start() as often as wanted. Collective, in the same
- * order on every rank; braid_start() too. The buffers must stay valid until braid_op_free(). */
+/* Persistent forms: prepare once, then braid_start() as often as wanted. Collective, in the same order on every rank;
+ * braid_start() too. The buffers must stay valid until braid_op_free(). Prepared are schedule and scratch, whose pages are touched here: for
+ * all persistent operations that exist, as they may run at once; so the first braid_start() takes no longer than later ones. -EINVAL
+ * as of the plain forms, and what they find only when the operation has ended: no such algorithm. */
 int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
                          enum braid_type type, enum braid_reduction reduction,
                          const struct braid_options *options, struct braid_op **op);

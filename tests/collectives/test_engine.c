@@ -355,6 +355,65 @@ static void scratch__fits(void **state)
     job_destroy(&job);
 }
 
+static int count_scratch(void *context, size_t bytes, void **memory, struct br_region **region)
+{
+    ++*(int *)context;
+    *region = NULL;
+    return (*memory = malloc(bytes)) ? 0 : -ENOMEM;
+}
+
+static void free_counted(void *context, void *memory, struct br_region *region)
+{
+    (void)context, (void)region;
+    free(memory);
+}
+
+/* What is reserved for several operations serves them all at once, and what one gives back serves another. */
+static void reserve__first_use_allocates_nothing(void **state)
+{
+    enum { CALLS = 4 };
+    struct call calls[CALLS];
+    struct br_operation more;
+    int allocated = 0, before;
+    struct job job;
+
+    (void)state;
+    job_create(&job, &(struct job_options){.n = 3,
+                                           .rails = 1,
+                                           .network = {.seed = 1},
+                                           .engine = {.scratch_alloc = count_scratch,
+                                                      .scratch_free = free_counted,
+                                                      .scratch_context = &allocated}});
+    for (int i = 0; i < CALLS; i++) {
+        calls[i] = (struct call){.collective = BR_ALLREDUCE, .count = 200000u << i, .priority = i};
+        call_create(&calls[i], &job);
+        for (int r = 0; r < job.n; r++) {
+            call_prepare(&calls[i], &job, r);
+            assert_int_equal(br_engine_reserve(job.ranks[r].engine, &calls[i].ops[r]), 0);
+        }
+    }
+    before = allocated;
+    assert_true(before > CALLS * job.n);
+    for (int round = 1; round <= 3; round++) {
+        for (int i = 0; i < CALLS; i++)
+            for (int r = 0; r < job.n; r++) {
+                call_prepare(&calls[i], &job, r);
+                job_submit(&job, r, &calls[i].ops[r]);
+            }
+        job_run(&job, round * CALLS * job.n);
+    }
+    assert_int_equal(allocated, before);
+    br_engine_unreserve(job.ranks[0].engine, &calls[3].ops[0]);
+    more = calls[3].ops[0];
+    assert_int_equal(br_engine_reserve(job.ranks[0].engine, &more), 0);
+    assert_int_equal(allocated, before);
+    assert_int_equal(br_engine_reserve(job.ranks[0].engine, &calls[3].ops[0]), 0);
+    assert_true(allocated > before);
+    for (int i = 0; i < CALLS; i++)
+        call_destroy(&calls[i], &job);
+    job_destroy(&job);
+}
+
 static void submit__refuses_bad_arguments(void **state)
 {
     struct br_operation op = {.kind = BR_OPERATION_COLLECTIVE, .collective = BR_ALLREDUCE, .count = 4};
@@ -400,6 +459,7 @@ int main(void)
         cmocka_unit_test(persistent__restart_allocates_nothing),
         cmocka_unit_test(admission__few_large_fragments),
         cmocka_unit_test(scratch__fits),
+        cmocka_unit_test(reserve__first_use_allocates_nothing),
         cmocka_unit_test(submit__refuses_bad_arguments),
     };
 

@@ -124,6 +124,59 @@ static void br_engine_learn__begins_what_has_waited(void **state)
     job_destroy(&job);
 }
 
+/* A round that begins late, as the one before has taken long, is older than what was submitted after it was due. */
+static void br_views_pass__a_round_is_as_old_as_its_cause(void **state)
+{
+    struct br_views *views = calloc(1, sizeof *views);
+    struct br_family *family = calloc(1, sizeof *family);
+    struct br_group group = {.size = 9};
+    struct braid_comm comm = {.family = family, .size = 9, .group = &group};
+    struct br_operation op = {.kind = BR_OPERATION_COLLECTIVE,
+                              .collective = BR_ALLREDUCE,
+                              .comm = &comm,
+                              .group = &group,
+                              .count = BR_VIEWS_BYTES,
+                              .type = BRAID_FLOAT32};
+
+    (void)state;
+    assert_true(family && views);
+    family->views = views;
+    family->first = &comm;
+    family->next_order = 7;
+    views->begun = 1; /* round 0 is under way */
+    views->due = 1;
+    br_views_pass(family, &op, 0);
+    assert_int_equal(views->due, 2);
+    assert_int_equal(views->begun, 1);
+    assert_int_equal(views->orders[1], 7);
+    assert_int_equal(family->next_order, 8);
+    free(views);
+    free(family);
+}
+
+/* It is the oldest, also in the engine. */
+static void br_engine_submit__in_order(void **state)
+{
+    struct br_operation later[2], round[2];
+    float values[2][2];
+    struct job job;
+
+    (void)state;
+    job_create(&job, &(struct job_options){.n = 2, .rails = 1, .network = {.seed = 1, .latency_ns = BR_MS}});
+    for (int r = 0; r < 2; r++)
+        job.ranks[r].next_order = 9;
+    submit(&job, later, values[0], 0, "");
+    job_step(&job);
+    assert_int_equal(job.ranks[0].worker->oldest.order, 9);
+    for (int r = 0; r < 2; r++)
+        job.ranks[r].next_order = 4;
+    submit(&job, round, values[1], 0, "");
+    job_step(&job);
+    assert_int_equal(job.ranks[0].worker->oldest.order, 4);
+    job_run(&job, 4);
+    job_destroy(&job);
+}
+
 /* Only what all ranks submit alike may make a round due. */
 static void br_views_pass__counts_unnamed_allreduces_alone(void **state)
 {
@@ -164,6 +217,8 @@ int main(void)
         cmocka_unit_test(br_views_failures__names_nics),
         cmocka_unit_test(br_views_failures__of_a_link_and_a_switch),
         cmocka_unit_test(br_views_pass__counts_unnamed_allreduces_alone),
+        cmocka_unit_test(br_views_pass__a_round_is_as_old_as_its_cause),
+        cmocka_unit_test(br_engine_submit__in_order),
         cmocka_unit_test(br_engine_learn__begins_what_has_waited),
     };
 

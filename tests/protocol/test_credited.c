@@ -101,6 +101,56 @@ static void orphans__first_fragment_first(void **state)
     assert_int_equal(next_tag(x, 1), UINT64_MAX);
 }
 
+/* A round of views has ended here, on rail 0 that is not known to work any more; all other credits are used by later operations, for which the
+ * other end waits for that round. The oldest of these leaves the kept credit to the round's message, which goes first. */
+static void oldest__not_before_what_may_go_again(void **state)
+{
+    static struct br_transfer held[FREE], round, next;
+    struct wired *x = *state;
+
+    for (uint32_t i = 0; i < FREE; i++)
+        post(x, 1, &held[i], 100, 100 + i);
+    post(x, 0, &round, 9, 9);
+    wire_forget(&x->wires[0]);
+    wire_forget(&x->wires[1]);
+    x->wires[0].room = 0;
+    br_worker_keep_for(x->w, 10, 0, 0);
+    next = (struct br_transfer){.tag = 10, .peer = 1, .memory = memory, .length = 8, .order = 10};
+    assert_int_equal(br_transfer_send(x->w, &next), 0);
+    wired_turn(x, 0);
+    assert_int_equal(next_tag(x, 1), UINT64_MAX);
+    assert_true(x->w->peers[1].rails[0].ping_due);
+    wired_cut(x, 0);
+    assert_int_equal(next_tag(x, 1), 9);
+    assert_int_equal(next_tag(x, 1), UINT64_MAX);
+    acknowledge(x, 1, FREE + 1, 1, 0);
+    assert_int_equal(next_tag(x, 1), 10);
+}
+
+/* Once it is known to have arrived it holds nobody back. */
+static void oldest__after_what_has_arrived(void **state)
+{
+    static struct br_transfer held[FREE], more[FREE], before, next;
+    struct wired *x = *state;
+
+    post(x, 0, &before, 9, 9);
+    for (uint32_t i = 0; i < FREE; i++)
+        post(x, 1, &held[i], 100, 100 + i);
+    for (uint32_t i = 0; i < FREE - 1; i++)
+        post(x, 0, &more[i], 200, 200 + i);
+    wire_forget(&x->wires[0]);
+    wire_forget(&x->wires[1]);
+    br_worker_keep_for(x->w, 10, 0, 0);
+    x->wires[0].room = 0;
+    next = (struct br_transfer){.tag = 10, .peer = 1, .memory = memory, .length = 8, .order = 10};
+    assert_int_equal(br_transfer_send(x->w, &next), 0);
+    wired_turn(x, 0);
+    assert_int_equal(next_tag(x, 1), UINT64_MAX);
+    acknowledge(x, 0, 1, 0, 0);
+    wired_turn(x, 0);
+    assert_int_equal(next_tag(x, 1), 10);
+}
+
 /* `n` messages go by on rail 1, while one on rail 0 is not acknowledged; returns how many leave. */
 static uint32_t go_by(struct wired *x, struct br_transfer *t, uint32_t n)
 {
@@ -168,6 +218,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WIRED_TEST(orphans__only_the_oldest_uses_the_kept_credit, .rails = 2, .up = true),
         WIRED_TEST(orphans__first_fragment_first, .rails = 2, .up = true),
+        WIRED_TEST(oldest__not_before_what_may_go_again, .rails = 2, .up = true),
+        WIRED_TEST(oldest__after_what_has_arrived, .rails = 2, .up = true),
         WIRED_TEST(number__waits_for_what_may_not_have_arrived, .rails = 2, .up = true),
         WIRED_TEST(number__waits_for_what_goes_again, .rails = 2, .up = true),
     };

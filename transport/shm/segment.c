@@ -3,7 +3,9 @@
  * 1. Huge pages: at 2 MiB and up the mapping is aligned to 2 MiB and advised. A peer that maps the same segment aligned
  *    takes one page fault per 2 MiB instead of one per 64 KiB.
  * 2. Pages are made resident at once: running out of memory is an error here instead of a SIGBUS on first touch.
- * 3. Rejected: shm_open and System V segments, which stay behind when the process is killed.
+ * 3. Memory of a process that nobody shares the host with is anonymous: there huge pages need no setting of the system's
+ *    (shmem_enabled is "never" by default), and clearing 64 MiB took 7 to 17 ms instead of 23.
+ * 4. Rejected: shm_open and System V segments, which stay behind when the process is killed.
  */
 #include "transport/shm/segment.h"
 
@@ -136,8 +138,38 @@ close_fd:
     return rc;
 }
 
+int br_segment_alloc_private(size_t bytes, void **base, int *fd)
+{
+    size_t size = segment_bytes(bytes);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    void *place = NULL;
+
+    if (size < bytes)
+        return br_error(ENOMEM, "no memory for %zu bytes", bytes);
+    if (size >= HUGE_PAGE) {
+        place = reserve_aligned(size);
+        if (place == MAP_FAILED)
+            return br_error(ENOMEM, "no address space for %zu bytes", bytes);
+        flags |= MAP_FIXED;
+    }
+    *fd = -1;
+    *base = mmap(place, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (*base != MAP_FAILED) {
+        if (place)
+            (void)madvise(*base, size, MADV_HUGEPAGE); /* as in br_segment_map() */
+        if (madvise(*base, size, MADV_POPULATE_WRITE) == 0 || errno == EINVAL)
+            return 0;
+        place = *base;
+    }
+    br_error(ENOMEM, "no memory for %zu bytes: %s", bytes, strerror(errno));
+    if (place)
+        munmap(place, size);
+    return -ENOMEM;
+}
+
 void br_segment_free(void *base, size_t bytes, int fd)
 {
     munmap(base, segment_bytes(bytes));
-    close(fd);
+    if (fd >= 0)
+        close(fd);
 }

@@ -12,7 +12,9 @@
 /* Zeroed, resident memory behind braid_alloc(): huge pages where large, on numa_node unless negative. *base and *fd
  * are the caller's until br_segment_free(). -ENOMEM, -EMFILE with words. May take as long as touching all pages. */
 int br_segment_alloc(size_t bytes, int numa_node, void **base, int *fd);
-void br_segment_free(void *base, size_t bytes, int fd); /* bytes as given to br_segment_alloc() */
+/* The same where no other process is to map it, which comes at half the price: *fd is -1. */
+int br_segment_alloc_private(size_t bytes, void **base, int *fd);
+void br_segment_free(void *base, size_t bytes, int fd); /* as given to and by either */
 
 /* A segment of exactly `bytes` rounded up to pages, not yet resident and not mapped. Returns its fd or -errno. */
 int br_segment_create(const char *name, size_t bytes);
