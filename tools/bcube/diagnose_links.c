@@ -279,17 +279,16 @@ static const struct trouble lossy = {
     NULL,
     NULL,
     "packets are lost between %s",
-    "clean or replace cable and modules from %s; see the switch port's error counters",
+    "clean or replace cables and modules (%s); see the switch port's error counters",
     echo_evidence};
-static const struct trouble slow = {
-    "BC082",
-    BR_WARNING,
-    "the link of %s is slow",
-    "%s sends slowly",
-    "%s receives slowly",
-    "the link between %s is slow",
-    "see the negotiated speed, shapers (tc qdisc) and flow control on the cable from %s",
-    alone_evidence};
+static const struct trouble slow = {"BC082",
+                                    BR_WARNING,
+                                    "the link of %s is slow",
+                                    "%s sends slowly",
+                                    "%s receives slowly",
+                                    "the link between %s is slow",
+                                    "see the negotiated speed, shapers (tc qdisc) and flow control: %s",
+                                    alone_evidence};
 static const struct trouble late = {
     "BC084",
     BR_WARNING,
@@ -321,10 +320,13 @@ static double expected(const struct judge *judge, uint32_t link)
     return rate > 0 && judge->alone[level] >= SLOW * rate ? rate : judge->alone[level];
 }
 
+/* What carries enough while all links are busy can do so alone: then something else was in the way for a moment, as on a busy machine
+ * that emulates all hosts. */
 static void flag_slow(struct judge *judge, uint32_t l)
 {
     const struct br_survey_link *link = &judge->survey->links[l];
-    judge->bad[l] = link->alone > 0 && link->alone < SLOW * expected(judge, l);
+    double least = SLOW * expected(judge, l);
+    judge->bad[l] = link->alone > 0 && link->alone < least && link->together < least;
 }
 
 static void judge_links(struct judge *judge)
