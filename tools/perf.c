@@ -130,6 +130,8 @@ int br_tool_perf(int argc, char **argv)
     set_number("BRAID_GID_INDEX", settings.gid_index);
     set_number("BRAID_SERVICE_LEVEL", settings.service_level);
     set_number("BRAID_TRAFFIC_CLASS", settings.traffic_class);
+    if (settings.rdma_cm)
+        setenv("BRAID_VERBS_CONNECT", "cm", 1);
     br_interrupt_catch();
     return settings.server ? run_client(&settings, cycles) : run_server(&settings, cycles);
 }

@@ -60,7 +60,9 @@ struct braid_session_options {
     int warmup; /* iterations that are timed before the first plan; default 5. Until then `bucket`, unless the policy needs no times */
     int review; /* iterations from one look at the times to the next; default 100; negative: plans once and for all */
     size_t bucket_bytes; /* of the policy `bucket`; default 25 MiB */
-    double a, b; /* what an all-reduce of M bytes takes, a + b M: seconds, seconds a byte; both 0: measured */
+    double a,
+        b; /* what an all-reduce of M bytes takes, a + b M: seconds, seconds a byte; both 0: by the job's calibration
+                    (BRAID_CALIBRATION), else measured */
     uint32_t reserved[8]; /* zero */
 };
 

@@ -7,11 +7,14 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include <braid/training.h>
 
+#include "collectives/calibration.h"
+#include "collectives/choice.h"
 #include "tests/system/ranks.h"
 
 #define N          7
@@ -312,6 +315,68 @@ static void session__ends_with_its_communicator(void **state)
     ranks_run(&job, aborted, NULL);
 }
 
+/* A session of a job with a calibration plans with its a and b. */
+static int calibrated(struct braid_comm *comm, void *context)
+{
+    struct braid_session_options options = {.type = BRAID_INT32};
+    struct braid_session_report report;
+    struct braid_session *session;
+    struct braid_layer layers[N];
+    int32_t *memory = place(ALLOCATED, layers);
+
+    (void)context;
+    free(memory);
+    RETURNS(0, braid_session_create(comm, layers, N, &options, &session));
+    for (int i = 0; i < ITERATIONS; i++)
+        if (iterate(comm, session, i, false))
+            return 1;
+    RETURNS(0, braid_session_report(session, &report));
+    CHECK(report.a > 0.499 && report.a < 0.501, "a is %g s, not the calibration's", report.a);
+    CHECK(report.b > 0.999e-6 && report.b < 1.001e-6, "b is %g s/byte, not the calibration's", report.b);
+    return braid_session_free(session);
+}
+
+/* Every way takes half a second and 1 us a byte: nobody would measure that here. */
+static void write_calibration(const char *path)
+{
+    static struct br_calibration c = {.topology = "flat:2", .version = "0", .date = "2026-01-01T00:00:00Z"};
+    struct br_choice choices[BR_WAYS_MAX];
+    struct br_topology topology;
+    int n;
+
+    br_topology_flat(&topology, 2);
+    br_cost_model_on(&c.model, &topology, BR_COST_NETWORK, 1);
+    n = br_choose_all(&c.model, BR_ALLREDUCE, 2, 4096, choices);
+    assert_in_range(n, 1, BR_COST_MEASURED);
+    for (int i = 0; i < n; i++) {
+        struct br_cost_measured *m = &c.measured[c.n_measured++];
+
+        *m = (struct br_cost_measured){.collective = BR_ALLREDUCE, .ranks = 2, .way = choices[i].way};
+        for (double bytes = 1024; bytes < 4 << 20; bytes *= 4) {
+            m->bytes[m->n_points] = bytes;
+            m->seconds[m->n_points++] = 0.5 + 1e-6 * bytes;
+        }
+    }
+    assert_int_equal(br_calibration_write(path, &c), 0);
+    br_topology_destroy(&topology);
+}
+
+static void session__takes_a_and_b_of_the_calibration(void **state)
+{
+    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+    char path[] = "/tmp/braid-calibration-XXXXXX";
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    write_calibration(path);
+    setenv("BRAID_CALIBRATION", path, 1);
+    ranks_run(&job, calibrated, NULL);
+    unsetenv("BRAID_CALIBRATION");
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +384,7 @@ int main(void)
         cmocka_unit_test(session__bits_do_not_depend_on_the_policy),
         cmocka_unit_test(session__misuse_is_named),
         cmocka_unit_test(session__ends_with_its_communicator),
+        cmocka_unit_test(session__takes_a_and_b_of_the_calibration),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,8 +8,8 @@
  *    the receiver has said that it has all of them. Puts end when the bytes stand there, gets when they are here.
  * 3. With both directions one thread serves both. It never waits for a send without having given its receives back: else two
  *    sides with few receives would wait for each other.
- * 4. A large receive holds a credit of ours at the sender until its message comes, which at the end of a test by time is never.
- *    With all credits held so the answer to the end of the stream could not leave; hence BR_PERF_MOST_AHEAD.
+ * 4. Receives that are posted ahead may hold all credits of messages. The answer to the end of the stream comes nevertheless, because
+ *    the other side has asked for it (protocol/credited.c).
  */
 #include "tools/perf/run.h"
 
@@ -38,7 +38,7 @@ struct stream {
     uint64_t answered; /* receives that the other side has posted in all */
     /* As the receiver of sends. */
     bool receives, told;
-    struct braid_op *incoming[BR_PERF_MOST_AHEAD * 8];
+    struct braid_op *incoming[BR_PERF_MOST_AHEAD];
     uint64_t expected, arrived; /* receives posted and ended */
 };
 

@@ -14,15 +14,18 @@ struct refused {
     const char *why;
 };
 
+#define NO_GPU     "this braid measures with host memory only, it has no GPU support"
+#define NO_LIMITER "braid has no rate limiter; shape the link with tc"
+#define NO_DC      "braid's rails are reliable connections (RC), not DC"
+#define NO_AES     "braid does not encrypt on the NIC"
+
 static const struct refused refused[] = {
-    {"ib-port", 'i', false, "name the port with the device: -d mlx5_0:2"},
     {"mtu", 'm', false, "braid takes the MTU of the path; change it with `ip link set dev NAME mtu N`"},
     {"inline_size", 'I', false, "braid decides by itself what goes inline"},
     {"inline_recv", 0, false, "braid decides by itself what goes inline"},
     {"qp-timeout", 'u', false, "braid watches its peers by itself; BRAID_PEER_TIMEOUT says how long"},
     {"retry_count", 0, false, "braid watches its peers by itself; BRAID_PEER_TIMEOUT says how long"},
-    {"rdma_cm", 'R', true, "the two sides agree over TCP, and rails connect as the back end does"},
-    {"com_rdma_cm", 'z', true, "the two sides agree over TCP"},
+    {"com_rdma_cm", 'z', true, "the two sides agree over TCP; -R connects the rails by rdma_cm"},
     {"dualport", 'O', true, "name both ports, one rail for each: -d mlx5_0:1,mlx5_0:2 -q 2"},
     {"vector", 'X', false, "braid has one completion vector"},
     {"hop_limit", 'L', false, "braid leaves it to the device"},
@@ -42,19 +45,30 @@ static const struct refused refused[] = {
     {"mr_per_qp", 0, true, "a region serves all rails"},
     {"odp", 0, true, "buffers are braid_alloc()'s, registered from the start"},
     {"use_hugepages", 0, true, "buffers are braid_alloc()'s"},
-    {"use_cuda", 0, false, "braid has no GPU memory yet"},
-    {"use_cuda_dmabuf", 0, true, "braid has no GPU memory yet"},
+    {"use_cuda", 0, false, NO_GPU},
+    {"use_cuda_dmabuf", 0, true, NO_GPU},
     {"use_old_post_send", 0, true, "braid has one way to post"},
     {"pkey_index", 0, false, "braid takes the default partition"},
     {"reversed", 0, true, "start the server on the other side"},
-    {"report-per-port", 0, true, "the JSON report has bytes and rate of each rail"},
     {"wait_destroy", 0, false, "braid frees at once"},
     {"disable_pcie_relaxed", 0, true, "braid does not ask for relaxed ordering"},
-    {"rate_limit", 0, false, "braid has no rate limiter; shape the link with tc"},
-    {"rate_limit_type", 0, false, "braid has no rate limiter; shape the link with tc"},
-    {"rate_units", 0, false, "braid has no rate limiter; shape the link with tc"},
-    {"burst_size", 0, false, "braid has no rate limiter; shape the link with tc"},
-    {"typical_pkt_size", 0, false, "braid has no rate limiter; shape the link with tc"},
+    {"rate_limit", 0, false, NO_LIMITER},
+    {"rate_limit_type", 0, false, NO_LIMITER},
+    {"rate_units", 0, false, NO_LIMITER},
+    {"burst_size", 0, false, NO_LIMITER},
+    {"typical_pkt_size", 0, false, NO_LIMITER},
+    {"log_dci_streams", 0, false, NO_DC},
+    {"log_active_dci_streams", 0, false, NO_DC},
+    {"aes_xts", 0, true, NO_AES},
+    {"encrypt_on_tx", 0, true, NO_AES},
+    {"sig_before", 0, true, NO_AES},
+    {"aes_block_size", 0, false, NO_AES},
+    {"data_enc_keys_number", 0, false, NO_AES},
+    {"kek_path", 0, false, NO_AES},
+    {"credentials_path", 0, false, NO_AES},
+    {"data_enc_key_app_path", 0, false, NO_AES},
+    {"use_cuda_bus_id", 0, false, NO_GPU},
+    {"use_rocm", 0, false, NO_GPU},
     {"latency_gap", 0, false, "messages of a latency test follow each other at once"},
 };
 
@@ -72,6 +86,8 @@ static int serve(struct br_perf_settings *s, struct br_perf_texts *t, struct br_
         {"ib-dev", 'd', BR_OPTION_TEXT, &s->devices, 0, 0,
          "NAMES devices, with commas: NICs, IP addresses, RDMA devices (mlx5_0:1); default as BRAID_DEVICES"},
         {"duration", 'D', BR_OPTION_NUMBER, &s->duration, 1, 86400, "SECONDS to run, instead of -n messages"},
+        {"ib-port", 'i', BR_OPTION_NUMBER, &s->ib_port, 1, 255,
+         "N port of the devices of -d, as in -d mlx5_0:2; verbs"},
         {"events", 'e', BR_OPTION_FLAG, &s->events, 0, 0,
          " sleep until something comes; default: spin first"},
         {"margin", 'f', BR_OPTION_NUMBER, &s->margin, 0, 43200,
@@ -92,6 +108,7 @@ static int serve(struct br_perf_settings *s, struct br_perf_texts *t, struct br_
          "N ends of messages looked at together; default 100, at most -t"},
         {"rx-depth", 'r', BR_OPTION_NUMBER, &s->rx_depth, 1, 1 << 20,
          "N receives posted ahead, a rail; default 16, and more counts as 16"},
+        {"rdma_cm", 'R', BR_OPTION_FLAG, &s->rdma_cm, 0, 0, " connect the rails by rdma_cm; verbs"},
         {"size", 's', BR_OPTION_BYTES, &s->size, 1, BR_PERF_MOST_BYTES,
          "SIZE of a message; default 65536, or 2 for _lat"},
         {"sl", 'S', BR_OPTION_NUMBER, &s->service_level, 0, 15, "N service level; verbs"},
@@ -113,6 +130,8 @@ static int serve(struct br_perf_settings *s, struct br_perf_texts *t, struct br_
         {"report_gbits", 0, BR_OPTION_FLAG, &s->gbits, 0, 0, " Gb/s (10^9 bit) instead of MiB/s (2^20 byte)"},
         {"report-both", 0, BR_OPTION_FLAG, &s->report_both, 0, 0,
          " with -b: each side's figures before their sum"},
+        {"report-per-port", 0, BR_OPTION_FLAG, &s->report_per_port, 0, 0,
+         " a line with the rate of each rail behind each size's line"},
         {"run_infinitely", 0, BR_OPTION_FLAG, &s->forever, 0, 0,
          " until Ctrl-C; a line every -D (5) seconds"},
         {"cpu_util", 0, BR_OPTION_FLAG, &s->cpu_util, 0, 0,
@@ -180,6 +199,7 @@ static bool is_other(const struct br_perf_test *test, const struct br_option *op
         return test->verb == BR_PERF_WRITE;
     if (test->latency)
         return !strcmp(option->name, "report_gbits") || !strcmp(option->name, "report-both") ||
+               !strcmp(option->name, "report-per-port") || !strcmp(option->name, "data_validation") ||
                !strcmp(option->name, "run_infinitely");
     return !strcmp(option->name, "hdr");
 }

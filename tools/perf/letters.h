@@ -6,8 +6,8 @@
 #include "tools/options.h"
 #include "tools/perf/settings.h"
 
-#define BR_PERF_LETTERS 96 /* room in a table, the end included */
-#define BR_PERF_REFUSED 48
+#define BR_PERF_LETTERS 112 /* room in a table, the end included */
+#define BR_PERF_REFUSED 60
 
 /* What needs more than a range. */
 struct br_perf_texts {

@@ -48,11 +48,19 @@ static int swap_keys(struct br_pair *pair)
 /* NULL: the environment's, or the library's choice. */
 static const char *devices(const struct br_perf_settings *s, const struct br_exchange *where)
 {
-    const char *backend = s->backend ? s->backend : getenv("BRAID_BACKEND"), *named = getenv("BRAID_DEVICES");
+    const char *chosen = s->backend ? s->backend : getenv("BRAID_BACKEND"), *named = getenv("BRAID_DEVICES");
 
-    if (s->devices || !where->loopback || (named && *named) || (backend && !strcmp(backend, "verbs")))
+    if (s->devices || !where->loopback || (named && *named) || (chosen && !strcmp(chosen, "verbs")))
         return s->devices;
     return "lo";
+}
+
+/* Who names a device wants to measure it, not the memory that `auto` takes within a host. */
+static const char *backend(const struct br_perf_settings *s, const struct br_exchange *where)
+{
+    const char *chosen = getenv("BRAID_BACKEND");
+
+    return s->backend || !s->devices || !where->loopback || (chosen && *chosen) ? s->backend : "uring";
 }
 
 int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s, const struct br_exchange *where)
@@ -62,7 +70,7 @@ int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s, const s
                                   .master_addr = where->address,
                                   .master_port = where->port,
                                   .secret = *where->secret ? where->secret : NULL,
-                                  .backend = s->backend,
+                                  .backend = backend(s, where),
                                   .devices = devices(s, where),
                                   .topology = "mesh",
                                   .rails = (int)s->rails,

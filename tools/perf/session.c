@@ -11,12 +11,12 @@
 #include "tools/output.h"
 #include "tools/perf/interrupt.h"
 #include "tools/perf/processor.h"
+#include "tools/perf/rails.h"
 #include "tools/perf/report.h"
 #include "tools/perf/run.h"
 #include "tools/perf/table.h"
 
 #define WARM_UP 100 /* messages */
-#define RAILS   64
 
 struct session {
     const struct br_perf_settings *settings;
@@ -37,12 +37,12 @@ struct session {
 /* "uring:eth0" and "uring:eth1": the back end, and "eth0,eth1". Returns how many rails there are. */
 static int describe(struct session *s)
 {
-    struct braid_rail_stats rails[RAILS];
-    int n = braid_rail_stats(s->pair.comm, rails, RAILS), up = 0;
+    struct braid_rail_stats rails[BR_PERF_RAILS];
+    int n = braid_rail_stats(s->pair.comm, rails, BR_PERF_RAILS), up = 0;
     size_t used = 0;
 
     snprintf(s->backend, sizeof s->backend, "none");
-    for (int i = 0; i < n && i < RAILS; i++) {
+    for (int i = 0; i < n && i < BR_PERF_RAILS; i++) {
         const char *colon = strchr(rails[i].device, ':'), *name = colon ? colon + 1 : rails[i].device;
 
         up += rails[i].up;
@@ -95,6 +95,17 @@ static void print_row(void *context, const struct br_perf_row *row)
         fprintf(stderr, "Error: Msg rate is below msg_rate limit\n");
         s->failed = true;
     }
+}
+
+/* They are numbered as in the JSON report. */
+static void print_rails(const struct session *s, const struct br_perf_rails *before,
+                        const struct br_perf_row *row)
+{
+    struct br_perf_rails after;
+
+    br_perf_rails_read(&after, s->pair.comm);
+    if (!s->quiet)
+        br_perf_rails_print(s->settings, before, &after, row, stdout);
 }
 
 static void print_samples(struct session *s, const struct br_perf_row *row)
@@ -186,6 +197,7 @@ static int one_size(struct session *s, size_t bytes)
 {
     struct br_processor before = {0};
     struct br_cost cost = {0};
+    struct br_perf_rails carried = {0};
     struct br_perf_row row = {0};
     int rc;
 
@@ -195,6 +207,8 @@ static int one_size(struct session *s, size_t bytes)
         before = br_processor_read();
     if (s->settings->packet_cost)
         cost = br_cost_read(&s->counters, s->pair.comm);
+    if (s->settings->report_per_port)
+        br_perf_rails_read(&carried, s->pair.comm);
     if (!rc && !s->over)
         rc = run_once(s, &row);
     if (s->settings->packet_cost)
@@ -209,6 +223,8 @@ static int one_size(struct session *s, size_t bytes)
         rc = br_pair_validate(&s->pair, bytes);
     if (row.iterations && !s->settings->forever)
         print_row(s, &row); /* also when it failed: what was measured so far */
+    if (row.iterations && s->settings->report_per_port)
+        print_rails(s, &carried, &row);
     return rc;
 }
 

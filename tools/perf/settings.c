@@ -53,6 +53,7 @@ static int check_test(const struct br_perf_settings *s)
         (rc = only(s->forever, !latency, "--run_infinitely", bw)) ||
         (rc = only(s->validates, !latency, "--data_validation", bw)) ||
         (rc = only(s->report_both, s->bidirectional, "--report-both", "-b")) ||
+        (rc = only(s->report_per_port, !latency, "--report-per-port", bw)) ||
         (rc = only(s->cycles, latency, "-C (--report-cycles)", lat)) ||
         (rc = only(s->histogram || s->unsorted, latency, "-H (--report-histogram), also -U,", lat)) ||
         (rc = only(s->hdr != NULL, latency, "--hdr", lat)) ||
@@ -66,6 +67,8 @@ static int check_time(const struct br_perf_settings *s)
 {
     int rc = only(s->margin >= 0, s->duration > 0 && !s->forever, "-f (--margin)", "runs with -D");
 
+    if (!rc)
+        rc = only(s->report_per_port, !s->forever, "--report-per-port", "runs that end");
     if (!rc)
         rc = only(s->cpu_util, s->duration > 0 && !s->forever, "--cpu_util", "runs with -D");
     if (!rc)
@@ -98,9 +101,36 @@ static int check_backend(const struct br_perf_settings *s)
 
     if ((rc = only(s->packet_cost, packets, "--packet_cost", "--backend udp or dpdk")) ||
         (rc = only(s->gid_index >= 0, verbs, "-x (--gid-index)", "--backend verbs")) ||
-        (rc = only(s->service_level >= 0, verbs, "-S (--sl)", "--backend verbs")))
+        (rc = only(s->service_level >= 0, verbs, "-S (--sl)", "--backend verbs")) ||
+        (rc = only(s->rdma_cm, verbs, "-R (--rdma_cm)", "--backend verbs")) ||
+        (rc = only(s->ib_port >= 0, verbs, "-i (--ib-port)", "--backend verbs")))
         return rc;
     return only(s->traffic_class >= 0, verbs, "-T (--tos) or --tclass", "--backend verbs");
+}
+
+/* -i: "mlx5_0,mlx5_1" becomes "mlx5_0:2,mlx5_1:2". */
+static int name_ports(struct br_perf_settings *s)
+{
+    size_t used = 0;
+
+    if (s->ib_port < 0)
+        return 0;
+    if (!s->devices)
+        return br_error(EINVAL, "-i %" PRId64 " is a port of the devices of -d; name them", s->ib_port);
+    for (const char *name = s->devices; *name;) {
+        size_t n = strcspn(name, ",");
+
+        if (memchr(name, ':', n))
+            return br_error(EINVAL, "-i %" PRId64 " and -d %s: both say which port; give one of them",
+                            s->ib_port, s->devices);
+        used += (size_t)snprintf(s->ports + used, sizeof s->ports - used, "%s%.*s:%" PRId64, used ? "," : "",
+                                 (int)n, name, s->ib_port);
+        if (used >= sizeof s->ports)
+            return br_error(EINVAL, "-d: too many names");
+        name += n + (name[n] == ',');
+    }
+    s->devices = s->ports;
+    return 0;
 }
 
 static int check_output(const struct br_perf_settings *s)
@@ -111,8 +141,9 @@ static int check_output(const struct br_perf_settings *s)
                          : strcmp(s->output, "bandwidth") != 0 && strcmp(s->output, "message_rate") != 0)
         return br_error(EINVAL, "--output %s: must be %s for %s", s->output,
                         s->test->latency ? "latency" : "bandwidth or message_rate", s->test->name);
-    if (s->report_both)
-        return br_error(EINVAL, "--output prints one figure and --report-both several; leave one out");
+    if (s->report_both || s->report_per_port)
+        return br_error(EINVAL, "--output prints one figure, --report-both and --report-per-port print "
+                                "several; leave one out");
     return 0;
 }
 
@@ -143,8 +174,8 @@ static int fill_in(struct br_perf_settings *s)
         return br_error(EINVAL, "-t %" PRId64 ": %" PRId64 " rails leave at most %" PRId64 " for each",
                         s->depth, rails, most);
     fill(&s->depth, latency ? 1 : least(128, most));
-    fill(&s->rx_depth, latency ? 1 : BR_PERF_MOST_AHEAD);
-    s->rx_depth = least(s->rx_depth, BR_PERF_MOST_AHEAD);
+    fill(&s->rx_depth, latency ? 1 : BR_PERF_MOST_AHEAD / rails);
+    s->rx_depth = least(s->rx_depth, BR_PERF_MOST_AHEAD / rails);
     if (counted) {
         s->depth = least(s->depth, s->iterations);
         s->rx_depth = least(s->rx_depth, s->iterations);
@@ -248,7 +279,8 @@ int br_perf_settings_parse(struct br_perf_settings *s, int argc, char **argv)
                                    .rails = -1,
                                    .gid_index = -1,
                                    .service_level = -1,
-                                   .traffic_class = -1};
+                                   .traffic_class = -1,
+                                   .ib_port = -1};
     if (!s->test)
         return br_error(EINVAL, "there is no test '%s'", argv[0]);
     if (wants(argc, argv, "--help", "-h")) {
@@ -260,7 +292,7 @@ int br_perf_settings_parse(struct br_perf_settings *s, int argc, char **argv)
         return 1;
     }
     if ((rc = parse(s, &texts, argc, argv)) || (rc = check_texts(s, &texts)) || (rc = check_test(s)) ||
-        (rc = check_time(s)) || (rc = check_backend(s)) || (rc = check_output(s)))
+        (rc = check_time(s)) || (rc = check_backend(s)) || (rc = name_ports(s)) || (rc = check_output(s)))
         return rc;
     return fill_in(s);
 }

@@ -15,11 +15,10 @@
 
 #define BR_PERF_MOST_BYTES (1ll << 30)
 #define BR_PERF_MOST_DEPTH 1000 /* operations under way, below BR_MAX_OPERATIONS with room for control */
-#define BR_PERF_MOST_AHEAD                                                                                   \
-    16 /* receives posted ahead, a rail: half of the credits of messages (protocol/message.h) */
-#define BR_PERF_ALL_LEAST 2           /* bytes, of --all */
-#define BR_PERF_ALL_MOST  (8ll << 20) /* bytes, of --all */
-#define BR_PERF_PEAK_MOST 20000       /* messages of which the peak is looked for */
+#define BR_PERF_MOST_AHEAD 500  /* receives posted ahead, all rails together */
+#define BR_PERF_ALL_LEAST  2    /* bytes, of --all */
+#define BR_PERF_ALL_MOST   (8ll << 20) /* bytes, of --all */
+#define BR_PERF_PEAK_MOST  20000       /* messages of which the peak is looked for */
 
 enum br_perf_verb { BR_PERF_WRITE, BR_PERF_READ, BR_PERF_SEND };
 
@@ -45,10 +44,11 @@ struct br_perf_settings {
     int64_t rails;                 /* 0: one a device */
     int64_t priority;
     int64_t messages, window, ahead; /* iterations, depth and rx_depth of all rails together */
-    int64_t gid_index, service_level, traffic_class; /* verbs alone; -1: not given */
-    double limit_bandwidth, limit_rate;              /* in the unit that is printed, and Mpps; 0: none */
+    int64_t gid_index, service_level, traffic_class, ib_port; /* verbs alone; -1: not given */
+    char ports[256];                    /* the devices with their port, for `devices`; -i */
+    double limit_bandwidth, limit_rate; /* in the unit that is printed, and Mpps; 0: none */
     bool all, bidirectional, no_peak, gbits, events, histogram, unsorted, cycles, warm_up, report_both,
-        forever, cpu_util, packet_cost, validates;
+        forever, cpu_util, packet_cost, validates, rdma_cm, report_per_port;
 };
 
 /* NULL: there is no such test. */

@@ -1,0 +1,119 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Does `braid calibrate` find the latency and rate that are planted in the links of emulated hosts, and do MG-WFBP's a and b of a ring
+# follow from them? bench/README.md says how to read the result.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+build=${BRAID_BUILD:-$here/../build/release}
+hosts_list="2 4 8" rate=50 delay=5000 rounds=1
+
+usage() {
+    cat << END
+usage: bench/planted.sh [options]
+  --hosts "2 4 8"  hosts on one switch, a rank each
+  --rate N         of each host's link, Mbit/s (default $rate)
+  --delay N        us from host to host (default $delay)
+  --rounds N       of \`braid calibrate\`; medians count (default $rounds)
+BRAID_BUILD names the build directory (default build/release). Needs root, for network namespaces.
+END
+}
+while (($#)); do
+    case $1 in
+    --hosts) hosts_list=$2 ;; --rate) rate=$2 ;; --delay) delay=$2 ;; --rounds) rounds=$2 ;;
+    --help | -h) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+    esac
+    shift 2 || { usage >&2; exit 2; }
+done
+[[ -x $build/bench/lossy_wire ]] || { echo "$build/bench/lossy_wire is not built" >&2; exit 2; }
+[[ $(id -u) == 0 ]] || { echo "needs root for network namespaces: run it with sudo" >&2; exit 2; }
+
+work=$(mktemp -d) name=brp$$ wires=() made=()
+
+down() {
+    local space pids
+    ((${#wires[@]} == 0)) || { kill "${wires[@]}"; wait "${wires[@]}"; } 2> /dev/null
+    for space in "${made[@]}"; do
+        pids=$(ip netns pids "$space" 2> /dev/null)
+        # shellcheck disable=SC2086 # a list
+        [[ -z $pids ]] || kill -9 $pids 2> /dev/null
+        ip netns del "$space" 2> /dev/null
+    done
+    wires=() made=()
+}
+trap 'down; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+add_space() {
+    ip netns add "$1" || exit 1
+    made+=("$1")
+}
+
+# host's veth0 -- wire -- port of a bridge. Half of the delay on each of the two wires of a path.
+up() { # HOSTS
+    local i host middle=${name}m
+    add_space "$middle"
+    ip -n "$middle" link add switch type bridge
+    ip -n "$middle" link set switch up
+    for ((i = 0; i < $1; i++)); do
+        host=$name-$i
+        add_space "$host"
+        ip link add veth0 netns "$host" type veth peer name a$i netns "$middle"
+        ip -n "$middle" link add b$i type veth peer name p$i
+        ip -n "$middle" link set p$i master switch
+        for end in a$i b$i p$i; do ip -n "$middle" link set "$end" up; done
+        ip -n "$host" addr add 10.77.0.$((i + 1))/24 dev veth0
+        ip -n "$host" link set veth0 up
+        ip -n "$host" link set lo up
+        ip netns exec "$host" ethtool -K veth0 tx off tso off gso off > /dev/null || exit 1
+        ip netns exec "$host" tc qdisc add dev veth0 root tbf rate "${rate}mbit" burst 16kb latency 100ms || exit 1
+        ip netns exec "$middle" "$build/bench/lossy_wire" a$i b$i 0 $((delay / 2)) &
+        wires+=($!)
+    done
+    sleep 0.5 # until the wires' sockets are open
+}
+
+calibrate() { # HOSTS
+    local i pids=() secret failed=0
+    secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+    for ((i = 0; i < $1; i++)); do
+        ip netns exec "$name-$i" env RANK=$i WORLD_SIZE="$1" MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 BRAID_SECRET="$secret" \
+            BRAID_DEVICES=veth0 BRAID_BACKEND=uring BRAID_TCP_CONGESTION=cubic BRAID_MACHINE_RANKS="$1" \
+            timeout 180 "$build/braid" calibrate -o "$work/calibration.json" --rounds "$rounds" --collectives allreduce -e 32K \
+            > "$work/out$i" 2>&1 &
+        pids+=($!)
+    done
+    for i in "${pids[@]}"; do wait "$i" || failed=1; done
+    ((failed == 0)) || { cat "$work"/out* >&2; exit 1; }
+}
+
+report() { # HOSTS
+    python3 - "$work/calibration.json" "$1" "$rate" "$delay" << 'END'
+import json, statistics, sys
+c, n, rate, delay = json.load(open(sys.argv[1])), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
+alphas = [l["latency"]["alpha"] * 1e6 for l in c["links"]]
+betas = [l["bandwidth"]["beta"] * 1e9 for l in c["links"]]
+planted = 8e3 / rate * 1514 / 1448  # of a packet 1448 bytes are payload
+off = lambda got, want: "%+.2f %%" % (100 * (got / want - 1))
+def row(what, got, want):
+    print("| %d | %s | %.4g | %.4g | %s |" % (n, what, want, got, off(got, want)))
+row("alpha, us, median of %d links" % len(alphas), statistics.median(alphas), delay)
+row("alpha, the worst link", max(alphas, key=lambda a: abs(a - delay)), delay)
+row("beta, ns/byte, median", statistics.median(betas), planted)
+row("beta, the worst link", max(betas, key=lambda b: abs(b - planted)), planted)
+alpha, beta = statistics.median(alphas), statistics.median(betas)
+for a in c["algorithms"]:
+    if a["algorithm"].split("(")[0] == "ring":
+        row("a of %s by 2(N-1) alpha, us" % a["algorithm"], a["a"] * 1e6, 2 * (n - 1) * alpha)
+        row("b by 2(N-1)/N beta, ns/byte", a["b"] * 1e9, 2 * (n - 1) / n * beta)
+END
+}
+
+echo "| hosts | figure | planted, or by alpha and beta | measured | off by |"
+echo "|---|---|---|---|---|"
+for hosts in $hosts_list; do
+    up "$hosts"
+    calibrate "$hosts"
+    report "$hosts"
+    down
+done
