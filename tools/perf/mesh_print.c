@@ -60,6 +60,13 @@ static struct spread spread_of(const struct br_mesh *m, enum quantity q)
     return s;
 }
 
+/* Four digits, or all in front of the point. */
+static const char *number(double value, char text[24])
+{
+    snprintf(text, 24, value < 9999.5 ? "%.4g" : "%.0f", value);
+    return text;
+}
+
 /* ---- text ----------------------------------------------------------------------------------- */
 
 void br_mesh_text(const struct br_mesh *m, FILE *out)
@@ -77,11 +84,9 @@ void br_mesh_text(const struct br_mesh *m, FILE *out)
             fprintf(out, "  %4u", from);
             for (uint32_t to = 0; to < m->n; to++) {
                 double value = value_of(m, q, from, to);
+                char text[24];
 
-                if (value > 0)
-                    fprintf(out, " %8.4g", value);
-                else
-                    fprintf(out, " %8s", "-");
+                fprintf(out, " %8s", value > 0 ? number(value, text) : "-");
             }
             fputc('\n', out);
         }
@@ -129,6 +134,7 @@ int br_mesh_json(const struct br_mesh *m, FILE *out)
 /* White is as good as the median or better, orange half as good or worse. */
 static void draw_cell(const struct spread *s, enum quantity q, double value, int x, int y, FILE *out)
 {
+    char text[24];
     double off = q == LATENCY ? value / s->median - 1 : 2 * (1 - value / s->median);
 
     if (value <= 0) {
@@ -139,9 +145,9 @@ static void draw_cell(const struct spread *s, enum quantity q, double value, int
     off = off < 0 ? 0 : off > 1 ? 1 : off;
     fprintf(out,
             "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"rgb(255,%d,%d)\" stroke=\"#c5cad0\"/>"
-            "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%.4g</text>\n",
+            "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
             x, y, CELL_WIDTH, CELL_HEIGHT, (int)(255 - 95 * off), (int)(255 - 215 * off), x + CELL_WIDTH / 2,
-            y + 16, value);
+            y + 16, number(value, text));
 }
 
 static void draw_panel(const struct br_mesh *m, enum quantity q, int top, FILE *out)

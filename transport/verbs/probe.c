@@ -159,13 +159,22 @@ static bool has_interface(const struct br_verbs_port *port, const char *netdev)
     return !strcmp(port->netdev, netdev);
 }
 
+/* "mlx5_0:1", also where a device has one port only. */
+static bool is_port(const struct br_verbs_port *port, const char *name)
+{
+    char full[BR_VERBS_NAME + 16];
+
+    snprintf(full, sizeof full, "%s:%u", port->device, (unsigned)port->port);
+    return !strcmp(name, full);
+}
+
 /* Does `name` mean this port? Sets what it says of the GID. */
 static bool is_meant(const struct br_verbs_port *port, const char *name, const uint8_t *address,
                      struct br_gid_wish *wish)
 {
     wish->address = NULL;
     wish->netdev = NULL;
-    if (!name || !strcmp(name, port->name) || !strcmp(name, port->device))
+    if (!name || !strcmp(name, port->name) || !strcmp(name, port->device) || is_port(port, name))
         return true;
     if (address)
         wish->address = address;
