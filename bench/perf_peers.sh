@@ -52,7 +52,7 @@ write 8 B|us|write_lat -s 8|ib_write_lat|'
 
 port=7000
 
-wait_listen() { # PREFIX...: until something listens on $port
+await_server() { # PREFIX...: until something listens on $port
     local turn
     for ((turn = 0; turn < 200; turn++)); do
         [[ -n $("$@" ss -Hltn "sport = :$port") ]] && return
@@ -68,7 +68,7 @@ both() { # SERVER_COMMAND... -- CLIENT_COMMAND...
     shift
     "${on_b[@]}" timeout 60 "${server[@]}" > "$work/server" 2>&1 &
     pid=$!
-    wait_listen "${on_b[@]}"
+    await_server "${on_b[@]}"
     "${on_a[@]}" timeout 60 "$@" 2>> "$work/words"
     wait $pid
 }

@@ -31,9 +31,9 @@ struct stream {
     enum state state;
     struct braid_op *ops[BR_PERF_MOST_DEPTH];
     uint64_t posted, ended, limit;
-    uint64_t began, last;                      /* ns */
-    uint64_t first_at, first, final_at, final; /* within the margins: when, and `ended` then */
-    uint64_t period_at, period;                /* of the last report: when, and `ended` then */
+    uint64_t began, last;        /* ns */
+    struct br_perf_window inner; /* of a test by time */
+    uint64_t period_at, period;  /* of the last report: when, and `ended` then */
     struct braid_op *answer;
     uint64_t answered; /* receives that the other side has posted in all */
     /* As the receiver of sends. */
@@ -130,16 +130,7 @@ static void note(struct stream *s, uint64_t now)
     struct br_run *run = s->run;
 
     s->last = now;
-    if (run->duration) {
-        if (!s->first_at && now >= s->began + run->margin) {
-            s->first_at = run->margin ? now : s->began;
-            s->first = run->margin ? s->ended : 0;
-        }
-        if (now <= s->began + run->duration - run->margin) {
-            s->final_at = now;
-            s->final = s->ended;
-        }
-    }
+    br_perf_window_note(&s->inner, now, s->ended);
     if (run->period && now - s->period_at >= run->period) {
         struct br_perf_row row;
 
@@ -256,10 +247,11 @@ static int go(struct stream *s, bool active)
 
 static void finish(struct stream *s, struct br_perf_row *row)
 {
-    bool inner = s->run->duration && s->final > s->first && s->final_at > s->first_at;
+    const struct br_perf_window *w = &s->inner;
+    bool inner = s->run->duration && w->final > w->first && w->final_at > w->first_at;
 
-    fill_row(s, inner ? s->final - s->first : s->ended, inner ? s->first_at : s->began,
-             inner ? s->final_at : s->last, row);
+    fill_row(s, inner ? w->final - w->first : s->ended, inner ? w->first_at : s->began,
+             inner ? w->final_at : s->last, row);
     if (s->run->samples && s->ended)
         row->peak = (double)s->bytes *
                     br_perf_peak(s->run->samples, s->run->samples + s->run->messages, (size_t)s->ended);
@@ -279,6 +271,7 @@ int br_run_bandwidth(struct br_run *run, struct br_perf_row *row, bool *over)
     int rc = br_pair_begin(run->pair, run->bytes);
 
     s.began = s.last = s.period_at = br_clock_now();
+    s.inner = br_perf_window_begin(s.began, run->duration, run->margin);
     if (!rc)
         rc = go(&s, active);
     finish(&s, row);

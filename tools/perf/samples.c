@@ -4,6 +4,26 @@
 #include <math.h>
 #include <stdlib.h>
 
+struct br_perf_window br_perf_window_begin(uint64_t now, uint64_t duration, uint64_t margin)
+{
+    return (struct br_perf_window){.from = now + margin,
+                                   .to = margin < duration ? now + duration - margin : now,
+                                   .first_at = now,
+                                   .final_at = now};
+}
+
+void br_perf_window_note(struct br_perf_window *w, uint64_t now, uint64_t ended)
+{
+    if (now < w->from) {
+        w->first_at = now;
+        w->first = ended;
+    }
+    if (now <= w->to) {
+        w->final_at = now;
+        w->final = ended;
+    }
+}
+
 double br_perf_peak(const uint64_t *posts, const uint64_t *ends, size_t n)
 {
     double least = INFINITY; /* ns a message */

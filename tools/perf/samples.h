@@ -19,6 +19,21 @@ struct br_perf_row {
     struct br_cost cost; /* of this side; packets 0: not asked for, or none */
 };
 
+/*
+ * What ended between the margins of a test by time. Both ends of what is counted are the last message that had ended by then: messages
+ * may end in bursts, when the other side says of many that they are there, and from the first of a burst to the end of a later one there is
+ * one burst too many in too short a time.
+ */
+struct br_perf_window {
+    uint64_t from, to;                         /* ns: the margins */
+    uint64_t first_at, first, final_at, final; /* ns, and messages that had ended by then */
+};
+
+/* The window of a test that begins now. margin: at both ends. */
+struct br_perf_window br_perf_window_begin(uint64_t now, uint64_t duration, uint64_t margin);
+/* So many have ended. */
+void br_perf_window_note(struct br_perf_window *window, uint64_t now, uint64_t ended);
+
 /* The highest rate at which a run of messages went: most of (j-i+1) / (ends[j] - posts[i]), in messages a second. n messages, both in
  * order. */
 double br_perf_peak(const uint64_t *posts, const uint64_t *ends, size_t n);

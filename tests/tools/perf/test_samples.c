@@ -121,12 +121,28 @@ static void histogram_print__ends_with_all(void **state)
     assert_non_null(strstr(text, "#[Max     =     1000.000, Total count    =         1000]"));
 }
 
+/* A message a ns; they end in bursts of 100. */
+static void perf_window__bursts_count_once(void **state)
+{
+    (void)state;
+    for (uint64_t margin = 0; margin <= 250; margin += 50) {
+        struct br_perf_window w = br_perf_window_begin(5000, 1000, margin);
+        for (uint64_t burst = 100; burst <= 1200; burst += 100)
+            for (uint64_t i = 1; i <= 100; i++)
+                br_perf_window_note(&w, 5000 + burst, burst - 100 + i);
+        assert_true(w.final > w.first && w.final_at > w.first_at);
+        assert_int_equal(w.final - w.first, w.final_at - w.first_at);
+        assert_true(w.final_at <= 6000 - margin && w.first_at <= 5000 + margin);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(perf_times__of_known_samples),
         cmocka_unit_test(perf_times__percentiles_are_nearest_ranks),
         cmocka_unit_test(perf_peak__finds_the_fastest_run),
+        cmocka_unit_test(perf_window__bursts_count_once),
         cmocka_unit_test(histogram__agrees_with_all_samples),
         cmocka_unit_test(histogram__edges),
         cmocka_unit_test(histogram_print__ends_with_all),
