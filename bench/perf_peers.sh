@@ -170,7 +170,7 @@ fi
 
 # ---- on the machine ---------------------------------------------------------------------------------------------------
 
-for tool in braid bench/lossy_wire; do
+for tool in braid bench/long_wire; do
     [[ -x $build/$tool ]] || { echo "$build/$tool is not built" >&2; exit 2; }
 done
 # shellcheck source-path=SCRIPTDIR
@@ -199,7 +199,7 @@ part_rate() {
 
 part_delay() {
     namespaces_up
-    wire_up 0 "$delay"
+    wire_up "$delay"
     survey "TCP, $delay us" "$rows_delay"
 }
 
