@@ -164,6 +164,8 @@ send_lat --run_infinitely|write_bw, read_bw and send_bw only
 write_bw --run_infinitely -n 5|leave one out
 write_bw --run_infinitely -a|does not go with
 send_bw --cpu_util|runs with -D only
+write_bw --packet_cost|--backend udp or dpdk only
+write_bw --backend udp --run_infinitely --packet_cost|runs that end only
 write_bw --use_cuda 0|no GPU support
 write_bw --use_cuda=0|no GPU support
 write_bw --use_cuda_dmabuf|no GPU support
