@@ -228,13 +228,23 @@ void br_mishap_report(struct br_tangle *tangle, const struct br_mishap *mishap)
 
 /* ---- what segments do not show ---------------------------------------------------------------------------- */
 
+/* An echo and its answer have passed: both directions work, whatever a busy host has heard of the probes in their short time. */
+static bool has_answered(const struct br_survey *survey, uint32_t port)
+{
+    for (uint32_t l = 0; l < br_survey_links(survey); l++)
+        if (survey->links[l].got && br_survey_link_is(survey, l) &&
+            (l / (survey->cube.n - 1) == port || br_survey_link_end(survey, l) == port))
+            return true;
+    return false;
+}
+
 void br_tangle_report_one_way(struct br_tangle *tangle)
 {
     const struct br_survey *survey = tangle->survey;
     char words[160], place[160];
     for (uint32_t p = 0; p < tangle->ports; p++) {
         if (tangle->segment[p] == BR_TANGLE_NONE || tangle->explained[p] ||
-            tangle->hears[p] == tangle->heard[p])
+            tangle->hears[p] == tangle->heard[p] || has_answered(survey, p))
             continue;
         br_survey_nic_words(survey, p, words);
         br_survey_switch_words(survey, p, place);
