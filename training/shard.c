@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "training/shard.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+static uint32_t slices_of(size_t count, size_t most)
+{
+    return (uint32_t)((count + most - 1) / most);
+}
+
+/* Saturates: with tiny slices there could be more than fit. */
+static uint32_t slices(const size_t *counts, uint32_t layers, size_t most)
+{
+    size_t n = 0;
+
+    for (uint32_t l = 0; l < layers; l++)
+        n += (counts[l] + most - 1) / most;
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+static size_t fitting(const size_t *counts, uint32_t layers, size_t most, uint32_t limit)
+{
+    if (limit < layers)
+        limit = layers;
+    while (slices(counts, layers, most) > limit)
+        most += most / 8 + 1;
+    return most;
+}
+
+/* As even as can be: the first count % n slices have one element more. */
+static void cut(struct br_shards *shards, const size_t *counts, uint32_t layers, size_t most)
+{
+    uint32_t at = 0;
+
+    for (uint32_t l = 0; l < layers; l++) {
+        uint32_t n = slices_of(counts[l], most);
+        size_t offset = 0;
+
+        shards->first[l] = at;
+        for (uint32_t i = 0; i < n; i++, at++) {
+            size_t count = counts[l] / n + (i < counts[l] % n);
+
+            shards->list[at] = (struct br_shard){.layer = l, .offset = offset, .count = count};
+            offset += count;
+        }
+    }
+    shards->first[layers] = at;
+}
+
+/* Larger ones first; those of one size in their order. */
+static int compare(const void *a, const void *b)
+{
+    const struct br_shard *x = *(struct br_shard *const *)a, *y = *(struct br_shard *const *)b;
+
+    if (x->count != y->count)
+        return x->count > y->count ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static void deal(struct br_shard **order, uint32_t n, size_t *loads, uint32_t servers)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t least = 0;
+
+        for (uint32_t s = 1; s < servers; s++)
+            least = loads[s] < loads[least] ? s : least;
+        order[i]->server = least;
+        loads[least] += order[i]->count;
+    }
+}
+
+int br_shards_open(struct br_shards *shards, const size_t *counts, uint32_t layers, uint32_t servers,
+                   size_t most, uint32_t limit)
+{
+    struct br_shard **order;
+    size_t *loads;
+    bool fine;
+
+    most = fitting(counts, layers, most, limit);
+    *shards = (struct br_shards){.n = slices(counts, layers, most)};
+    shards->list = calloc(shards->n, sizeof *shards->list);
+    shards->first = calloc(layers + 1, sizeof *shards->first);
+    order = calloc(shards->n, sizeof(struct br_shard *));
+    loads = calloc(servers, sizeof *loads);
+    fine = shards->list && shards->first && order && loads;
+    if (fine) {
+        cut(shards, counts, layers, most);
+        for (uint32_t i = 0; i < shards->n; i++)
+            order[i] = &shards->list[i];
+        qsort(order, shards->n, sizeof *order, compare);
+        deal(order, shards->n, loads, servers);
+    } else {
+        br_shards_close(shards);
+    }
+    free(order);
+    free(loads);
+    return fine ? 0 : br_error(ENOMEM, "no memory for the slices of %u layers", layers);
+}
+
+void br_shards_close(struct br_shards *shards)
+{
+    free(shards->list);
+    free(shards->first);
+    *shards = (struct br_shards){0};
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The arithmetic of parameter servers and of workers between two pulls, on arrays of float32. Each result is that of the formula in
+ * exactly the order of float32 operations that stands there, rounded after each: never fused, whatever the processor (cmake/flags.cmake).
+ *
+ * Arrays must not overlap. No pointer needs alignment. Any thread.
+ */
+#ifndef BR_TRAINING_UPDATE_H
+#define BR_TRAINING_UPDATE_H
+
+#include <stddef.h>
+
+/* Momentum SGD with weight decay. */
+struct br_update_sgd {
+    float rate, momentum, decay;
+};
+
+/* GLU: the gradient of this worker's batch together with what the servers' weights moved by lately. */
+struct br_update_glu {
+    float rate;      /* the local one, loc_lr */
+    float own, sync; /* a and b of the paper: shares of the two gradients */
+    float decay;
+};
+
+/*
+ * d = gradient * scale + decay * weight;  velocity = momentum * velocity + d;  weight = weight - rate * velocity
+ *
+ * scale: 1 / (number of gradients that were summed).
+ */
+void br_update_sgd(const struct br_update_sgd *sgd, float *weight, float *velocity, const float *gradient,
+                   float scale, size_t count);
+
+/* weight = weight - rate * ((own * gradient + decay * weight) + sync * global) */
+void br_update_glu(const struct br_update_glu *glu, float *weight, const float *gradient, const float *global,
+                   size_t count);
+
+/*
+ * Weights have been pulled: global = (before - pulled) * factor;  before = pulled;  weight = pulled
+ *
+ * factor: (1 - momentum) / (rate * iterations between the two pulls): then `global` is about the mean gradient of all workers in between.
+ */
+void br_update_pulled(float *weight, float *before, float *global, const float *pulled, float factor,
+                      size_t count);
+
+#endif
