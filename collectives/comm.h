@@ -132,14 +132,15 @@ struct br_family {
     pthread_t thread;
     bool has_thread;
     _Atomic bool stop;
-    _Atomic uint64_t turns; /* waits that callers drove: how the own thread sees that somebody does */
-    _Atomic int callers;    /* threads inside a blocking call */
-    _Atomic int wanted;     /* threads that wait for the lock: who drives lets them in */
-    _Atomic int sleepers;   /* threads asleep in the devices' descriptors */
-    int sleeping_callers;   /* of these inside a blocking call; under the lock */
-    _Atomic bool may_wake;  /* somebody sleeps and wake_fd has not been written since */
-    int wake_fd;            /* eventfd: wakes all sleepers; the last one to wake drains it */
-    _Atomic int waiters;    /* that could not drive and wait for `ended` */
+    _Atomic uint64_t turns;  /* waits that callers drove: how the own thread sees that somebody does */
+    _Atomic int callers;     /* threads inside a blocking call */
+    _Atomic int wanted;      /* threads that wait for the lock: who drives lets them in */
+    _Atomic int sleepers;    /* threads asleep in the devices' descriptors */
+    int sleeping_callers;    /* of these inside a blocking call; under the lock */
+    _Atomic bool may_wake;   /* somebody sleeps and wake_fd has not been written since */
+    _Atomic uint64_t events; /* operations that have ended, and nudges (br_progress_nudge) */
+    int wake_fd;             /* eventfd: wakes all sleepers; the last one to wake drains it */
+    _Atomic int waiters;     /* that could not drive and wait for `ended` */
     pthread_mutex_t end_lock;
     pthread_cond_t ended;
 };
@@ -237,6 +238,11 @@ void br_progress_end(struct br_operation *op);                /* under the lock:
 int br_progress_submit(struct br_operation *op, bool wake);
 /* Drives until the operation has ended or `most` ns have passed (UINT64_MAX: no limit); true: it has ended. */
 bool br_progress_wait(struct br_operation *op, uint64_t most);
+/* Drives until something has happened since `seen` was read, or for `most` ns: an operation ended, somebody nudged. What the caller waits for it
+ * looks at after reading `seen` and before waiting. */
+uint64_t br_progress_seen(const struct br_family *family);
+void br_progress_wait_event(struct br_family *family, uint64_t seen, uint64_t most);
+void br_progress_nudge(struct br_family *family); /* any thread; wakes those who wait for an event */
 /* A small collective of one host, while its caller waits (local.h). false: not possible now, go the long way. */
 bool br_progress_local(struct braid_comm *comm, struct br_operation *op);
 void br_progress_try(struct br_family *family);  /* one turn, if nobody else is at it */

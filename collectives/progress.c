@@ -26,6 +26,16 @@
 
 /* ---- one turn ---------------------------------------------------------------------------------------------- */
 
+/* Those who could not drive. */
+static void wake_waiters(struct br_family *family)
+{
+    if (!atomic_load(&family->waiters))
+        return;
+    pthread_mutex_lock(&family->end_lock);
+    pthread_cond_broadcast(&family->ended);
+    pthread_mutex_unlock(&family->end_lock);
+}
+
 void br_progress_end(struct br_operation *op)
 {
     struct br_family *family = op->comm->family;
@@ -33,13 +43,10 @@ void br_progress_end(struct br_operation *op)
     br_comm_operation_ended(op);
     atomic_fetch_sub(&op->comm->outstanding, 1);
     atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
+    atomic_fetch_add(&family->events, 1);
     if (family->sleeping_callers)
         br_gate_wake(family);
-    if (atomic_load(&family->waiters)) {
-        pthread_mutex_lock(&family->end_lock);
-        pthread_cond_broadcast(&family->ended);
-        pthread_mutex_unlock(&family->end_lock);
-    }
+    wake_waiters(family);
 }
 
 static int accept_submissions(struct br_family *family, uint64_t now)
@@ -108,9 +115,18 @@ int br_progress_turn(struct br_family *family, uint64_t now)
     return n;
 }
 
-static bool has_ended(struct br_operation *op)
+/* ---- what is waited for ------------------------------------------------------------------------------------ */
+
+struct goal {
+    struct br_operation *op; /* its end; NULL: any event after `seen` */
+    uint64_t seen;
+};
+
+static bool is_reached(struct br_family *family, const struct goal *goal)
 {
-    return atomic_load_explicit(&op->state, memory_order_acquire) == BR_OPERATION_ENDED;
+    if (!goal->op)
+        return atomic_load(&family->events) != goal->seen;
+    return atomic_load_explicit(&goal->op->state, memory_order_acquire) == BR_OPERATION_ENDED;
 }
 
 /* ---- the own thread ---------------------------------------------------------------------------------------- */
@@ -228,7 +244,7 @@ int br_progress_submit(struct br_operation *op, bool wake_up)
 }
 
 /* Somebody else drives: sleep until an operation ends, but look again soon, as the driver may leave. */
-static void wait_for_driver(struct br_family *family, struct br_operation *op)
+static void wait_for_driver(struct br_family *family, const struct goal *goal)
 {
     struct timespec until;
 
@@ -240,7 +256,7 @@ static void wait_for_driver(struct br_family *family, struct br_operation *op)
     }
     atomic_fetch_add(&family->waiters, 1);
     pthread_mutex_lock(&family->end_lock);
-    if (!has_ended(op))
+    if (!is_reached(family, goal))
         pthread_cond_timedwait(&family->ended, &family->end_lock, &until);
     pthread_mutex_unlock(&family->end_lock);
     atomic_fetch_sub(&family->waiters, 1);
@@ -253,12 +269,12 @@ static void make_room(struct br_family *family, uint64_t now)
         sched_yield();
 }
 
-/* Under the lock: turns until op has ended, `until` has come, or it has been idle for longer than a spin; then sleeps. */
-static void drive(struct br_family *family, struct br_operation *op, uint64_t until)
+/* Under the lock: turns until the goal is reached, `until` has come, or it has been idle for longer than a spin; then sleeps. */
+static void drive(struct br_family *family, const struct goal *goal, uint64_t until)
 {
     uint64_t now = br_clock_now(), idle_since = now;
 
-    while (!has_ended(op) && now < until) {
+    while (!is_reached(family, goal) && now < until) {
         bool worked = br_progress_turn(family, now) > 0;
 
         now = br_clock_now();
@@ -276,28 +292,53 @@ static void drive(struct br_family *family, struct br_operation *op, uint64_t un
     }
 }
 
-bool br_progress_wait(struct br_operation *op, uint64_t most)
+/* true: the goal is reached. */
+static bool wait_for(struct br_family *family, const struct goal *goal, uint64_t most)
 {
-    struct br_family *family = op->comm->family;
     uint64_t until;
 
-    if (has_ended(op))
+    if (is_reached(family, goal))
         return true;
     until = most == UINT64_MAX ? UINT64_MAX : br_clock_now() + most;
     atomic_fetch_add(&family->callers, 1);
-    while (!has_ended(op)) {
+    while (!is_reached(family, goal)) {
         if (br_gate_try(family)) {
-            drive(family, op, until);
+            drive(family, goal, until);
             atomic_fetch_add(&family->turns, 1);
             br_gate_unlock(family);
         } else {
-            wait_for_driver(family, op);
+            wait_for_driver(family, goal);
         }
         if (br_clock_now() >= until)
             break;
     }
     atomic_fetch_sub(&family->callers, 1);
-    return has_ended(op);
+    return is_reached(family, goal);
+}
+
+bool br_progress_wait(struct br_operation *op, uint64_t most)
+{
+    return wait_for(op->comm->family, &(struct goal){.op = op}, most);
+}
+
+uint64_t br_progress_seen(const struct br_family *family)
+{
+    return atomic_load(&family->events);
+}
+
+void br_progress_wait_event(struct br_family *family, uint64_t seen, uint64_t most)
+{
+    wait_for(family, &(struct goal){.seen = seen}, most);
+}
+
+/* Under the lock, so that nobody is between looking at `events` and falling asleep. */
+void br_progress_nudge(struct br_family *family)
+{
+    br_gate_lock(family);
+    atomic_fetch_add(&family->events, 1);
+    br_gate_unlock(family);
+    br_gate_wake(family);
+    wake_waiters(family);
 }
 
 /* Asks the board until op is complete; now and then everything else gets its turn, and deadlines are looked at. */

@@ -9,6 +9,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "collectives/type.h"
+#include "training/agree.h"
 
 #define WARMUP 5
 #define REVIEW 100
@@ -173,25 +174,12 @@ static uint64_t digest(const struct braid_session *s)
 
         words[0] = br_digest(both, 2);
     }
-    return br_digest(words, sizeof words / sizeof *words) | 1;
+    return br_digest(words, sizeof words / sizeof *words);
 }
 
-/* rc: what went wrong here; ranks that are fine learn that others are not. */
 static int agree(struct braid_session *s, int rc)
 {
-    uint64_t both[2], hash = rc ? 0 : digest(s);
-    int bad;
-
-    both[0] = hash;
-    both[1] = ~hash;
-    bad = braid_allreduce(s->comm, both, both, 2, BRAID_UINT64, BRAID_MIN, NULL, NULL);
-    if (rc || bad)
-        return rc ? rc : bad;
-    if (!both[0])
-        return br_error(EPROTO, "braid_session_create: another rank has failed; its words say why");
-    if (both[0] != ~both[1])
-        return br_error(EPROTO, "braid_session_create: the ranks' layers or options differ");
-    return 0;
+    return br_agree(s->comm, rc ? 0 : digest(s), rc, "braid_session_create", "layers or options");
 }
 
 /* ---- public --------------------------------------------------------------------------------- */

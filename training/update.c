@@ -20,8 +20,7 @@ void br_update_glu(const struct br_update_glu *glu, float *restrict weight, cons
     struct br_update_glu g = *glu;
 
     for (size_t i = 0; i < count; i++)
-        weight[i] =
-            weight[i] - g.rate * ((g.own * gradient[i] + g.decay * weight[i]) + g.sync * global[i]);
+        weight[i] = weight[i] - g.rate * ((g.own * gradient[i] + g.decay * weight[i]) + g.sync * global[i]);
 }
 
 void br_update_pulled(float *restrict weight, float *restrict before, float *restrict global,

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Parameter servers: the weights of a network live on servers, workers push gradients and pull weights. Every rank of the communicator is
+ * a worker; some or all of them are servers too, each of an equal share of the weights.
+ *
+ *     braid_parameters_create(comm, layers, n, &options, &parameters);
+ *     for (;;) {
+ *         for (int l = 0; l < n; l++) {
+ *             braid_parameters_wait(parameters, l);
+ *             forward(l, braid_parameters_weight(parameters, l));
+ *         }
+ *         for (int l = n - 1; l >= 0; l--) {
+ *             backward(l, braid_parameters_gradient(parameters, l));
+ *             braid_parameters_push(parameters, l);
+ *         }
+ *     }
+ *     braid_parameters_sync(parameters);       the same weights everywhere: to look at, or to save
+ *     braid_parameters_free(parameters);
+ *
+ * Methods. t counts the iterations from 0, g is a worker's gradient, G the mean of all workers' gradients, summed in the order of the
+ * ranks; k is `steps`. The servers do momentum SGD with weight decay:
+ *
+ *     d = G + decay * w;  velocity = momentum * velocity + d;  w = w - rate * velocity
+ *
+ *   ssgd   each iteration uses the weights that the servers made of all gradients of the one before
+ *   asgd   a server applies each worker's g / ranks as it comes and answers with the weights as they are then. No two runs are the same
+ *   ssd    SSD-SGD: as ssgd for `warmup` iterations. Then gradients are pushed in every iteration and weights pulled in every k-th, and
+ *          the pull has the whole next iteration to arrive. In between a worker moves its own weights by GLU, the update by its own and
+ *          the global gradient:
+ *              w' = w' - local_rate * rate * (own * g + decay * w' + sync * global)
+ *              global = (weights of the pull before - weights of this one) * (1 - momentum) / (rate * k)
+ *   local  local SGD: as ssgd for `warmup` iterations; then each worker does momentum SGD for itself, and every k iterations its weights
+ *          become the mean of all workers'
+ *
+ * The same bits in every run but with asgd, on any processor: every formula is rounded to float32 after each operation, in the order
+ * written.
+ *
+ * Urgency. Pushes and pulls travel in slices, those of the layers that the next forward pass needs first overtake the others, and are
+ * served first by the servers (P3).
+ *
+ * Threads. One thread at a time uses a struct braid_parameters. A thread of its own serves the weights and does the local updates while
+ * the program computes. Create, sync and free are collective calls; all ranks do as many iterations.
+ *
+ * Errors are those of braid.h; after one that is not -EINVAL only braid_parameters_free() makes sense.
+ */
+#ifndef BRAID_PARAMETERS_H
+#define BRAID_PARAMETERS_H
+
+#include <braid/braid.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BRAID_PARAMETERS_LAYERS 192 /* at most; also layers x ranks / servers at most */
+#define BRAID_PARAMETERS_DROPS  4
+
+struct braid_parameters;
+
+/* A layer of the network, float32. Layers count from 0 in the order of the forward pass. */
+struct braid_parameter_layer {
+    size_t count; /* elements, at least 1; the same on all ranks */
+    const float
+        *initial; /* its first weights: read on rank 0 only, in braid_parameters_create(); NULL: zeros */
+};
+
+/* Zero-initialise, then set what differs; all of it the same on all ranks. */
+struct braid_parameters_options {
+    const char *method;          /* ssgd | asgd | ssd | local; NULL: ssgd */
+    const char *local;           /* ssd, between pulls: glu | sgd (glu with own = 1, sync = 0); NULL: glu */
+    float rate, momentum, decay; /* rate: default 0.01; the others 0 */
+    uint64_t drops
+        [BRAID_PARAMETERS_DROPS]; /* iterations from which on the rate is `drop` times what it was before; 0: none */
+    float drop;                   /* default 0.1 */
+    int warmup;                   /* ssd, local: iterations of ssgd first; default 500, negative: none */
+    int steps; /* ssd, local: k; 0: by the paper's time model, from times of the warm-up, 1 to 4 */
+    float own, sync, local_rate; /* GLU; all 0: 2, 0.5 and 4, which the paper found best */
+    const int *servers;          /* ranks, each once; NULL: all */
+    int n_servers;
+    uint32_t
+        slice_bytes; /* of a push or pull at most; default 200,000. They become larger where there would be too many */
+    int32_t priority;     /* of the least urgent layer; default 0 */
+    uint32_t reserved[8]; /* zero */
+};
+
+/* Collective; blocks until all ranks have called it. On return all ranks have rank 0's weights. -EINVAL; -EPROTO: the ranks' layers or
+ * options differ; -ENOMEM; -EAGAIN, a thread cannot be started. */
+int braid_parameters_create(struct braid_comm *comm, const struct braid_parameter_layer *layers, int n,
+                            const struct braid_parameters_options *options,
+                            struct braid_parameters **parameters);
+
+/* The layer's weights as this worker computes with them. Read by the program from braid_parameters_wait() to
+ * braid_parameters_push(); never written. The pointer stays the same. NULL: there is no such layer. */
+float *braid_parameters_weight(struct braid_parameters *parameters, int layer);
+
+/* Where the backward pass is to leave the layer's gradient, the mean over this worker's batch; returns when the push of the iteration before
+ * no longer reads it. The pointer stays the same. NULL with words: no such layer, or it failed. */
+float *braid_parameters_gradient(struct braid_parameters *parameters, int layer);
+
+/* Returns when the layer's weights are those of the next forward pass. */
+int braid_parameters_wait(struct braid_parameters *parameters, int layer);
+
+/* The gradient is written, and the layer's weights are not needed any more in this iteration. Each layer once an iteration, from the last
+ * one to layer 0; -EINVAL with words otherwise. Does not wait. */
+int braid_parameters_push(struct braid_parameters *parameters, int layer);
+
+/* Between two iterations, collective, blocks: all pushes reach the servers, and all workers' weights become the servers' (local: the mean). A pull
+ * that was under way is dropped. */
+int braid_parameters_sync(struct braid_parameters *parameters);
+
+struct braid_parameters_report {
+    uint64_t iterations;
+    int steps;        /* k in use; 0: not chosen yet */
+    int slices, mine; /* in all; on this rank as a server */
+    double wait;      /* s that braid_parameters_wait() and _gradient() took, all iterations */
+    double forward, backward, local, communication, push,
+        last_backward;   /* s an iteration in the warm-up: the time model's, the
+                                                                            slowest rank's; 0: not measured */
+    double predicted[6]; /* s an iteration: ssgd, then ssd with k = 1 to 5; 0: not measured */
+    uint64_t reserved[8];
+};
+
+int braid_parameters_report(struct braid_parameters *parameters, struct braid_parameters_report *report);
+
+/* Collective; between two iterations. Waits for what is under way, and frees; before braid_finalize(). NULL is allowed. After a failure, or
+ * amidst an iteration (-EINVAL), it waits for nobody and aborts the communicator. Returns the first error. */
+int braid_parameters_free(struct braid_parameters *parameters);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Parameter servers between real processes. Each rank also simulates the whole job for itself, in plain loops, and the weights must be the
+ * same bits after every iteration. The "network" is a gradient that depends on weights, rank, iteration and element.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <braid/parameters.h>
+
+#include "tests/system/ranks.h"
+
+#define LAYERS     4
+#define MOST_RANKS 4
+#define WARMUP     3
+#define ITERATIONS 14
+
+static const size_t counts[LAYERS] = {40, 30001, 1, 2500};
+
+#define ALL (40 + 30001 + 1 + 2500)
+
+static size_t offset_of(int layer)
+{
+    size_t offset = 0;
+
+    for (int l = 0; l < layer; l++)
+        offset += counts[l];
+    return offset;
+}
+
+static float initial(size_t i)
+{
+    return 1.0f / (float)(i % 97 + 2);
+}
+
+static float gradient(float weight, size_t i, int rank, int iteration)
+{
+    return 0.3f * weight - 1.0f / (float)(3 + (i * 7 + (size_t)rank * 13 + (size_t)iteration * 29) % 101);
+}
+
+/* ---- the reference -------------------------------------------------------------------------- */
+
+struct job {
+    struct braid_parameters_options options;
+    int ranks;
+    float weight[ALL], velocity[ALL];          /* of the servers */
+    float worker[MOST_RANKS][ALL];             /* weights of the workers */
+    float own_velocity[MOST_RANKS][ALL];       /* local SGD */
+    float before[ALL], global[ALL], late[ALL]; /* SSD: the last pull that was taken; the one under way */
+    int taken, late_at;                        /* iterations they are after; late_at 0: none */
+};
+
+static bool is(const struct job *j, const char *method)
+{
+    return !strcmp(j->options.method, method);
+}
+
+static bool pulls(const struct job *j, int t)
+{
+    bool delayed = is(j, "ssd") || is(j, "local");
+
+    return !delayed || t < WARMUP || (t - WARMUP + 1) % j->options.steps == 0;
+}
+
+static float rate(const struct job *j, int t)
+{
+    float r = j->options.rate;
+
+    return j->options.drops[0] && t >= (int)j->options.drops[0] ? r * j->options.drop : r;
+}
+
+static void sgd(const struct job *j, float *w, float *v, float g, int t)
+{
+    float d = g + j->options.decay * *w;
+
+    *v = j->options.momentum * *v + d;
+    *w = *w - rate(j, t) * *v;
+}
+
+static void serve(struct job *j, float g[MOST_RANKS][ALL], int t)
+{
+    for (size_t i = 0; i < ALL; i++) {
+        float sum = g[0][i];
+
+        for (int r = 1; r < j->ranks; r++)
+            sum = sum + g[r][i];
+        sgd(j, &j->weight[i], &j->velocity[i], sum * (1.0f / (float)j->ranks), t);
+    }
+}
+
+static void take(struct job *j, const float *weights, int after, int t)
+{
+    float factor = (1 - j->options.momentum) / (rate(j, after - 1) * (float)(after - j->taken));
+
+    (void)t;
+    for (size_t i = 0; i < ALL; i++) {
+        j->global[i] = (j->before[i] - weights[i]) * factor;
+        j->before[i] = weights[i];
+        for (int r = 0; r < j->ranks; r++)
+            j->worker[r][i] = weights[i];
+    }
+    j->taken = after;
+}
+
+static void glu(struct job *j, float g[MOST_RANKS][ALL], int t)
+{
+    bool plain = j->options.local && !strcmp(j->options.local, "sgd");
+    float own = plain ? 1 : 2, sync = plain ? 0 : 0.5f;
+
+    for (int r = 0; r < j->ranks; r++)
+        for (size_t i = 0; i < ALL; i++) {
+            float *w = &j->worker[r][i];
+
+            *w = *w - 4 * rate(j, t) * ((own * g[r][i] + j->options.decay * *w) + sync * j->global[i]);
+        }
+}
+
+static void step_local(struct job *j, float g[MOST_RANKS][ALL], int t)
+{
+    for (int r = 0; r < j->ranks; r++)
+        for (size_t i = 0; i < ALL; i++)
+            sgd(j, &j->worker[r][i], &j->own_velocity[r][i], g[r][i], t);
+    for (size_t i = 0; i < ALL && pulls(j, t); i++) {
+        float sum = j->worker[0][i];
+
+        for (int r = 1; r < j->ranks; r++)
+            sum = sum + j->worker[r][i];
+        for (int r = 0; r < j->ranks; r++)
+            j->worker[r][i] = sum / (float)j->ranks;
+    }
+}
+
+static void step_delayed(struct job *j, float g[MOST_RANKS][ALL], int t)
+{
+    if (j->late_at)
+        take(j, j->late, j->late_at, t);
+    j->late_at = 0;
+    glu(j, g, t);
+    serve(j, g, t);
+    if (pulls(j, t)) {
+        memcpy(j->late, j->weight, sizeof j->late);
+        j->late_at = t + 1;
+    }
+}
+
+static void step(struct job *j, int t)
+{
+    static float g[MOST_RANKS][ALL];
+
+    for (int r = 0; r < j->ranks; r++)
+        for (size_t i = 0; i < ALL; i++)
+            g[r][i] = gradient(j->worker[r][i], i, r, t);
+    if (is(j, "ssd") && t >= WARMUP) {
+        step_delayed(j, g, t);
+    } else if (is(j, "local") && t >= WARMUP) {
+        step_local(j, g, t);
+    } else {
+        serve(j, g, t);
+        take(j, j->weight, t + 1, t);
+    }
+}
+
+static void start(struct job *j)
+{
+    for (size_t i = 0; i < ALL; i++) {
+        j->weight[i] = j->before[i] = initial(i);
+        for (int r = 0; r < j->ranks; r++)
+            j->worker[r][i] = initial(i);
+    }
+}
+
+/* ---- the job -------------------------------------------------------------------------------- */
+
+static int create(struct braid_comm *comm, const struct braid_parameters_options *options,
+                  struct braid_parameters **p)
+{
+    struct braid_parameter_layer layers[LAYERS];
+    float *weights = malloc(ALL * sizeof *weights);
+
+    for (size_t i = 0; i < ALL; i++) /* only rank 0's count */
+        weights[i] = braid_rank(comm) ? 5 : initial(i);
+    for (int l = 0; l < LAYERS; l++)
+        layers[l] = (struct braid_parameter_layer){.count = counts[l], .initial = weights + offset_of(l)};
+    RETURNS(0, braid_parameters_create(comm, layers, LAYERS, options, p));
+    free(weights);
+    return 0;
+}
+
+static int same(struct braid_parameters *p, const float *wanted, int t, const char *what)
+{
+    for (int l = 0; l < LAYERS; l++) {
+        float *weight = braid_parameters_weight(p, l);
+
+        for (size_t i = 0; i < counts[l]; i++)
+            CHECK(weight[i] == wanted[offset_of(l) + i],
+                  "%s, iteration %d, layer %d, element %zu: %a, not %a", what, t, l, i, (double)weight[i],
+                  (double)wanted[offset_of(l) + i]);
+    }
+    return 0;
+}
+
+static int iterate(struct braid_comm *comm, struct braid_parameters *p, int t)
+{
+    for (int l = 0; l < LAYERS; l++)
+        RETURNS(0, braid_parameters_wait(p, l));
+    for (int l = LAYERS - 1; l >= 0; l--) {
+        const float *weight = braid_parameters_weight(p, l);
+        float *g = braid_parameters_gradient(p, l);
+
+        CHECK(g, "no gradient");
+        for (size_t i = 0; i < counts[l]; i++)
+            g[i] = gradient(weight[i], offset_of(l) + i, braid_rank(comm), t);
+        RETURNS(0, braid_parameters_push(p, l));
+    }
+    return 0;
+}
+
+static int wait_all(struct braid_parameters *p)
+{
+    for (int l = 0; l < LAYERS; l++)
+        RETURNS(0, braid_parameters_wait(p, l));
+    return 0;
+}
+
+static int run(struct braid_comm *comm, const struct braid_parameters_options *options)
+{
+    static struct job job;
+    struct braid_parameters_report report;
+    struct braid_parameters *p;
+    char what[64];
+
+    memset(&job, 0, sizeof job);
+    job.options = *options;
+    job.ranks = braid_size(comm);
+    snprintf(what, sizeof what, "%s %d %s", options->method, options->steps,
+             options->local ? options->local : "");
+    start(&job);
+    if (create(comm, options, &p))
+        return 1;
+    if (same(p, job.weight, -1, what))
+        return 1;
+    for (int t = 0; t < ITERATIONS; t++) {
+        step(&job, t);
+        if (iterate(comm, p, t) || wait_all(p) || same(p, job.worker[braid_rank(comm)], t, what))
+            return 1;
+    }
+    RETURNS(0, braid_parameters_sync(p));
+    if (!is(&job, "local") && same(p, job.weight, ITERATIONS, what))
+        return 1;
+    RETURNS(0, braid_parameters_report(p, &report));
+    CHECK(report.iterations == ITERATIONS && report.slices > LAYERS, "%d slices", report.slices);
+    RETURNS(0, braid_parameters_free(p));
+    return 0;
+}
+
+static struct braid_parameters_options options(const char *method, int steps)
+{
+    return (struct braid_parameters_options){.method = method,
+                                             .steps = steps,
+                                             .warmup = WARMUP,
+                                             .rate = 0.01f,
+                                             .momentum = 0.9f,
+                                             .decay = 1e-3f,
+                                             .drops = {8},
+                                             .drop = 0.5f,
+                                             .slice_bytes = 20000};
+}
+
+static int all_methods(struct braid_comm *comm, void *context)
+{
+    struct braid_parameters_options o = options("ssgd", 0);
+    int last = braid_size(comm) - 1;
+
+    (void)context;
+    if (run(comm, &o))
+        return 1;
+    o.servers = &last;
+    o.n_servers = 1;
+    if (run(comm, &o))
+        return 1;
+    for (int k = 1; k <= 4; k++) {
+        o = options("ssd", k);
+        o.local = k == 3 ? "sgd" : NULL;
+        if (run(comm, &o))
+            return 1;
+        o = options("local", k);
+        if (run(comm, &o))
+            return 1;
+    }
+    return 0;
+}
+
+static void parameters__bits_of_the_reference(void **state)
+{
+    struct ranks tcp = {.size = 3, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+    struct ranks memory = {.size = 4, .backend = "shm", .timeout_ms = 20000};
+    struct ranks alone = {.size = 1, .timeout_ms = 20000};
+
+    (void)state;
+    ranks_run(&tcp, all_methods, NULL);
+    ranks_run(&memory, all_methods, NULL);
+    ranks_run(&alone, all_methods, NULL);
+}
+
+/* Each worker for itself: no bits, but a descent of a quadratic: all come near its minimum. */
+static int asynchronous(struct braid_comm *comm, void *context)
+{
+    struct braid_parameters_options o = {.method = "asgd", .rate = 0.5f};
+    struct braid_parameters *p;
+
+    (void)context;
+    if (create(comm, &o, &p))
+        return 1;
+    for (int t = 0; t < 60; t++)
+        for (int l = LAYERS - 1; l >= 0; l--) {
+            float *g, *weight = braid_parameters_weight(p, l);
+
+            RETURNS(0, braid_parameters_wait(p, l));
+            g = braid_parameters_gradient(p, l);
+            for (size_t i = 0; i < counts[l]; i++)
+                g[i] = weight[i] - 0.25f;
+            RETURNS(0, braid_parameters_push(p, l));
+        }
+    RETURNS(0, braid_parameters_sync(p));
+    for (int l = 0; l < LAYERS; l++)
+        for (size_t i = 0; i < counts[l]; i++) {
+            float off = braid_parameters_weight(p, l)[i] - 0.25f;
+
+            CHECK(off > -1e-3f && off < 1e-3f, "layer %d element %zu is off by %g", l, i, (double)off);
+        }
+    RETURNS(0, braid_parameters_free(p));
+    return 0;
+}
+
+static void parameters__asynchronous_descent(void **state)
+{
+    struct ranks job = {.size = 3, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+
+    (void)state;
+    ranks_run(&job, asynchronous, NULL);
+}
+
+/* k from the times of the warm-up. */
+static int by_the_model(struct braid_comm *comm, void *context)
+{
+    struct braid_parameters_options o = options("ssd", 0);
+    struct braid_parameters_report report;
+    struct braid_parameters *p;
+
+    (void)context;
+    if (create(comm, &o, &p))
+        return 1;
+    for (int t = 0; t < ITERATIONS; t++) {
+        RETURNS(0, braid_parameters_report(p, &report));
+        CHECK(t > WARMUP || !report.steps, "k is %d at iteration %d", report.steps, t);
+        if (iterate(comm, p, t))
+            return 1;
+    }
+    RETURNS(0, braid_parameters_report(p, &report));
+    CHECK(report.steps >= 1 && report.steps <= 4, "k is %d", report.steps);
+    CHECK(report.forward > 0 && report.backward > 0 && report.communication > 0, "no times");
+    CHECK(report.predicted[1] >= report.predicted[4] && report.predicted[4] > 0, "no predictions");
+    RETURNS(0, braid_parameters_free(p)); /* with a pull under way perhaps */
+    return 0;
+}
+
+static void parameters__steps_by_the_model(void **state)
+{
+    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+
+    (void)state;
+    ranks_run(&job, by_the_model, NULL);
+}
+
+/* ---- misuse --------------------------------------------------------------------------------- */
+
+static int wrong_arguments(struct braid_comm *comm)
+{
+    struct braid_parameter_layer layer = {.count = 4}, none = {0};
+    struct braid_parameters *p;
+    int twice[2] = {1, 1}, away = 7;
+
+#define WRONG(words, ...)                                                                                    \
+    SAYS(-EINVAL, words,                                                                                     \
+         braid_parameters_create(comm, &layer, 1, &(struct braid_parameters_options){__VA_ARGS__}, &p))
+    SAYS(-EINVAL, "nowhere", braid_parameters_create(comm, &layer, 1, NULL, NULL));
+    SAYS(-EINVAL, "0 layers", braid_parameters_create(comm, &layer, 0, NULL, &p));
+    SAYS(-EINVAL, "layer 0 has 0", braid_parameters_create(comm, &none, 1, NULL, &p));
+    WRONG("no method sdg", .method = "sdg");
+    WRONG("no local update", .local = "lamb");
+    WRONG("not negative", .rate = -1);
+    WRONG("less than 1", .momentum = 1);
+    WRONG("steps is -1", .steps = -1);
+    WRONG("warm-up of 3", .method = "ssd", .warmup = -1);
+    WRONG("server twice", .servers = twice, .n_servers = 2);
+    WRONG("no rank 7", .servers = &away, .n_servers = 1);
+    WRONG("reserved", .reserved = {1});
+#undef WRONG
+    layer.count += (size_t)braid_rank(comm);
+    SAYS(-EPROTO, "differ", braid_parameters_create(comm, &layer, 1, NULL, &p));
+    return 0;
+}
+
+static int wrong_order(struct braid_comm *comm)
+{
+    struct braid_parameter_layer layers[2] = {{.count = 4}, {.count = 4}};
+    struct braid_parameters *p;
+
+    RETURNS(0, braid_parameters_create(comm, layers, 2, NULL, &p));
+    CHECK(!braid_parameters_weight(p, 2) && !braid_parameters_gradient(p, -1), "layers that are not there");
+    SAYS(-EINVAL, "NULL", braid_parameters_push(NULL, 0));
+    SAYS(-EINVAL, "no layer 2", braid_parameters_wait(p, 2));
+    SAYS(-EINVAL, "layer 1 is next", braid_parameters_push(p, 0));
+    RETURNS(0, braid_parameters_push(p, 1));
+    SAYS(-EINVAL, "midst of a backward pass", braid_parameters_sync(p));
+    RETURNS(0, braid_parameters_push(p, 0));
+    RETURNS(0, braid_parameters_sync(p));
+    RETURNS(0, braid_parameters_free(p));
+    RETURNS(0, braid_parameters_free(NULL));
+    return 0;
+}
+
+static int misuse(struct braid_comm *comm, void *context)
+{
+    (void)context;
+    return wrong_arguments(comm) || wrong_order(comm);
+}
+
+static void parameters__misuse_is_named(void **state)
+{
+    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+
+    (void)state;
+    ranks_run(&job, misuse, NULL);
+}
+
+/* The communicator is aborted amidst training: all calls end with its error, and freeing works. */
+static int aborted(struct braid_comm *comm, void *context)
+{
+    struct braid_parameters_options o = options("ssd", 2);
+    struct braid_parameters *p;
+    int rc = 0;
+
+    (void)context;
+    if (create(comm, &o, &p))
+        return 1;
+    for (int t = 0; t < 100000 && !rc; t++) {
+        if (t == 5 && braid_rank(comm) == 1)
+            braid_comm_abort(comm, "enough");
+        for (int l = LAYERS - 1; l >= 0 && !rc; l--) {
+            rc = braid_parameters_wait(p, l);
+            if (!rc)
+                rc = braid_parameters_push(p, l);
+        }
+    }
+    CHECK(rc == -ECANCELED, "the abort was not seen: %d", rc);
+    CHECK(strstr(braid_last_error(), "enough"), "other words");
+    CHECK(braid_parameters_free(p) == -ECANCELED, "freed without an error");
+    return 0;
+}
+
+static void parameters__end_with_their_communicator(void **state)
+{
+    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+
+    (void)state;
+    ranks_run(&job, aborted, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameters__bits_of_the_reference),
+        cmocka_unit_test(parameters__asynchronous_descent),
+        cmocka_unit_test(parameters__steps_by_the_model),
+        cmocka_unit_test(parameters__misuse_is_named),
+        cmocka_unit_test(parameters__end_with_their_communicator),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The beginning of a struct braid_parameters, and what can be asked of it. */
+#include "training/parameters.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "collectives/comm.h"
+#include "training/agree.h"
+#include "training/update.h"
+
+#define WHO         "braid_parameters_create"
+#define SLICE_BYTES 200000
+#define WARMUP      500
+#define MOST_SLICES 192 /* and those of a server times the ranks: a communicator has 1,024 operations */
+
+static const char *const methods[BR_PARAMETERS_METHODS] = {"ssgd", "asgd", "ssd", "local"};
+
+/* ---- arguments ------------------------------------------------------------------------------ */
+
+static int find_method(const char *name, enum br_parameters_method *method)
+{
+    for (int m = 0; m < BR_PARAMETERS_METHODS; m++)
+        if (!name || !strcmp(name, methods[m])) {
+            *method = (enum br_parameters_method)m;
+            return 0;
+        }
+    return br_error(EINVAL, WHO ": there is no method %s; there are ssgd, asgd, ssd, local", name);
+}
+
+static int check_numbers(const struct braid_parameters_options *o, enum br_parameters_method method)
+{
+    const float numbers[] = {o->rate, o->momentum, o->decay, o->drop, o->own, o->sync, o->local_rate};
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!(numbers[i] >= 0) || isinf(numbers[i]))
+            return br_error(EINVAL,
+                            WHO ": rate, momentum, decay, drop, own, sync and local_rate must be numbers and "
+                                "not negative");
+    if (o->momentum >= 1)
+        return br_error(EINVAL, WHO ": momentum is %g; it must be less than 1", (double)o->momentum);
+    if (o->local && strcmp(o->local, "glu") != 0 && strcmp(o->local, "sgd") != 0)
+        return br_error(EINVAL, WHO ": there is no local update %s; there are glu and sgd", o->local);
+    if (o->steps < 0)
+        return br_error(EINVAL, WHO ": steps is %d; it must not be negative", o->steps);
+    if ((method == BR_PARAMETERS_SSD || method == BR_PARAMETERS_LOCAL) && !o->steps && o->warmup &&
+        o->warmup < 3)
+        return br_error(EINVAL, WHO ": steps is 0: to choose it takes a warm-up of 3 iterations or more");
+    for (size_t i = 0; i < sizeof o->reserved / sizeof o->reserved[0]; i++)
+        if (o->reserved[i])
+            return br_error(EINVAL, WHO ": reserved fields of the options must be zero");
+    return 0;
+}
+
+static int check_servers(const struct braid_parameters_options *o, int ranks)
+{
+    if (o->servers && (o->n_servers < 1 || o->n_servers > ranks))
+        return br_error(EINVAL, WHO ": %d servers among %d ranks", o->n_servers, ranks);
+    for (int i = 0; o->servers && i < o->n_servers; i++) {
+        if (o->servers[i] < 0 || o->servers[i] >= ranks)
+            return br_error(EINVAL, WHO ": server %d: there is no rank %d among %d", i, o->servers[i], ranks);
+        for (int j = 0; j < i; j++)
+            if (o->servers[j] == o->servers[i])
+                return br_error(EINVAL, WHO ": rank %d is a server twice", o->servers[i]);
+    }
+    return 0;
+}
+
+static int check_layers(const struct braid_parameter_layer *layers, int n, int ranks, int servers)
+{
+    if (!layers || n < 1 || n > BRAID_PARAMETERS_LAYERS)
+        return br_error(EINVAL, WHO ": %d layers; there must be 1 to %d", n, BRAID_PARAMETERS_LAYERS);
+    if (n * ranks / servers > BRAID_PARAMETERS_LAYERS)
+        return br_error(EINVAL,
+                        WHO
+                        ": %d layers of %d ranks are too many for %d servers: layers x ranks / servers may "
+                        "be %d; put layers together or take more servers",
+                        n, ranks, servers, BRAID_PARAMETERS_LAYERS);
+    for (int l = 0; l < n; l++)
+        if (!layers[l].count || layers[l].count > SIZE_MAX / 64 / BRAID_PARAMETERS_LAYERS)
+            return br_error(EINVAL, WHO ": layer %d has %zu elements", l, layers[l].count);
+    return 0;
+}
+
+static int check(struct braid_comm *comm, const struct braid_parameter_layer *layers, int n,
+                 const struct braid_parameters_options *o, enum br_parameters_method *method)
+{
+    static const struct braid_parameters_options none;
+    int rc = br_comm_check(comm, WHO), ranks;
+
+    if (rc)
+        return rc;
+    o = o ? o : &none;
+    ranks = braid_size(comm);
+    rc = find_method(o->method, method);
+    if (!rc)
+        rc = check_numbers(o, *method);
+    if (!rc)
+        rc = check_servers(o, ranks);
+    return rc ? rc : check_layers(layers, n, ranks, o->servers ? o->n_servers : ranks);
+}
+
+static void set_options(struct braid_parameters *p, const struct braid_parameters_options *options)
+{
+    struct braid_parameters_options *o = &p->options;
+
+    if (options)
+        *o = *options;
+    o->rate = o->rate > 0 ? o->rate : 0.01f;
+    o->drop = o->drop > 0 ? o->drop : 0.1f;
+    o->slice_bytes = o->slice_bytes >= sizeof(float) ? o->slice_bytes : SLICE_BYTES;
+    if (!(o->own > 0) && !(o->sync > 0) && !(o->local_rate > 0)) {
+        o->own = 2;
+        o->sync = 0.5f;
+        o->local_rate = 4;
+    }
+    if (o->local && !strcmp(o->local, "sgd")) {
+        o->own = 1;
+        o->sync = 0;
+    }
+    p->warmup = o->warmup < 0 ? 0 : o->warmup ? (uint64_t)o->warmup : WARMUP;
+    if (p->method == BR_PARAMETERS_SSGD || p->method == BR_PARAMETERS_ASGD)
+        p->warmup = UINT64_MAX;
+    atomic_store(&p->steps, o->steps);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static size_t padded(size_t count)
+{
+    return (count + 15) / 16 * 16;
+}
+
+/* Zeroed numbers out of p->memory, which is counted first: with none, only `used` grows. */
+static float *numbers(struct braid_parameters *p, size_t count)
+{
+    float *at = p->memory ? p->memory + p->used : NULL;
+
+    p->used += padded(count);
+    return at;
+}
+
+static void place(struct braid_parameters *p)
+{
+    p->used = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        struct br_parameters_layer *l = &p->layers[i];
+
+        l->weight = l->pulled = numbers(p, l->count);
+        l->gradient = numbers(p, l->count);
+        if (p->method == BR_PARAMETERS_SSD || p->method == BR_PARAMETERS_LOCAL)
+            l->pulled = numbers(p, l->count);
+        if (p->method == BR_PARAMETERS_SSD) {
+            l->before = numbers(p, l->count);
+            l->global = numbers(p, l->count);
+        }
+        if (p->method == BR_PARAMETERS_LOCAL)
+            l->velocity = numbers(p, l->count);
+    }
+    for (uint32_t i = 0; i < p->n_slices; i++) {
+        struct br_parameters_slice *s = &p->slices[i];
+
+        s->weight = numbers(p, s->shard->count);
+        s->velocity = numbers(p, s->shard->count);
+        if (p->method != BR_PARAMETERS_ASGD)
+            s->answer = numbers(p, s->shard->count);
+        for (int r = 0; r < p->ranks; r++)
+            s->sources[r] = s->in[r] = numbers(p, s->shard->count);
+    }
+}
+
+static int count_mine(const struct braid_parameters *p)
+{
+    int mine = 0;
+
+    for (uint32_t i = 0; i < p->shards.n; i++)
+        mine += p->servers[p->shards.list[i].server] == p->rank;
+    return mine;
+}
+
+/* The slices that this rank serves, with room for a word of each kind for each worker. */
+static int get_slices(struct braid_parameters *p)
+{
+    size_t ranks = (size_t)p->ranks, mine = (size_t)count_mine(p);
+    void **at;
+
+    p->slices = calloc(mine + 1, sizeof *p->slices);
+    p->pointers = at = calloc(mine * ranks * 5 + 1, sizeof *p->pointers);
+    if (!p->slices || !p->pointers)
+        return br_error(ENOMEM, WHO ": no memory for %zu slices", mine);
+    for (uint32_t i = 0; i < p->shards.n; i++) {
+        struct br_parameters_slice *s = &p->slices[p->n_slices];
+
+        if (p->servers[p->shards.list[i].server] != p->rank)
+            continue;
+        p->n_slices++;
+        s->shard = &p->shards.list[i];
+        s->number = i;
+        s->in = (float **)at;
+        s->sources = (const void **)(at + ranks);
+        s->receives = (struct braid_op **)(at + 2 * ranks);
+        s->sends = (struct braid_op **)(at + 3 * ranks);
+        s->pushes = (uint64_t *)(at + 4 * ranks);
+        at += 5 * ranks;
+    }
+    return 0;
+}
+
+static int get_servers(struct braid_parameters *p, const struct braid_parameters_options *options)
+{
+    p->n_servers = options && options->servers ? options->n_servers : p->ranks;
+    p->servers = calloc((size_t)p->n_servers, sizeof *p->servers);
+    if (!p->servers)
+        return br_error(ENOMEM, WHO ": no memory");
+    for (int i = 0; i < p->n_servers; i++)
+        p->servers[i] = options && options->servers ? options->servers[i] : i;
+    return 0;
+}
+
+static int cut(struct braid_parameters *p, const struct braid_parameter_layer *layers)
+{
+    uint32_t limit = MOST_SLICES, of_servers = (uint32_t)(MOST_SLICES * p->n_servers / p->ranks);
+    size_t counts[BRAID_PARAMETERS_LAYERS];
+
+    limit = of_servers < limit ? of_servers : limit;
+    for (uint32_t l = 0; l < p->n; l++)
+        counts[l] = p->layers[l].count = layers[l].count;
+    return br_shards_open(&p->shards, counts, p->n, (uint32_t)p->n_servers,
+                          p->options.slice_bytes / sizeof(float), limit);
+}
+
+static int allocate(struct braid_parameters *p, const struct braid_parameter_layer *layers,
+                    const struct braid_parameters_options *options)
+{
+    int rc = get_servers(p, options);
+
+    p->layers = calloc(p->n, sizeof *p->layers);
+    if (!rc && !p->layers)
+        rc = br_error(ENOMEM, WHO ": no memory for %u layers", p->n);
+    if (!rc)
+        rc = cut(p, layers);
+    if (rc)
+        return rc;
+    p->pushes = calloc(p->shards.n, sizeof(struct braid_op *));
+    p->pulls = calloc(p->shards.n, sizeof(struct braid_op *));
+    if (!p->pushes || !p->pulls)
+        return br_error(ENOMEM, WHO ": no memory for %u slices", p->shards.n);
+    rc = get_slices(p);
+    if (!rc)
+        rc = br_pace_open(&p->pace, p->n);
+    if (rc)
+        return rc;
+    place(p);
+    p->memory = braid_alloc(p->comm, p->used * sizeof *p->memory);
+    if (!p->memory)
+        return -ENOMEM;
+    place(p);
+    p->report.slices = (int)p->shards.n;
+    p->report.mine = (int)p->n_slices;
+    return 0;
+}
+
+int br_parameters_destroy(struct braid_parameters *p, int rc)
+{
+    char words[BR_PARAMETERS_WORDS];
+
+    snprintf(words, sizeof words, "%s", br_error_words());
+    br_pace_close(&p->pace);
+    br_shards_close(&p->shards);
+    if (p->memory)
+        braid_free(p->comm, p->memory);
+    free(p->servers);
+    free(p->layers);
+    free(p->pushes);
+    free(p->pulls);
+    free(p->slices);
+    free(p->pointers);
+    braid_finalize(p->comm);
+    free(p);
+    return rc ? br_error(-rc, "%s", words) : 0;
+}
+
+/* ---- beginning ------------------------------------------------------------------------------ */
+
+static uint64_t bits(float value)
+{
+    uint32_t b;
+
+    memcpy(&b, &value, sizeof b);
+    return b;
+}
+
+static uint64_t digest(const struct braid_parameters *p)
+{
+    const struct braid_parameters_options *o = &p->options;
+    uint64_t words[] = {0,
+                        (uint64_t)p->method << 32 | p->n,
+                        bits(o->rate) << 32 | bits(o->momentum),
+                        bits(o->decay) << 32 | bits(o->drop),
+                        bits(o->own) << 32 | bits(o->sync),
+                        bits(o->local_rate) << 32 | (uint32_t)o->steps,
+                        p->warmup,
+                        (uint64_t)o->slice_bytes << 32 | (uint32_t)o->priority,
+                        br_digest_bytes(p->servers, (size_t)p->n_servers * sizeof *p->servers),
+                        br_digest_bytes(o->drops, sizeof o->drops)};
+
+    for (uint32_t l = 0; l < p->n; l++) {
+        uint64_t both[] = {words[0], p->layers[l].count};
+
+        words[0] = br_digest(both, 2);
+    }
+    return br_digest(words, sizeof words / sizeof *words);
+}
+
+/* Rank 0's weights to all workers and servers. */
+static int spread(struct braid_parameters *p, const struct braid_parameter_layer *layers)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < p->n && !rc; i++) {
+        struct br_parameters_layer *l = &p->layers[i];
+
+        if (p->rank == 0 && layers[i].initial)
+            memcpy(l->weight, layers[i].initial, l->count * sizeof *l->weight);
+        rc = braid_broadcast(p->comm, l->weight, l->weight, l->count, BRAID_FLOAT32, 0, NULL, NULL);
+        if (l->before)
+            memcpy(l->before, l->weight, l->count * sizeof *l->before);
+    }
+    for (uint32_t i = 0; i < p->n_slices; i++) {
+        const struct br_shard *shard = p->slices[i].shard;
+
+        memcpy(p->slices[i].weight, p->layers[shard->layer].weight + shard->offset,
+               shard->count * sizeof(float));
+    }
+    return rc;
+}
+
+int braid_parameters_create(struct braid_comm *comm, const struct braid_parameter_layer *layers, int n,
+                            const struct braid_parameters_options *options,
+                            struct braid_parameters **parameters)
+{
+    enum br_parameters_method method = BR_PARAMETERS_SSGD;
+    struct braid_parameters *p;
+    int rc = parameters ? check(comm, layers, n, options, &method)
+                        : br_error(EINVAL, WHO ": nowhere to store the parameters");
+
+    if (rc)
+        return rc;
+    p = calloc(1, sizeof *p);
+    if (!p)
+        return br_error(ENOMEM, WHO ": no memory");
+    rc = braid_comm_split(comm, 0, braid_rank(comm), &p->comm);
+    if (rc) {
+        free(p);
+        return rc;
+    }
+    p->method = method;
+    p->rank = braid_rank(comm);
+    p->ranks = braid_size(comm);
+    p->n = (uint32_t)n;
+    p->next = n - 1;
+    set_options(p, options);
+    rc = allocate(p, layers, options);
+    rc = br_agree(p->comm, rc ? 0 : digest(p), rc, WHO, "layers or options");
+    if (rc)
+        return br_parameters_destroy(p, rc);
+    rc = spread(p, layers);
+    if (!rc)
+        rc = br_parameters_serve_start(p);
+    if (!rc)
+        rc = br_parameters_start(p);
+    if (rc)
+        return br_parameters_give_up(p, rc);
+    *parameters = p;
+    return 0;
+}
+
+float *braid_parameters_weight(struct braid_parameters *p, int layer)
+{
+    if (!p || layer < 0 || (uint32_t)layer >= p->n) {
+        br_error(EINVAL, "braid_parameters_weight: there is no layer %d", layer);
+        return NULL;
+    }
+    return p->layers[layer].weight;
+}
+
+int braid_parameters_report(struct braid_parameters *p, struct braid_parameters_report *report)
+{
+    if (!p || !report)
+        return br_error(EINVAL, "braid_parameters_report: parameters or report is NULL");
+    *report = p->report;
+    report->steps = atomic_load(&p->steps);
+    if (p->iteration > p->warmup)
+        report->local = (double)atomic_load(&p->local_ns) / 1e9 / (double)(p->iteration - p->warmup);
+    return 0;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is the same on all ranks in an iteration, or for a slice; and the operations of one slice. */
+#include <limits.h>
+
+#include "collectives/operation.h"
+#include "training/parameters.h"
+
+float br_parameters_rate(const struct braid_parameters *p, uint64_t iteration)
+{
+    float rate = p->options.rate;
+
+    for (int i = 0; i < BRAID_PARAMETERS_DROPS; i++)
+        if (p->options.drops[i] && iteration >= p->options.drops[i])
+            rate *= p->options.drop;
+    return rate;
+}
+
+static bool is_delayed(const struct braid_parameters *p, uint64_t iteration)
+{
+    return (p->method == BR_PARAMETERS_SSD || p->method == BR_PARAMETERS_LOCAL) && iteration >= p->warmup;
+}
+
+bool br_parameters_pulls(const struct braid_parameters *p, uint64_t iteration)
+{
+    return !is_delayed(p, iteration) || (iteration - p->warmup + 1) % (uint64_t)atomic_load(&p->steps) == 0;
+}
+
+bool br_parameters_pushes(const struct braid_parameters *p, uint64_t iteration)
+{
+    return p->method != BR_PARAMETERS_LOCAL || br_parameters_pulls(p, iteration);
+}
+
+uint64_t br_parameters_rounds(const struct braid_parameters *p, uint64_t iterations)
+{
+    if (p->method != BR_PARAMETERS_LOCAL || iterations <= p->warmup)
+        return iterations;
+    return p->warmup + (iterations - p->warmup) / (uint64_t)atomic_load(&p->steps);
+}
+
+/* ---- operations ----------------------------------------------------------------------------- */
+
+int br_parameters_reap(struct braid_op **op)
+{
+    struct br_operation *operation = (struct br_operation *)*op;
+    int rc;
+
+    if (atomic_load_explicit(&operation->state, memory_order_acquire) != BR_OPERATION_ENDED)
+        return 0;
+    rc = braid_wait(*op, -1);
+    *op = NULL;
+    return rc ? rc : 1;
+}
+
+/* However long the program pauses between two iterations; a peer that has died is noticed anyway. */
+static struct braid_options options(const struct braid_parameters *p, uint32_t slice, bool pull)
+{
+    return (struct braid_options){.priority =
+                                      p->options.priority + (int32_t)(p->n - p->shards.list[slice].layer),
+                                  .tag = 2 * slice + pull,
+                                  .timeout_ms = INT_MAX};
+}
+
+int br_parameters_send(struct braid_parameters *p, uint32_t slice, bool pull, const float *from, int peer,
+                       struct braid_op **op)
+{
+    struct braid_options o = options(p, slice, pull);
+
+    return braid_send(p->comm, from, p->shards.list[slice].count * sizeof *from, peer, &o, op);
+}
+
+int br_parameters_receive(struct braid_parameters *p, uint32_t slice, bool pull, float *to, int peer,
+                          struct braid_op **op)
+{
+    struct braid_options o = options(p, slice, pull);
+
+    return braid_recv(p->comm, to, p->shards.list[slice].count * sizeof *to, peer, &o, op);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The thread beside the program: a thin shell around br_parameters_serve() and br_parameters_work(). */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "collectives/comm.h"
+#include "training/parameters.h"
+
+#define LOOK_AGAIN BR_SEC
+
+void br_parameters_fail(struct braid_parameters *p, int rc)
+{
+    if (atomic_exchange(&p->failing, true))
+        return;
+    snprintf(p->words, sizeof p->words, "%s", br_error_words());
+    atomic_store(&p->failed, rc);
+}
+
+static void *run(void *argument)
+{
+    struct braid_parameters *p = argument;
+    struct br_family *family = p->comm->family;
+
+    while (!atomic_load(&p->stop)) {
+        uint64_t seen = br_progress_seen(family);
+        int served = 0, worked = 0;
+
+        if (!atomic_load(&p->failed)) {
+            served = br_parameters_serve(p);
+            worked = served < 0 ? 0 : br_parameters_work(p);
+        }
+        if (served < 0 || worked < 0)
+            br_parameters_fail(p, served < 0 ? served : worked);
+        if (served || worked)
+            br_progress_nudge(family); /* the program may wait for it */
+        else
+            br_progress_wait_event(family, seen, LOOK_AGAIN);
+    }
+    return NULL;
+}
+
+int br_parameters_start(struct braid_parameters *p)
+{
+    int rc = pthread_create(&p->thread, NULL, run, p);
+
+    if (rc)
+        return br_error(rc, "braid_parameters_create: cannot start a thread: %s", strerror(rc));
+    p->has_thread = true;
+    return 0;
+}
+
+void br_parameters_stop(struct braid_parameters *p)
+{
+    if (!p->has_thread)
+        return;
+    atomic_store(&p->stop, true);
+    br_progress_nudge(p->comm->family);
+    pthread_join(p->thread, NULL);
+    p->has_thread = false;
+}

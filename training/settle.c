@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What all ranks do together between iterations, and at the end. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "collectives/comm.h"
+#include "training/parameters.h"
+
+#define LOOK_AGAIN BR_SEC
+
+static int failure(const struct braid_parameters *p, const char *name)
+{
+    return atomic_load(&p->failed) ? br_error(-p->failed, "%s: %s", name, p->words) : 0;
+}
+
+/* Has our server done all that the workers pushed? Theirs are as many as ours. */
+static bool is_served(struct braid_parameters *p)
+{
+    uint64_t pushes = br_parameters_rounds(p, p->iteration) * (uint64_t)p->ranks;
+
+    for (uint32_t i = 0; i < p->n_slices; i++)
+        if (atomic_load(&p->slices[i].applied) < pushes || atomic_load(&p->slices[i].sending))
+            return false;
+    return true;
+}
+
+static int wait_served(struct braid_parameters *p, const char *name)
+{
+    int rc = failure(p, name);
+
+    while (!rc) {
+        uint64_t seen = br_progress_seen(p->comm->family);
+
+        if (is_served(p))
+            return 0;
+        br_progress_wait_event(p->comm->family, seen, LOOK_AGAIN);
+        rc = failure(p, name);
+    }
+    return rc;
+}
+
+static int finish(struct braid_op **ops, uint32_t n)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        int failed = ops[i] ? braid_wait(ops[i], -1) : 0;
+
+        ops[i] = NULL;
+        rc = rc ? rc : failed;
+    }
+    return rc;
+}
+
+/* Nothing is under way any more on this rank, but for receives of pushes that nobody has made. */
+static int settle(struct braid_parameters *p, const char *name)
+{
+    int rc = 0;
+
+    if (p->next != (int)p->n - 1)
+        return br_error(EINVAL, "%s: in the midst of a backward pass, layer %d is next", name, p->next);
+    for (uint32_t l = 0; l < p->n && !rc; l++)
+        rc = braid_parameters_wait(p, (int)l);
+    if (!rc)
+        rc = finish(p->pushes, p->shards.n);
+    if (!rc)
+        rc = finish(p->pulls, p->shards.n); /* delayed ones */
+    for (uint32_t l = 0; l < p->n && !rc; l++)
+        p->layers[l].pulling = false;
+    return rc ? rc : wait_served(p, name);
+}
+
+/* The weights of each slice, from its server's to all workers'. */
+static int fetch(struct braid_parameters *p)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < p->n_slices; i++) {
+        const struct br_shard *shard = p->slices[i].shard;
+
+        memcpy(p->layers[shard->layer].weight + shard->offset, p->slices[i].weight,
+               shard->count * sizeof(float));
+    }
+    for (uint32_t i = 0; i < p->shards.n && !rc; i++) {
+        const struct br_shard *shard = &p->shards.list[i];
+        float *weight = p->layers[shard->layer].weight + shard->offset;
+
+        rc = braid_broadcast(p->comm, weight, weight, shard->count, BRAID_FLOAT32, p->servers[shard->server],
+                             NULL, NULL);
+    }
+    for (uint32_t l = 0; l < p->n && !rc && p->method == BR_PARAMETERS_SSD; l++) {
+        memcpy(p->layers[l].before, p->layers[l].weight, p->layers[l].count * sizeof(float));
+        p->layers[l].pulled_until = p->iteration;
+    }
+    return rc;
+}
+
+static int average(struct braid_parameters *p)
+{
+    int rc = 0;
+
+    for (uint32_t l = 0; l < p->n && !rc; l++)
+        rc = braid_allreduce(p->comm, p->layers[l].weight, p->layers[l].weight, p->layers[l].count,
+                             BRAID_FLOAT32, BRAID_AVG, NULL, NULL);
+    return rc;
+}
+
+int braid_parameters_sync(struct braid_parameters *p)
+{
+    int rc = p ? failure(p, "braid_parameters_sync")
+               : br_error(EINVAL, "braid_parameters_sync: parameters is NULL");
+
+    if (!rc)
+        rc = settle(p, "braid_parameters_sync");
+    if (rc)
+        return rc;
+    rc = p->method == BR_PARAMETERS_LOCAL && p->iteration > p->warmup ? average(p) : fetch(p);
+    if (rc)
+        br_parameters_fail(p, rc);
+    return rc;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* All ranks push once more, for nobody: that ends the receives (parameters.h, note 4). */
+static int take_leave(struct braid_parameters *p)
+{
+    int rc = settle(p, "braid_parameters_free");
+
+    if (!rc)
+        rc = braid_barrier(p->comm, NULL, NULL); /* all have what they asked for */
+    if (!rc)
+        atomic_store(&p->ending, true);
+    if (!rc)
+        rc = braid_barrier(p->comm, NULL, NULL); /* and nobody takes what comes for a gradient */
+    for (uint32_t l = p->n; l-- > 0 && !rc;)
+        rc = br_parameters_push_layer(p, l, p->layers[l].gradient);
+    if (!rc)
+        rc = finish(p->pushes, p->shards.n);
+    while (!rc) {
+        uint64_t seen = br_progress_seen(p->comm->family);
+        bool done = true;
+
+        for (uint32_t i = 0; i < p->n_slices; i++)
+            done = done && atomic_load(&p->slices[i].applied) == UINT64_MAX;
+        if (done)
+            break;
+        br_progress_wait_event(p->comm->family, seen, LOOK_AGAIN);
+        rc = failure(p, "braid_parameters_free");
+    }
+    return rc;
+}
+
+/* What is under way would not end by itself. */
+int br_parameters_give_up(struct braid_parameters *p, int rc)
+{
+    char words[BR_PARAMETERS_WORDS];
+
+    snprintf(words, sizeof words, "%s", br_error_words());
+    braid_comm_abort(p->comm, "parameters are freed after a failure");
+    br_parameters_stop(p);
+    finish(p->pushes, p->shards.n);
+    finish(p->pulls, p->shards.n);
+    for (uint32_t i = 0; i < p->n_slices; i++) {
+        finish(p->slices[i].receives, (uint32_t)p->ranks);
+        finish(p->slices[i].sends, (uint32_t)p->ranks);
+    }
+    br_error(-rc, "%s", words);
+    return br_parameters_destroy(p, rc);
+}
+
+int braid_parameters_free(struct braid_parameters *p)
+{
+    int rc;
+
+    if (!p)
+        return 0;
+    rc = failure(p, "braid_parameters_free");
+    if (!rc)
+        rc = take_leave(p);
+    if (rc)
+        return br_parameters_give_up(p, rc);
+    br_parameters_stop(p);
+    return br_parameters_destroy(p, 0);
+}

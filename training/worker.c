@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A worker's part: the program's calls of an iteration, and what our thread does with a layer that was handed over. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "collectives/comm.h"
+#include "training/delay.h"
+#include "training/parameters.h"
+#include "training/update.h"
+
+#define LOOK_AGAIN BR_SEC
+
+/* ---- our thread ----------------------------------------------------------------------------- */
+
+/* 1: all slices of the layer have ended. */
+static int reap_layer(struct braid_parameters *p, struct braid_op **ops, uint32_t layer)
+{
+    for (uint32_t i = p->shards.first[layer]; i < p->shards.first[layer + 1]; i++) {
+        int rc = ops[i] ? br_parameters_reap(&ops[i]) : 1;
+
+        if (rc <= 0)
+            return rc;
+    }
+    return 1;
+}
+
+static bool is_past_warmup(const struct braid_parameters *p, const struct br_parameters_layer *l)
+{
+    return l->iteration >= p->warmup;
+}
+
+static int post_pull(struct braid_parameters *p, uint32_t layer)
+{
+    struct br_parameters_layer *l = &p->layers[layer];
+    int rc = 0;
+
+    for (uint32_t i = p->shards.first[layer]; i < p->shards.first[layer + 1] && !rc; i++)
+        rc = br_parameters_receive(p, i, true, l->pulled + p->shards.list[i].offset,
+                                   p->servers[p->shards.list[i].server], &p->pulls[i]);
+    l->pulling = true;
+    l->pulls = l->iteration + 1;
+    return rc;
+}
+
+/* Weights have arrived. */
+static void take(struct braid_parameters *p, struct br_parameters_layer *l)
+{
+    float rate = br_parameters_rate(p, l->pulls - 1);
+    float factor = (1 - p->options.momentum) / (rate * (float)(l->pulls - l->pulled_until));
+
+    if (p->method == BR_PARAMETERS_SSD)
+        br_update_pulled(l->weight, l->before, l->global, l->pulled, factor, l->count);
+    else if (l->pulled != l->weight)
+        memcpy(l->weight, l->pulled, l->count * sizeof *l->weight);
+    l->pulling = false;
+    l->pulled_until = l->pulls;
+    if (!is_past_warmup(p, l))
+        atomic_store(&p->last_pull, br_comm_now(p->comm));
+}
+
+static void update(struct braid_parameters *p, struct br_parameters_layer *l)
+{
+    const struct braid_parameters_options *o = &p->options;
+    float rate = br_parameters_rate(p, l->iteration);
+    uint64_t start = br_comm_now(p->comm);
+
+    if (p->method == BR_PARAMETERS_SSD)
+        br_update_glu(&(struct br_update_glu){o->local_rate * rate, o->own, o->sync, o->decay}, l->weight,
+                      l->gradient, l->global, l->count);
+    else
+        br_update_sgd(&(struct br_update_sgd){rate, o->momentum, o->decay}, l->weight, l->velocity,
+                      l->gradient, 1, l->count);
+    atomic_fetch_add(&p->local_ns, br_comm_now(p->comm) - start);
+}
+
+/* A layer that was handed over: what is still under way for it, its own update, and what leaves now. */
+static int begin(struct braid_parameters *p, uint32_t layer)
+{
+    struct br_parameters_layer *l = &p->layers[layer];
+    bool own = is_past_warmup(p, l) && (p->method == BR_PARAMETERS_SSD || p->method == BR_PARAMETERS_LOCAL);
+    bool pulls = br_parameters_pulls(p, l->iteration);
+    int rc = l->pulling ? reap_layer(p, p->pulls, layer) : 1;
+
+    if (rc <= 0)
+        return rc;
+    if (l->pulling)
+        take(p, l);
+    if (own)
+        update(p, l);
+    rc = own && pulls && p->method == BR_PARAMETERS_LOCAL ? br_parameters_push_layer(p, layer, l->weight) : 0;
+    if (!rc && pulls)
+        rc = post_pull(p, layer);
+    atomic_store(&l->state, pulls && !(own && p->method == BR_PARAMETERS_SSD) ? BR_PARAMETERS_AWAITS
+                                                                              : BR_PARAMETERS_PROGRAMS);
+    return rc ? rc : 1;
+}
+
+/* A layer whose pull the next forward pass needs. Local SGD's weights are being pushed as well. */
+static int await(struct braid_parameters *p, uint32_t layer)
+{
+    struct br_parameters_layer *l = &p->layers[layer];
+    int rc = reap_layer(p, p->pulls, layer);
+
+    if (rc > 0 && p->method == BR_PARAMETERS_LOCAL)
+        rc = reap_layer(p, p->pushes, layer);
+    if (rc <= 0)
+        return rc;
+    take(p, l);
+    atomic_store(&l->state, BR_PARAMETERS_PROGRAMS);
+    return 1;
+}
+
+int br_parameters_work(struct braid_parameters *p)
+{
+    for (uint32_t l = 0; l < p->n; l++) {
+        int state = atomic_load(&p->layers[l].state), rc = 0;
+
+        if (state == BR_PARAMETERS_HANDED)
+            rc = begin(p, l);
+        else if (state == BR_PARAMETERS_AWAITS)
+            rc = await(p, l);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- the program ---------------------------------------------------------------------------- */
+
+static int check(const struct braid_parameters *p, const char *name, int layer)
+{
+    if (!p)
+        return br_error(EINVAL, "%s: parameters is NULL", name);
+    if (layer < 0 || (uint32_t)layer >= p->n)
+        return br_error(EINVAL, "%s: there is no layer %d, there are 0 to %u", name, layer, p->n - 1);
+    if (atomic_load(&p->failed))
+        return br_error(-p->failed, "%s: %s", name, p->words);
+    return 0;
+}
+
+static bool is_programs(struct braid_parameters *p, int layer)
+{
+    return atomic_load(&p->layers[layer].state) == BR_PARAMETERS_PROGRAMS;
+}
+
+/* Until the layer is the program's. */
+static int get_back(struct braid_parameters *p, const char *name, int layer)
+{
+    int rc = 0;
+
+    while (!rc && !is_programs(p, layer)) {
+        uint64_t seen = br_progress_seen(p->comm->family);
+
+        rc = check(p, name, layer);
+        if (!rc && !is_programs(p, layer))
+            br_progress_wait_event(p->comm->family, seen, LOOK_AGAIN);
+    }
+    return rc;
+}
+
+static int finish_pushes(struct braid_parameters *p, uint32_t layer)
+{
+    int rc = 0;
+
+    for (uint32_t i = p->shards.first[layer]; i < p->shards.first[layer + 1]; i++) {
+        int failed = p->pushes[i] ? braid_wait(p->pushes[i], -1) : 0;
+
+        p->pushes[i] = NULL;
+        rc = rc ? rc : failed;
+    }
+    if (rc)
+        br_parameters_fail(p, rc);
+    return rc;
+}
+
+int braid_parameters_wait(struct braid_parameters *p, int layer)
+{
+    int rc = check(p, "braid_parameters_wait", layer);
+    uint64_t start;
+
+    if (rc)
+        return rc;
+    start = br_comm_now(p->comm);
+    br_pace_enter(&p->pace, BR_PACE_WAIT, (uint32_t)layer, start);
+    rc = get_back(p, "braid_parameters_wait", layer);
+    br_pace_leave(&p->pace, br_comm_now(p->comm));
+    p->report.wait += (double)(br_comm_now(p->comm) - start) / 1e9;
+    return rc;
+}
+
+float *braid_parameters_gradient(struct braid_parameters *p, int layer)
+{
+    uint64_t start;
+    int rc = check(p, "braid_parameters_gradient", layer);
+
+    if (rc)
+        return NULL;
+    start = br_comm_now(p->comm);
+    if ((uint32_t)layer == p->n - 1) /* between the passes */
+        br_pace_enter(&p->pace, BR_PACE_STEP, 0, start);
+    rc = get_back(p, "braid_parameters_gradient", layer);
+    if (!rc)
+        rc = finish_pushes(p, (uint32_t)layer);
+    if ((uint32_t)layer == p->n - 1)
+        br_pace_leave(&p->pace, br_comm_now(p->comm));
+    p->report.wait += (double)(br_comm_now(p->comm) - start) / 1e9;
+    return rc ? NULL : p->layers[layer].gradient;
+}
+
+int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, const float *from)
+{
+    int rc = 0;
+
+    for (uint32_t i = p->shards.first[layer]; i < p->shards.first[layer + 1] && !rc; i++)
+        rc = br_parameters_send(p, i, false, from + p->shards.list[i].offset,
+                                p->servers[p->shards.list[i].server], &p->pushes[i]);
+    return rc;
+}
+
+/* The warm-up is over: its times, the slowest rank's, and k. Collective. */
+static int choose(struct braid_parameters *p)
+{
+    struct br_layer layers[BRAID_PARAMETERS_LAYERS];
+    struct br_delay_times t = {0};
+    double mean = p->warmup > 1 ? p->communication / (double)(p->warmup - 1) : 0;
+    double times[4] = {0, 0, mean, 0};
+    int rc;
+
+    br_pace_times(&p->pace, layers);
+    for (uint32_t l = 0; l < p->n; l++) {
+        times[0] += layers[l].forward;
+        times[1] += layers[l].backward;
+    }
+    times[3] = layers[p->n - 1].backward;
+    rc = braid_allreduce(p->comm, times, times, 4, BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
+    if (rc)
+        return rc;
+    /* Pushes and pulls carry the same. The local update is not known yet, and next to nothing. */
+    t = (struct br_delay_times){times[0], times[1], 0, times[2], times[2] / 2, times[3]};
+    p->report.forward = t.forward;
+    p->report.backward = t.backward;
+    p->report.communication = t.communication;
+    p->report.push = t.push;
+    p->report.last_backward = t.last_backward;
+    p->report.predicted[0] = br_delay_ssgd(&t);
+    for (int k = 1; k <= 5; k++)
+        p->report.predicted[k] = br_delay_iteration(&t, k);
+    if (!atomic_load(&p->steps))
+        atomic_store(&p->steps, br_delay_choose(&t));
+    return 0;
+}
+
+/* The first push of an iteration. What the iteration before took is known by now. */
+static int begin_iteration(struct braid_parameters *p)
+{
+    uint64_t first = atomic_load(&p->first_push), last = atomic_load(&p->last_pull);
+
+    if (p->iteration > 1 && p->iteration <= p->warmup && last > first)
+        p->communication += (double)(last - first) / 1e9;
+    atomic_store(&p->first_push, br_comm_now(p->comm));
+    return p->iteration == p->warmup && p->warmup > 1 ? choose(p) : 0;
+}
+
+static int push(struct braid_parameters *p, uint32_t layer)
+{
+    struct br_parameters_layer *l = &p->layers[layer];
+    int rc = layer == p->n - 1 ? begin_iteration(p) : 0;
+
+    if (rc)
+        return rc;
+    if (p->method != BR_PARAMETERS_LOCAL || p->iteration < p->warmup)
+        rc = br_parameters_push_layer(p, layer, l->gradient);
+    l->iteration = p->iteration;
+    p->next--;
+    if (p->next < 0) {
+        p->next = (int)p->n - 1;
+        p->report.iterations = ++p->iteration;
+    }
+    atomic_store(&l->state, BR_PARAMETERS_HANDED);
+    br_progress_nudge(p->comm->family);
+    return rc;
+}
+
+int braid_parameters_push(struct braid_parameters *p, int layer)
+{
+    int rc = check(p, "braid_parameters_push", layer);
+
+    if (rc)
+        return rc;
+    if (layer != p->next)
+        return br_error(EINVAL, "braid_parameters_push: layer %d: in the backward pass layer %d is next",
+                        layer, p->next);
+    if (!is_programs(p, layer) || finish_pushes(p, (uint32_t)layer))
+        return is_programs(p, layer)
+                   ? check(p, "braid_parameters_push", layer)
+                   : br_error(EINVAL,
+                              "braid_parameters_push: layer %d is still being brought up to date: "
+                              "braid_parameters_wait() and _gradient() come first",
+                              layer);
+    br_pace_enter(&p->pace, BR_PACE_READY, (uint32_t)layer, br_comm_now(p->comm));
+    rc = push(p, (uint32_t)layer);
+    br_pace_leave(&p->pace, br_comm_now(p->comm));
+    if (rc)
+        br_parameters_fail(p, rc);
+    return rc;
+}
