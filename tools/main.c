@@ -32,6 +32,7 @@ static const struct br_command commands[] = {
      "measures links, reductions and algorithms of a job, and saves the figures"},
     {"plan", br_tool_plan, "what each algorithm should take, and which is chosen why; --run: and does take"},
     {"sim", br_tool_plan, "training of a network in virtual time: engine and protocol as they are"},
+    {"train", br_tool_train, "trains a small network over all ranks, with every policy and optimiser"},
     {"bcube", br_tool_bcube, "plan, emulate and check a BCube; braid bcube help says more"},
     {"demo", br_tool_demo,
      "gradients over an emulated BCube: BML, a ring and parameter servers beside the formulas"},

@@ -13,6 +13,7 @@ int br_tool_calibrate(int argc, char **argv);
 int br_tool_info(int argc, char **argv);
 int br_tool_demo(int argc, char **argv);
 int br_tool_plan(int argc, char **argv);
+int br_tool_train(int argc, char **argv);
 int br_tool_bcube(int argc, char **argv);
 
 #endif

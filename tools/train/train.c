@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `braid train`: trains a small convolutional network on a generated data set (train/data.h), data-parallel over the ranks of a job, with
+ * every policy of gradient sessions and every method of parameter servers. The samples of an iteration depend on seed, iteration and
+ * rank alone, so what is synchronous gives the same weights in every run; --alone gives them in one process.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "tools/options.h"
+#include "tools/tool.h"
+#include "tools/train/way.h"
+
+#define TEST_SAMPLES 8000
+#define TEST_SEED    77
+
+/* What a run came to. */
+struct outcome {
+    double seconds, loss, accuracy, best;
+    uint64_t digest;
+    struct braid_session_report session;
+    struct braid_parameters_report servers;
+};
+
+/* ---- an iteration --------------------------------------------------------------------------- */
+
+static void draw_batch(const struct br_train *t, int rank, int *index)
+{
+    struct br_random random;
+
+    br_random_seed(&random, ((uint64_t)t->settings->seed << 40) + (t->iteration << 10) + (uint64_t)rank);
+    for (int b = 0; b < t->network.batch; b++)
+        index[b] = (int)br_random_below(&random, (uint64_t)t->settings->samples);
+}
+
+/* --device-ms: a pass takes at least so long, a third of it forwards, as on a device that computes by itself. */
+static void pretend(const struct br_train *t, uint64_t start, int thirds)
+{
+    uint64_t ms = (uint64_t)t->settings->device_ms, now = br_clock_now();
+    uint64_t end = start + ms * BR_MS * (uint64_t)thirds / 3 / BR_TRAIN_LAYERS;
+    struct timespec left = {0, (long)((end - now) % BR_SEC)};
+
+    if (ms && end > now)
+        nanosleep(&left, NULL);
+}
+
+static int forward(struct br_train *t)
+{
+    int rc = 0;
+
+    for (int l = 0; l < BR_TRAIN_LAYERS && !rc; l++) {
+        uint64_t start;
+
+        rc = t->way->wait(t, l);
+        start = br_clock_now();
+        if (!rc)
+            br_train_network_forward(&t->network, l, t->way->weight(t, l));
+        pretend(t, start, 1);
+    }
+    return rc;
+}
+
+static int backward(struct br_train *t, int share)
+{
+    int rc = 0;
+
+    for (int l = BR_TRAIN_LAYERS - 1; l >= 0 && !rc; l--) {
+        float *gradient = t->way->gradient(t, l);
+        uint64_t start = br_clock_now();
+
+        if (!gradient)
+            return -ECANCELED;
+        br_train_network_backward(&t->network, l, t->way->weight(t, l), gradient);
+        pretend(t, start, 2);
+        rc = t->way->ready(t, l, share);
+    }
+    return rc;
+}
+
+static int iterate(struct br_train *t, const struct br_train_data *data, double *loss)
+{
+    int index[BR_TRAIN_BATCH], shares = t->comm ? 1 : t->ranks, rc = 0;
+
+    for (int share = 0; share < shares && !rc; share++) {
+        draw_batch(t, t->rank + share, index);
+        br_train_network_load(&t->network, data, index);
+        rc = forward(t);
+        if (!rc)
+            rc = t->way->step(t);
+        if (rc)
+            break;
+        br_train_network_judge(&t->network, data, index, loss);
+        rc = backward(t, share);
+    }
+    t->iteration++;
+    return rc;
+}
+
+/* ---- a run ---------------------------------------------------------------------------------- */
+
+static uint64_t digest(struct br_train *t)
+{
+    uint64_t layers[BR_TRAIN_LAYERS];
+
+    for (int l = 0; l < BR_TRAIN_LAYERS; l++)
+        layers[l] = br_digest_bytes(t->way->weight(t, l), t->network.layers[l].count * sizeof(float));
+    return br_digest(layers, BR_TRAIN_LAYERS);
+}
+
+static int judge(struct br_train *t, struct outcome *outcome)
+{
+    int index[BR_TRAIN_BATCH], batches = TEST_SAMPLES / t->network.batch, right = 0;
+    struct br_train_data data;
+    int rc = br_train_data_make(&data, TEST_SAMPLES, TEST_SEED);
+
+    for (int i = 0; i < batches && !rc; i++) {
+        double loss;
+
+        for (int b = 0; b < t->network.batch; b++)
+            index[b] = i * t->network.batch + b;
+        br_train_network_load(&t->network, &data, index);
+        for (int l = 0; l < BR_TRAIN_LAYERS; l++)
+            br_train_network_forward(&t->network, l, t->way->weight(t, l));
+        right += br_train_network_judge(&t->network, &data, index, &loss);
+        outcome->loss += loss / batches;
+    }
+    outcome->accuracy = (double)right / (batches * t->network.batch);
+    outcome->best = data.best;
+    outcome->digest = digest(t);
+    if (!rc)
+        br_train_data_free(&data);
+    return rc;
+}
+
+static int run(struct br_train *t, const struct br_train_data *data, struct outcome *outcome)
+{
+    uint64_t start;
+    double loss;
+    int rc = t->comm ? braid_barrier(t->comm, NULL, NULL) : 0;
+
+    start = br_clock_now();
+    for (int64_t i = 0; i < t->settings->iterations && !rc; i++)
+        rc = iterate(t, data, &loss);
+    if (!rc)
+        rc = t->way->finish(t);
+    outcome->seconds = (double)(br_clock_now() - start) / 1e9;
+    if (!rc && t->session)
+        rc = braid_session_report(t->session, &outcome->session);
+    if (!rc && t->parameters)
+        rc = braid_parameters_report(t->parameters, &outcome->servers);
+    return rc || t->rank ? rc : judge(t, outcome);
+}
+
+static void print(const struct br_train *t, const struct outcome *o)
+{
+    const struct br_train_settings *s = t->settings;
+    char how[96];
+
+    if (t->parameters && o->servers.steps)
+        snprintf(how, sizeof how, "servers %s, k = %d%s%s", s->servers, o->servers.steps,
+                 s->local ? ", " : "", s->local ? s->local : "");
+    else if (t->parameters)
+        snprintf(how, sizeof how, "servers %s", s->servers);
+    else if (t->session)
+        snprintf(how, sizeof how, "policy %s, %d groups", s->policy ? s->policy : "auto", o->session.groups);
+    else
+        snprintf(how, sizeof how, "alone");
+    printf("%-28s %3d ranks %6" PRId64 " iterations %9.3f ms each  loss %.4f  accuracy %.2f %% (at best %.2f "
+           "%%)  weights %016" PRIx64 "\n",
+           how, t->ranks, s->iterations, o->seconds * 1e3 / (double)s->iterations, o->loss, o->accuracy * 100,
+           o->best * 100, o->digest);
+    fflush(stdout);
+}
+
+static int train(struct br_train *t)
+{
+    const struct br_train_settings *s = t->settings;
+    struct outcome outcome = {0};
+    struct br_train_data data = {0};
+    int rc = br_train_network_open(&t->network, (int)s->batch, (int)s->width), closed;
+
+    if (!rc)
+        rc = br_train_data_make(&data, (int)s->samples, (uint64_t)s->seed);
+    if (!rc)
+        rc = t->way->open(t);
+    if (!rc)
+        rc = run(t, &data, &outcome);
+    if (!rc && !t->rank)
+        print(t, &outcome);
+    if (rc)
+        fprintf(stderr, "braid train: rank %d: %s\n", t->rank, br_error_words());
+    closed = t->way->close(t);
+    if (closed && !rc)
+        fprintf(stderr, "braid train: rank %d: %s\n", t->rank, br_error_words());
+    br_train_data_free(&data);
+    br_train_network_close(&t->network);
+    return rc || closed;
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+static int check(struct br_train_settings *s, const char *rate)
+{
+    char *end;
+
+    s->rate = rate ? strtof(rate, &end) : 0.02f;
+    if (rate && (end == rate || *end || !(s->rate > 0)))
+        return br_error(EINVAL, "--rate %s: a number greater than 0 is wanted", rate);
+    if (s->policy && s->servers)
+        return br_error(EINVAL, "--policy is of a gradient session, --servers are parameter servers: either");
+    if (s->alone && (s->policy || s->servers))
+        return br_error(EINVAL, "--alone has neither --policy nor --servers");
+    return 0;
+}
+
+static int start(const struct br_train_settings *s)
+{
+    struct br_train t = {.settings = s, .ranks = (int)s->alone, .way = &br_train_alone};
+    int rc;
+
+    if (!s->alone) {
+        if (braid_init(NULL, &t.comm)) {
+            fprintf(stderr, "braid train: %s\n", braid_last_error());
+            return 1;
+        }
+        t.rank = braid_rank(t.comm);
+        t.ranks = braid_size(t.comm);
+        t.way = s->servers ? &br_train_servers : &br_train_session;
+    }
+    rc = train(&t);
+    if (rc && t.comm)
+        braid_comm_abort(t.comm, "a rank of braid train failed");
+    if (braid_finalize(t.comm) && !rc)
+        rc = 1;
+    return rc != 0;
+}
+
+int br_tool_train(int argc, char **argv)
+{
+    static const char usage[] = "usage: braid train [options]        in a job: braid run -n 4 -- braid train "
+                                "--servers ssd --steps 4\n"
+                                "trains a small network on a generated data set, over all ranks\n";
+    struct br_train_settings s = {
+        .iterations = 600, .batch = 16, .width = 64, .seed = 1, .samples = 8000, .warmup = 100};
+    const char *rate = NULL;
+    const struct br_option options[] = {
+        {"policy", 'p', BR_OPTION_TEXT, &s.policy, 0, 0,
+         "NAME gradient session: layerwise, single, bucket, mgwfbp, optimal, p3, auto (default)"},
+        {"servers", 's', BR_OPTION_TEXT, &s.servers, 0, 0,
+         "METHOD parameter servers: ssgd, asgd, ssd, local"},
+        {"alone", 0, BR_OPTION_NUMBER, &s.alone, 1, 1024,
+         "N one process does the work of N ranks: the reference"},
+        {"steps", 'k', BR_OPTION_NUMBER, &s.steps, 0, 1000,
+         "K iterations from pull to pull (ssd, local); default 0: by the time model"},
+        {"local", 0, BR_OPTION_TEXT, &s.local, 0, 0, "NAME ssd between pulls: glu (default), sgd"},
+        {"warmup", 0, BR_OPTION_NUMBER, &s.warmup, 0, 1000000, "N iterations of ssgd first; default 100"},
+        {"count", 0, BR_OPTION_NUMBER, &s.count, 1, 1024, "N ranks 0 to N-1 are servers; default: all"},
+        {"iterations", 'n', BR_OPTION_NUMBER, &s.iterations, 1, 100000000, "N default 600"},
+        {"batch", 'b', BR_OPTION_NUMBER, &s.batch, 1, BR_TRAIN_BATCH, "N samples a rank; default 16"},
+        {"rate", 'r', BR_OPTION_TEXT, &rate, 0, 0, "R learning rate, default 0.02; a tenth from 60 % on"},
+        {"width", 'w', BR_OPTION_NUMBER, &s.width, 1, 65536,
+         "N of the first dense layer, which has 145 weights for each; default 64"},
+        {"samples", 0, BR_OPTION_NUMBER, &s.samples, 1, 10000000, "N to learn from; default 8000"},
+        {"seed", 0, BR_OPTION_NUMBER, &s.seed, 0, 1 << 20, "N of samples and first weights; default 1"},
+        {"device-ms", 0, BR_OPTION_NUMBER, &s.device_ms, 0, 10000,
+         "N an iteration's passes take at least so long, as on a device"},
+        {0},
+    };
+    int rc = br_options_parse(options, argc, argv);
+
+    if (rc > 0) {
+        br_options_help(options, usage, stdout);
+        return 0;
+    }
+    if (!rc)
+        rc = check(&s, rate);
+    if (rc) {
+        fprintf(stderr, "braid train: %s\n", br_error_words());
+        return 2;
+    }
+    return start(&s);
+}
