@@ -22,9 +22,9 @@
 #define WARMUP     3
 #define ITERATIONS 14
 
-static const size_t counts[LAYERS] = {40, 30001, 1, 2500};
+static const size_t counts[LAYERS] = {40, 6001, 1, 1500};
 
-#define ALL (40 + 30001 + 1 + 2500)
+#define ALL (40 + 6001 + 1 + 1500)
 
 static size_t offset_of(int layer)
 {
@@ -270,7 +270,7 @@ static struct braid_parameters_options options(const char *method, int steps)
                                              .decay = 1e-3f,
                                              .drops = {8},
                                              .drop = 0.5f,
-                                             .slice_bytes = 20000};
+                                             .slice_bytes = 4000};
 }
 
 static int all_methods(struct braid_comm *comm, void *context)
