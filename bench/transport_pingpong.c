@@ -10,9 +10,11 @@
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -311,6 +313,7 @@ static int serve(struct end *end, int pipe_fd)
     struct br_device_config config;
     struct br_address address;
 
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a peer that polls must not outlive the one that leads */
     open_end(end, &config, end->options->peer, 1);
     if (end->ops->device_address(end->device, &address) ||
         write(pipe_fd, &address, sizeof address) != sizeof address)

@@ -14,6 +14,8 @@
  *    user's memory with a NIC that reads it later, as the fence then has to wait until the NIC has done so.
  * 5. Checksums: if the port fills in and checks those of UDP, our own covers headers only. Over shared memory (memif, ring)
  *    neither is needed. A checksum of UDP that comes without the port having looked at it is looked at in software.
+ * 6. A poll that has events sends in the next one: the caller gets them sooner, and what it answers leaves in one burst with the
+ *    acknowledgements. No two polls in a row send nothing.
  */
 #ifndef BR_TRANSPORT_DPDK_DPDK_H
 #define BR_TRANSPORT_DPDK_DPDK_H
@@ -37,6 +39,7 @@ struct br_dpdk_device {
     struct br_dpdk_facts facts;
     struct br_dpdk_spec spec;
     uint8_t mac[6]; /* ours */
+    bool put_off;   /* the latest poll had events and sent nothing (note 6) */
     struct br_dpdk_outbox outbox;
 };
 

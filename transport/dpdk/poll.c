@@ -234,6 +234,11 @@ int br_dpdk_poll(struct br_device *base, uint64_t now, struct br_event *events, 
     br_dgram_device_begin(&device->dgram, now);
     br_dgram_device_report(&device->dgram, &report);
     receive(device, &report);
+    if (report.n && !device->put_off) {
+        device->put_off = true;
+        return report.n;
+    }
+    device->put_off = false;
     if (flush(device) && br_dgram_device_send(&device->dgram))
         flush(device);
     br_dgram_device_report(&device->dgram, &report);

@@ -6,9 +6,11 @@
 #include <pthread.h>
 #include <rte_errno.h>
 #include <rte_mempool.h>
+#include <rte_version.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "transport/dpdk/module/module.h"
 
@@ -16,6 +18,8 @@
 #define MORE        512 /* buffers besides those of the queues */
 #define ANY_SOCKET  ((unsigned)SOCKET_ID_ANY)
 #define ETHERNET    18u /* header with a VLAN tag */
+#define AGAIN_MS    20  /* between two attempts to reach the server of net_memif */
+#define ATTEMPTS    250
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* opening and closing */
 static struct br_dpdk_port *ports;
@@ -54,13 +58,21 @@ static int attach(struct br_dpdk_port *port, const char *devargs, char *words)
     return 0;
 }
 
-/* Does the driver read all of a packet before its send function returns? Then any memory may be sent from. */
+static bool is_memif(const struct rte_eth_dev_info *info)
+{
+    return !strcmp(info->driver_name, "net_memif");
+}
+
+/* Does the driver read all of a packet before its send function returns? Then any memory may be sent from. The memif of later
+ * versions puts each part of a packet into a buffer of its own, and leaves the mark "there is more" there for the next packet. */
 static bool reads_at_once(const struct rte_eth_dev_info *info, const char *devargs)
 {
-    static const char *const drivers[] = {"net_af_packet", "net_memif", "net_tap"};
+    static const char *const drivers[] = {"net_af_packet", "net_tap"};
 
     if (!(info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) || strstr(devargs, "zero-copy=yes"))
         return false;
+    if (is_memif(info))
+        return RTE_VERSION < RTE_VERSION_NUM(23, 3, 0, 0);
     for (size_t i = 0; i < sizeof drivers / sizeof *drivers; i++)
         if (!strcmp(info->driver_name, drivers[i]))
             return true;
@@ -80,7 +92,7 @@ static void learn(struct br_dpdk_port *port, const char *devargs, uint16_t mtu,
     if (!rte_eth_macaddr_get(port->id, &mac))
         memcpy(facts->mac, mac.addr_bytes, sizeof facts->mac);
     facts->sums = (info->rx_offload_capa & rx) == rx && (info->tx_offload_capa & tx) == tx;
-    facts->memory = !strcmp(info->driver_name, "net_memif") || !strcmp(info->driver_name, "net_ring");
+    facts->memory = is_memif(info) || !strcmp(info->driver_name, "net_ring");
     facts->direct = reads_at_once(info, devargs);
     facts->numa_node = rte_eth_dev_socket_id(port->id);
     facts->mtu = mtu ? mtu : rte_eth_dev_get_mtu(port->id, &has) ? 1500 : has;
@@ -95,6 +107,15 @@ static uint32_t frame_bytes(const char *devargs)
     return at && sscanf(at, ",framesz=%u", &bytes) == 1 && bytes < UINT16_MAX ? bytes : 0;
 }
 
+/* Buffers that were freed last are handed out first, from a stack: they are in the caches. (EAL's own caches in front of a pool are
+ * for threads that EAL knows.) Without librte-mempool-stack: round and round a ring. */
+static struct rte_mempool *make_pool(const char *name, unsigned n, uint16_t room)
+{
+    struct rte_mempool *pool = rte_pktmbuf_pool_create_by_ops(name, n, 0, 0, room, SOCKET_ID_ANY, "stack");
+
+    return pool ? pool : rte_pktmbuf_pool_create(name, n, 0, 0, room, SOCKET_ID_ANY);
+}
+
 static int make_pools(struct br_dpdk_port *port, const char *devargs, const struct br_dpdk_facts *facts,
                       unsigned descriptors, char *words)
 {
@@ -107,10 +128,10 @@ static int make_pools(struct br_dpdk_port *port, const char *devargs, const stru
     if (room > UINT16_MAX)
         return br_dpdk_words(words, EINVAL, "an MTU of %u is more than DPDK's buffers hold", facts->mtu);
     snprintf(name, sizeof name, "braid-%u", number);
-    port->pool = rte_pktmbuf_pool_create(name, n, 0, 0, (uint16_t)room, SOCKET_ID_ANY);
+    port->pool = make_pool(name, n, (uint16_t)room);
     snprintf(name, sizeof name, "braid-tails-%u", number);
     if (port->pool && facts->direct)
-        port->tails = rte_pktmbuf_pool_create(name, n, 0, 0, 0, SOCKET_ID_ANY);
+        port->tails = make_pool(name, n, 0);
     if (!port->pool || (facts->direct && !port->tails))
         return br_dpdk_words(
             words, ENOMEM,
@@ -151,6 +172,17 @@ static int set_up_queues(struct br_dpdk_port *port, const char *devargs, const s
     return 0;
 }
 
+/* A client of memif starts only if its server listens, which may be a rank that was started at the same time. */
+static int start_device(const struct br_dpdk_port *port, bool client)
+{
+    static const struct timespec pause = {.tv_nsec = AGAIN_MS * 1000000};
+    int rc;
+
+    for (int i = 0; (rc = rte_eth_dev_start(port->id)) && client && i < ATTEMPTS; i++)
+        nanosleep(&pause, NULL);
+    return rc;
+}
+
 static int start(struct br_dpdk_port *port, const char *devargs, uint16_t mtu, struct br_dpdk_facts *facts,
                  char *words)
 {
@@ -170,7 +202,7 @@ static int start(struct br_dpdk_port *port, const char *devargs, uint16_t mtu, s
     if (rc && strncmp(info.driver_name, "net_", 4) != 0)
         return fail(words, rc, "the port does not take this mtu");
     br_dpdk_eal_forget();
-    rc = rte_eth_dev_start(port->id);
+    rc = start_device(port, is_memif(&info) && !strstr(devargs, "role=server"));
     if (rc)
         return fail(words, rc, "the port does not start");
     if (!rte_eth_link_get_nowait(port->id, &link) && link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
