@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +25,11 @@
 #include "transport/shm/segment.h"
 #include "transport/transport.h"
 
-#define AREA       (4u << 20) /* bytes that a stream goes round in, at most */
-#define AREA_MOST  64u        /* and frames: slices of a slot */
-#define EVENTS     32
-#define TRIPS_MOST 1000000
+#define AREA        (4u << 20) /* bytes that a stream goes round in, at most */
+#define AREA_MOST   64u        /* and frames: slices of a slot */
+#define EVENTS      32
+#define TRIPS_MOST  1000000
+#define YIELD_AFTER (200 * BR_US) /* without an event */
 
 enum test { MESSAGES, WRITES, STREAM };
 
@@ -122,6 +124,8 @@ static void step(struct end *end)
         end->idle_since = now;
     else if (end->link && now - end->idle_since > end->options->spin)
         sleep_for_events(end);
+    else if (now - end->idle_since > YIELD_AFTER)
+        sched_yield(); /* the peer, or a thread of the back end, may need this core */
 }
 
 static void post(struct end *end, const struct br_frame *frame)
@@ -183,7 +187,8 @@ static void trips(struct end *end, bool leads)
 {
     const struct options *options = end->options;
     const uint64_t *arrived = options->test == MESSAGES ? &end->messages : &end->placed;
-    uint64_t *took = calloc((size_t)options->count, sizeof *took), goal = *arrived, start, calls = 0;
+    uint64_t goal = options->test == MESSAGES; /* the peer's place; its first frame may have come as well */
+    uint64_t *took = calloc((size_t)options->count, sizeof *took), start, calls = 0;
 
     if (!took)
         die("no memory");
@@ -353,7 +358,8 @@ static int usage(void)
           "  -n COUNT     round trips or frames, default 20000; a tenth of that before, as warm-up\n"
           "  -w FRAMES    posted and not sent, default 8\n"
           "  -m MEMORY    plain (default) or segment, as from braid_alloc()\n"
-          "  -i US        without an event, then an end sleeps until there is one; default: both ends spin\n"
+          "  -i US        without an event, then an end sleeps until there is one; default: both ends spin, "
+          "and yield\n"
           "  -u           not pinned to two CPUs\n",
           stderr);
     return 2;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The lock of worker and engine, and how those sleep who drive them: notes 4 and 5 of comm.h. */
+#include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <time.h>
@@ -11,21 +12,27 @@
 #include "collectives/local.h"
 
 #define SLEEP_MOST (250 * BR_MS) /* timers are looked at this often at least */
-#define BOARD_NAP  (50 * BR_US)  /* of one that sleeps while an operation waits on a board */
+#define LOOK_NAP                                                                                             \
+    (50 * BR_US) /* between two looks at what has no descriptor: a board, a device that must be polled */
 
 /* ---- armed devices ----------------------------------------------------------------------------------------- */
 
-/* Under the lock. Arms every device; returns the number of descriptors, or -1: do not sleep. */
-static int arm(struct br_family *family, struct pollfd *fds)
+/* Under the lock. Arms every device; returns the number of descriptors, or -1: do not sleep. *polled: a device has none. */
+static int arm(struct br_family *family, struct pollfd *fds, bool *polled)
 {
     int n = 0;
 
+    *polled = false;
     fds[n++] = (struct pollfd){.fd = family->wake_fd, .events = POLLIN};
     for (int d = 0; d < family->worker->n_devices; d++) {
         struct br_device *device = family->worker->devices[d];
         int fd = device->ops->wait(device);
 
         family->sleep_fds = d + 1;
+        if (fd == -EOPNOTSUPP) {
+            *polled = true;
+            continue;
+        }
         if (fd < 0)
             return -1;
         fds[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
@@ -61,8 +68,8 @@ static uint64_t next_timer(struct br_family *family, uint64_t now, uint64_t unti
         next = timer;
     if (deadline < next)
         next = deadline;
-    if (now + BOARD_NAP < next && looks_at_boards(family))
-        next = now + BOARD_NAP;
+    if (now + LOOK_NAP < next && looks_at_boards(family))
+        next = now + LOOK_NAP;
     return until < next ? until : next;
 }
 
@@ -80,8 +87,9 @@ void br_gate_wake(struct br_family *family)
 void br_gate_unlock(struct br_family *family)
 {
     struct pollfd fds[BR_MAX_DEVICES + 1];
+    bool polled;
 
-    if (atomic_load(&family->sleepers) && !family->sleep_fds && arm(family, fds) < 0) {
+    if (atomic_load(&family->sleepers) && !family->sleep_fds && arm(family, fds, &polled) < 0) {
         disarm(family);
         br_gate_wake(family);
     }
@@ -142,11 +150,14 @@ void br_gate_sleep(struct br_family *family, uint64_t until)
 {
     struct pollfd fds[BR_MAX_DEVICES + 1];
     uint64_t now = br_clock_now(), next = next_timer(family, now, until);
+    bool polled;
     int n;
 
     atomic_fetch_add(&family->sleepers, 1);
     atomic_store(&family->may_wake, true);
-    n = arm(family, fds);
+    n = arm(family, fds, &polled);
+    if (polled && now + LOOK_NAP < next)
+        next = now + LOOK_NAP;
     if (n > 0 && br_ring_empty(&family->submissions) && next > now) {
         struct timespec left = {(time_t)((next - now) / BR_SEC), (long)((next - now) % BR_SEC)};
 

@@ -26,10 +26,11 @@
 
 #define BR_DPDK_MODULE  "braid_dpdk.so"
 #define BR_DPDK_SYMBOL  "br_dpdk_module"
-#define BR_DPDK_VERSION 1u  /* of this header */
-#define BR_DPDK_BURST   32  /* packets of one call, at most */
-#define BR_DPDK_WORDS   400 /* bytes of an error in words */
-#define BR_DPDK_ALLOWED 16  /* PCI devices */
+#define BR_DPDK_VERSION 1u   /* of this header */
+#define BR_DPDK_BURST   32   /* packets of one call, at most */
+#define BR_DPDK_WORDS   400  /* bytes of an error in words */
+#define BR_DPDK_ALLOWED 16   /* PCI devices */
+#define BR_DPDK_COPIED  1024 /* bytes of payload up to which a copy costs less than a second buffer */
 
 struct br_dpdk_start {
     const char *pci[BR_DPDK_ALLOWED]; /* addresses of the PCI devices that may be touched */

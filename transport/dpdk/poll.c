@@ -95,7 +95,7 @@ static void add(struct br_dgram_device *base, struct br_dgram_member *member,
                                                           .payload_bytes = packet->payload_bytes,
                                                           .sums = device->facts.sums};
     outbox->members[outbox->n++] = member;
-    if (!device->facts.direct)
+    if (!device->facts.direct || packet->payload_bytes <= BR_DPDK_COPIED)
         base->base.counters.tx_copied_bytes += packet->payload_bytes;
 }
 

@@ -6,8 +6,7 @@
 #include "transport/dpdk/module/module.h"
 #include "transport/dpdk/module/port.h"
 
-#define COPIED 1024u /* bytes of payload up to which a copy costs less than a second buffer */
-#define RIGHT  (RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD)
+#define RIGHT (RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD)
 
 static void look_at(const struct rte_mbuf *mbuf, struct br_dpdk_arrival *out)
 {
@@ -68,7 +67,7 @@ static void fill(struct br_dpdk_port *port, struct rte_mbuf *mbuf, const struct 
     if (packet->sums)
         ask_for_sums(mbuf);
     if (!packet->payload_bytes ||
-        (port->direct && packet->payload_bytes > COPIED && hang(port, mbuf, packet)))
+        (port->direct && packet->payload_bytes > BR_DPDK_COPIED && hang(port, mbuf, packet)))
         return;
     memcpy(to + packet->head_bytes, packet->payload, packet->payload_bytes);
     mbuf->data_len = (uint16_t)(mbuf->data_len + packet->payload_bytes);

@@ -32,10 +32,15 @@ static const char *word(int rc)
 
 static int fail(char *words, int rc, const char *what)
 {
-    const char *said = br_dpdk_eal_said();
+    const char *said = br_dpdk_eal_said(), *hint = "";
 
-    return br_dpdk_words(words, rc < 0 ? -rc : EIO, "%s: %s%s%.200s", what, word(rc), *said ? "; DPDK: " : "",
-                         said);
+    /* net_af_packet numbers its group by process ^ interface, and takes no number from us. */
+    if (strstr(said, "PACKET_FANOUT"))
+        hint =
+            ". Another process here has a group of sockets with the same number: start again, or give each "
+            "process a network namespace";
+    return br_dpdk_words(words, rc < 0 ? -rc : EIO, "%s: %s%s%.200s%s", what, word(rc),
+                         *said ? "; DPDK: " : "", said, hint);
 }
 
 /* Lets DPDK look at the device, if it has not done so when it started (PCI). */
@@ -172,14 +177,18 @@ static int set_up_queues(struct br_dpdk_port *port, const char *devargs, const s
     return 0;
 }
 
-/* A client of memif starts only if its server listens, which may be a rank that was started at the same time. */
+/* A client of memif starts only if its server listens, which may be a rank that was started at the same time. Lets go of the lock
+ * meanwhile: the server may be of this process. */
 static int start_device(const struct br_dpdk_port *port, bool client)
 {
     static const struct timespec pause = {.tv_nsec = AGAIN_MS * 1000000};
     int rc;
 
-    for (int i = 0; (rc = rte_eth_dev_start(port->id)) && client && i < ATTEMPTS; i++)
+    for (int i = 0; (rc = rte_eth_dev_start(port->id)) && client && i < ATTEMPTS; i++) {
+        pthread_mutex_unlock(&lock);
         nanosleep(&pause, NULL);
+        pthread_mutex_lock(&lock);
+    }
     return rc;
 }
 
@@ -233,6 +242,15 @@ static struct br_dpdk_port *find(const char *name)
     return port;
 }
 
+static void forget(const struct br_dpdk_port *port)
+{
+    for (struct br_dpdk_port **at = &ports; *at; at = &(*at)->next)
+        if (*at == port) {
+            *at = port->next;
+            return;
+        }
+}
+
 static int open_locked(struct br_dpdk_port *port, const char *devargs, uint16_t mtu,
                        struct br_dpdk_facts *facts, char *words)
 {
@@ -240,6 +258,8 @@ static int open_locked(struct br_dpdk_port *port, const char *devargs, uint16_t 
 
     if (find(port->name))
         return br_dpdk_words(words, EBUSY, "another device of this process has this port: give each its own");
+    port->next = ports;
+    ports = port;
     br_dpdk_eal_forget();
     rc = attach(port, devargs, words);
     if (!rc)
@@ -259,10 +279,9 @@ int br_dpdk_port_open(const char *devargs, uint16_t mtu, struct br_dpdk_port **o
     pthread_mutex_lock(&lock);
     rc = open_locked(port, devargs, mtu, facts, words);
     if (rc) {
+        forget(port);
         undo(port);
     } else {
-        port->next = ports;
-        ports = port;
         *out = port;
     }
     pthread_mutex_unlock(&lock);
@@ -272,11 +291,7 @@ int br_dpdk_port_open(const char *devargs, uint16_t mtu, struct br_dpdk_port **o
 void br_dpdk_port_close(struct br_dpdk_port *port)
 {
     pthread_mutex_lock(&lock);
-    for (struct br_dpdk_port **at = &ports; *at; at = &(*at)->next)
-        if (*at == port) {
-            *at = port->next;
-            break;
-        }
+    forget(port);
     undo(port);
     pthread_mutex_unlock(&lock);
 }
