@@ -10,3 +10,11 @@ uint64_t br_clock_now(void)
     clock_gettime(CLOCK_MONOTONIC, &ts); /* cannot fail for this clock */
     return (uint64_t)ts.tv_sec * BR_SEC + (uint64_t)ts.tv_nsec;
 }
+
+uint64_t br_clock_process(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * BR_SEC + (uint64_t)ts.tv_nsec;
+}

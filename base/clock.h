@@ -12,6 +12,7 @@
 #define BR_MS  ((uint64_t)1000000)
 #define BR_SEC ((uint64_t)1000000000)
 
-uint64_t br_clock_now(void); /* CLOCK_MONOTONIC, ns */
+uint64_t br_clock_now(void);     /* CLOCK_MONOTONIC, ns */
+uint64_t br_clock_process(void); /* CPU time of this process, ns; a system call */
 
 #endif

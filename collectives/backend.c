@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "collectives/comm.h"
@@ -105,6 +106,8 @@ static int settle(struct br_family *family, const struct br_verbs_offer *all)
         snprintf(s->network, sizeof s->network, "%s", verbs ? "verbs" : "uring");
     if (asked && !verbs)
         memcpy(s->no_rdma, why, sizeof why);
+    if (some)
+        br_downgrade(rdma);
     if (family->rank == 0 && some)
         br_log_warn("RDMA devices stay unused, and TCP takes their place: %s", why);
     else if (family->rank == 0 && asked)

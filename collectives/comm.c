@@ -298,6 +298,7 @@ static const struct phase {
     {"thread", br_progress_start, br_progress_stop},
     {"meeting", init_meeting, NULL},
     {"rows of the timeline", br_tracing_rails, NULL},
+    {"counters", br_observe_open, br_observe_close},
 };
 #define N_PHASES ((int)(sizeof phases / sizeof phases[0]))
 
@@ -360,6 +361,7 @@ int braid_finalize(struct braid_comm *comm)
         if (family->comms[i])
             br_progress_drain(family->comms[i]);
     br_progress_stop(family);
+    br_observe_close(family); /* from here on the worker is driven without the lock */
     leave(family);
     if (family->usages)
         br_usages_report(family->usages, &family->network, br_memory_text(family, memory),

@@ -35,6 +35,7 @@
 #include "collectives/engine.h"
 #include "collectives/network.h"
 #include "collectives/operation.h"
+#include "collectives/snapshot.h"
 #include "collectives/usage.h"
 #include "protocol/bootstrap/environment.h"
 #include "protocol/bootstrap/secret.h"
@@ -48,6 +49,7 @@
 
 struct br_cache;
 struct br_local;
+struct br_serve;
 struct br_store;
 struct br_views;
 
@@ -72,6 +74,7 @@ struct br_settings {
     char report[512];              /* "1": to stderr; a file; "": none */
     char trace[BR_TRACE_PATH - 8]; /* a file, or a pattern of one; "": none */
     uint64_t trace_bytes;          /* that it may have */
+    char stats[80];                /* folder for the socket of `braid top`; "": the user's; "off": none */
     struct br_bcube
         cube;      /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
     bool placed;   /* an inventory says the next three */
@@ -104,6 +107,8 @@ struct br_family {
     struct br_usages *usages; /* NULL: nobody wants a report */
     struct br_drift drift;    /* rank 0, with a calibration: is it still right? */
     struct br_trace *trace;   /* NULL: nobody wants a timeline */
+    struct br_serve *serve;   /* counters for `braid top`; NULL: switched off, or not possible */
+    char job[BR_JOB_TEXT];    /* what `braid top` calls it */
     struct br_store *store;   /* NULL but during braid_init() */
     struct br_views *views;   /* NULL: no BCube, or too large a one; under the lock */
     struct braid_comm *first; /* of all ranks of the job */
@@ -111,7 +116,10 @@ struct br_family {
     pthread_mutex_t lock; /* worker, engine, boards and all below up to the next comment */
     uint64_t next_order;  /* of operations of all kinds and communicators */
     uint64_t now;         /* of the last turn */
-    int sleep_fds;        /* devices are armed for sleeping (gate.c) */
+    struct br_progress_counters {
+        uint64_t turns, busy, idle, asleep; /* ns but for turns; what a turn of the wheel found to do */
+    } progress;
+    int sleep_fds; /* devices are armed for sleeping (gate.c) */
     /* By number. One that has been finalized stays, without a group, so that its handle is known for what it is, until
      * the number is used again. */
     struct braid_comm *comms[BR_MAX_GROUPS];
@@ -228,6 +236,13 @@ void br_gate_let_in(struct br_family *family, uint64_t nap);
 /* Under the lock, which is free while the thread sleeps, so that a caller can take over; at most until the next timer. */
 void br_gate_sleep(struct br_family *family, uint64_t until);
 void br_gate_wake(struct br_family *family); /* all that sleep, and the own thread */
+
+/* observe.c: counters on a local socket. open fails never: what is not possible is said. */
+int br_observe_open(struct br_family *family);
+void br_observe_close(struct br_family *family);
+
+/* insight.c: the counters, under the lock; n_peers and n_rails say how many there is room for. */
+void br_insight_take(struct braid_comm *comm, struct br_snapshot *snapshot);
 
 /* progress.c */
 int br_progress_start(struct br_family *family); /* thread and wake-up descriptor */

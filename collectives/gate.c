@@ -164,6 +164,7 @@ void br_gate_sleep(struct br_family *family, uint64_t until)
         pthread_mutex_unlock(&family->lock);
         ppoll(fds, (nfds_t)n, &left, NULL);
         pthread_mutex_lock(&family->lock);
+        family->progress.asleep += br_clock_now() - now;
     }
     stop_sleeping(family);
     disarm(family);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counters for the user: braid_stats(), braid_rail_stats(), braid_algorithm(). */
+/* Counters for the user: braid_stats(), braid_rail_stats(), braid_peer_stats(), braid_algorithm() (doc/stats.md). */
 #include "collectives/comm.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/downgrade.h"
 #include "base/error.h"
 #include "collectives/local.h"
 
@@ -16,6 +18,7 @@ static void add_devices(const struct br_worker *w, struct braid_stats *s)
 
         s->copied_bytes += c->tx_copied_bytes + c->rx_copied_bytes;
         s->dropped_frames += c->bad_frames;
+        s->stray_packets += c->stray_packets;
         s->refused_strangers += c->refused_links;
         s->system_calls += c->system_calls;
         s->tx_packets += c->tx_packets;
@@ -34,66 +37,190 @@ static void add_rails(const struct br_worker *w, struct braid_stats *s)
         }
 }
 
-int braid_stats(struct braid_comm *comm, struct braid_stats *out)
+static void add_worker(const struct br_worker *w, struct braid_stats *s)
 {
-    int rc = br_comm_check(comm, "braid_stats");
-    struct br_family *family;
-    const struct br_worker *w;
-
-    if (rc)
-        return rc;
-    if (!out)
-        return br_error(EINVAL, "braid_stats: nowhere to store the counters");
-    family = comm->family;
-    w = family->worker;
-    br_gate_lock(family);
-    *out = (struct braid_stats){.operations = comm->operations, .failed_operations = comm->failed_operations};
-    out->copied_bytes = w->counters.copied_bytes;
-    out->placed_bytes = w->counters.placed_bytes;
-    out->mapped_bytes = w->counters.mapped_bytes;
-    out->refused_strangers = w->counters.refused_strangers;
-    out->dropped_frames = w->counters.dropped_messages + w->slots.stale_frames + w->slots.bad_frames;
-    out->late_allocations = br_engine_late_allocations(family->engine, comm->group);
-    out->board_operations = comm->local ? comm->local->operations : 0;
-    out->unregistered = family->unregistered;
-    add_devices(w, out);
-    add_rails(w, out);
-    br_gate_unlock(family);
-    return 0;
+    s->copied_bytes += w->counters.copied_bytes;
+    s->placed_bytes = w->counters.placed_bytes;
+    s->mapped_bytes = w->counters.mapped_bytes;
+    s->relayed_frames = w->counters.relayed_frames;
+    s->relayed_bytes = w->counters.relayed_bytes;
+    s->relay_stalls = w->counters.relay_stalls;
+    s->unreachable = w->counters.unreachable;
+    s->slot_stalls = w->counters.slot_stalls;
+    br_list_for_each (node, &w->slotless)
+        s->slots_waiting++;
+    s->refused_strangers += w->counters.refused_strangers;
+    s->dropped_frames += w->counters.dropped_messages + w->slots.stale_frames + w->slots.bad_frames;
+    s->placeless = w->counters.placeless;
 }
 
-static void describe(const struct br_rail *rail, int peer, struct braid_rail_stats *out)
+#define ADD_DOWNGRADE(name, kind, help) s->name = atomic_load(&br_downgrades.name);
+
+static void add_family(struct br_family *family, struct braid_stats *s)
+{
+    s->unregistered = family->unregistered;
+    s->turns = family->progress.turns;
+    s->busy_ns = family->progress.busy;
+    s->idle_ns = family->progress.idle;
+    s->asleep_ns = family->progress.asleep;
+    s->process_cpu_ns = br_clock_process();
+    BRAID_DOWNGRADES(ADD_DOWNGRADE)
+}
+
+/* Under the lock, as all below up to the next comment. */
+static void take_stats(struct braid_comm *comm, struct braid_stats *out)
+{
+    struct br_family *family = comm->family;
+
+    *out = (struct braid_stats){
+        .operations = comm->operations,
+        .failed_operations = comm->failed_operations,
+        .board_operations = comm->local ? comm->local->operations : 0,
+        .outstanding = (uint64_t)atomic_load(&comm->outstanding),
+        .late_allocations = br_engine_late_allocations(family->engine, comm->group),
+    };
+    add_worker(family->worker, out);
+    add_family(family, out);
+    add_devices(family->worker, out);
+    add_rails(family->worker, out);
+}
+
+static void describe_rail(const struct br_worker *w, const struct br_rail *rail, int peer,
+                          struct braid_rail_stats *out)
 {
     *out = (struct braid_rail_stats){
         .peer = peer,
+        .rail = rail->index,
         .level = rail->level,
         .up = rail->state == BR_RAIL_UP,
         .tx_bytes = rail->total_tx,
         .rx_bytes = rail->total_rx,
+        .tx_frames = rail->tx_frames,
+        .rx_frames = rail->rx_frames,
+        .tx_messages = rail->tx_messages,
+        .rx_messages = rail->rx_messages,
+        .resent_slices = rail->resent_slices,
+        .resent_packets = rail->resent_packets,
+        .stalled_budget_ns = br_stall_time(rail, BR_STALL_BUDGET, w->now),
+        .stalled_full_ns = br_stall_time(rail, BR_STALL_FULL, w->now),
+        .stalled_credit_ns = br_stall_time(rail, BR_STALL_CREDIT, w->now),
+        .failures = rail->failures,
+        .returns = rail->returns,
+        .in_flight_bytes = rail->device->caps.budget_free ? 0 : rail->tx_bytes - rail->acked_bytes,
         .budget_bytes = rail->budget,
         .bytes_per_second = rail->rate,
         .min_rtt_ns = rail->min_rtt,
-        .failures = rail->failures,
     };
+    if (rail->link)
+        out->resent_packets += rail->device->ops->link_resent(rail->link);
     snprintf(out->device, sizeof out->device, "%s:%.40s", rail->device->ops->name, rail->device->name);
 }
 
-int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *rails, int max)
+static void count_queued(const struct br_queue *queue, bool data, struct braid_peer_stats *out)
 {
-    int n = 0, rc = br_comm_check(comm, "braid_rail_stats");
+    br_list_for_each (node, &queue->place) {
+        const struct br_queued *item = br_container_of(node, struct br_queued, place);
+        const struct br_transfer *t = br_container_of(item, struct br_transfer, queued);
+
+        out->queued_high += item->priority > 0;
+        out->queued_normal += item->priority == 0;
+        out->queued_low += item->priority < 0;
+        if (t->is_send)
+            out->queued_bytes += data ? br_transfer_left(t) : t->length;
+    }
+}
+
+static void describe_peer(const struct br_peer *peer, int rank, struct braid_peer_stats *out)
+{
+    *out = (struct braid_peer_stats){
+        .peer = rank, .readys = peer->readys, .waited_ready_ns = peer->waited_ready};
+    for (int k = 0; k < BR_QUEUES; k++)
+        if (k != BR_QUEUE_RELAY) /* of others */
+            count_queued(&peer->queues[k], k == BR_QUEUE_DATA, out);
+}
+
+static const struct br_peer *peer_at(struct braid_comm *comm, int rank)
+{
+    return &comm->family->worker->peers[br_group_in_job(comm->group, rank)];
+}
+
+static int take_rails(struct braid_comm *comm, struct braid_rail_stats *out, int max)
+{
+    int n = 0;
+
+    for (int r = 0; r < comm->size; r++)
+        for (int i = 0; i < peer_at(comm, r)->n_rails; i++, n++)
+            if (n < max)
+                describe_rail(comm->family->worker, &peer_at(comm, r)->rails[i], r, &out[n]);
+    return n;
+}
+
+static int take_peers(struct braid_comm *comm, struct braid_peer_stats *out, int max)
+{
+    int n = 0;
+
+    for (int r = 0; r < comm->size; r++)
+        if (r != comm->rank && n++ < max)
+            describe_peer(peer_at(comm, r), r, &out[n - 1]);
+    return n;
+}
+
+/* Rails that have come since there was room for them wait for the next snapshot. */
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+void br_insight_take(struct braid_comm *comm, struct br_snapshot *s)
+{
+    take_stats(comm, &s->stats);
+    s->n_peers = least(take_peers(comm, s->peers, s->n_peers), s->n_peers);
+    s->n_rails = least(take_rails(comm, s->rails, s->n_rails), s->n_rails);
+}
+
+/* ---- the public calls ------------------------------------------------------------------------------------- */
+
+static int check(struct braid_comm *comm, const void *out, int max, const char *name)
+{
+    int rc = br_comm_check(comm, name);
+
+    if (!rc && !out && max > 0)
+        rc = br_error(EINVAL, "%s: nowhere to store the counters", name);
+    return rc;
+}
+
+int braid_stats(struct braid_comm *comm, struct braid_stats *out)
+{
+    int rc = check(comm, out, 1, "braid_stats");
 
     if (rc)
         return rc;
-    if (!rails && max > 0)
-        return br_error(EINVAL, "braid_rail_stats: nowhere to store the counters");
     br_gate_lock(comm->family);
-    for (int r = 0; r < comm->size; r++) {
-        const struct br_peer *peer = &comm->family->worker->peers[br_group_in_job(comm->group, r)];
+    take_stats(comm, out);
+    br_gate_unlock(comm->family);
+    return 0;
+}
 
-        for (int i = 0; i < peer->n_rails; i++, n++)
-            if (n < max)
-                describe(&peer->rails[i], r, &rails[n]);
-    }
+int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *out, int max)
+{
+    int n = check(comm, out, max, "braid_rail_stats");
+
+    if (n)
+        return n;
+    br_gate_lock(comm->family);
+    n = take_rails(comm, out, max);
+    br_gate_unlock(comm->family);
+    return n;
+}
+
+int braid_peer_stats(struct braid_comm *comm, struct braid_peer_stats *out, int max)
+{
+    int n = check(comm, out, max, "braid_peer_stats");
+
+    if (n)
+        return n;
+    br_gate_lock(comm->family);
+    n = take_peers(comm, out, max);
     br_gate_unlock(comm->family);
     return n;
 }

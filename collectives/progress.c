@@ -81,6 +81,12 @@ static void watch_local(struct br_local *local, struct br_worker *w, uint64_t no
         br_local_fail(local, w->failed, w->words);
 }
 
+/* A turn has taken this long. Those within ask_board() are not timed: a clock costs as much as a look at the board. */
+static void account(struct br_family *family, uint64_t time, bool worked)
+{
+    *(worked ? &family->progress.busy : &family->progress.idle) += time;
+}
+
 static int turn_local(struct br_local *local, struct br_worker *w, uint64_t now)
 {
     struct br_operation *op;
@@ -103,6 +109,7 @@ int br_progress_turn(struct br_family *family, uint64_t now)
     int n = accept_submissions(family, now);
 
     family->now = now;
+    family->progress.turns++;
     n += br_worker_poll(family->worker, now);
     n += br_engine_step(family->engine, now);
     if (br_worker_pump(family->worker, now) > 0)
@@ -146,6 +153,7 @@ static void *run(void *argument)
 
     while (!atomic_load(&family->stop)) {
         uint64_t now;
+        bool worked;
 
         if (atomic_load(&family->callers) > 0 || atomic_load(&family->turns) != seen) {
             seen = atomic_load(&family->turns);
@@ -154,7 +162,9 @@ static void *run(void *argument)
         }
         br_gate_lock_last(family);
         now = br_clock_now();
-        if (br_progress_turn(family, now) > 0)
+        worked = br_progress_turn(family, now) > 0;
+        account(family, br_clock_now() - now, worked);
+        if (worked)
             idle_since = 0;
         else if (!idle_since)
             idle_since = now;
@@ -275,9 +285,11 @@ static void drive(struct br_family *family, const struct goal *goal, uint64_t un
     uint64_t now = br_clock_now(), idle_since = now;
 
     while (!is_reached(family, goal) && now < until) {
+        uint64_t began = now;
         bool worked = br_progress_turn(family, now) > 0;
 
         now = br_clock_now();
+        account(family, now - began, worked);
         if (worked) {
             idle_since = now;
         } else if (now - idle_since > family->settings.spin) {
@@ -287,6 +299,7 @@ static void drive(struct br_family *family, const struct goal *goal, uint64_t un
             idle_since = now = br_clock_now();
         } else if (family->settings.oversubscribed || now - idle_since > YIELD_AFTER) {
             make_room(family, now);
+            now = br_clock_now(); /* what others did meanwhile is no time of the next turn */
         }
         br_gate_let_in(family, 0);
     }

@@ -187,6 +187,7 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
     rail->state = BR_RAIL_UP;
     rail->link->trusted = true;
     br_rail_reset(rail, w->now);
+    rail->returns += rail->was_up;
     br_log_debug("rank %d: rail to rank %d on level %d is up (%s, %s)", w->config.rank, peer->rank,
                  rail->level, rail->device->name, rail->link->peer_name);
     rail->was_up = true;

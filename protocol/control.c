@@ -13,8 +13,10 @@ int br_control_post(struct br_rail *rail, const struct br_message *message, cons
         .length = length,
         .inline_ = (const uint8_t *)message,
     };
+    int rc = rail->device->ops->post(rail->link, &frame, 1);
 
-    return rail->device->ops->post(rail->link, &frame, 1);
+    rail->tx_messages += rc == 1;
+    return rc;
 }
 
 static bool post_plain(struct br_rail *rail, enum br_message_type type)

@@ -90,6 +90,8 @@ static bool post_retained(struct br_rail *rail, const struct br_message *m, cons
     rail->sent++;
     if (br_tag_family(m->tag) == BR_TAG_P2P)
         rail->sent_p2p++;
+    if (m->type == BR_MESSAGE_EAGER)
+        rail->total_tx += m->bytes;
     return true;
 }
 
@@ -138,7 +140,6 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
     br_queue_remove(&t->queued);
     if (t->is_send) {
         w->counters.copied_bytes += t->length;
-        rail->total_tx += t->length;
         br_transfer_end(w, t, 0);
     } else {
         t->state = BR_TRANSFER_MATCHING;

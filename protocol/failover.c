@@ -132,8 +132,11 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     drop_flights(w, rail);
     if (rail->relay && w->relay)
         br_relay_rail_lost(w, rail);
-    if (rail->link)
+    br_stall_set(rail, BR_STALL_NONE, w->now);
+    if (rail->link) {
+        rail->resent_packets += rail->device->ops->link_resent(rail->link);
         br_link_retire(w, rail->link);
+    }
     rail->link = NULL;
     if (w->failed)
         return;
@@ -171,6 +174,8 @@ static void send_again(struct br_worker *w, struct br_peer *peer, struct br_tran
             t->slice_rails[i] &= (uint8_t)~bit;
             again |= 1ull << i;
         }
+    if (bit)
+        peer->rails[__builtin_ctz(bit)].resent_slices += (uint64_t)__builtin_popcountll(again);
     if (!again && t->wants_done && t->state == BR_TRANSFER_CONFIRMING)
         again = 1ull << ((t->length - 1) / t->slice_bytes);
     if (again) {

@@ -57,6 +57,10 @@ void br_send_check_end(struct br_worker *w, struct br_transfer *t);
 bool br_send_want_done(struct br_worker *w, struct br_transfer *t, const struct br_peer *peer);
 int br_pump_peer(struct br_worker *w, struct br_peer *peer);
 
+/* stall.c: what rails wait for. note: at the end of a pump; full: rails that took no more, a bit each; stuck: by queue, its head has to wait. */
+void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t full, const bool *stuck);
+void br_stall_set(struct br_rail *rail, enum br_stall stall, uint64_t now);
+
 /* credited.c */
 struct br_pump {   /* one turn of the pump for a peer */
     uint32_t full; /* rails whose back end takes nothing more now, a bit each */

@@ -264,6 +264,8 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
     }
     rail->arrived++;
     rail->arrived_p2p += br_tag_family(m.tag) == BR_TAG_P2P;
+    if (m.type == BR_MESSAGE_EAGER)
+        rail->total_rx += m.bytes;
     if (!first) {
         w->counters.dropped_messages++;
         release(w, rail, event->link, event->buffer, m.tag);

@@ -44,6 +44,15 @@
 #include "protocol/transfer.h"
 #include "transport/transport.h"
 
+/* What a peer's queue waits for, as far as it is this rail's (stall.c). */
+enum br_stall {
+    BR_STALL_NONE,
+    BR_STALL_BUDGET, /* frames: all of it is in flight */
+    BR_STALL_FULL,   /* the back end takes no more */
+    BR_STALL_CREDIT, /* messages: the peer has not released earlier ones */
+    BR_STALLS,
+};
+
 enum br_rail_state {
     BR_RAIL_IDLE,       /* no link; the connecting side tries again at retry_at */
     BR_RAIL_CONNECTING, /* link_connect() is under way */
@@ -165,8 +174,13 @@ struct br_rail {
     bool relay_due; /* the peer is to be told of free ones */
 
     /* statistics over all incarnations */
-    uint64_t total_tx, total_rx, failures;
-    uint64_t traced; /* ns; end of the last frame in the timeline */
+    uint64_t total_tx, total_rx; /* payload bytes */
+    uint64_t tx_frames, rx_frames, tx_messages, rx_messages;
+    uint64_t failures, returns;
+    uint64_t resent_slices, resent_packets; /* resent_packets: of links that are lost */
+    enum br_stall stall;
+    uint64_t stalled_since, stalled[BR_STALLS]; /* ns; stalled: without the one that lasts */
+    uint64_t traced;                            /* ns; end of the last frame in the timeline */
 };
 
 enum br_peer_state {
@@ -211,6 +225,7 @@ struct br_peer {
     struct br_rail *rails;             /* [n_rails] */
     uint8_t place_rails;               /* rails whose device needs place tokens, a bit each */
     uint64_t uses;                     /* frames posted */
+    uint64_t readys, waited_ready;     /* READYs for our sends; ns from their submission to it */
     struct br_queue queues[BR_QUEUES]; /* what wants to leave, by br_queue_kind */
     struct br_list moving;             /* sends in MOVING or CONFIRMING */
     struct br_list waiting;   /* transfers that wait for their other end, by waits_since (waiting.c) */

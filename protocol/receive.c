@@ -32,6 +32,7 @@ static void offer_place(struct br_worker *w, struct br_transfer *t)
     struct br_peer *peer = &w->peers[t->peer];
 
     if (!may_have_slot(w, t)) {
+        w->counters.slot_stalls++;
         br_list_push_back(&w->slotless, &t->node);
         return;
     }
@@ -342,8 +343,11 @@ static void message(struct br_worker *w, struct br_rail *rail, const struct br_e
 void br_receive_event(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
 {
     rail->last_rx = w->now;
-    if (event->kind == BR_EVENT_PLACED)
+    if (event->kind == BR_EVENT_PLACED) {
+        rail->rx_frames++;
         placed(w, rail, event);
-    else
+    } else {
+        rail->rx_messages++;
         message(w, rail, event);
+    }
 }

@@ -173,6 +173,7 @@ bool br_relay_send(struct br_worker *w, struct br_peer *peer, struct br_queued *
                               .cookie = (uint64_t)(uintptr_t)&relayed->flight};
     if (rail->device->ops->post(rail->link, &frame, 1) != 1)
         return false;
+    rail->tx_messages++;
     if (relayed->length)
         br_rail_posted(rail, relayed->length, asks, w->now);
     take_credit(&rail->relay->out, relayed->header.at);

@@ -389,10 +389,17 @@ int br_relay_poll(struct br_worker *w)
 
 /* ---- the device -------------------------------------------------------------------------------------------- */
 
+static uint64_t link_resent(struct br_link *link)
+{
+    (void)link;
+    return 0;
+}
+
 static const struct br_transport_ops relay_ops = {
     .name = "relay",
     .link_connect = link_connect,
     .link_close = link_close,
+    .link_resent = link_resent,
     .post = post,
     .poll = poll_,
     .message_release = message_release,

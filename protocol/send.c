@@ -37,6 +37,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     if (!peer->n_rails && (rc = br_relay_reach(w, peer)))
         return rc;
     t->is_send = true;
+    t->submitted = w->now;
     t->awaited = false;
     t->status = 0;
     t->wants_done = false;
@@ -64,6 +65,8 @@ void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_m
         br_transfer_end(w, t, t->refuse);
         return;
     }
+    peer->readys++;
+    peer->waited_ready += w->now > t->submitted ? w->now - t->submitted : 0;
     t->remote_slot = ready->ready.slot;
     t->slice_bytes = br_slot_slice_bytes(t->length, w->config.slice_bytes);
     memset(t->slice_rails, 0, (t->length + t->slice_bytes - 1) / t->slice_bytes);
@@ -209,6 +212,7 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
         br_pool_put(&w->flights, flight);
         return false;
     }
+    rail->tx_frames++;
     br_rail_posted(rail, length, asks, w->now);
     br_list_init(&flight->node);
     br_list_push_back(&rail->flights, &flight->node);
@@ -217,7 +221,7 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
     return true;
 }
 
-static uint64_t bytes_left(const struct br_transfer *t)
+uint64_t br_transfer_left(const struct br_transfer *t)
 {
     return t->length - t->cursor + (uint64_t)__builtin_popcountll(t->resend) * t->slice_bytes;
 }
@@ -234,7 +238,7 @@ static bool is_freer(const struct br_rail *a, const struct br_rail *b)
 static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const struct br_transfer *t)
 {
     struct br_rail *best = NULL;
-    uint64_t left = bytes_left(t);
+    uint64_t left = br_transfer_left(t);
 
     for (int i = 0; i < peer->n_rails; i++) {
         struct br_rail *rail = &peer->rails[i];
@@ -322,6 +326,7 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
                 !br_credited_message(w, peer, br_container_of(head, struct br_transfer, queued), &pump);
         }
     }
+    br_stall_note(w, peer, pump.full, stuck);
     if (!br_peer_has_work(peer))
         br_list_remove(&peer->active);
     return pump.n;

@@ -57,7 +57,8 @@ struct br_transfer {
     /* the worker's */
     enum br_transfer_state state;
     bool is_send;
-    bool wants_done; /* send: a frame left, and another rail could have to send it again */
+    uint64_t submitted; /* ns */
+    bool wants_done;    /* send: a frame left, and another rail could have to send it again */
     struct br_queued queued;
     struct br_list
         node; /* in one of: the peer's `moving`, `waiting` or `expecting`, the worker's `slotless` or `done` */
@@ -85,6 +86,9 @@ int br_transfer_receive(struct br_worker *worker, struct br_transfer *transfer);
 
 /* Does our side of a transfer, not of put or get, send a message that needs a credit: the bytes, or the READY? */
 bool br_transfer_needs_credit(const struct br_worker *worker, int peer, bool is_send, uint32_t length);
+
+/* Bytes of a send that have not left yet, for the first time or again; once it has its READY. */
+uint64_t br_transfer_left(const struct br_transfer *transfer);
 
 /* After a mapped receive: the bytes are no longer read. */
 void br_transfer_release(struct br_worker *worker, struct br_transfer *transfer);

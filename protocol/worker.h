@@ -117,6 +117,7 @@ struct br_worker {
     struct br_worker_counters {
         uint64_t refused_strangers, dropped_messages, copied_bytes, placed_bytes, mapped_bytes;
         uint64_t credit_stalls, budget_stalls;  /* times the head of a queue had to wait */
+        uint64_t slot_stalls;                   /* large receives that had to wait for a slot */
         uint64_t relayed_frames, relayed_bytes; /* passed on for others */
         uint64_t relay_stalls; /* times all of them had to wait for a buffer at the next host */
         uint64_t unreachable;  /* routes that broke here, or beyond */
@@ -168,6 +169,9 @@ bool br_worker_left(const struct br_worker *worker);
 /* Neighbours in a BCube that have not left and whose rail is down: bit level * (n - 1) + i for neighbour i of a level
  * (bcube/address.h). 0 without relaying, and where neighbours are more than 64. */
 uint64_t br_worker_broken_links(const struct br_worker *worker);
+
+/* ns for which the rail has waited for this, up to `now`. */
+uint64_t br_stall_time(const struct br_rail *rail, enum br_stall stall, uint64_t now);
 
 /* Names the rows of all rails in config.trace, which is there; once rails are set. Not on the data path. */
 void br_tracing_name(const struct br_worker *worker);

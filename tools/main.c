@@ -33,6 +33,8 @@ static const struct br_command commands[] = {
     {"plan", br_tool_plan, "what each algorithm should take, and which is chosen why; --run: and does take"},
     {"sim", br_tool_plan, "training of a network in virtual time: engine and protocol as they are"},
     {"train", br_tool_train, "trains a small network over all ranks, with every policy and optimiser"},
+    {"top", br_tool_top,
+     "a running job, live: rates, stalls, queues and losses of every rail; for Prometheus, too"},
     {"bcube", br_tool_bcube, "plan, emulate and check a BCube; braid bcube help says more"},
     {"demo", br_tool_demo,
      "gradients over an emulated BCube: BML, a ring and parameter servers beside the formulas"},

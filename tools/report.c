@@ -126,7 +126,7 @@ void br_report_rails(struct br_report *report, struct braid_comm *comm)
         cJSON_AddNumberToObject(rail, "peer", rails[i].peer);
         cJSON_AddNumberToObject(rail, "level", rails[i].level);
         cJSON_AddStringToObject(rail, "device", rails[i].device);
-        cJSON_AddBoolToObject(rail, "up", rails[i].up);
+        cJSON_AddBoolToObject(rail, "up", rails[i].up != 0);
         cJSON_AddNumberToObject(rail, "tx_bytes", (double)rails[i].tx_bytes);
         cJSON_AddNumberToObject(rail, "rx_bytes", (double)rails[i].rx_bytes);
         cJSON_AddNumberToObject(rail, "budget_bytes", (double)rails[i].budget_bytes);

@@ -14,6 +14,7 @@ int br_tool_info(int argc, char **argv);
 int br_tool_demo(int argc, char **argv);
 int br_tool_plan(int argc, char **argv);
 int br_tool_train(int argc, char **argv);
+int br_tool_top(int argc, char **argv);
 int br_tool_bcube(int argc, char **argv);
 
 #endif

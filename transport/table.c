@@ -52,6 +52,12 @@ static void no_place_release(struct br_device *device, struct br_slot *slot)
     (void)device, (void)slot;
 }
 
+static uint64_t no_link_resent(struct br_link *link)
+{
+    (void)link;
+    return 0;
+}
+
 static int no_wait(struct br_device *device)
 {
     (void)device;
@@ -69,7 +75,7 @@ static int no_map_release(struct br_device *device, uint64_t map_handle)
     return br_error(EOPNOTSUPP, "this back end makes no maps");
 }
 
-/* device_close, device_address, link_*, post, poll and message_release have no sensible default: a back end that
+/* device_close, device_address, link_connect, link_close, post, poll and message_release have no sensible default: a back end that
  * opens devices has them (the contract suite checks). */
 static void complete(struct br_transport_ops *ops)
 {
@@ -82,6 +88,7 @@ static void complete(struct br_transport_ops *ops)
     DEFAULT(region_release);
     DEFAULT(place_token);
     DEFAULT(place_release);
+    DEFAULT(link_resent);
     DEFAULT(wait);
     DEFAULT(wake);
     DEFAULT(map_release);

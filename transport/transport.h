@@ -232,6 +232,10 @@ struct br_transport_ops {
      * frames do not come any more. Maps that are still held through it stay readable until map_release(). */
     void (*link_close)(struct br_link *link);
 
+    /* Packets of this link that had to be sent again, so far: by the back end, or by the kernel for it. 0 where nobody knows. For
+     * counters: may cost a system call. */
+    uint64_t (*link_resent)(struct br_link *link);
+
     /* Takes frames[0..n) for sending in this order; returns how many it took (0: full, try after the next poll), or
      * -errno when the link has failed (CLOSED follows or has been reported). Every taken frame yields one SENT. Frames may
      * stay here until the next poll(), so that one call to the kernel carries many. */

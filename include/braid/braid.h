@@ -29,6 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <braid/stats.h>
 #include <braid/types.h>
 
 #ifdef __cplusplus
@@ -287,43 +288,18 @@ int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct 
 
 /* ---- insight ---------------------------------------------------------------------------------------------- */
 
-/* Counters since braid_init(), of one rail (a link to one peer on one level). */
-struct braid_rail_stats {
-    int peer, level;
-    char device[48];           /* "uring:lo" */
-    int up;                    /* 1: connected */
-    uint64_t tx_bytes;         /* payload handed to the back end */
-    uint64_t rx_bytes;         /* payload arrived */
-    uint64_t budget_bytes;     /* in-flight bound now: its drain time is the preemption latency */
-    uint64_t bytes_per_second; /* measured rate, 0 until known */
-    uint64_t min_rtt_ns;       /* least time from post to acknowledgement, 0 until known */
-    uint64_t failures;         /* times the rail was lost */
-};
+/*
+ * Counters since braid_init(): stats.h has every field with its meaning. Cheap enough to ask for a few times a second: each call waits
+ * until the turn of the worker that is under way is over, and holds it up for some microseconds. While the job runs, `braid top` and Prometheus
+ * see the same (doc/stats.md). -EINVAL: comm or the place to write to is missing.
+ */
 
-/* Counters: operations are those of the communicator, all else is of its family. */
-struct braid_stats {
-    uint64_t operations;         /* ended well */
-    uint64_t failed_operations;  /* ended with an error */
-    uint64_t tx_bytes, rx_bytes; /* payload over all rails */
-    uint64_t
-        copied_bytes; /* payload copied in user space besides the one copy that places it: eager and staging */
-    uint64_t placed_bytes;      /* payload that arrived straight in its place */
-    uint64_t mapped_bytes;      /* payload read in the peer's memory, not copied at all */
-    uint64_t board_operations;  /* small operations through the host's shared board */
-    uint64_t refused_strangers; /* links refused: no proof of the secret, malformed or timed-out handshake */
-    uint64_t dropped_frames;    /* malformed or stale */
-    uint64_t system_calls;      /* of the back ends */
-    uint64_t tx_packets, rx_packets; /* of our own protocol (udp, dpdk), acknowledgements included; else 0 */
-    uint64_t late_allocations;       /* pools that had to grow after braid_init() */
-    uint64_t
-        registrations; /* of memory with NICs that want it (verbs); stands still once all buffers are known */
-    uint64_t pinned_bytes; /* registered with NICs now, over all of them */
-    uint64_t unregistered; /* buffers that went with a copy because they could not be registered */
-};
-
+/* operations, failed_operations and board_operations are those of the communicator, all else is of everything in its family. */
 int braid_stats(struct braid_comm *comm, struct braid_stats *stats);
-/* Fills rails[0..max); returns how many rails there are, or -errno. */
-int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *rails, int max);
+/* Both fill out[0..max), in the order of peers, with those of the communicator, and return how many there are, which may be more; or
+ * -errno. Our own rank is no peer. Ranks that are reached through others only have a rail once something was sent there. */
+int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *out, int max);
+int braid_peer_stats(struct braid_comm *comm, struct braid_peer_stats *out, int max);
 /* The algorithm that an operation of this kind and size would use or used last: "ring", "board". Static string, or
  * NULL with words. collective: "allreduce", ... */
 const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count,

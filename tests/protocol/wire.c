@@ -321,6 +321,12 @@ static void place_release(struct br_device *device, struct br_slot *slot)
     wire->tokens--;
 }
 
+static uint64_t link_resent(struct br_link *link)
+{
+    (void)link;
+    return 0;
+}
+
 const struct br_transport_ops wire_ops = {
     .name = "wire",
     .device_open = device_open,
@@ -328,6 +334,7 @@ const struct br_transport_ops wire_ops = {
     .device_address = device_address,
     .link_connect = link_connect,
     .link_close = link_close,
+    .link_resent = link_resent,
     .post = post,
     .poll = poll,
     .message_release = message_release,

@@ -132,7 +132,7 @@ static void add_rails(struct br_perf_report *r, struct braid_comm *comm)
         cJSON *rail = cJSON_CreateObject();
 
         cJSON_AddStringToObject(rail, "device", rails[i].device);
-        cJSON_AddBoolToObject(rail, "up", rails[i].up);
+        cJSON_AddBoolToObject(rail, "up", rails[i].up != 0);
         cJSON_AddNumberToObject(rail, "tx_bytes", (double)rails[i].tx_bytes);
         cJSON_AddNumberToObject(rail, "rx_bytes", (double)rails[i].rx_bytes);
         cJSON_AddNumberToObject(rail, "bytes_per_second", (double)rails[i].bytes_per_second);

@@ -45,7 +45,7 @@ static int describe(struct session *s)
     for (int i = 0; i < n && i < BR_PERF_RAILS; i++) {
         const char *colon = strchr(rails[i].device, ':'), *name = colon ? colon + 1 : rails[i].device;
 
-        up += rails[i].up;
+        up += rails[i].up != 0;
         snprintf(s->backend, sizeof s->backend, "%.*s",
                  (int)(colon ? colon - rails[i].device : (long)strlen(rails[i].device)), rails[i].device);
         if (!strstr(s->devices, name) && used < sizeof s->devices)

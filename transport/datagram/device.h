@@ -124,6 +124,7 @@ struct br_dgram_member *br_dgram_device_quoted(struct br_dgram_device *device, c
 int br_dgram_member_connect(struct br_device *device, const struct br_address *address, struct br_link **out);
 void br_dgram_member_close(struct br_link *link);
 int br_dgram_member_post(struct br_link *link, const struct br_frame *frames, int n);
+uint64_t br_dgram_member_resent(struct br_link *link);
 void br_dgram_member_release(struct br_link *link, void *buffer);
 /* Makes the datagram link of one that is to connect, if the peer can be reached. */
 void br_dgram_member_begin(struct br_dgram_member *member);

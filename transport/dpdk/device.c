@@ -302,6 +302,7 @@ const struct br_transport_ops br_dpdk_ops = {
     .device_address = br_dgram_device_address,
     .link_connect = br_dgram_member_connect,
     .link_close = br_dgram_member_close,
+    .link_resent = br_dgram_member_resent,
     .post = br_dgram_member_post,
     .poll = br_dpdk_poll,
     .message_release = br_dgram_member_release,

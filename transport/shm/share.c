@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/shm/link.h"
@@ -76,6 +77,7 @@ int br_shm_announce(struct br_shm_link *link, const struct br_region *region)
     while (number < BR_SHM_SEGMENTS && link->announced[number])
         number++;
     if (number == BR_SHM_SEGMENTS) {
+        br_downgrade(mapping);
         if (!device->said_full)
             br_log_warn("%s: more than %d regions in use with one peer: further ones are read slower",
                         device->base.name, BR_SHM_SEGMENTS);

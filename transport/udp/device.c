@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numa.h"
@@ -143,9 +144,11 @@ static int start(struct br_udp_device *device, const struct br_interface *interf
         rc = read_paths(&device->dgram.paths);
     if (rc)
         return rc;
-    if (config->own_nic_only && br_tcp_options_bind(interface, &options))
+    if (config->own_nic_only && br_tcp_options_bind(interface, &options)) {
+        br_downgrade(device_binding);
         br_log_warn("device %s: %s; packets go where the routes lead", device->dgram.base.name,
                     br_error_words());
+    }
     device->dgram.address = interface->address;
     device->dgram.max_packet = br_udp_socket_packet_bytes(interface);
     if (device->dgram.max_packet < BR_DGRAM_MIN_PACKET)
@@ -161,9 +164,13 @@ static int start(struct br_udp_device *device, const struct br_interface *interf
     if (rc)
         return rc;
     device->outbox->cuts = kernel_cuts(device->fds[0]);
-    if (br_udp_socket_room(device->fds[0]) < LEAST_ROOM)
+    if (!device->outbox->cuts)
+        br_downgrade(gso);
+    if (br_udp_socket_room(device->fds[0]) < LEAST_ROOM) {
+        br_downgrade(receive_buffer);
         br_log_info("device %s: only %u KiB may wait to be received: sysctl -w net.core.rmem_max=8388608",
                     device->dgram.base.name, br_udp_socket_room(device->fds[0]) >> 10);
+    }
     return 0;
 }
 
@@ -208,6 +215,7 @@ const struct br_transport_ops br_udp_ops = {
     .device_address = br_dgram_device_address,
     .link_connect = br_dgram_member_connect,
     .link_close = br_dgram_member_close,
+    .link_resent = br_dgram_member_resent,
     .post = br_dgram_member_post,
     .poll = br_udp_poll,
     .wait = br_udp_wait,

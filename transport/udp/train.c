@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/downgrade.h"
 #include "base/log.h"
 
 #define JUMP                                                                                                 \
@@ -109,6 +110,7 @@ unsigned br_udp_outbox_send(struct br_udp_outbox *outbox)
             continue;
         if (rc == -EIO && train->packets > 1 && outbox->cuts) {
             outbox->cuts = false;
+            br_downgrade(gso);
             br_log_warn("the device cannot send several UDP packets as one: slower");
         }
         /* What ICMP says of an earlier packet comes once in place of sending: try again. */

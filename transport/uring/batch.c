@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/downgrade.h"
 #include "base/log.h"
 
 #define NO_RESULT (-4096L) /* no errno is that large */
@@ -13,8 +14,10 @@ void br_uring_batch_init(struct br_uring_batch *batch)
     int rc = io_uring_queue_init(BR_URING_BATCH, &batch->ring, 0);
 
     batch->ring_on = rc == 0;
-    if (rc)
+    if (rc) {
+        br_downgrade(io_uring);
         br_log_info("no io_uring here (%s): plain system calls instead", strerror(-rc));
+    }
 }
 
 void br_uring_batch_destroy(struct br_uring_batch *batch)
@@ -103,6 +106,7 @@ static void run_ring(struct br_uring_batch *batch)
     if (rc == batch->n)
         return;
     /* What was not taken would go out later with addresses that are no longer ours: the ring must go. */
+    br_downgrade(io_uring);
     br_log_warn("io_uring took %d of %d calls: plain system calls from now on", rc, batch->n);
     br_uring_batch_destroy(batch);
 }

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numa.h"
@@ -98,8 +99,10 @@ static int start(struct br_uring_device *device, const struct br_interface *inte
 
     if (rc)
         return rc;
-    if (device->base.config->own_nic_only && br_tcp_options_bind(interface, &device->options))
+    if (device->base.config->own_nic_only && br_tcp_options_bind(interface, &device->options)) {
+        br_downgrade(device_binding);
         br_log_warn("device %s: %s; frames go where the routes lead", device->base.name, br_error_words());
+    }
     device->listen_fd = br_tcp_listen(interface, &device->options, &device->address);
     if (device->listen_fd < 0)
         return device->listen_fd;
@@ -157,6 +160,7 @@ const struct br_transport_ops br_uring_ops = {
     .device_address = device_address,
     .link_connect = br_uring_link_connect,
     .link_close = br_uring_link_close,
+    .link_resent = br_uring_link_resent,
     .post = br_uring_link_post,
     .poll = br_uring_poll,
     .wait = br_uring_wait,

@@ -3,6 +3,7 @@
 #include "transport/uring/uring.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -166,6 +167,17 @@ int br_uring_link_post(struct br_link *base, const struct br_frame *frames, int 
             break;
     }
     return taken;
+}
+
+uint64_t br_uring_link_resent(struct br_link *base)
+{
+    const struct br_uring_link *link = (const struct br_uring_link *)base;
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+
+    if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes))
+        return 0;
+    return info.tcpi_total_retrans;
 }
 
 void br_uring_link_release(struct br_link *base, void *buffer)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -58,6 +59,7 @@ static int make(struct br_verbs_bounce *bounce)
         br_verbs_bounce_destroy(bounce);
         return br_error(ENOMEM, "%s: no memory for buffers", bounce->registrar->name);
     }
+    br_downgrade(bounce);
     br_log_warn(
         "%s: memory that is not registered is %s through %zu pinned bytes, with a copy%s. braid_alloc() and "
         "braid_register() avoid it",

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -132,6 +133,7 @@ static int pin_gpu(struct br_verbs_registrar *registrar, const struct br_region 
             "%s: memory of a GPU cannot be registered: %s, and no peer-memory module answers for its "
             "address (%s): modprobe nvidia_peermem",
             registrar->name, why, strerror(-rc));
+    br_downgrade(dmabuf);
     if (!registrar->said_peer_memory)
         br_log_warn("%s: GPU memory goes through the peer-memory module: %s", registrar->name, why);
     registrar->said_peer_memory = true;

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/verbs/verbs.h"
@@ -74,9 +75,11 @@ static bool grow(struct br_verbs_device *device)
     rc = add_chunk(device);
     if (!rc || rc == -ENOBUFS)
         return !rc;
-    if (!receive->failures++)
+    if (!receive->failures++) {
+        br_downgrade(receive_queue);
         br_log_warn("device %s: its receive queue stays short, so that senders may have to wait: %s",
                     device->base.name, br_error_words());
+    }
     receive->next_try = device->now + RETRY;
     return false;
 }

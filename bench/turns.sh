@@ -1,0 +1,21 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: BSD-3-Clause
+# For benchmarks that compare ways to run one job, by turns: sourced. The command is in $braid.
+
+# once BACKEND SIZE [BRAID]: microseconds of an all-reduce of two ranks, out of place; BRAID: another build's command.
+once() {
+    local n run=${3:-$braid}
+    case $2 in [1-9] | [1-9]?) n=50000 ;; 64K) n=2000 ;; 1M) n=300 ;; *) n=25 ;; esac
+    timeout 60 "$run" run -n 2 --backend "$1" -- "$run" allreduce -b "$2" -e "$2" -n "$n" -w 5 -c 0 |
+        awk '{ sub(/^\[[0-9]+\] /, "") } $1 ~ /^[0-9]+$/ { print $6; exit }'
+}
+
+# median FILE: of the numbers in its lines.
+median() {
+    sort -g "$1" | awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'
+}
+
+# more A B: by how many percent the median of file A is above that of file B.
+more() {
+    awk -v a="$(median "$1")" -v b="$(median "$2")" 'BEGIN { printf "%.1f", 100 * (a / b - 1) }'
+}

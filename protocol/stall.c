@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What rails wait for, and how long: counters for the user (braid/stats.h).
+ *
+ * 1. Times, not events: a worker that spins finds a full rail a million times a second, and one that sleeps once.
+ * 2. A cause lasts from the pump that found it to the next one that finds another, by the time of the turns. A peer with something to
+ *    send is pumped in every turn, so this is exact to a turn.
+ */
+#include "protocol/internal.h"
+
+void br_stall_set(struct br_rail *rail, enum br_stall stall, uint64_t now)
+{
+    if (rail->stall == stall)
+        return;
+    if (rail->stall != BR_STALL_NONE && now > rail->stalled_since)
+        rail->stalled[rail->stall] += now - rail->stalled_since;
+    rail->stall = stall;
+    rail->stalled_since = now;
+}
+
+uint64_t br_stall_time(const struct br_rail *rail, enum br_stall stall, uint64_t now)
+{
+    bool lasts = rail->stall == stall && now > rail->stalled_since;
+
+    return rail->stalled[stall] + (lasts ? now - rail->stalled_since : 0);
+}
+
+static enum br_stall cause(const struct br_rail *rail, bool full, bool data, bool messages)
+{
+    if (rail->state != BR_RAIL_UP)
+        return BR_STALL_NONE;
+    if (full)
+        return BR_STALL_FULL;
+    if (data && !br_rail_has_budget(rail, rail->frame_bytes))
+        return BR_STALL_BUDGET;
+    return messages ? BR_STALL_CREDIT : BR_STALL_NONE;
+}
+
+void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t full, const bool *stuck)
+{
+    bool data = stuck[BR_QUEUE_DATA] || stuck[BR_QUEUE_RELAY],
+         messages = stuck[BR_QUEUE_MESSAGES] || stuck[BR_QUEUE_P2P];
+
+    for (int i = 0; i < peer->n_rails; i++) {
+        struct br_rail *rail = &peer->rails[i];
+        bool idle = rail->detour && br_peer_direct(peer); /* it is not to be used now */
+
+        br_stall_set(rail, idle ? BR_STALL_NONE : cause(rail, full >> i & 1, data, messages), w->now);
+    }
+}

@@ -1,0 +1,112 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# `braid top` beside running jobs: table, JSON, Prometheus; bytes add up; a rank that is killed, sockets that are left over, others' requests.
+braid=$BRAID_BUILD/braid
+dir=$(mktemp -d)
+export BRAID_STATS=$dir/stats
+job=
+
+# End the job that was begun here, and wait for it.
+stop() {
+    [ -z "$job" ] || kill "$job" 2>/dev/null
+    [ -z "$job" ] || wait "$job" 2>/dev/null
+    job=
+}
+trap 'stop; rm -rf "$dir"' EXIT
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# start RANKS RAILS BACKEND: a job that works until it is stopped, seen when all of its ranks are.
+start() {
+    "$braid" run -n "$1" --rails "$2" --backend "$3" -- "$braid" allreduce -b 8M -e 8M -n 1000000 -w 0 -c 0 >"$dir/out" 2>&1 &
+    job=$!
+    for ((i = 0; i < 300; i++)); do
+        [ "$(find "$BRAID_STATS" -name '*.sock' 2>/dev/null | wc -l)" = "$1" ] && return
+        kill -0 "$job" 2>/dev/null || fail "the job has ended: $(cat "$dir/out")"
+        sleep 0.1
+    done
+    fail "the ranks make no sockets: $(ls "$BRAID_STATS")"
+}
+
+top() {
+    timeout 60 "$braid" top "$@" 2>"$dir/err"
+}
+
+out=$(top) && fail "no job, and it is fine"
+grep -q 'no job runs here' "$dir/err" || fail "words without a job: $(cat "$dir/err")"
+top --wrong && fail "an option that is none"
+[ $? -le 2 ] || fail "its exit code"
+
+start 3 2 uring
+out=$(top --interval 500) || fail "the table: $out $(cat "$dir/err")"
+grep -qE '^job [0-9a-f]{8}: 3 of 3 ranks on this host$' <<<"$out" || fail "the heading: $out"
+[ "$(grep -cE '^rank [012] \(process [0-9]+\): ' <<<"$out")" = 3 ] || fail "a line a rank: $out"
+[ "$(grep -cE '^ +[012] +[012] +[01] uring:lo +up +[0-9]' <<<"$out")" = 12 ] || fail "a row for each of 12 rails: $out"
+grep -qE '^ +0 +[12] +[01] uring:lo +up +[1-9][0-9.]* +[1-9]' <<<"$out" || fail "rates: $out"
+name=$(sed -n 's/^job \([0-9a-f]*\):.*/\1/p' <<<"$out")
+top "${name:0:4}" --once --interval 50 >/dev/null || fail "by the begin of its name: $(cat "$dir/err")"
+top 0123456789 --once && fail "a job that is not there"
+grep -q 'there is no job 0123456789' "$dir/err" || fail "words for it: $(cat "$dir/err")"
+
+out=$(top --prometheus) || fail "Prometheus: $(cat "$dir/err")"
+[ "$(grep -cE "^braid_rail_tx_bytes_total\{job=\"$name\",rank=\"[012]\",peer=\"[012]\",rail=\"[01]\",level=\"[01]\",device=\"uring:lo\"\} [0-9]+$" <<<"$out")" = 12 ] ||
+    fail "bytes of 12 rails: $out"
+if command -v promtool >/dev/null; then
+    promtool check metrics <<<"$out" || fail "promtool"
+fi
+if command -v curl >/dev/null; then
+    sock=$(find "$BRAID_STATS" -name "$name.0.*.sock")
+    curl -sf --unix-socket "$sock" http://braid/metrics | grep -q '^braid_operations_total{' || fail "curl of /metrics"
+    curl -sf --unix-socket "$sock" http://braid/nothing && fail "a page that is not there"
+fi
+
+# Between two looks at ranks that are at work, each rank's numbers only grow.
+if command -v jq >/dev/null; then
+    top --json >"$dir/a.json" || fail "JSON: $(cat "$dir/err")"
+    top "$name" --json >"$dir/b.json" || fail "JSON of a job: $(cat "$dir/err")"
+    jq -se 'map(map(.rank)) == [[0,1,2],[0,1,2]] and all(range(3) as $r | .[1][$r].stats.tx_bytes >= .[0][$r].stats.tx_bytes; .)' \
+        "$dir/a.json" "$dir/b.json" >/dev/null || fail "ranks in order, numbers that grow"
+fi
+
+# Nobody else: the folder keeps them out, and the process would not answer.
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+    chmod 755 "$dir"
+    BRAID_STATS=$dir/stats setpriv --reuid 65534 --clear-groups "$braid" top --once 2>"$dir/err" && fail "another user sees the job"
+    grep -q "is not a folder of this user's" "$dir/err" || fail "words for another user: $(cat "$dir/err")"
+fi
+
+# A killed job leaves its names; who looks next removes them.
+kill -9 "$(find "$BRAID_STATS" -name '*.1.*.sock' | sed 's/.*\.\([0-9]*\)\.sock/\1/')"
+wait "$job"
+job=
+left=$(find "$BRAID_STATS" -name '*.sock' | wc -l)
+[ "$left" -ge 1 ] || fail "a killed rank cannot have removed its name"
+out=$(top --once) && fail "a job that is gone: $out"
+grep -q "removed the sockets of $left process" "$dir/err" || fail "words for stale sockets: $(cat "$dir/err")"
+[ -z "$(ls "$BRAID_STATS")" ] || fail "names are left: $(ls "$BRAID_STATS")"
+
+# Two jobs at once are listed; one in shared memory has rails without budget.
+start 2 1 shm
+first=$job
+"$braid" allreduce -b 8M -e 8M -n 1000000 -w 0 -c 0 >/dev/null 2>&1 &
+single=$!
+for ((i = 0; i < 300; i++)); do
+    [ "$(find "$BRAID_STATS" -name '*.sock' | wc -l)" = 3 ] && break
+    sleep 0.1
+done
+out=$(top --once) || fail "two jobs: $(cat "$dir/err")"
+[ "$(grep -cE '^[0-9a-f]{8} +[12] +[0-9]+$' <<<"$out")" = 2 ] || fail "a list of two jobs: $out"
+kill "$single"
+wait "$single"
+job=$first
+stop
+
+# Switched off.
+BRAID_STATS=off "$braid" run -n 2 --backend shm -- "$braid" barrier -n 10 >/dev/null || fail "without counters"
+"$braid" run -n 2 --backend shm -- "$braid" barrier -n 10 >/dev/null || fail "a job that ends by itself"
+find "$BRAID_STATS" -name '*.sock' | grep -v "\.$single\." | grep . && fail "a job that has ended leaves names"
+BRAID_STATS=/proc/none "$braid" run -n 2 --backend shm -- "$braid" barrier -n 10 >/dev/null 2>&1 || fail "no folder, no job"
+echo "braid top is fine"

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The jobs of this host that let themselves be looked at (doc/stats.md). */
+#ifndef BR_TOOLS_TOP_JOBS_H
+#define BR_TOOLS_TOP_JOBS_H
+
+#include "collectives/snapshot.h"
+
+/* A rank's socket. */
+struct br_rank_socket {
+    char job[BR_JOB_TEXT];
+    int rank, pid;
+    char path[400];
+};
+
+/* All sockets of the folder, by job and rank, for free(); those of processes that are gone are removed instead, and counted in *gone. Returns how
+ * many, or -errno with words. A folder that is not there has none. */
+int br_jobs_find(const char *folder, struct br_rank_socket **sockets, int *gone);
+
+/* Asks each; ranks that do not answer within a second are left out, with words on stderr. [n] places; returns how many were filled. */
+int br_jobs_ask(const struct br_rank_socket *sockets, int n, struct br_snapshot *snapshots);
+
+#endif
