@@ -18,18 +18,23 @@ static int shell(const char *line)
     return system(line);
 }
 
+/* The kernel takes its time to call a link up, the more so when it has been down a moment ago. */
+static int wait_for_links(void)
+{
+    return shell(
+        "for i in $(seq 100); do "
+        "[ \"$(for h in 0 1; do ip -n h$h -o link; done | grep -c ' r[01]@.*state UP')\" = 4 ] && exit 0; "
+        "sleep 0.05; done; ip -n h0 link; exit 1");
+}
+
 static int setup(void **state)
 {
     (void)state;
-    return shell(
-        "for h in 0 1; do ip netns add h$h && ip -n h$h link set lo up; done; "
-        "for r in 0 1; do ip link add r$r netns h0 type veth peer name r$r netns h1; "
-        "for h in 0 1; do ip -n h$h addr add 10.77.$r.$((h + 1))/24 dev r$r && "
-        "ip -n h$h link set r$r address 02:00:00:00:0$r:0$h up && "
-        "tc -n h$h qdisc add dev r$r root tbf rate 200mbit burst 128kb latency 50ms; done; done; "
-        "for i in $(seq 100); do " /* the kernel takes its time to call a link up */
-        "[ \"$(for h in 0 1; do ip -n h$h -o link; done | grep -c ' r[01]@.*state UP')\" = 4 ] && exit 0; "
-        "sleep 0.05; done; ip -n h0 link; exit 1");
+    return shell("for h in 0 1; do ip netns add h$h && ip -n h$h link set lo up; done; "
+                 "for r in 0 1; do ip link add r$r netns h0 type veth peer name r$r netns h1; "
+                 "for h in 0 1; do ip -n h$h addr add 10.77.$r.$((h + 1))/24 dev r$r && "
+                 "ip -n h$h link set r$r address 02:00:00:00:0$r:0$h up && "
+                 "tc -n h$h qdisc add dev r$r root tbf rate 200mbit burst 128kb latency 50ms; done; done");
 }
 
 /* As a firewall that drops without a word: nobody has the address to which the frames go. */
@@ -47,6 +52,7 @@ static void block(int nic, bool blocked)
 
 static void start(const char *backend, const char *devices)
 {
+    assert_int_equal(wait_for_links(), 0);
     job_start(&job,
               "exec $run -n 2 --backend %s -- sh -c 'MASTER_ADDR=10.77.0.1 BRAID_DEVICES=%s "
               "BRAID_PEER_TIMEOUT=1 "
