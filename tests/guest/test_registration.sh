@@ -28,7 +28,8 @@ job -n 2
 few=$(reported registrations)
 job -n 20
 many=$(reported registrations)
-((few == many)) || fail "$few registrations in a short job, $many in a long one"
+# Either may have enlarged a receive queue, which held more at some moment. A registration in each of the 18 further calls would be 18 more.
+((many < few + 18)) || fail "$few registrations in a short job, $many in a long one"
 (($(reported 'KiB copied') == 0)) || fail "something was copied: $(cat "$report")"
 (($(reported hits) > 40)) || fail "the cache was not used: $(cat "$report")"
 echo "$many registrations, $(reported 'KiB pinned now') KiB pinned, nothing copied"
