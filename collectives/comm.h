@@ -110,6 +110,8 @@ struct br_family {
     struct br_serve *serve;   /* counters for `braid top`; NULL: switched off, or not possible */
     char job[BR_JOB_TEXT];    /* what `braid top` calls it */
     struct br_store *store;   /* NULL but during braid_init() */
+    bool
+        shares_host; /* with another rank: what is allocated can be mapped by it. As braid_init() found; peers that are relayed come later */
     struct br_views *views;   /* NULL: no BCube, or too large a one; under the lock */
     struct braid_comm *first; /* of all ranks of the job */
 

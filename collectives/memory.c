@@ -120,12 +120,8 @@ static void free_region(struct braid_region *region)
 /* Memory that ranks of this host, if there are others, may map. */
 static int allocate(const struct br_family *family, size_t bytes, void **base, int *fd)
 {
-    const struct br_worker *w = family->worker;
-
-    for (int r = 0; r < family->size; r++)
-        if (w->peers[r].n_rails && strcmp(w->peers[r].rails[0].device->ops->name, "shm") == 0)
-            return br_segment_alloc(bytes, -1, base, fd);
-    return br_segment_alloc_private(bytes, base, fd);
+    return family->shares_host ? br_segment_alloc(bytes, -1, base, fd)
+                               : br_segment_alloc_private(bytes, base, fd);
 }
 
 static int add(struct br_family *family, void *base, size_t bytes, int segment_fd, bool allocated,
@@ -313,6 +309,9 @@ int br_memory_open(struct br_family *family)
     const struct br_worker *w = family->worker;
     int rc;
 
+    for (int r = 0; r < family->size; r++)
+        family->shares_host = family->shares_host ||
+                              (w->peers[r].n_rails && !strcmp(w->peers[r].rails[0].device->ops->name, "shm"));
     if (!any_pins(family))
         return 0;
     if (!family->settings.cache_bytes) {

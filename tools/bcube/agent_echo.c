@@ -85,8 +85,8 @@ static void finish(struct stream *stream)
 
 static void answer(struct stream *stream, uint64_t now)
 {
-    struct br_echo_result result = {.bytes = stream->bytes};
-    result.ns = stream->last > stream->mark ? stream->last - stream->mark : now - stream->begun;
+    struct br_echo_result result = {.bytes = stream->bytes,
+                                    .ns = br_echo_time(stream->begun, stream->mark, stream->last, now)};
     stream->answered = true;
     if (send(stream->fd, &result, sizeof result, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof result)
         finish(stream);

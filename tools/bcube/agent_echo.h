@@ -19,4 +19,13 @@ struct br_echo_result {
     uint64_t bytes, ns; /* that arrived, in this time */
 };
 
+/* The time of a result: bytes are counted behind the arrival at `mark`, the last ones came at `last`; the stream began at `begun`, and it is `now`. A
+ * burst and then nothing for longer, as when the sender got no processor, is no rate: there all the time counts. */
+static inline uint64_t br_echo_time(uint64_t begun, uint64_t mark, uint64_t last, uint64_t now)
+{
+    if (last <= mark)
+        return now - begun;
+    return now - last > last - mark ? now - mark : last - mark;
+}
+
 #endif
