@@ -325,8 +325,8 @@ static double expected(const struct judge *judge, uint32_t link)
 static void flag_slow(struct judge *judge, uint32_t l)
 {
     const struct br_survey_link *link = &judge->survey->links[l];
-    double least = SLOW * expected(judge, l);
-    judge->bad[l] = link->alone > 0 && link->alone < least && link->together < least;
+    double least = link->alone > 0 ? SLOW * expected(judge, l) : 0; /* else there may be no such link */
+    judge->bad[l] = link->alone < least && link->together < least;
 }
 
 static void judge_links(struct judge *judge)
