@@ -2,8 +2,8 @@
 /*
  * The sending half: from br_transfer_send() to the frames on the links and their confirmation.
  *
- * 1. pump: control first; then, again and again, the more urgent of the two queue heads (messages, data) as long as
- *    rails have room. Every frame asks the queue anew, which is what makes priorities preempt.
+ * 1. pump: control first; then, again and again, the most urgent of the queues' heads as long as rails have
+ *    room; of one priority READYs go first. Every frame asks the queue anew, which is what makes priorities preempt.
  * 2. The unit that a rail takes is a frame off the transfer's cursor; any rail takes the next one. Per slice only a mask
  *    of the rails that carried it is kept: when a rail is lost, slices with its bit that are not confirmed go again.
  *    Rejected: slices bound to rails, which needs a cursor a rail and balances worse.
@@ -274,10 +274,24 @@ static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_trans
     return true;
 }
 
-/* Of a frame on its way through us only the priority is known: among equals the one that has waited longer goes. */
-static bool goes_before(const struct br_queued *a, const struct br_queued *b, bool relayed)
+/* A READY: small, and the peer's data comes the other way while ours leaves. Behind our data the two would take turns. */
+static bool is_ready(const struct br_queued *head, int queue)
 {
-    return relayed && a->priority == b->priority ? a->served < b->served : br_queued_before(a, b);
+    return (queue == BR_QUEUE_MESSAGES || queue == BR_QUEUE_P2P) &&
+           !br_container_of(head, struct br_transfer, queued)->is_send;
+}
+
+/* Does the head of queue `k` go before that of an earlier queue? Of a frame on its way through us only the priority is known: among
+ * equals the one that has waited longer goes. */
+static bool goes_before(const struct br_queued *head, int k, const struct br_queued *best, int which)
+{
+    if (head->priority != best->priority)
+        return head->priority > best->priority;
+    if (k == BR_QUEUE_RELAY)
+        return head->served < best->served;
+    if (is_ready(head, k) != is_ready(best, which))
+        return is_ready(head, k);
+    return br_queued_before(head, best);
 }
 
 /* Of the queues that are not stuck the one with the most urgent head; BR_QUEUES: none has any. */
@@ -291,7 +305,7 @@ static int next_queue(const struct br_worker *w, const struct br_peer *peer, con
         struct br_queued *head =
             stuck[k] ? NULL : br_queue_head(&peer->queues[k], w->now, w->config.starvation);
 
-        if (head && (!*best || goes_before(head, *best, k == BR_QUEUE_RELAY))) {
+        if (head && (!*best || goes_before(head, k, *best, which))) {
             *best = head;
             which = k;
         }

@@ -240,6 +240,32 @@ static void frames__the_urgent_overtakes(void **state)
     assert_int_equal(frame->frame.slot, 0x10002);
 }
 
+/* Else the peer's data waits for ours, and both take turns. But what is more urgent goes before both. */
+static void ready__leaves_before_data(void **state)
+{
+    struct br_transfer data = send_of(1, SLICE), urgent = send_of(2, SLICE), receive = send_of(3, 1 << 20);
+    struct wired *x = *state;
+    struct wire_frame *frame, *message;
+
+    ready(x, 0, 1, SLICE, 0x10001);
+    ready(x, 1, 2, SLICE, 0x10002);
+    urgent.priority = 1;
+    receive.within = 1;
+    assert_int_equal(br_transfer_send(x->w, &data), 0);
+    assert_int_equal(br_transfer_receive(x->w, &receive), 0);
+    assert_int_equal(br_transfer_send(x->w, &urgent), 0);
+    wired_turn(x, 0);
+    message = wire_take(x->links[0], BR_MESSAGE_READY);
+    assert_non_null(message);
+    frame = wire_take_placed(x->links[0]);
+    assert_int_equal(frame->frame.slot, 0x10002);
+    assert_true(frame < message);
+    for (; frame && frame->frame.slot != 0x10001; frame = wire_take_placed(x->links[0]))
+        acknowledge(x, 0);
+    assert_non_null(frame);
+    assert_true(message < frame);
+}
+
 /* With one rail nobody can take over: SENT is all there is to wait for. */
 static void end__one_rail_needs_only_sent(void **state)
 {
@@ -377,6 +403,7 @@ int main(void)
         cmocka_unit_test(frames__cover_the_transfer_on_the_grid),
         WIRED_TEST(ready__before_the_send, .rails = 1, .up = true),
         WIRED_TEST(frames__the_urgent_overtakes, .rails = 1, .up = true),
+        WIRED_TEST(ready__leaves_before_data, .rails = 1, .up = true),
         WIRED_TEST(end__one_rail_needs_only_sent, .rails = 1, .up = true),
         cmocka_unit_test(end__two_rails_wait_for_done),
         cmocka_unit_test(end__where_sent_means_placed_too),
