@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "gpu/driver.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define DEVICES 64 /* of one host, at most; real ones have 16 */
+
+#define FIELD(field, symbol, parameters) {#symbol, offsetof(struct br_cuda, field)},
+
+static const struct symbol {
+    const char *name;
+    size_t offset;
+} needed[] = {BR_CUDA_SYMBOLS(FIELD){NULL, 0}}, optional[] = {BR_CUDA_OPTIONAL(FIELD){NULL, 0}};
+
+/* Of the one library; all under `lock`. A stage is done once, its failure kept with its words. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct br_cuda table;
+static struct stage {
+    bool done;
+    int failure; /* errno */
+    char words[300];
+} loaded, started;
+static struct CUctx_st *contexts[DEVICES];
+
+__attribute__((format(printf, 3, 4))) static void fail(struct stage *stage, int err, const char *format, ...)
+{
+    va_list arguments;
+
+    stage->failure = err;
+    va_start(arguments, format);
+    vsnprintf(stage->words, sizeof stage->words, format, arguments);
+    va_end(arguments);
+}
+
+/* NULL, or the first symbol that the library lacks. */
+static const char *resolve(void *handle, const struct symbol *symbols)
+{
+    const char *lacking = NULL;
+
+    for (; symbols->name; symbols++) {
+        void *address = dlsym(handle, symbols->name);
+        if (!address && !lacking)
+            lacking = symbols->name;
+        memcpy((char *)&table + symbols->offset, &address, sizeof address);
+    }
+    return lacking;
+}
+
+static void load(void)
+{
+    const char *chosen = getenv("BRAID_CUDA_LIBRARY");
+    const char *path = chosen && *chosen ? chosen : "libcuda.so.1";
+    const char *lacking;
+    void *handle;
+
+    if (strcmp(path, "none") == 0) {
+        fail(&loaded, ENOENT, "GPUs are not used: BRAID_CUDA_LIBRARY is none");
+        return;
+    }
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!handle) {
+        fail(&loaded, ENOENT,
+             "the CUDA driver cannot be loaded (%.120s): install NVIDIA's driver (apt-get install "
+             "nvidia-driver libcuda1); in a container, start it with --gpus all",
+             dlerror());
+        return;
+    }
+    lacking = resolve(handle, needed);
+    if (lacking)
+        fail(&loaded, ENOSYS,
+             "the CUDA driver %.120s is too old: it has no %s; braid needs one of CUDA 11.4 or later", path,
+             lacking);
+    else
+        resolve(handle, optional);
+}
+
+static void start(void)
+{
+    br_cuda_result result = table.init(0);
+    int n = 0;
+
+    if (result == BR_CUDA_SUCCESS)
+        result = table.device_count(&n);
+    if (result == BR_CUDA_STUB_LIBRARY)
+        fail(&started, ENOSYS, "libcuda.so.1 is the toolkit's stub: take its folder out of LD_LIBRARY_PATH");
+    else if (result == BR_CUDA_NO_DEVICE || (result == BR_CUDA_SUCCESS && n == 0))
+        fail(&started, ENODEV,
+             "the CUDA driver finds no GPU (see `nvidia-smi -L`, CUDA_VISIBLE_DEVICES, and in a container "
+             "--gpus all)");
+    else if (result == BR_CUDA_SYSTEM_DRIVER_MISMATCH)
+        fail(&started, EIO,
+             "libcuda.so.1 and the loaded kernel module are of different versions: reboot, or reload the "
+             "nvidia module");
+    else if (result == BR_CUDA_SYSTEM_NOT_READY)
+        fail(&started, EIO, "the GPUs' fabric is not ready: systemctl start nvidia-fabricmanager");
+    else if (result != BR_CUDA_SUCCESS) {
+        br_cuda_error(&table, result, "cuInit");
+        fail(&started, EIO, "the CUDA driver does not start: %.200s (see `nvidia-smi` and the kernel's log)",
+             br_error_words());
+    }
+}
+
+static int once(struct stage *stage, void (*run)(void))
+{
+    if (!stage->done)
+        run();
+    stage->done = true;
+    return stage->failure ? br_error(stage->failure, "%s", stage->words) : 0;
+}
+
+int br_cuda_library(const struct br_cuda **out)
+{
+    int rc;
+
+    pthread_mutex_lock(&lock);
+    rc = once(&loaded, load);
+    pthread_mutex_unlock(&lock);
+    *out = rc ? NULL : &table;
+    return rc;
+}
+
+int br_cuda_driver(const struct br_cuda **out)
+{
+    int rc;
+
+    pthread_mutex_lock(&lock);
+    rc = once(&loaded, load);
+    if (!rc)
+        rc = once(&started, start);
+    pthread_mutex_unlock(&lock);
+    *out = rc ? NULL : &table;
+    return rc;
+}
+
+static int to_errno(br_cuda_result result)
+{
+    switch (result) {
+    case BR_CUDA_OUT_OF_MEMORY:
+        return ENOMEM;
+    case BR_CUDA_INVALID_VALUE:
+    case BR_CUDA_INVALID_HANDLE:
+        return EINVAL;
+    case BR_CUDA_NOT_SUPPORTED:
+    case BR_CUDA_PEER_ACCESS_UNSUPPORTED:
+    case BR_CUDA_CAPTURE_UNSUPPORTED:
+        return EOPNOTSUPP;
+    case BR_CUDA_NO_DEVICE:
+    case BR_CUDA_INVALID_DEVICE:
+        return ENODEV;
+    case BR_CUDA_NOT_READY:
+        return EAGAIN;
+    case BR_CUDA_NOT_PERMITTED:
+        return EPERM;
+    default:
+        return EIO;
+    }
+}
+
+int br_cuda_error(const struct br_cuda *cuda, br_cuda_result result, const char *format, ...)
+{
+    const char *name = NULL, *text = NULL;
+    char what[200];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    if (cuda->error_name(result, &name) != BR_CUDA_SUCCESS || !name)
+        name = "an unknown CUDA error";
+    if (cuda->error_string(result, &text) != BR_CUDA_SUCCESS || !text)
+        text = "the driver has no words for it";
+    return br_error(to_errno(result), "%s: %s (%u: %s)", what, name, result, text);
+}
+
+int br_cuda_context(br_cuda_device device, struct CUctx_st **out)
+{
+    const struct br_cuda *cuda;
+    br_cuda_result result = BR_CUDA_SUCCESS;
+    int rc = br_cuda_driver(&cuda);
+
+    *out = NULL;
+    if (rc)
+        return rc;
+    if (device < 0 || device >= DEVICES)
+        return br_error(ENODEV, "GPU %d: braid counts GPUs from 0 to %d", device, DEVICES - 1);
+    pthread_mutex_lock(&lock);
+    if (!contexts[device])
+        result = cuda->primary_retain(&contexts[device], device);
+    *out = contexts[device];
+    pthread_mutex_unlock(&lock);
+    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "GPU %d: its context", device);
+}
+
+int br_cuda_enter(const struct br_cuda *cuda, struct CUctx_st *context)
+{
+    br_cuda_result result = cuda->context_push(context);
+
+    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "the GPU's context");
+}
+
+void br_cuda_leave(const struct br_cuda *cuda)
+{
+    struct CUctx_st *ours;
+
+    cuda->context_pop(&ours);
+}
+
+void br_cuda_forget(void)
+{
+    memset(&table, 0, sizeof table);
+    memset(&loaded, 0, sizeof loaded);
+    memset(&started, 0, sizeof started);
+    memset(contexts, 0, sizeof contexts);
+}

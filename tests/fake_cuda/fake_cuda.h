@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A CUDA driver library without a GPU: libbraid_fake_cuda.so has the symbols of gpu/driver.h over host memory, so that all of gpu/ and all
+ * that stands on it runs, and fails, where there is no GPU. BRAID_CUDA_LIBRARY names it (ctest sets BRAID_FAKE_CUDA to its path).
+ *
+ * 1. An address of device memory is PROT_NONE: a CPU that touches it faults. The bytes stand at another address, fake_cuda_bytes().
+ * 2. Work on a stream never happens in the call that submits it. It happens, stream by stream in order, when somebody queries,
+ *    synchronises or destroys a stream or an event, in any thread: whoever does not ask whether a copy is through finds it undone. No
+ *    thread of its own: with control->thread (FAKE_CUDA=thread) one runs, for ThreadSanitizer and for stream order against real time.
+ * 3. As the real driver does: calls before cuInit say NOT_INITIALIZED, those that need a current context say INVALID_CONTEXT without
+ *    one; memory smaller than a page does not begin at a page; a dma-buf is made of whole pages; an IPC handle opens in another process
+ *    only; arguments of a kernel are copied when it is launched; an event that was never recorded is complete.
+ * 4. Kernels are functions of the test, found by name (fake_cuda_kernel()), whatever the image is that was loaded.
+ * 5. Different from the real one: the NULL stream waits for no other; there is one context a device, the primary one.
+ *
+ * All of it is thread-safe, except that control is to be changed while nothing runs.
+ */
+#ifndef FAKE_CUDA_H
+#define FAKE_CUDA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpu/cuda.h"
+
+/* What the driver pretends. From FAKE_CUDA=devices=2,bytes=64M,no_dmabuf,no_ipc,no_vmm,no_memory_operations,ipc_in_process,thread,
+ * late=3,fail=cuMemAlloc_v2:2:5 (function, result, how many calls of it succeed before) when the library is loaded. */
+struct fake_cuda_control {
+    int devices;               /* 1. 0: cuInit says NO_DEVICE */
+    size_t bytes;              /* memory of each device: 1 GiB; beyond: OUT_OF_MEMORY */
+    bool no_dmabuf;            /* no attribute, and NOT_SUPPORTED */
+    bool no_ipc;               /* memory and events: NOT_SUPPORTED */
+    bool no_vmm;               /* no attribute, and NOT_SUPPORTED */
+    bool no_memory_operations; /* cuStreamWaitValue and cuStreamWriteValue: NOT_SUPPORTED */
+    bool
+        ipc_in_process; /* a handle opens in the process that made it, too: for ranks that are threads of one test */
+    bool thread;        /* note 2; before the first cuInit */
+    unsigned late; /* events and streams say NOT_READY so many times more after their work is done */
+    char fail[64]; /* the symbol that fails; "": none */
+    br_cuda_result fail_result;
+    unsigned fail_after; /* its calls that succeed before */
+};
+
+struct fake_cuda_counters {
+    uint64_t to_host, to_device, on_device,
+        host_host; /* bytes copied, by direction; cuMemcpy* of all kinds */
+    uint64_t launches;
+    uint64_t host_allocations; /* calls of cuMemHostAlloc and cuMemHostRegister so far */
+};
+
+struct fake_cuda_control *fake_cuda(void);
+/* The counters so far: a copy. */
+struct fake_cuda_counters fake_cuda_counters(void);
+/* What the environment said again, counters 0, stops the thread. Allocations, streams and kernels stay. */
+void fake_cuda_reset(void);
+/* Allocations, opened handles, streams, events and modules that nobody has freed. */
+unsigned fake_cuda_left(void);
+
+/* Where the CPU finds the bytes of an address: of device memory its other mapping, any other address itself. For tests that fill and look,
+ * and for kernels. */
+void *fake_cuda_bytes(br_cuda_pointer address);
+
+/* Memory that both see, as cuMemAllocManaged() gives: its kind is DEVICE with IS_MANAGED. Freed by cuMemFree. */
+br_cuda_result fake_cuda_managed(br_cuda_pointer *out, size_t bytes);
+
+/* A kernel: called once for a launch with its whole grid. arguments[i] points to a copy of the i-th argument. */
+struct fake_cuda_launch {
+    unsigned grid[3], block[3], shared_bytes;
+    void **arguments;
+};
+typedef void fake_cuda_kernel_fn(const struct fake_cuda_launch *launch);
+
+/* name: as cuModuleGetFunction() will be asked; sizes: bytes of each of its n arguments, 16 at most. Replaces one of that name. */
+void fake_cuda_kernel(const char *name, fake_cuda_kernel_fn *fn, const size_t *sizes, int n);
+
+/* From now on cuStreamIsCapturing(stream) says so: BR_CUDA_CAPTURE_NONE, _ACTIVE. While capturing, queries of the stream fail. */
+void fake_cuda_capture(struct CUstream_st *stream, unsigned status);
+
+#endif
