@@ -40,6 +40,10 @@ median() {
     sort -g | awk '{ v[NR] = $1 } END { print NR ? v[int((NR + 1) / 2)] : "-" }'
 }
 
+ratio() {
+    awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else print "-" }'
+}
+
 # flow NAMESPACE BACKEND PORT SECONDS: Gbit/s of payload from there to b.
 flow() {
     local options=(perf write_bw --backend "$2" -d veth0 -s 262144 -t 16 -Q 1 -p "$3" -D "$4" --report_gbits --output bandwidth) server
@@ -53,11 +57,11 @@ flow() {
     wait "$server"
 }
 
-bare() { # PACKET_BYTES
+bare() { # PACKET_BYTES [HEAD_BYTES]
     ip netns exec "$net_b" timeout 60 "$build/bench/udp_bare" receive 10.77.0.2 9999 > "$work/bare" &
     local reader=$!
     sleep 0.2
-    ip netns exec "$net_a" "$build/bench/udp_bare" send 10.77.0.2 9999 "$1" "$seconds"
+    ip netns exec "$net_a" "$build/bench/udp_bare" send 10.77.0.2 9999 "$1" "$seconds" "${@:2}"
     wait "$reader"
     cat "$work/bare"
 }
@@ -68,19 +72,20 @@ mtu() { # BYTES
 }
 
 part_bare() {
-    local bytes a b
-    echo "Gbit/s over veth, median of $rounds rounds"
-    printf '%6s %8s %8s %8s %8s\n' mtu bare udp ratio uring
+    local bytes a b h
+    echo "Gbit/s over veth, median of $rounds rounds; pieces: bare, each packet a header and a piece of 4 MiB of memory"
+    printf '%6s %8s %8s %8s %10s %10s %8s\n' mtu bare pieces udp udp/bare udp/pieces uring
     for bytes in 1500 9000; do
         mtu $bytes
-        : > "$work/a"; : > "$work/b"; : > "$work/c"
+        : > "$work/a"; : > "$work/b"; : > "$work/c"; : > "$work/h"
         for _ in $(seq "$rounds"); do
             bare $((bytes - 28)) >> "$work/a"
+            bare $((bytes - 28)) 48 >> "$work/h"
             flow "$net_a" udp 7001 "$seconds" >> "$work/b"
             flow "$net_a" uring 7001 "$seconds" >> "$work/c"
         done
-        a=$(median < "$work/a") b=$(median < "$work/b")
-        printf '%6s %8s %8s %8s %8s\n' $bytes "$a" "$b" "$(awk "BEGIN { print $b / $a }")" "$(median < "$work/c")"
+        a=$(median < "$work/a") b=$(median < "$work/b") h=$(median < "$work/h")
+        printf '%6s %8s %8s %8s %10s %10s %8s\n' $bytes "$a" "$h" "$b" "$(ratio "$b" "$a")" "$(ratio "$b" "$h")" "$(median < "$work/c")"
     done
     mtu 1500
 }

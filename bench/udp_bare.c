@@ -4,10 +4,13 @@
  * says how much came.
  *
  *   udp_bare receive IP PORT                      until nothing has come for 0.3 s; prints Gbit/s of payload
- *   udp_bare send IP PORT PACKET_BYTES SECONDS
+ *   udp_bare send IP PORT PACKET_BYTES SECONDS [HEAD_BYTES]
  *
  * A sender that sends as fast as the kernel takes it overruns the reader, and what is dropped costs both: it is no upper limit.
  * So the reader tells after each call how many bytes have come, and the sender has at most WINDOW bytes under way.
+ *
+ * HEAD_BYTES: each packet is a head and a piece of MEMORY bytes, as who puts headers in front of a user's memory has it. Without, all that
+ * is sent is 1 MiB in large pieces, which stays in the cache.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,6 +27,8 @@
 #define ROOM   (8 << 20)
 #define QUIET  (300 * BR_MS)
 #define WINDOW (2u << 20)
+#define MEMORY (4u << 20)
+#define PIECES 128          /* of a train: of at most 64 packets */
 #define LOST   (10 * BR_MS) /* without news: what was under way is lost */
 
 static unsigned char bytes[TRAINS][65536];
@@ -52,6 +57,25 @@ static void fill(size_t train_bytes)
     for (int i = 0; i < TRAINS; i++) {
         iov[i] = (struct iovec){bytes[i], train_bytes};
         messages[i].msg_hdr = (struct msghdr){.msg_iov = &iov[i], .msg_iovlen = 1};
+    }
+}
+
+/* Trains of packets that consist of two pieces. */
+static void cut(int packets, size_t packet, size_t head)
+{
+    static unsigned char heads[TRAINS][PIECES / 2][64], memory[MEMORY];
+    static struct iovec pieces[TRAINS][PIECES];
+    size_t at = 0;
+
+    memset(memory, 1, sizeof memory);
+    for (int i = 0; i < TRAINS; i++) {
+        for (int k = 0; k < packets; k++) {
+            pieces[i][2 * k] = (struct iovec){heads[i][k], head};
+            pieces[i][2 * k + 1] = (struct iovec){memory + at, packet - head};
+            at = at + 2 * packet > MEMORY ? 0 : at + packet - head;
+        }
+        messages[i].msg_hdr.msg_iov = pieces[i];
+        messages[i].msg_hdr.msg_iovlen = 2 * (size_t)packets;
     }
 }
 
@@ -101,7 +125,7 @@ static uint64_t hear(int fd, uint64_t arrived)
     return arrived;
 }
 
-static int send_all(const struct sockaddr_in *to, int packet, double seconds)
+static int send_all(const struct sockaddr_in *to, int packet, double seconds, int head)
 {
     int fd = open_socket(SO_SNDBUFFORCE), train = 65000 / packet, n;
     uint64_t now = br_clock_now(), end = now + (uint64_t)(seconds * 1e9), heard_at = now, sent = 0,
@@ -112,6 +136,8 @@ static int send_all(const struct sockaddr_in *to, int packet, double seconds)
     must(setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &packet, sizeof packet), "UDP_SEGMENT");
     must(connect(fd, (const struct sockaddr *)to, sizeof *to), "connect");
     fill((size_t)train * (size_t)packet);
+    if (head)
+        cut(train, (size_t)packet, (size_t)head);
     for (; now < end; now = br_clock_now()) {
         uint64_t before = arrived;
 
@@ -142,8 +168,12 @@ int main(int argc, char **argv)
         address.sin_port = htons((uint16_t)atoi(argv[3]));
     if (argc == 4 && !strcmp(argv[1], "receive"))
         return receive(&address);
-    if (argc == 6 && !strcmp(argv[1], "send") && atoi(argv[4]) > 0 && atoi(argv[4]) <= 65000)
-        return send_all(&address, atoi(argv[4]), atof(argv[5]));
-    fputs("usage: udp_bare receive IP PORT | send IP PORT PACKET_BYTES SECONDS\n", stderr);
+    if (argc >= 6 && !strcmp(argv[1], "send")) {
+        int packet = atoi(argv[4]), head = argc == 7 ? atoi(argv[6]) : 0;
+
+        if (packet > 64 && packet <= 65000 && head >= 0 && head <= 64)
+            return send_all(&address, packet, atof(argv[5]), head);
+    }
+    fputs("usage: udp_bare receive IP PORT | send IP PORT PACKET_BYTES SECONDS [HEAD_BYTES]\n", stderr);
     return 2;
 }

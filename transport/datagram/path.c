@@ -17,6 +17,7 @@
 #define SCALING          4.0            /* most of flow scaling, in units of the queueing */
 #define LOSS_TOLERATED   0.06
 #define BURST            32.0
+#define LOOK             (50 * BR_US) /* that may pass before a sender looks again */
 
 void br_dgram_pace_init(struct br_dgram_pace *pace, uint64_t queueing, unsigned paths)
 {
@@ -220,8 +221,9 @@ bool br_dgram_pace_open(struct br_dgram_pace *pace, uint32_t in_flight, uint64_t
 void br_dgram_pace_left(struct br_dgram_pace *pace, uint64_t now)
 {
     double window = window_now(pace), gain = window < 1 ? 1 : pace->window < pace->threshold ? 2 : 1.25;
-    double between = (double)round_trip_of(pace) / window / gain;
-    double burst = window / 4 < 1 ? 1 : window / 4 > BURST ? BURST : window / 4;
+    double between = (double)round_trip_of(pace) / (window * gain);
+    double most = between * BURST < (double)LOOK ? (double)LOOK / between : BURST;
+    double burst = window / 4 < 1 ? 1 : window / 4 > most ? most : window / 4;
     uint64_t credit = (uint64_t)(between * (burst - 1));
 
     if (pace->leave_at + credit < now)

@@ -19,8 +19,9 @@
  * 4. Loss is no signal by itself, as cables and radio lose without being full, and 1 % of loss must not cost more than 1 % of rate. Only
  *    when more than 6 % of the last packets were lost, the window is multiplied by 0.7 once a round: a queue shorter
  *    than the target. Marks (ECN) shrink it by half of their share, as DCTCP does.
- * 5. Pacing spreads the window over the round trip at 1.25 of its rate, in bursts of up to a quarter of a window, at most 32 packets, that
- *    the kernel or the NIC takes at once. Below one packet it is what makes the window.
+ * 5. Pacing spreads the window over the round trip at 1.25 of its rate, in bursts of up to a quarter of a window that the kernel or the NIC
+ *    takes at once: 32 packets, or what that rate carries in 50 us, as a sender cannot look more often. (With 32 alone a fast
+ *    sender left each time it looked with no more, however late it came.) Below one packet it is what makes the window.
  * 6. All paths of one link together take the share of one flow: their steps are 1 / paths, and the target sees their windows' sum.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_PATH_H

@@ -19,7 +19,11 @@
 
 #define TARGET     (500 * BR_US) /* of queueing; in it are a train that passes as one, and what a call takes */
 #define FLIGHT     (2u << 20)    /* bytes of a link under way; a socket holds those of several peers */
+#define FRAME      (60u << 10)   /* at most: with all its headers it is one train, however long packets are */
 #define LEAST_ROOM (1u << 20) /* of a socket's queue, in bytes; with less, bursts of several peers get lost */
+
+static_assert(FRAME + BR_FRAME_INLINE + BR_DGRAM_PARTS * sizeof(struct br_dgram_data) <= BR_UDP_TRAIN_BYTES,
+              "a frame is a train");
 
 static int read_paths(int *out)
 {
@@ -33,6 +37,17 @@ static int read_paths(int *out)
         return br_error(EINVAL, "BRAID_UDP_PATHS=%s: write a number of source ports from 1 to %u", text,
                         BR_DGRAM_PATHS);
     return 0;
+}
+
+/* Should our own checksum cover payload, too (udp.h note 3)? */
+static int read_checksum(bool *payload)
+{
+    const char *text = getenv("BRAID_UDP_CHECKSUM");
+
+    *payload = text && !strcmp(text, "crc32c");
+    if (!text || !*text || *payload || !strcmp(text, "udp"))
+        return 0;
+    return br_error(EINVAL, "BRAID_UDP_CHECKSUM=%s: write udp or crc32c", text);
 }
 
 static bool kernel_cuts(int fd)
@@ -49,6 +64,7 @@ static void describe(const struct br_interface *interface, struct br_device_info
     char ip[64] = "no address";
     uint32_t bytes = br_udp_socket_packet_bytes(interface);
     int fd = -1, paths;
+    bool payload;
 
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", interface->name);
@@ -59,7 +75,7 @@ static void describe(const struct br_interface *interface, struct br_device_info
     if (!out->why_not[0]) {
         br_inet_words(&interface->address, false, ip, sizeof ip);
         fd = br_udp_socket_open(&any, true, &address);
-        if (fd < 0 || read_paths(&paths))
+        if (fd < 0 || read_paths(&paths) || read_checksum(&payload))
             snprintf(out->why_not, sizeof out->why_not, "%.127s", br_error_words());
         else if (bytes < BR_DGRAM_MIN_PACKET)
             snprintf(out->why_not, sizeof out->why_not,
@@ -139,11 +155,15 @@ static int start(struct br_udp_device *device, const struct br_interface *interf
     const struct br_device_config *config = device->dgram.base.config;
     struct br_tcp_options options;
     int rc = br_tcp_options_read(interface, config->patience, &options);
+    bool payload = false;
 
     if (!rc)
         rc = read_paths(&device->dgram.paths);
+    if (!rc)
+        rc = read_checksum(&payload);
     if (rc)
         return rc;
+    device->dgram.header_only = !payload;
     if (config->own_nic_only && br_tcp_options_bind(interface, &options)) {
         br_downgrade(device_binding);
         br_log_warn("device %s: %s; packets go where the routes lead", device->dgram.base.name,
@@ -191,6 +211,7 @@ static int device_open(const struct br_device_config *config, struct br_device *
     memset(device->fds, 0xff, sizeof device->fds);
     rc = br_dgram_device_init(&device->dgram, &br_udp_io, config);
     device->dgram.base.caps.zero_copy_send = true;
+    device->dgram.base.caps.max_frame = FRAME;
     device->dgram.target = TARGET;
     device->dgram.flight_bytes = FLIGHT;
     if (!rc)

@@ -8,7 +8,7 @@
  * 2. Rejected after measuring: the same trains through io_uring, 13 Gb/s over veth and 26 on loopback; with packets of 9000 bytes level
  *    with sendmmsg() on loopback (33), slower over veth (17 against 42).
  * 3. What the kernel has no room for waits here. Its payload is the user's memory, which may change when the link has no more
- *    need of it, because an earlier copy has arrived: the packet is then damaged, and dropped by its checksum. If
+ *    need of it, because an earlier copy has arrived: the receiver, which has that, drops the later one. If
  *    it is not even readable any more, the kernel says EFAULT, and the train is dropped.
  */
 #ifndef BR_TRANSPORT_UDP_TRAIN_H
