@@ -71,6 +71,8 @@ static bool is_room(const struct br_engine *engine, const struct br_operation *o
     size_t bytes = br_run_bytes(op, op->fragments.next);
     uint32_t runs = 0;
 
+    if (engine->n_free == engine->config.max_runs)
+        return true;
     for (uint32_t i = 0; i < engine->config.max_runs; i++) {
         const struct br_run *run = &engine->runs[i];
 

@@ -134,7 +134,7 @@ static int check_arguments(const struct br_group *group, const struct br_operati
 }
 
 /* What a message carries so that ranks that disagree notice. */
-static uint16_t check_of(const struct br_operation *op, const struct br_way *way)
+static uint16_t check_of(const struct br_operation *op, const struct br_plan_way *way)
 {
     uint64_t values[] = {(uint64_t)op->collective,
                          (uint64_t)op->type,
@@ -142,7 +142,7 @@ static uint16_t check_of(const struct br_operation *op, const struct br_way *way
                          op->count,
                          op->fragments.count,
                          br_collective_rooted(op->collective) ? (uint64_t)op->root : 0,
-                         br_way_digest(way)};
+                         way->digest};
 
     return br_digest_short(values, sizeof values / sizeof *values);
 }
@@ -179,7 +179,7 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
         br_plan_put(f->plan);
         f->plan = NULL;
     }
-    op->check = check_of(op, &choice->way->way);
+    op->check = check_of(op, choice->way);
     op->way = &choice->way->way;
     op->predicted = choice->seconds;
     return rc;

@@ -23,7 +23,7 @@ struct br_operation *br_comm_get_operation(struct braid_comm *comm)
     pthread_mutex_lock(&family->pool_lock);
     op = br_pool_get(&family->operations);
     if (op) {
-        memset(op, 0, sizeof *op);
+        memset(op, 0, offsetof(struct br_operation, words));
         op->comm = comm;
         op->group = comm->group;
     }

@@ -89,7 +89,6 @@ struct br_operation {
     struct braid_comm *comm;
 
     int status; /* 0 or negative errno, with words */
-    char words[BR_OPERATION_WORDS];
     _Atomic int state;
     struct br_trace_span span; /* in the timeline */
     bool traced;               /* with steps and slices */
@@ -101,6 +100,9 @@ struct br_operation {
     uint64_t began;           /* ns; of collectives that are reported */
     bool alone;               /* no other operation of the communicator was under way then */
     uint16_t check;           /* digest of what the ranks must agree on */
+
+    /* from here on nothing is cleared for a new operation: who uses it sets it first */
+    char words[BR_OPERATION_WORDS];
     union {
         struct br_operation_fragments fragments;
         struct br_operation_parts parts;

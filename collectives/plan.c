@@ -64,6 +64,7 @@ static const struct br_plan_way *keep(struct br_plans *plans, const struct br_wa
     if (!kept)
         return NULL;
     kept->way = *way;
+    kept->digest = br_way_digest(way);
     br_way_name(way, kept->name);
     br_list_push_front(&plans->ways, &kept->node);
     return kept;

@@ -14,6 +14,7 @@
 struct br_plan_way {
     struct br_list node;
     struct br_way way;
+    uint64_t digest; /* of it */
     char name[BR_WAY_TEXT];
 };
 

@@ -30,12 +30,17 @@ static void free_scratch(struct br_engine *engine, struct br_run *run)
     run->scratch_region = NULL;
 }
 
+static size_t rounded(size_t scratch)
+{
+    return (scratch + SCRATCH_STEP - 1) / SCRATCH_STEP * SCRATCH_STEP;
+}
+
 static int grow_scratch(struct br_engine *engine, struct br_run *run, size_t bytes)
 {
     void *memory = NULL;
     int rc = 0;
 
-    bytes = (bytes + SCRATCH_STEP - 1) / SCRATCH_STEP * SCRATCH_STEP;
+    bytes = rounded(bytes);
     free_scratch(engine, run);
     if (engine->config.scratch_alloc)
         rc = engine->config.scratch_alloc(engine->config.scratch_context, bytes, &memory,
@@ -104,7 +109,8 @@ static size_t scratch_bytes(const struct br_operation *op, uint32_t fragment)
     return br_piece_room(br_run_elements(op, fragment), s->pieces) * br_type_size(op->type) * s->n_scratch;
 }
 
-/* The free run whose scratch fits best; where none is large enough, the one with the least. NULL: there is none. */
+/* The free run whose scratch fits best; where none is large enough, the one with the least. NULL: there is none. Mostly it is
+ * the first one, which the operation before had. */
 static struct br_run *best_fit(struct br_engine *engine, size_t scratch, bool unreserved)
 {
     struct br_run *best = NULL;
@@ -118,6 +124,8 @@ static struct br_run *best_fit(struct br_engine *engine, size_t scratch, bool un
         if (!best || (fits && best->scratch_bytes < scratch) ||
             (fits == (best->scratch_bytes >= scratch) && run->scratch_bytes < best->scratch_bytes))
             best = run;
+        if (run->scratch_bytes == rounded(scratch))
+            break;
     }
     return best;
 }

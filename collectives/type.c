@@ -9,25 +9,19 @@
 struct type {
     const char *name;
     const char *alias; /* another name users know it by; NULL: none */
-    size_t size;
 };
 
 static const struct type types[BRAID_TYPES] = {
-    [BRAID_FLOAT32] = {"float32", "float", 4}, [BRAID_FLOAT64] = {"float64", "double", 8},
-    [BRAID_FLOAT16] = {"float16", "half", 2},  [BRAID_BFLOAT16] = {"bfloat16", NULL, 2},
-    [BRAID_INT8] = {"int8", NULL, 1},          [BRAID_UINT8] = {"uint8", NULL, 1},
-    [BRAID_INT32] = {"int32", NULL, 4},        [BRAID_UINT32] = {"uint32", NULL, 4},
-    [BRAID_INT64] = {"int64", NULL, 8},        [BRAID_UINT64] = {"uint64", NULL, 8},
+    [BRAID_FLOAT32] = {"float32", "float"}, [BRAID_FLOAT64] = {"float64", "double"},
+    [BRAID_FLOAT16] = {"float16", "half"},  [BRAID_BFLOAT16] = {"bfloat16", NULL},
+    [BRAID_INT8] = {"int8", NULL},          [BRAID_UINT8] = {"uint8", NULL},
+    [BRAID_INT32] = {"int32", NULL},        [BRAID_UINT32] = {"uint32", NULL},
+    [BRAID_INT64] = {"int64", NULL},        [BRAID_UINT64] = {"uint64", NULL},
 };
 
 static const char *const reductions[BRAID_REDUCTIONS] = {
     [BRAID_SUM] = "sum", [BRAID_PROD] = "prod", [BRAID_MIN] = "min", [BRAID_MAX] = "max", [BRAID_AVG] = "avg",
 };
-
-size_t br_type_size(enum braid_type type)
-{
-    return (unsigned)type < BRAID_TYPES ? types[type].size : 0;
-}
 
 const char *br_type_name(enum braid_type type)
 {

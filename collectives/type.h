@@ -8,7 +8,16 @@
 #include "braid/types.h"
 
 /* Bytes of one element; 0 when the value is none of the enum's (it may come from a user or the network). */
-size_t br_type_size(enum braid_type type);
+static inline size_t br_type_size(enum braid_type type)
+{
+    static const unsigned char sizes[BRAID_TYPES] = {
+        [BRAID_FLOAT32] = 4, [BRAID_FLOAT64] = 8, [BRAID_FLOAT16] = 2, [BRAID_BFLOAT16] = 2,
+        [BRAID_INT8] = 1,    [BRAID_UINT8] = 1,   [BRAID_INT32] = 4,   [BRAID_UINT32] = 4,
+        [BRAID_INT64] = 8,   [BRAID_UINT64] = 8,
+    };
+
+    return (unsigned)type < BRAID_TYPES ? sizes[type] : 0;
+}
 
 /* "float32", "int8", ... and "sum", "prod", ...; "?" for a value outside the enum. Static strings. */
 const char *br_type_name(enum braid_type type);

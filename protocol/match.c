@@ -52,7 +52,8 @@ static void release(struct br_worker *w, struct br_rail *rail, struct br_link *l
 {
     link->device->ops->message_release(link, buffer);
     br_rail_message_released(rail, br_tag_family(tag) == BR_TAG_P2P, w->now);
-    br_peer_activate(w, rail->peer);
+    if (rail->ack_due)
+        br_peer_activate(w, rail->peer);
 }
 
 static void forget(struct br_worker *w, struct br_unexpected *u)

@@ -28,6 +28,14 @@ static struct br_event *add_event(struct report *report, struct br_uring_link *l
     return event;
 }
 
+/* The k-th open link, beginning with another one in each poll. */
+static struct br_uring_link *in_turn(const struct br_uring_device *device, int k)
+{
+    int i = device->first + k;
+
+    return device->open[i < device->n_open ? i : i - device->n_open];
+}
+
 static bool can_send(const struct br_uring_link *link)
 {
     return link->state == BR_URING_UP && link->writable && !link->send_error &&
@@ -182,7 +190,7 @@ static void report_sent(struct br_uring_device *device, struct report *report, i
     struct br_device_counters *counters = &device->base.counters;
 
     for (int k = 0; k < device->n_open; k++) {
-        struct br_uring_link *link = device->open[((uint32_t)k + device->n_polls) % (uint32_t)device->n_open];
+        struct br_uring_link *link = in_turn(device, k);
         const struct br_stream_entry *entry;
 
         if (link->state != BR_URING_UP)
@@ -245,7 +253,7 @@ static bool receive_round(struct br_uring_device *device, struct report *report)
     struct br_uring_batch *batch = &device->batch;
 
     for (int k = 0; k < device->n_open && batch->n < report->max - report->n; k++) {
-        struct br_uring_link *link = device->open[((uint32_t)k + device->n_polls) % (uint32_t)device->n_open];
+        struct br_uring_link *link = in_turn(device, k);
         uint32_t bytes;
         void *place;
 
@@ -284,6 +292,7 @@ int br_uring_poll(struct br_device *base, uint64_t now, struct br_event *events,
 
     (void)now;
     device->n_polls++;
+    device->first = device->first + 1 < device->n_open ? device->first + 1 : 0;
     send_pending(device);
     if (must_look(device)) {
         look(device);

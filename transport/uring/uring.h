@@ -64,6 +64,7 @@ struct br_uring_device {
     struct br_pool links;
     struct br_uring_link **open; /* links in use: [0..n_open) */
     int n_open;
+    int first;                           /* of them, in this poll */
     uint8_t (*inlines)[BR_FRAME_INLINE]; /* of the PLACED events of this poll */
     struct br_uring_batch batch;
 };
