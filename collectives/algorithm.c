@@ -12,6 +12,7 @@
 #include "collectives/generators/doubling.h"
 #include "collectives/generators/flat.h"
 #include "collectives/generators/forest.h"
+#include "collectives/generators/host_tree.h"
 #include "collectives/generators/tree.h"
 
 #define BIT(collective) (1u << (collective))
@@ -29,6 +30,7 @@ static const struct {
     [BR_BINARY_TREE] = {"binary_tree", ROOTED | BIT(BR_ALLREDUCE)},
     [BR_DOUBLE_TREE] = {"double_tree", ROOTED | BIT(BR_ALLREDUCE)},
     [BR_DOUBLING] = {"doubling", BIT(BR_ALLREDUCE)},
+    [BR_HOST_TREE] = {"host_tree", BIT(BR_ALLREDUCE)},
     [BR_DIRECT] = {"direct", SHAPED | BIT(BR_ALLTOALL)},
     [BR_RING] = {"ring", SHAPED},
     [BR_HALVING] = {"halving", SHAPED & ~BIT(BR_REDUCE)},
@@ -123,6 +125,17 @@ static int check_digits(const struct br_schedule_request *request)
     return 0;
 }
 
+static int check_hosts(const struct br_schedule_request *request)
+{
+    const struct br_dimension *d = request->shape.dimensions;
+
+    if (request->shape.n_dimensions != 2 || d[0].size < 2 || d[1].size < 2 ||
+        (uint64_t)d[0].size * d[1].size != request->n)
+        return br_error(EINVAL, "host_tree needs two hosts or more with the same number of ranks, two or "
+                                "more on each, one host after the other");
+    return 0;
+}
+
 int br_algorithm_check(const struct br_schedule_request *request)
 {
     struct br_shape shape;
@@ -137,6 +150,8 @@ int br_algorithm_check(const struct br_schedule_request *request)
                         br_collective_name(request->collective));
     if (request->algorithm == BR_FOREST && (!request->forest || request->forest->hosts != request->n))
         return br_error(EINVAL, "forest needs a BCube of at most %u hosts", BR_FOREST_HOSTS);
+    if (request->algorithm == BR_HOST_TREE)
+        return check_hosts(request);
     if (br_algorithm_shape(request, &shape))
         return br_shape_check(&shape, request->collective, request->n);
     if (br_algorithm_digits(request->algorithm) && request->shape.n_dimensions > 0)
@@ -186,6 +201,9 @@ static int generate(struct br_builder *builder, const struct br_schedule_request
         return 0;
     case BR_DOUBLING:
         br_generate_doubling(builder);
+        return 0;
+    case BR_HOST_TREE:
+        br_generate_host_tree(builder, request->shape.dimensions[0].size);
         return 0;
     case BR_DIRECT:
         br_generate_exchange(builder);

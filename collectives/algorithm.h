@@ -18,6 +18,7 @@ enum br_algorithm {
     BR_BINARY_TREE, /* allreduce, broadcast, reduce: binary tree, pipelined by fragments */
     BR_DOUBLE_TREE, /* likewise, halves of the buffer on two trees */
     BR_DOUBLING,    /* allreduce: recursive doubling of whole sums */
+    BR_HOST_TREE, /* allreduce: binary trees in hosts, doubling between them; the shape says ranks of a host, hosts */
     BR_DIRECT,  /* one dimension, everybody exchanges with everybody; broadcast, reduce: scatter, gather */
     BR_RING,    /* one dimension, a ring; likewise */
     BR_HALVING, /* recursive halving and doubling */

@@ -13,17 +13,7 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "collectives/generators/binary_tree.h"
-#include "collectives/load.h"
-
-struct problem {
-    const struct br_cost_model *model;
-    const struct br_topology *topology;
-    const struct br_schedule_request *request;
-    double bytes; /* of one block of one fragment */
-    double path, cpu;
-    struct br_load load;
-};
+#include "collectives/cost_internal.h"
 
 /* ---- rounds of messages ---------------------------------------------------------------------- */
 
@@ -53,46 +43,43 @@ static uint32_t peer_in_stage(const void *stage, uint32_t rank, uint32_t i)
     return br_stage_member(s, rank, (br_stage_digit(s, rank) + 1 + i) % s->size);
 }
 
-/* The rounds in `round` have happened, and then adding up `sums` times `bytes` each. */
-static void end_rounds(struct problem *p, const struct br_load *round, double cpu)
+void br_cost_end_rounds(struct br_cost_problem *p, const struct br_load *round, double cpu)
 {
     p->path += round->alpha + br_load_busiest(round, NULL) + cpu;
     p->cpu += cpu;
     br_load_sum(&p->load, round);
 }
 
-/* `rounds` times, one after the other: the first `ranks` ranks send their `peer` `messages` messages of `bytes` each; a rank adds
- * up `sums` of them. */
-static void add_exchange(struct problem *p, double rounds, uint32_t (*peer)(const void *, uint32_t, uint32_t),
-                         const void *context, uint32_t ranks, double messages, double bytes, double sums)
+void br_cost_add_exchange(struct br_cost_problem *p, double rounds,
+                          uint32_t (*peer)(const void *, uint32_t, uint32_t), const void *context,
+                          uint32_t ranks, double messages, double bytes, double sums)
 {
     struct br_exchange exchange = {peer, context, 1, ranks, BR_LOAD_ALL, BR_LEVEL_ANY, messages, bytes};
     struct br_load round;
 
     br_load_init(&round, p->model, p->topology);
     br_load_add(&round, p->model, p->topology, &exchange, rounds);
-    end_rounds(p, &round, rounds * sums * bytes * p->model->gamma);
+    br_cost_end_rounds(p, &round, rounds * sums * bytes * p->model->gamma);
 }
 
-/* Everybody sends to the rank at a distance. */
-static void add_rounds(struct problem *p, double rounds, uint32_t distance, double messages, double bytes,
-                       double sums)
+void br_cost_add_rounds(struct br_cost_problem *p, double rounds, uint32_t distance, double messages,
+                        double bytes, double sums)
 {
     uint32_t context[2] = {distance, p->request->n};
 
-    add_exchange(p, rounds, peer_at_distance, context, p->request->n, messages, bytes, sums);
+    br_cost_add_exchange(p, rounds, peer_at_distance, context, p->request->n, messages, bytes, sums);
 }
 
 /* Ranks beyond the core exchange with those below. */
-static void add_fold(struct problem *p, uint32_t core, double messages, double bytes, double sums)
+static void add_fold(struct br_cost_problem *p, uint32_t core, double messages, double bytes, double sums)
 {
     uint32_t context[2] = {core, p->request->n};
 
-    add_exchange(p, 1, peer_at_distance, context, p->request->n - core, messages, bytes, sums);
+    br_cost_add_exchange(p, 1, peer_at_distance, context, p->request->n - core, messages, bytes, sums);
 }
 
 /* Once: everybody, or `sender` alone, sends all others a message of `bytes`, and adds up `sums` of them. */
-static void add_all(struct problem *p, uint32_t sender, uint32_t others, double bytes, double sums)
+static void add_all(struct br_cost_problem *p, uint32_t sender, uint32_t others, double bytes, double sums)
 {
     struct br_exchange exchange = {peer_of_all, &p->request->n, others, p->request->n,
                                    sender,      BR_LEVEL_ANY,   1,      bytes};
@@ -100,13 +87,13 @@ static void add_all(struct problem *p, uint32_t sender, uint32_t others, double 
 
     br_load_init(&round, p->model, p->topology);
     br_load_add(&round, p->model, p->topology, &exchange, 1);
-    end_rounds(p, &round, sums * bytes * p->model->gamma);
+    br_cost_end_rounds(p, &round, sums * bytes * p->model->gamma);
 }
 
 /* ---- algorithms ------------------------------------------------------------------------------ */
 
 /* One stage of all threads. */
-static void add_stage(struct problem *p, const struct br_stages *stages, uint32_t threads, uint32_t w,
+static void add_stage(struct br_cost_problem *p, const struct br_stages *stages, uint32_t threads, uint32_t w,
                       bool reduces)
 {
     bool blocks = p->request->collective == BR_REDUCE_SCATTER || p->request->collective == BR_ALLGATHER;
@@ -127,11 +114,11 @@ static void add_stage(struct problem *p, const struct br_stages *stages, uint32_
         br_load_add(&round, p->model, p->topology, &exchange, stage->ring ? stage->size - 1 : 1);
         cpu += reduces ? (stage->size - 1) * messages * bytes * p->model->gamma : 0;
     }
-    end_rounds(p, &round, cpu);
+    br_cost_end_rounds(p, &round, cpu);
 }
 
 /* What happens before and after the stages. */
-static void add_ends(struct problem *p, uint32_t core)
+static void add_ends(struct br_cost_problem *p, uint32_t core)
 {
     double n = p->request->n, b = p->bytes;
     bool folds = core < p->request->n;
@@ -163,7 +150,7 @@ static void add_ends(struct problem *p, uint32_t core)
     }
 }
 
-static void add_shape(struct problem *p, const struct br_shape *shape)
+static void add_shape(struct br_cost_problem *p, const struct br_shape *shape)
 {
     enum br_collective collective = p->request->collective;
     bool reduces = collective == BR_ALLREDUCE || collective == BR_REDUCE || collective == BR_REDUCE_SCATTER;
@@ -184,132 +171,46 @@ static void add_shape(struct problem *p, const struct br_shape *shape)
 }
 
 /* Each round reaches twice as far. */
-static void add_doubling_rounds(struct problem *p, double bytes, double sums)
+static void add_doubling_rounds(struct br_cost_problem *p, double bytes, double sums)
 {
     for (uint32_t distance = 1; distance < p->request->n; distance *= 2)
-        add_rounds(p, 1, distance, 1, bytes, sums);
+        br_cost_add_rounds(p, 1, distance, 1, bytes, sums);
 }
 
-/* The rounds so far count for the path alone: how fast fragments follow is said by what is added next. */
-static void forget_pace(struct problem *p)
+void br_cost_forget_pace(struct br_cost_problem *p)
 {
     br_load_init(&p->load, p->model, p->topology);
     p->cpu = 0;
 }
 
-/* The messages of one tree, in one direction. */
-struct edges {
-    struct br_schedule head; /* collective, n and root count */
-    uint32_t tree, height;   /* height: of the upper end; 0: all */
-    bool up;
-};
-
-static uint32_t peer_in_tree(const void *context, uint32_t rank, uint32_t i)
-{
-    const struct edges *edges = context;
-    struct br_schedule head = edges->head;
-    struct br_binary_place place;
-    uint32_t peer, height;
-
-    head.rank = rank;
-    place = br_binary_place(&head, edges->tree);
-    if (edges->up ? place.top : i >= place.n_children)
-        return rank;
-    peer = edges->up ? place.parent : place.children[i];
-    head.rank = peer;
-    height = edges->up ? br_binary_place(&head, edges->tree).height : place.height;
-    return edges->height == 0 || height == edges->height ? peer : rank;
-}
-
-/* All trees at once, in one direction, from or to the ranks of one height. */
-static void add_edges(struct problem *p, struct br_load *load, uint32_t trees, uint32_t height, bool up)
-{
-    struct edges edges = {
-        .head = {.collective = p->request->collective, .n = p->request->n, .root = p->request->root},
-        .height = height,
-        .up = up};
-    struct br_exchange exchange = {peer_in_tree, &edges,       up ? 1 : 2, p->request->n,
-                                   BR_LOAD_ALL,  BR_LEVEL_ANY, 1,          p->bytes / trees};
-
-    for (edges.tree = 0; edges.tree < trees; edges.tree++)
-        br_load_add(load, p->model, p->topology, &exchange, 1);
-}
-
-/* One height after the other; every port is counted. Then the pace, by what each port carries of all heights. */
-static void add_counted_tree(struct problem *p, uint32_t trees, uint32_t depth, bool up, bool down)
-{
-    double sums = 2 * p->bytes / trees * p->model->gamma;
-
-    for (uint32_t way = !up; way < 1u + down; way++)
-        for (uint32_t h = 1; h <= depth; h++) {
-            struct br_load round;
-
-            br_load_init(&round, p->model, p->topology);
-            add_edges(p, &round, trees, h, way == 0);
-            end_rounds(p, &round, way == 0 ? sums : 0);
-        }
-    forget_pace(p);
-    for (uint32_t way = !up; way < 1u + down; way++)
-        add_edges(p, &p->load, trees, 0, way == 0);
-    p->cpu = up ? sums : 0;
-}
-
-/* A rank of a tree has two children; in two trees it is a leaf of one. `carried`: messages that a fragment sends through the
- * busiest port of a network in which all ranks are neighbours, one way and both. */
-static void add_binary_tree(struct problem *p, uint32_t trees)
-{
-    static const double carried[2][2] = {{2, 3}, {2, 4}};
-    uint32_t n = p->request->n, last = br_collective_rooted(p->request->collective) ? n - 1 : n;
-    bool up = p->request->collective != BR_BROADCAST, down = p->request->collective != BR_REDUCE;
-    uint32_t depth = last < n;
-    double b = p->bytes / trees, path;
-
-    while (last >>= 1)
-        depth++;
-    if ((p->topology->kind != BR_TOPOLOGY_FLAT || p->topology->cores) && n <= BR_LOAD_PORTS) {
-        add_counted_tree(p, trees, depth, up, down);
-        return;
-    }
-    for (uint32_t i = 0; i < depth; i++) {
-        if (up)
-            add_rounds(p, 1, 1u << i, 2, b, 2);
-        if (down)
-            add_rounds(p, 1, 1u << i, 2, b, 0);
-    }
-    forget_pace(p);
-    path = p->path;
-    add_rounds(p, 1, 1, carried[trees - 1][up && down], b, up * 2);
-    p->path = path;
-}
-
-static void add_copies(struct problem *p, double bytes)
+static void add_copies(struct br_cost_problem *p, double bytes)
 {
     p->path += bytes * p->model->copy;
     p->cpu += bytes * p->model->copy;
 }
 
 /* The messages of a subtree double from round to round. */
-static void add_packed_tree(struct problem *p)
+static void add_packed_tree(struct br_cost_problem *p)
 {
     uint32_t others = p->request->n - 1;
 
     for (uint32_t blocks = 1; blocks <= others; blocks *= 2)
-        add_rounds(p, 1, blocks, 1, fmin(blocks, others + 1 - blocks) * p->bytes, 0);
+        br_cost_add_rounds(p, 1, blocks, 1, fmin(blocks, others + 1 - blocks) * p->bytes, 0);
     add_copies(p, others * p->bytes);
 }
 
-static void add_bruck(struct problem *p)
+static void add_bruck(struct br_cost_problem *p)
 {
     uint32_t n = p->request->n, half = n / 2;
 
     for (uint32_t distance = 1; distance < n; distance *= 2) {
-        add_rounds(p, 1, distance, 1, half * p->bytes, 0);
+        br_cost_add_rounds(p, 1, distance, 1, half * p->bytes, 0);
         add_copies(p, n * 0.5 * p->bytes);
     }
     add_copies(p, n * p->bytes);
 }
 
-static void add_doubling(struct problem *p)
+static void add_doubling(struct br_cost_problem *p)
 {
     uint32_t n = p->request->n, core = 1;
 
@@ -318,13 +219,13 @@ static void add_doubling(struct problem *p)
     if (core < n)
         add_fold(p, core, 1, p->bytes, 1);
     for (uint32_t bit = 1; bit < core; bit *= 2)
-        add_exchange(p, 1, peer_across, &bit, core, 1, p->bytes, 1);
+        br_cost_add_exchange(p, 1, peer_across, &bit, core, 1, p->bytes, 1);
     if (core < n)
         add_fold(p, core, 1, p->bytes, 0);
 }
 
 /* Digit by digit, as much as the busiest rank has: in a tree the root. packed: blocks of a subtree travel together. */
-static void add_digits(struct problem *p, double sum, bool packed)
+static void add_digits(struct br_cost_problem *p, double sum, bool packed)
 {
     bool bruck = p->request->algorithm == BR_BRUCK;
     uint32_t n = p->request->n;
@@ -340,7 +241,7 @@ static void add_digits(struct problem *p, double sum, bool packed)
 
         br_load_init(&round, p->model, p->topology);
         br_load_add(&round, p->model, p->topology, &exchange, 1);
-        end_rounds(p, &round, sum * (stage->size - 1) * bytes * p->model->gamma);
+        br_cost_end_rounds(p, &round, sum * (stage->size - 1) * bytes * p->model->gamma);
         if (bruck)
             add_copies(p, (stage->size - 1) * bytes);
     }
@@ -349,7 +250,7 @@ static void add_digits(struct problem *p, double sum, bool packed)
 }
 
 /* Everybody with everybody, or the root with all. */
-static void add_flat(struct problem *p, double sum)
+static void add_flat(struct br_cost_problem *p, double sum)
 {
     uint32_t others = p->request->n - 1;
     uint32_t sender = br_collective_rooted(p->request->collective) ? p->request->root : BR_LOAD_ALL;
@@ -358,22 +259,22 @@ static void add_flat(struct problem *p, double sum)
 }
 
 /* A rank serves all its children at once: the largest subtree's share of the port grows as the others end. */
-static void add_tree(struct problem *p, double sum)
+static void add_tree(struct br_cost_problem *p, double sum)
 {
     bool down = p->request->collective == BR_BROADCAST;
     uint32_t depth = 0;
     double path;
 
     for (uint32_t distance = 1; distance < p->request->n; distance *= 2, depth++)
-        add_rounds(p, 1, distance, down ? depth + 1 : 1, p->bytes, sum);
+        br_cost_add_rounds(p, 1, distance, down ? depth + 1 : 1, p->bytes, sum);
     path = p->path;
-    forget_pace(p);
-    add_rounds(p, 1, 1, depth, p->bytes, sum);
+    br_cost_forget_pace(p);
+    br_cost_add_rounds(p, 1, 1, depth, p->bytes, sum);
     p->path = path;
 }
 
 /* Every tree at once: the busiest NIC carries a piece for each of its edges, and the last piece goes up and down the deepest tree. */
-static void add_forest(struct problem *p)
+static void add_forest(struct br_cost_problem *p)
 {
     const struct br_forest *forest = p->request->forest;
     double piece = p->bytes / forest->trees, busy = 0, alpha = 0;
@@ -389,7 +290,7 @@ static void add_forest(struct problem *p)
     p->path += forest->busiest * busy + 2 * forest->depth * (alpha + busy) + piece * p->model->gamma;
 }
 
-static void add_algorithm(struct problem *p)
+static void add_algorithm(struct br_cost_problem *p)
 {
     const struct br_schedule_request *request = p->request;
     double sum = request->collective == BR_ALLREDUCE || request->collective == BR_REDUCE ? 1 : 0;
@@ -403,7 +304,9 @@ static void add_algorithm(struct problem *p)
     } else if (request->shape.n_dimensions > 0 && br_algorithm_digits(request->algorithm)) {
         add_digits(p, sum, packed);
     } else if (request->algorithm == BR_BINARY_TREE || request->algorithm == BR_DOUBLE_TREE) {
-        add_binary_tree(p, request->algorithm == BR_BINARY_TREE ? 1 : 2);
+        br_cost_add_binary_tree(p, request->algorithm == BR_BINARY_TREE ? 1 : 2);
+    } else if (request->algorithm == BR_HOST_TREE) {
+        br_cost_add_host_tree(p);
     } else if (request->algorithm == BR_FOREST) {
         add_forest(p);
     } else if (request->algorithm == BR_DOUBLING) {
@@ -415,7 +318,7 @@ static void add_algorithm(struct problem *p)
     } else if (request->algorithm == BR_FLAT || request->algorithm == BR_DIRECT) {
         add_flat(p, sum);
     } else if (request->algorithm == BR_CHAIN) {
-        add_rounds(p, 1, 1, 1, p->bytes, sum);
+        br_cost_add_rounds(p, 1, 1, 1, p->bytes, sum);
         p->path *= request->n - 1; /* each rank has one message of them */
     } else if (request->algorithm == BR_TREE) {
         add_tree(p, sum);
@@ -424,7 +327,7 @@ static void add_algorithm(struct problem *p)
     }
 }
 
-static void estimate(struct problem *p, double bytes, uint32_t fragments, struct br_cost_parts *parts)
+static void estimate(struct br_cost_problem *p, double bytes, uint32_t fragments, struct br_cost_parts *parts)
 {
     p->bytes = p->request->collective == BR_BARRIER ? 0 : bytes / fragments;
     p->path = p->cpu = 0;
@@ -439,7 +342,7 @@ static void estimate(struct problem *p, double bytes, uint32_t fragments, struct
 }
 
 /* Everything but the numbers. */
-static int prepare(struct problem *p, struct br_topology *flat)
+static int prepare(struct br_cost_problem *p, struct br_topology *flat)
 {
     int rc = br_algorithm_check(p->request);
 
@@ -458,7 +361,7 @@ static int prepare(struct problem *p, struct br_topology *flat)
 int br_cost_explain(const struct br_cost_model *model, const struct br_schedule_request *request,
                     double bytes, uint32_t fragments, struct br_cost_parts *parts)
 {
-    struct problem problem = {.model = model, .request = request};
+    struct br_cost_problem problem = {.model = model, .request = request};
     struct br_cost_parts empty = {.level = 0};
     struct br_topology flat;
     int rc = prepare(&problem, &flat);
@@ -475,7 +378,7 @@ int br_cost_explain(const struct br_cost_model *model, const struct br_schedule_
 int br_cost_estimate(const struct br_cost_model *model, const struct br_schedule_request *request,
                      double bytes, uint32_t fragments, double *seconds)
 {
-    struct problem problem = {.model = model, .request = request};
+    struct br_cost_problem problem = {.model = model, .request = request};
     struct br_cost_parts parts = {.level = 0};
     struct br_topology flat;
     int rc = prepare(&problem, &flat);

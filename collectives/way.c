@@ -132,6 +132,16 @@ static int default_factors(const struct br_topology *t, struct br_way *way)
     return 0;
 }
 
+static int set_hosts(const struct br_topology *t, struct br_way *way)
+{
+    if (t->kind != BR_TOPOLOGY_HOSTS || !t->per_host)
+        return br_error(
+            EINVAL,
+            "host_tree needs several hosts with the same number of ranks on each, one host after the other");
+    set_factors(way, t->per_host, t->hosts);
+    return 0;
+}
+
 static int parse_forest(const struct br_topology *t, struct br_way *way)
 {
     way->forest = t->forest;
@@ -167,6 +177,8 @@ int br_way_parse(const struct br_topology *t, const char *text, struct br_way *w
         set_levels(t, &way->shape);
     if (way->algorithm == BR_FOREST)
         rc = parse_forest(t, way);
+    if (way->algorithm == BR_HOST_TREE)
+        rc = set_hosts(t, way);
     if (!way->shape.n_dimensions)
         memset(&way->shape, 0, sizeof way->shape);
     return rc;
@@ -227,7 +239,7 @@ uint32_t br_ways_list(const struct br_topology *t, struct br_way ways[BR_WAYS_MA
     uint32_t n = 0;
 
     for (int a = 0; a < BR_ALGORITHMS; a++) {
-        if (a == BR_DIMENSIONAL || a == BR_BML || a == BR_BLUECONNECT || a == BR_FOREST)
+        if (a == BR_DIMENSIONAL || a == BR_BML || a == BR_BLUECONNECT || a == BR_FOREST || a == BR_HOST_TREE)
             continue;
         br_way_parse(t, br_algorithm_name((enum br_algorithm)a), &ways[n++]);
     }
@@ -235,6 +247,8 @@ uint32_t br_ways_list(const struct br_topology *t, struct br_way ways[BR_WAYS_MA
         br_way_parse(t, "bml", &ways[n++]);
         br_way_parse(t, "blueconnect", &ways[n++]);
     } else if (t->kind == BR_TOPOLOGY_HOSTS) {
+        if (t->per_host)
+            br_way_parse(t, "host_tree", &ways[n++]);
         add_factors(ways, &n, t, t->per_host ? t->per_host : 1);
     } else {
         for (uint32_t first = t->n / 2; first >= 2 && t->n <= 64; first--)

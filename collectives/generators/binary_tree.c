@@ -94,8 +94,8 @@ struct br_binary_place br_binary_place(const struct br_schedule *head, uint32_t 
     return place;
 }
 
-/* Adds up what comes from the children and passes it on. */
-static void up(struct br_builder *b, const struct br_binary_place *place, uint32_t tree)
+struct br_span br_binary_up(struct br_builder *b, const struct br_binary_place *place, uint32_t tree,
+                            bool last)
 {
     const struct br_schedule *head = br_builder_head(b);
     const struct br_span own = {BR_INPUT, tree, 1};
@@ -109,17 +109,17 @@ static void up(struct br_builder *b, const struct br_binary_place *place, uint32
             sources[n++] = br_builder_recv_scratch(b, place->children[i], BR_LEVEL_ANY, own);
     }
     if (place->n_children > 0) {
-        bool output = head->collective == BR_ALLREDUCE || place->top;
+        bool final = place->top && last, output = final || (head->collective == BR_ALLREDUCE && !place->top);
 
         sum = output ? (struct br_span){BR_OUTPUT, tree, 1} : br_builder_scratch(b, 1);
-        br_builder_reduce(b, sum, sources, n, place->top);
+        br_builder_reduce(b, sum, sources, n, final);
     }
     if (!place->top)
         br_builder_send(b, place->parent, BR_LEVEL_ANY, sum);
+    return sum;
 }
 
-/* Gets the result and passes it on. */
-static void down(struct br_builder *b, const struct br_binary_place *place, uint32_t tree)
+void br_binary_down(struct br_builder *b, const struct br_binary_place *place, uint32_t tree)
 {
     bool has = place->top && br_builder_head(b)->collective == BR_BROADCAST;
     struct br_span result = {has ? BR_INPUT : BR_OUTPUT, tree, 1};
@@ -141,9 +141,9 @@ void br_generate_binary_tree(struct br_builder *b, uint32_t trees)
     for (uint32_t tree = 0; tree < trees && head->n > 1; tree++)
         places[tree] = br_binary_place(head, tree);
     for (uint32_t tree = 0; tree < trees && head->n > 1 && head->collective != BR_BROADCAST; tree++)
-        up(b, &places[tree], tree);
+        br_binary_up(b, &places[tree], tree, true);
     for (uint32_t tree = 0; tree < trees && head->n > 1 && head->collective != BR_REDUCE; tree++)
-        down(b, &places[tree], tree);
+        br_binary_down(b, &places[tree], tree);
     if (head->n == 1 || (head->collective == BR_BROADCAST && root))
         br_builder_copy(b, output, input);
 }

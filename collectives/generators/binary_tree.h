@@ -22,6 +22,12 @@ struct br_binary_place {
 /* The place of the head's rank in tree 0 or 1. n is at least 2. */
 struct br_binary_place br_binary_place(const struct br_schedule *head, uint32_t tree);
 
+/* The two halves of an allreduce in a tree, each for one rank. Up: adds what comes from the children to its own and passes it on;
+ * returns the sum. last: at the top that is the result. Down: gets the result and passes it on. */
+struct br_span br_binary_up(struct br_builder *builder, const struct br_binary_place *place, uint32_t tree,
+                            bool last);
+void br_binary_down(struct br_builder *builder, const struct br_binary_place *place, uint32_t tree);
+
 /* Generates the steps of the builder's rank over 1 or 2 trees. */
 void br_generate_binary_tree(struct br_builder *builder, uint32_t trees);
 

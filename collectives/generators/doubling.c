@@ -15,28 +15,34 @@ static struct br_span add(struct br_builder *b, uint32_t peer, struct br_span ha
     return sum;
 }
 
-void br_generate_doubling(struct br_builder *b)
+void br_doubling_among(struct br_builder *b, struct br_span have, const struct br_doubling *among)
 {
-    const struct br_schedule *head = br_builder_head(b);
-    uint32_t n = head->n, rank = head->rank, core = 1;
-    struct br_span have = input;
+    uint32_t n = among->n, own = (br_builder_head(b)->rank - among->first) / among->stride, core = 1;
 
     while (core <= n / 2)
         core *= 2;
-    br_builder_cut(b, 1);
-    if (rank >= core) {
-        br_builder_send(b, rank - core, BR_LEVEL_ANY, input);
-        br_builder_recv(b, rank - core, BR_LEVEL_ANY, output);
+    if (own >= core) {
+        br_builder_send(b, br_doubling_rank(among, own - core), BR_LEVEL_ANY, have);
+        br_builder_recv(b, br_doubling_rank(among, own - core), BR_LEVEL_ANY, output);
         return;
     }
-    if (rank + core < n)
-        have = add(b, rank + core, have, false);
+    if (own + core < n)
+        have = add(b, br_doubling_rank(among, own + core), have, false);
     for (uint32_t bit = 1; bit < core; bit *= 2) {
-        br_builder_send(b, rank ^ bit, BR_LEVEL_ANY, have);
-        have = add(b, rank ^ bit, have, bit == core / 2);
+        br_builder_send(b, br_doubling_rank(among, own ^ bit), BR_LEVEL_ANY, have);
+        have = add(b, br_doubling_rank(among, own ^ bit), have, bit == core / 2);
     }
-    if (rank + core < n)
-        br_builder_send(b, rank + core, BR_LEVEL_ANY, output);
-    if (n == 1)
+    if (own + core < n)
+        br_builder_send(b, br_doubling_rank(among, own + core), BR_LEVEL_ANY, output);
+}
+
+void br_generate_doubling(struct br_builder *b)
+{
+    uint32_t n = br_builder_head(b)->n;
+
+    br_builder_cut(b, 1);
+    if (n > 1)
+        br_doubling_among(b, input, &(struct br_doubling){0, 1, n});
+    else
         br_builder_copy(b, output, input);
 }

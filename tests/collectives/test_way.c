@@ -67,12 +67,24 @@ static void br_way_parse__blueconnect_takes_factors_methods_and_levels(void **st
     assert_int_equal(way.shape.dimensions[1].size, 3);
 }
 
+static void br_way_parse__host_tree_is_of_the_hosts(void **state)
+{
+    struct br_way way;
+
+    (void)state;
+    parse("hosts:3x4", "host_tree", &way);
+    assert_int_equal(way.shape.dimensions[0].size, 4);
+    assert_int_equal(way.shape.dimensions[1].size, 3);
+    assert_int_equal(way.open, 0);
+}
+
 static void br_way_parse__refuses_in_words(void **state)
 {
     static const struct {
         const char *topology, *text, *words;
     } bad[] = {
         {"9", "nonsense", "there are flat"},
+        {"9", "host_tree", "needs several hosts"},
         {"9", "nonsense", "blueconnect"},
         {"9", "bml", "BRAID_TOPOLOGY"},
         {"9", "bml:2,2", "has 4 ranks"},
@@ -161,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_way_parse__bml_is_the_papers_shape),
         cmocka_unit_test(br_way_parse__blueconnect_takes_factors_methods_and_levels),
+        cmocka_unit_test(br_way_parse__host_tree_is_of_the_hosts),
         cmocka_unit_test(br_way_parse__refuses_in_words),
         cmocka_unit_test(br_way_name__is_found_again),
         cmocka_unit_test(br_way_parse__bml_is_proved),
