@@ -26,8 +26,9 @@ same() { # WANTED GOT WHAT
 alone=$(weights "$braid" train --alone 3)
 same "$alone" "$(job 3 --servers ssgd)" "3 ranks, servers"
 same "$alone" "$(job 3 --servers ssgd --count 1)" "3 ranks, one server"
-first=$(job 3 --servers ssd --steps 2)
-same "$first" "$(job 3 --servers ssd --steps 2)" "ssd twice"
+delayed=(--servers ssd --steps 3)
+same "$(weights "$braid" train --alone 3 "${delayed[@]}")" "$(job 3 "${delayed[@]}")" "3 ranks, ssd"
+same "$(weights "$braid" train --alone 3 "${delayed[@]}" --local sgd)" "$(job 3 "${delayed[@]}" --local sgd)" "3 ranks, ssd, sgd"
 alone=$(weights "$braid" train --alone 2)
 for policy in layerwise single bucket mgwfbp optimal p3 auto; do # a sum of two has one order
     same "$alone" "$(job 2 --policy "$policy")" "2 ranks, policy $policy"
@@ -43,6 +44,7 @@ refuses() { # WORDS OPTIONS...
 }
 
 refuses "either" --policy p3 --servers ssd
-refuses "neither" --alone 2 --servers ssd
+refuses "nothing else" --alone 2 --servers asgd
+refuses "needs --steps" --alone 2 --servers ssd
 refuses "greater than 0" --rate fast
 refuses "no method sdg" --servers sdg

@@ -68,7 +68,7 @@ static int forward(struct br_train *t)
     return rc;
 }
 
-static int backward(struct br_train *t, int share)
+static int backward(struct br_train *t)
 {
     int rc = 0;
 
@@ -80,7 +80,7 @@ static int backward(struct br_train *t, int share)
             return -ECANCELED;
         br_train_network_backward(&t->network, l, t->way->weight(t, l), gradient);
         pretend(t, start, 2);
-        rc = t->way->ready(t, l, share);
+        rc = t->way->ready(t, l);
     }
     return rc;
 }
@@ -90,7 +90,9 @@ static int iterate(struct br_train *t, const struct br_train_data *data, double 
     int index[BR_TRAIN_BATCH], shares = t->comm ? 1 : t->ranks, rc = 0;
 
     for (int share = 0; share < shares && !rc; share++) {
-        draw_batch(t, t->rank + share, index);
+        if (!t->comm)
+            t->rank = share;
+        draw_batch(t, t->rank, index);
         br_train_network_load(&t->network, data, index);
         rc = forward(t);
         if (!rc)
@@ -98,7 +100,7 @@ static int iterate(struct br_train *t, const struct br_train_data *data, double 
         if (rc)
             break;
         br_train_network_judge(&t->network, data, index, loss);
-        rc = backward(t, share);
+        rc = backward(t);
     }
     t->iteration++;
     return rc;
@@ -149,6 +151,8 @@ static int run(struct br_train *t, const struct br_train_data *data, struct outc
     start = br_clock_now();
     for (int64_t i = 0; i < t->settings->iterations && !rc; i++)
         rc = iterate(t, data, &loss);
+    if (!t->comm)
+        t->rank = 0;
     if (!rc)
         rc = t->way->finish(t);
     outcome->seconds = (double)(br_clock_now() - start) / 1e9;
@@ -162,13 +166,15 @@ static int run(struct br_train *t, const struct br_train_data *data, struct outc
 static void print(const struct br_train *t, const struct outcome *o)
 {
     const struct br_train_settings *s = t->settings;
+    const char *where = t->comm ? "servers" : "alone";
+    int steps = t->comm ? o->servers.steps : (int)s->steps;
     char how[96];
 
-    if (t->parameters && o->servers.steps)
-        snprintf(how, sizeof how, "servers %s, k = %d%s%s", s->servers, o->servers.steps,
-                 s->local ? ", " : "", s->local ? s->local : "");
-    else if (t->parameters)
-        snprintf(how, sizeof how, "servers %s", s->servers);
+    if (s->servers && steps)
+        snprintf(how, sizeof how, "%s %s, k = %d%s%s", where, s->servers, steps, s->local ? ", " : "",
+                 s->local ? s->local : "");
+    else if (s->servers)
+        snprintf(how, sizeof how, "%s %s", where, s->servers);
     else if (t->session)
         snprintf(how, sizeof how, "policy %s, %d groups", s->policy ? s->policy : "auto", o->session.groups);
     else
@@ -216,8 +222,10 @@ static int check(struct br_train_settings *s, const char *rate)
         return br_error(EINVAL, "--rate %s: a number greater than 0 is wanted", rate);
     if (s->policy && s->servers)
         return br_error(EINVAL, "--policy is of a gradient session, --servers are parameter servers: either");
-    if (s->alone && (s->policy || s->servers))
-        return br_error(EINVAL, "--alone has neither --policy nor --servers");
+    if (s->alone && (s->policy || (s->servers && strcmp(s->servers, "ssgd") && strcmp(s->servers, "ssd"))))
+        return br_error(EINVAL, "--alone does what --servers ssgd (default) and ssd do, and nothing else");
+    if (s->alone && s->servers && !strcmp(s->servers, "ssd") && !s->steps)
+        return br_error(EINVAL, "--alone --servers ssd needs --steps: it has no times to choose them by");
     return 0;
 }
 
@@ -257,7 +265,7 @@ int br_tool_train(int argc, char **argv)
         {"servers", 's', BR_OPTION_TEXT, &s.servers, 0, 0,
          "METHOD parameter servers: ssgd, asgd, ssd, local"},
         {"alone", 0, BR_OPTION_NUMBER, &s.alone, 1, 1024,
-         "N one process does the work of N ranks: the reference"},
+         "N one process does the work of N ranks, as --servers ssgd (default) or ssd: the reference"},
         {"steps", 'k', BR_OPTION_NUMBER, &s.steps, 0, 1000,
          "K iterations from pull to pull (ssd, local); default 0: by the time model"},
         {"local", 0, BR_OPTION_TEXT, &s.local, 0, 0, "NAME ssd between pulls: glu (default), sgd"},

@@ -12,7 +12,17 @@ uint64_t br_train_drop(const struct br_train_settings *s, int i)
     return (uint64_t)(s->iterations * (i ? 85 : 60) / 100);
 }
 
-/* ---- weights of one's own: session and alone ------------------------------------------------ */
+float br_train_rate(const struct br_train_settings *s, uint64_t iteration)
+{
+    float rate = s->rate;
+
+    for (int i = 0; i < 2; i++)
+        if (iteration >= br_train_drop(s, i))
+            rate *= BR_TRAIN_DROP;
+    return rate;
+}
+
+/* ---- weights of one's own ------------------------------------------------------------------- */
 
 static int get_weights(struct br_train *t)
 {
@@ -21,9 +31,7 @@ static int get_weights(struct br_train *t)
 
         t->weights[l] = calloc(count, sizeof(float));
         t->velocities[l] = calloc(count, sizeof(float));
-        t->sums[l] = calloc(count, sizeof(float));
-        t->gradients[l] = calloc(count, sizeof(float));
-        if (!t->weights[l] || !t->velocities[l] || !t->sums[l] || !t->gradients[l])
+        if (!t->weights[l] || !t->velocities[l])
             return br_error(ENOMEM, "no memory for %zu weights", count);
         br_train_network_draw(&t->network, l, (uint64_t)t->settings->seed, t->weights[l]);
     }
@@ -35,8 +43,6 @@ static void forget_weights(struct br_train *t)
     for (int l = 0; l < BR_TRAIN_LAYERS; l++) {
         free(t->weights[l]);
         free(t->velocities[l]);
-        free(t->sums[l]);
-        free(t->gradients[l]);
     }
 }
 
@@ -48,13 +54,11 @@ static float *own_weight(struct br_train *t, int layer)
 /* By the sum of all ranks' gradients of the iteration before; in the first there is none. */
 static void update(struct br_train *t, int layer, const float *sum)
 {
-    struct br_update_sgd sgd = {t->settings->rate, BR_TRAIN_MOMENTUM, BR_TRAIN_DECAY};
+    struct br_update_sgd sgd = {0, BR_TRAIN_MOMENTUM, BR_TRAIN_DECAY};
 
     if (!t->iteration)
         return;
-    for (int i = 0; i < 2; i++)
-        if (t->iteration - 1 >= br_train_drop(t->settings, i))
-            sgd.rate *= BR_TRAIN_DROP;
+    sgd.rate = br_train_rate(t->settings, t->iteration - 1);
     br_update_sgd(&sgd, t->weights[layer], t->velocities[layer], sum, 1.0f / (float)t->ranks,
                   t->network.layers[layer].count);
 }
@@ -86,9 +90,8 @@ static float *session_gradient(struct br_train *t, int layer)
     return braid_gradient(t->session, layer);
 }
 
-static int session_ready(struct br_train *t, int layer, int share)
+static int session_ready(struct br_train *t, int layer)
 {
-    (void)share;
     return braid_gradient_ready(t->session, layer);
 }
 
@@ -172,9 +175,8 @@ static float *servers_gradient(struct br_train *t, int layer)
     return braid_parameters_gradient(t->parameters, layer);
 }
 
-static int servers_ready(struct br_train *t, int layer, int share)
+static int servers_ready(struct br_train *t, int layer)
 {
-    (void)share;
     return braid_parameters_push(t->parameters, layer);
 }
 
@@ -206,53 +208,4 @@ const struct br_train_way br_train_servers = {
     .step = nothing,
     .finish = servers_finish,
     .close = servers_close,
-};
-
-/* ---- alone, for all ------------------------------------------------------------------------- */
-
-static int alone_wait(struct br_train *t, int layer)
-{
-    (void)t;
-    (void)layer;
-    return 0;
-}
-
-static float *alone_gradient(struct br_train *t, int layer)
-{
-    return t->gradients[layer];
-}
-
-/* The sum in the order of the ranks. */
-static int alone_ready(struct br_train *t, int layer, int share)
-{
-    float *sum = t->sums[layer];
-    size_t count = t->network.layers[layer].count;
-
-    if (!share)
-        memcpy(sum, t->gradients[layer], count * sizeof *sum);
-    for (size_t i = 0; i < count && share; i++)
-        sum[i] = sum[i] + t->gradients[layer][i];
-    if (share == t->ranks - 1) {
-        t->iteration++; /* the iteration before the next one's is this one */
-        update(t, layer, sum);
-        t->iteration--;
-    }
-    return 0;
-}
-
-static int alone_close(struct br_train *t)
-{
-    forget_weights(t);
-    return 0;
-}
-
-const struct br_train_way br_train_alone = {
-    .open = get_weights,
-    .weight = own_weight,
-    .wait = alone_wait,
-    .gradient = alone_gradient,
-    .ready = alone_ready,
-    .step = nothing,
-    .finish = nothing,
-    .close = alone_close,
 };

@@ -23,16 +23,15 @@ struct br_train_settings {
 struct br_train {
     const struct br_train_settings *settings;
     struct braid_comm *comm; /* NULL: alone */
-    int rank, ranks;         /* alone: 0 and as many as it stands for */
+    int rank, ranks;         /* alone: that it is at work for, and as many as it stands for */
     struct br_train_network network;
     uint64_t iteration;
     const struct br_train_way *way;
 
     struct braid_session *session;
     struct braid_parameters *parameters;
-    /* session, alone: */
-    float *weights[BR_TRAIN_LAYERS], *velocities[BR_TRAIN_LAYERS];
-    float *sums[BR_TRAIN_LAYERS], *gradients[BR_TRAIN_LAYERS]; /* alone */
+    float *weights[BR_TRAIN_LAYERS], *velocities[BR_TRAIN_LAYERS]; /* session; servers: the first weights */
+    struct br_train_alone *alone;
 };
 
 /* All but name: negative errno with words. In an iteration, of each layer: wait, forward pass; gradient, backward pass, ready. */
@@ -41,7 +40,7 @@ struct br_train_way {
     float *(*weight)(struct br_train *train, int layer);
     int (*wait)(struct br_train *train, int layer);
     float *(*gradient)(struct br_train *train, int layer); /* where it is to be written; NULL with words */
-    int (*ready)(struct br_train *train, int layer, int share);
+    int (*ready)(struct br_train *train, int layer);
     int (*step)(struct br_train *train);   /* between the passes */
     int (*finish)(struct br_train *train); /* all weights are those of the end */
     int (*close)(struct br_train *train);  /* after a failure too */
@@ -51,5 +50,6 @@ extern const struct br_train_way br_train_session, br_train_servers, br_train_al
 
 /* The iteration from which on the rate drops for the i-th time, i = 0, 1. */
 uint64_t br_train_drop(const struct br_train_settings *settings, int i);
+float br_train_rate(const struct br_train_settings *settings, uint64_t iteration);
 
 #endif

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One process does what N workers and their servers do, one after the other, in plain loops: the reference for the bits of
+ * parameter servers (ssgd, ssd), and the quick way to the accuracy of a method.
+ *
+ * What a worker pulls at the end of iteration t it takes behind its backward pass of t + 1. The servers have seen no gradient of t + 1 by
+ * then, because they move their weights when the last worker has pushed: so nothing needs to be kept of what was pulled.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tools/train/way.h"
+
+/* A layer on the servers. */
+struct server {
+    float *weight, *velocity, *sum, *gradient; /* gradient: of the worker whose turn it is */
+};
+
+/* A layer on a worker; ssd only. */
+struct worker {
+    float *weight, *before, *global; /* as in training/update.h */
+    uint64_t pulled;                 /* iterations whose gradients are in `before` */
+};
+
+struct br_train_alone {
+    bool delays; /* ssd */
+    struct br_update_glu glu;
+    struct server servers[BR_TRAIN_LAYERS];
+    struct worker (*workers)[BR_TRAIN_LAYERS]; /* of each rank */
+};
+
+static bool has_memory(struct br_train *t, int layer)
+{
+    struct br_train_alone *a = t->alone;
+    struct server *s = &a->servers[layer];
+    size_t count = t->network.layers[layer].count;
+    bool fine;
+
+    *s = (struct server){calloc(count, sizeof(float)), calloc(count, sizeof(float)),
+                         calloc(count, sizeof(float)), calloc(count, sizeof(float))};
+    fine = s->weight && s->velocity && s->sum && s->gradient;
+    for (int r = 0; r < t->ranks && a->delays; r++) {
+        struct worker *w = &a->workers[r][layer];
+
+        *w = (struct worker){calloc(count, sizeof(float)), calloc(count, sizeof(float)),
+                             calloc(count, sizeof(float)), 0};
+        fine = fine && w->weight && w->before && w->global;
+    }
+    return fine;
+}
+
+static void begin(struct br_train *t, int layer)
+{
+    struct br_train_alone *a = t->alone;
+    const float *first = a->servers[layer].weight;
+    size_t bytes = t->network.layers[layer].count * sizeof(float);
+
+    br_train_network_draw(&t->network, layer, (uint64_t)t->settings->seed, a->servers[layer].weight);
+    for (int r = 0; r < t->ranks && a->delays; r++) {
+        memcpy(a->workers[r][layer].weight, first, bytes);
+        memcpy(a->workers[r][layer].before, first, bytes);
+    }
+}
+
+static int alone_open(struct br_train *t)
+{
+    const struct br_train_settings *s = t->settings;
+    bool plain = s->local && !strcmp(s->local, "sgd"), fine;
+    struct br_train_alone *a = t->alone = calloc(1, sizeof *a);
+
+    fine = a && (a->workers = calloc((size_t)t->ranks, sizeof *a->workers));
+    if (a) {
+        a->delays = s->servers && !strcmp(s->servers, "ssd");
+        a->glu =
+            (struct br_update_glu){.own = plain ? 1 : 2, .sync = plain ? 0 : 0.5f, .decay = BR_TRAIN_DECAY};
+    }
+    for (int l = 0; l < BR_TRAIN_LAYERS && fine; l++)
+        fine = has_memory(t, l);
+    if (!fine)
+        return br_error(ENOMEM, "no memory for the weights of %d ranks", t->ranks);
+    for (int l = 0; l < BR_TRAIN_LAYERS; l++)
+        begin(t, l);
+    return 0;
+}
+
+static float *alone_weight(struct br_train *t, int layer)
+{
+    struct br_train_alone *a = t->alone;
+
+    return a->delays ? a->workers[t->rank][layer].weight : a->servers[layer].weight;
+}
+
+static float *alone_gradient(struct br_train *t, int layer)
+{
+    return t->alone->servers[layer].gradient;
+}
+
+static bool is_delayed(const struct br_train *t, uint64_t iteration)
+{
+    return iteration >= (uint64_t)t->settings->warmup;
+}
+
+static bool pulls(const struct br_train *t, uint64_t iteration)
+{
+    return !is_delayed(t, iteration) ||
+           (iteration - (uint64_t)t->settings->warmup + 1) % (uint64_t)t->settings->steps == 0;
+}
+
+/* The servers' weights, which have the gradients of so many iterations. */
+static void take(struct br_train *t, int layer, int rank, uint64_t iterations)
+{
+    struct worker *w = &t->alone->workers[rank][layer];
+    float rate = br_train_rate(t->settings, iterations - 1);
+
+    br_update_pulled(w->weight, w->before, w->global, t->alone->servers[layer].weight,
+                     (1 - BR_TRAIN_MOMENTUM) / (rate * (float)(iterations - w->pulled)),
+                     t->network.layers[layer].count);
+    w->pulled = iterations;
+}
+
+/* A worker past the warm-up has its gradient. */
+static void move(struct br_train *t, int layer)
+{
+    struct br_train_alone *a = t->alone;
+    struct worker *w = &a->workers[t->rank][layer];
+
+    if (t->iteration && is_delayed(t, t->iteration - 1) && pulls(t, t->iteration - 1))
+        take(t, layer, t->rank, t->iteration);
+    a->glu.rate = 4 * br_train_rate(t->settings, t->iteration);
+    br_update_glu(&a->glu, w->weight, a->servers[layer].gradient, w->global, t->network.layers[layer].count);
+}
+
+/* The servers have all gradients of an iteration. */
+static void serve(struct br_train *t, int layer)
+{
+    struct br_update_sgd sgd = {br_train_rate(t->settings, t->iteration), BR_TRAIN_MOMENTUM, BR_TRAIN_DECAY};
+    struct server *s = &t->alone->servers[layer];
+
+    br_update_sgd(&sgd, s->weight, s->velocity, s->sum, 1.0f / (float)t->ranks,
+                  t->network.layers[layer].count);
+    for (int r = 0; r < t->ranks && t->alone->delays && !is_delayed(t, t->iteration); r++)
+        take(t, layer, r, t->iteration + 1);
+}
+
+/* The sum in the order of the ranks. */
+static int alone_ready(struct br_train *t, int layer)
+{
+    struct server *s = &t->alone->servers[layer];
+    size_t count = t->network.layers[layer].count;
+
+    if (!t->rank)
+        memcpy(s->sum, s->gradient, count * sizeof *s->sum);
+    for (size_t i = 0; i < count && t->rank; i++)
+        s->sum[i] = s->sum[i] + s->gradient[i];
+    if (t->alone->delays && is_delayed(t, t->iteration))
+        move(t, layer);
+    if (t->rank == t->ranks - 1)
+        serve(t, layer);
+    return 0;
+}
+
+static int alone_wait(struct br_train *t, int layer)
+{
+    (void)t;
+    (void)layer;
+    return 0;
+}
+
+static int alone_step(struct br_train *t)
+{
+    (void)t;
+    return 0;
+}
+
+/* As braid_parameters_sync(): what counts are the servers' weights. */
+static int alone_finish(struct br_train *t)
+{
+    for (int l = 0; l < BR_TRAIN_LAYERS && t->alone->delays; l++)
+        memcpy(t->alone->workers[0][l].weight, t->alone->servers[l].weight,
+               t->network.layers[l].count * sizeof(float));
+    return 0;
+}
+
+static int alone_close(struct br_train *t)
+{
+    struct br_train_alone *a = t->alone;
+
+    for (int l = 0; a && l < BR_TRAIN_LAYERS; l++) {
+        struct server *s = &a->servers[l];
+
+        free(s->weight), free(s->velocity), free(s->sum), free(s->gradient);
+        for (int r = 0; a->workers && r < t->ranks; r++) {
+            struct worker *w = &a->workers[r][l];
+
+            free(w->weight), free(w->before), free(w->global);
+        }
+    }
+    if (a)
+        free(a->workers);
+    free(a);
+    return 0;
+}
+
+const struct br_train_way br_train_alone = {
+    .open = alone_open,
+    .weight = alone_weight,
+    .wait = alone_wait,
+    .gradient = alone_gradient,
+    .ready = alone_ready,
+    .step = alone_step,
+    .finish = alone_finish,
+    .close = alone_close,
+};
