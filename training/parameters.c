@@ -152,10 +152,11 @@ static void place(struct braid_parameters *p)
         struct br_parameters_layer *l = &p->layers[i];
 
         l->weight = l->pulled = numbers(p, l->count);
-        l->gradient = numbers(p, l->count);
+        l->gradients[0] = l->gradients[1] = numbers(p, l->count);
         if (p->method == BR_PARAMETERS_SSD || p->method == BR_PARAMETERS_LOCAL)
             l->pulled = numbers(p, l->count);
         if (p->method == BR_PARAMETERS_SSD) {
+            l->gradients[1] = numbers(p, l->count);
             l->before = numbers(p, l->count);
             l->global = numbers(p, l->count);
         }
@@ -246,10 +247,12 @@ static int allocate(struct braid_parameters *p, const struct braid_parameter_lay
         rc = cut(p, layers);
     if (rc)
         return rc;
-    p->pushes = calloc(p->shards.n, sizeof(struct braid_op *));
+    p->n_pushes = p->method == BR_PARAMETERS_SSD ? 2 * p->shards.n : p->shards.n;
+    p->pushes[0] = calloc(p->n_pushes, sizeof(struct braid_op *));
     p->pulls = calloc(p->shards.n, sizeof(struct braid_op *));
-    if (!p->pushes || !p->pulls)
+    if (!p->pushes[0] || !p->pulls)
         return br_error(ENOMEM, WHO ": no memory for %u slices", p->shards.n);
+    p->pushes[1] = p->pushes[0] + (p->n_pushes - p->shards.n);
     rc = get_slices(p);
     if (!rc)
         rc = br_pace_open(&p->pace, p->n);
@@ -276,7 +279,7 @@ int br_parameters_destroy(struct braid_parameters *p, int rc)
         braid_free(p->comm, p->memory);
     free(p->servers);
     free(p->layers);
-    free(p->pushes);
+    free(p->pushes[0]);
     free(p->pulls);
     free(p->slices);
     free(p->pointers);

@@ -12,6 +12,8 @@
  *    back: at the end each worker pushes once more, for nobody.
  * 5. A server answers from a copy of its weights: pushes of later iterations may be applied while slow links still carry the answer. asgd
  *    answers from the buffer of the push, as each worker gets other weights.
+ * 6. With ssd nobody waits for a push, so it may be on its way until the gradient after next is written: gradients of even and odd iterations
+ *    have different memory. Behind an iteration with a pull the pushes lag, and would stop the backward pass.
  */
 #ifndef BR_TRAINING_PARAMETERS_H
 #define BR_TRAINING_PARAMETERS_H
@@ -44,7 +46,8 @@ enum br_parameters_state {
 /* A layer on a worker. */
 struct br_parameters_layer {
     size_t count;
-    float *weight, *gradient;
+    float *weight;
+    float *gradients[2];    /* of even and odd iterations (note 6); the same but with ssd */
     float *pulled;          /* where pulls arrive; ssgd, asgd: `weight` */
     float *before, *global; /* ssd: as in update.h */
     float *velocity;        /* local */
@@ -82,7 +85,9 @@ struct braid_parameters {
     uint32_t n;
     struct br_parameters_layer *layers; /* [n] */
     struct br_shards shards;
-    struct braid_op **pushes, **pulls;  /* [shards.n] this worker's; NULL: none under way */
+    struct braid_op **pulls;            /* [shards.n] this worker's; NULL: none under way */
+    struct braid_op **pushes[2];        /* likewise, of even and odd iterations; the same but with ssd */
+    uint32_t n_pushes;                  /* of both, from pushes[0] on */
     struct br_parameters_slice *slices; /* [n_slices] by layer */
     uint32_t n_slices;
     void **pointers;   /* that the slices' arrays are in */
@@ -121,8 +126,9 @@ int br_parameters_receive(struct braid_parameters *p, uint32_t slice, bool pull,
 
 /* worker.c, our thread: all layers that were handed over. How much was done, or an error with words. */
 int br_parameters_work(struct braid_parameters *p);
-/* Slices of a layer are pushed from `from`. */
-int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, const float *from);
+/* Slices of a layer are pushed from `from`; pushes: p->pushes[...]. */
+int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, const float *from,
+                             struct braid_op **pushes);
 
 /* server.c, our thread: the most urgent slice for which something can be done; likewise. */
 int br_parameters_serve(struct braid_parameters *p);

@@ -65,7 +65,7 @@ static int settle(struct braid_parameters *p, const char *name)
     for (uint32_t l = 0; l < p->n && !rc; l++)
         rc = braid_parameters_wait(p, (int)l);
     if (!rc)
-        rc = finish(p->pushes, p->shards.n);
+        rc = finish(p->pushes[0], p->n_pushes);
     if (!rc)
         rc = finish(p->pulls, p->shards.n); /* delayed ones */
     for (uint32_t l = 0; l < p->n && !rc; l++)
@@ -137,9 +137,9 @@ static int take_leave(struct braid_parameters *p)
     if (!rc)
         rc = braid_barrier(p->comm, NULL, NULL); /* and nobody takes what comes for a gradient */
     for (uint32_t l = p->n; l-- > 0 && !rc;)
-        rc = br_parameters_push_layer(p, l, p->layers[l].gradient);
+        rc = br_parameters_push_layer(p, l, p->layers[l].gradients[0], p->pushes[0]);
     if (!rc)
-        rc = finish(p->pushes, p->shards.n);
+        rc = finish(p->pushes[0], p->n_pushes);
     while (!rc) {
         uint64_t seen = br_progress_seen(p->comm->family);
         bool done = true;
@@ -162,7 +162,7 @@ int br_parameters_give_up(struct braid_parameters *p, int rc)
     snprintf(words, sizeof words, "%s", br_error_words());
     braid_comm_abort(p->comm, "parameters are freed after a failure");
     br_parameters_stop(p);
-    finish(p->pushes, p->shards.n);
+    finish(p->pushes[0], p->n_pushes);
     finish(p->pulls, p->shards.n);
     for (uint32_t i = 0; i < p->n_slices; i++) {
         finish(p->slices[i].receives, (uint32_t)p->ranks);

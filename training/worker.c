@@ -68,10 +68,10 @@ static void update(struct braid_parameters *p, struct br_parameters_layer *l)
 
     if (p->method == BR_PARAMETERS_SSD)
         br_update_glu(&(struct br_update_glu){o->local_rate * rate, o->own, o->sync, o->decay}, l->weight,
-                      l->gradient, l->global, l->count);
+                      l->gradients[l->iteration % 2], l->global, l->count);
     else
         br_update_sgd(&(struct br_update_sgd){rate, o->momentum, o->decay}, l->weight, l->velocity,
-                      l->gradient, 1, l->count);
+                      l->gradients[l->iteration % 2], 1, l->count);
     atomic_fetch_add(&p->local_ns, br_comm_now(p->comm) - start);
 }
 
@@ -89,7 +89,9 @@ static int begin(struct braid_parameters *p, uint32_t layer)
         take(p, l);
     if (own)
         update(p, l);
-    rc = own && pulls && p->method == BR_PARAMETERS_LOCAL ? br_parameters_push_layer(p, layer, l->weight) : 0;
+    rc = own && pulls && p->method == BR_PARAMETERS_LOCAL
+             ? br_parameters_push_layer(p, layer, l->weight, p->pushes[0])
+             : 0;
     if (!rc && pulls)
         rc = post_pull(p, layer);
     atomic_store(&l->state, pulls && !(own && p->method == BR_PARAMETERS_SSD) ? BR_PARAMETERS_AWAITS
@@ -104,7 +106,7 @@ static int await(struct braid_parameters *p, uint32_t layer)
     int rc = reap_layer(p, p->pulls, layer);
 
     if (rc > 0 && p->method == BR_PARAMETERS_LOCAL)
-        rc = reap_layer(p, p->pushes, layer);
+        rc = reap_layer(p, p->pushes[0], layer);
     if (rc <= 0)
         return rc;
     take(p, l);
@@ -160,14 +162,16 @@ static int get_back(struct braid_parameters *p, const char *name, int layer)
     return rc;
 }
 
+/* That may still read where this iteration's gradient goes. */
 static int finish_pushes(struct braid_parameters *p, uint32_t layer)
 {
+    struct braid_op **pushes = p->pushes[p->iteration % 2];
     int rc = 0;
 
     for (uint32_t i = p->shards.first[layer]; i < p->shards.first[layer + 1]; i++) {
-        int failed = p->pushes[i] ? braid_wait(p->pushes[i], -1) : 0;
+        int failed = pushes[i] ? braid_wait(pushes[i], -1) : 0;
 
-        p->pushes[i] = NULL;
+        pushes[i] = NULL;
         rc = rc ? rc : failed;
     }
     if (rc)
@@ -206,16 +210,17 @@ float *braid_parameters_gradient(struct braid_parameters *p, int layer)
     if ((uint32_t)layer == p->n - 1)
         br_pace_leave(&p->pace, br_comm_now(p->comm));
     p->report.wait += (double)(br_comm_now(p->comm) - start) / 1e9;
-    return rc ? NULL : p->layers[layer].gradient;
+    return rc ? NULL : p->layers[layer].gradients[p->iteration % 2];
 }
 
-int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, const float *from)
+int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, const float *from,
+                             struct braid_op **pushes)
 {
     int rc = 0;
 
     for (uint32_t i = p->shards.first[layer]; i < p->shards.first[layer + 1] && !rc; i++)
         rc = br_parameters_send(p, i, false, from + p->shards.list[i].offset,
-                                p->servers[p->shards.list[i].server], &p->pushes[i]);
+                                p->servers[p->shards.list[i].server], &pushes[i]);
     return rc;
 }
 
@@ -271,7 +276,7 @@ static int push(struct braid_parameters *p, uint32_t layer)
     if (rc)
         return rc;
     if (p->method != BR_PARAMETERS_LOCAL || p->iteration < p->warmup)
-        rc = br_parameters_push_layer(p, layer, l->gradient);
+        rc = br_parameters_push_layer(p, layer, l->gradients[p->iteration % 2], p->pushes[p->iteration % 2]);
     l->iteration = p->iteration;
     p->next--;
     if (p->next < 0) {

@@ -93,8 +93,8 @@ int braid_parameters_create(struct braid_comm *comm, const struct braid_paramete
  * braid_parameters_push(); never written. The pointer stays the same. NULL: there is no such layer. */
 float *braid_parameters_weight(struct braid_parameters *parameters, int layer);
 
-/* Where the backward pass is to leave the layer's gradient, the mean over this worker's batch; returns when the push of the iteration before
- * no longer reads it. The pointer stays the same. NULL with words: no such layer, or it failed. */
+/* Where the backward pass is to leave the layer's gradient of this iteration, the mean over this worker's batch; returns when no push reads it
+ * any more. ssd: two places take turns, so that a push has until the gradient after next; else the pointer stays the same. NULL with words: no such layer, or it failed. */
 float *braid_parameters_gradient(struct braid_parameters *parameters, int layer);
 
 /* Returns when the layer's weights are those of the next forward pass. */
