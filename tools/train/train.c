@@ -271,6 +271,8 @@ int br_tool_train(int argc, char **argv)
         {"local", 0, BR_OPTION_TEXT, &s.local, 0, 0, "NAME ssd between pulls: glu (default), sgd"},
         {"warmup", 0, BR_OPTION_NUMBER, &s.warmup, 0, 1000000, "N iterations of ssgd first; default 100"},
         {"count", 0, BR_OPTION_NUMBER, &s.count, 1, 1024, "N ranks 0 to N-1 are servers; default: all"},
+        {"slice", 0, BR_OPTION_NUMBER, &s.slice, 4, 1 << 30,
+         "N bytes of a push or pull to or from servers; default 200000"},
         {"iterations", 'n', BR_OPTION_NUMBER, &s.iterations, 1, 100000000, "N default 600"},
         {"batch", 'b', BR_OPTION_NUMBER, &s.batch, 1, BR_TRAIN_BATCH, "N samples a rank; default 16"},
         {"rate", 'r', BR_OPTION_TEXT, &rate, 0, 0, "R learning rate, default 0.02; a tenth from 60 % on"},

@@ -143,6 +143,7 @@ static int servers_open(struct br_train *t)
         .drop = BR_TRAIN_DROP,
         .warmup = s->warmup ? (int)s->warmup : -1,
         .steps = (int)s->steps,
+        .slice_bytes = (uint32_t)s->slice,
     };
     struct braid_parameter_layer layers[BR_TRAIN_LAYERS];
     int ranks[1024], rc = get_weights(t);

@@ -15,8 +15,8 @@
 
 struct br_train_settings {
     const char *policy, *servers, *local; /* policy: of a session; servers: method; both NULL: auto */
-    int64_t iterations, batch, width, seed, samples, steps, warmup, alone, device_ms,
-        count; /* count: servers */
+    int64_t iterations, batch, width, seed, samples, steps, warmup, alone, device_ms, count,
+        slice; /* count: servers; slice: of theirs, bytes */
     float rate;
 };
 
