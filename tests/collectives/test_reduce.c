@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "collectives/half.h"
+#include "base/half.h"
 #include "collectives/reduce.h"
 #include "collectives/type.h"
 

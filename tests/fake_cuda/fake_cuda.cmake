@@ -2,6 +2,9 @@
 # libbraid_fake_cuda.so: a CUDA driver over host memory (fake_cuda.h). Tests link it for its controls and load it, like any driver, by
 # its path: BRAID_CUDA_LIBRARY.
 file(GLOB fake_cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.c)
+list(FILTER fake_cuda_sources EXCLUDE REGEX "/kernels_on_host\\.c$")
+add_library(br_host_kernels STATIC ${CMAKE_CURRENT_LIST_DIR}/kernels_on_host.c)
+target_link_libraries(br_host_kernels PUBLIC br_gpu)
 add_library(braid_fake_cuda SHARED ${fake_cuda_sources})
 set_target_properties(braid_fake_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 target_include_directories(braid_fake_cuda PUBLIC ${CMAKE_SOURCE_DIR})

@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One float16 or bfloat16 to float and back, without hardware: the reference of the vector kernels, which
- * must give the same bits. Rounding is to nearest, ties to even; what is too large becomes infinite;
- * subnormals are kept; a NaN stays a NaN with sign and the payload bits that fit, and becomes quiet.
+ * must give the same bits. On a GPU its own conversions serve, but for NaNs, whose payload they would drop.
+ * Rounding is to nearest, ties to even; what is too large becomes infinite; subnormals are kept; a NaN stays
+ * a NaN with sign and the payload bits that fit, and becomes quiet.
  */
-#ifndef BR_COLLECTIVES_HALF_H
-#define BR_COLLECTIVES_HALF_H
+#ifndef BR_BASE_HALF_H
+#define BR_BASE_HALF_H
 
 #include <stdint.h>
 #include <string.h>
 
-static inline float br_float_of_bits(uint32_t bits)
+/* Before a function that GPU code calls too. */
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+#define BR_ANYWHERE __host__ __device__
+#else
+#define BR_ANYWHERE
+#endif
+
+BR_ANYWHERE static inline float br_float_of_bits(uint32_t bits)
 {
     float value;
 
@@ -18,7 +27,7 @@ static inline float br_float_of_bits(uint32_t bits)
     return value;
 }
 
-static inline uint32_t br_bits_of_float(float value)
+BR_ANYWHERE static inline uint32_t br_bits_of_float(float value)
 {
     uint32_t bits;
 
@@ -26,7 +35,7 @@ static inline uint32_t br_bits_of_float(float value)
     return bits;
 }
 
-static inline float br_float_of_half(uint16_t half)
+BR_ANYWHERE static inline float br_float_of_half(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16;
     uint32_t exponent = (half >> 10) & 0x1f;
@@ -34,13 +43,17 @@ static inline float br_float_of_half(uint16_t half)
 
     if (exponent == 0x1f) /* infinite, or a NaN to be made quiet */
         return br_float_of_bits(sign | 0x7f800000 | fraction << 13 | (fraction ? 0x400000 : 0));
+#ifdef __CUDA_ARCH__
+    return __half2float(__ushort_as_half(half));
+#else
     if (exponent)
         return br_float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
     /* Subnormal: fraction * 2^-24, exact in float. */
     return br_float_of_bits(sign | br_bits_of_float((float)fraction * 0x1p-24f));
+#endif
 }
 
-static inline uint16_t br_half_of_float(float value)
+BR_ANYWHERE static inline uint16_t br_half_of_float(float value)
 {
     uint32_t bits = br_bits_of_float(value);
     uint32_t sign = bits >> 16 & 0x8000;
@@ -48,6 +61,9 @@ static inline uint16_t br_half_of_float(float value)
 
     if (magnitude > 0x7f800000)
         return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
+#ifdef __CUDA_ARCH__
+    return __half_as_ushort(__float2half_rn(value));
+#else
     if (magnitude >=
         0x477ff000) /* 65520, halfway between the largest half and the next power of two, and above */
         return (uint16_t)(sign | 0x7c00);
@@ -61,14 +77,15 @@ static inline uint16_t br_half_of_float(float value)
     magnitude +=
         0xfff + (magnitude >> 13 & 1); /* a carry out of the fraction raises the exponent, as it should */
     return (uint16_t)(sign | (magnitude - 0x38000000) >> 13);
+#endif
 }
 
-static inline float br_float_of_bfloat(uint16_t bfloat)
+BR_ANYWHERE static inline float br_float_of_bfloat(uint16_t bfloat)
 {
     return br_float_of_bits((uint32_t)bfloat << 16);
 }
 
-static inline uint16_t br_bfloat_of_float(float value)
+BR_ANYWHERE static inline uint16_t br_bfloat_of_float(float value)
 {
     uint32_t bits = br_bits_of_float(value);
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "collectives/half.h"
+#include "base/half.h"
 
 /* The value of a finite float16 from its definition. */
 static double value_of_half(unsigned half)

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The arithmetic of one element, of every type: what all kernels on CPUs and GPUs must agree with.
+ *
+ * Includes ELEMENT_LOOP, a header in quotes, once for each element type, with these defined:
+ *
+ *   TYPE                    name of the element type ("float16")
+ *   RAW                     the element as it lies in memory
+ *   VECTOR                  the same as it is computed with
+ *   WIDEN(raw), NARROW(v)   from RAW to VECTOR and back
+ *   ADD(a, b), MULTIPLY(a, b), MIN(a, b), MAX(a, b)
+ *   DIVIDE(v, divisor)      of the average
+ *
+ * ELEMENT_LOOP undefines TYPE, RAW and VECTOR. Whoever includes this defines INLINE too, the attributes of an inline function.
+ * C and CUDA C++ alike.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/half.h"
+
+/* Minimum and maximum of IEEE 754-2019: a NaN wins (the first one), -0 < +0. TYPE is float or double. */
+#define SMALLER(TYPE)                                                                                        \
+    INLINE TYPE smaller_##TYPE(TYPE a, TYPE b)                                                               \
+    {                                                                                                        \
+        if (isnan(a) || isnan(b))                                                                            \
+            return isnan(a) ? a : b;                                                                         \
+        if (a == b)                                                                                          \
+            return signbit(a) ? a : b;                                                                       \
+        return a < b ? a : b;                                                                                \
+    }
+
+#define LARGER(TYPE)                                                                                         \
+    INLINE TYPE larger_##TYPE(TYPE a, TYPE b)                                                                \
+    {                                                                                                        \
+        if (isnan(a) || isnan(b))                                                                            \
+            return isnan(a) ? a : b;                                                                         \
+        if (a == b)                                                                                          \
+            return signbit(a) ? b : a;                                                                       \
+        return a > b ? a : b;                                                                                \
+    }
+
+SMALLER(float)
+LARGER(float)
+SMALLER(double)
+LARGER(double)
+
+/* Floating point. */
+#define ADD(a, b)      ((a) + (b))
+#define MULTIPLY(a, b) ((a) * (b))
+#define DIVIDE(v, d)   ((v) / (VECTOR)(d))
+#define MIN(a, b)      smaller_float(a, b)
+#define MAX(a, b)      larger_float(a, b)
+
+#define WIDEN(raw) br_float_of_half(raw)
+#define NARROW(v)  br_half_of_float(v)
+#define TYPE       float16
+#define RAW        uint16_t
+#define VECTOR     float
+#include ELEMENT_LOOP
+#undef WIDEN
+#undef NARROW
+
+#define WIDEN(raw) br_float_of_bfloat(raw)
+#define NARROW(v)  br_bfloat_of_float(v)
+#define TYPE       bfloat16
+#define RAW        uint16_t
+#define VECTOR     float
+#include ELEMENT_LOOP
+#undef WIDEN
+#undef NARROW
+
+#define WIDEN(raw) (raw)
+#define NARROW(v)  (v)
+#define TYPE       float32
+#define RAW        float
+#define VECTOR     float
+#include ELEMENT_LOOP
+#undef MIN
+#undef MAX
+
+#define MIN(a, b) smaller_double(a, b)
+#define MAX(a, b) larger_double(a, b)
+#define TYPE      float64
+#define RAW       double
+#define VECTOR    double
+#include ELEMENT_LOOP
+#undef ADD
+#undef MULTIPLY
+#undef DIVIDE
+#undef MIN
+#undef MAX
+
+/* Integers: WRAP is the unsigned type in which sums and products may wrap, WIDE holds the quotients. */
+#define ADD(a, b)      ((VECTOR)((WRAP)(a) + (WRAP)(b)))
+#define MULTIPLY(a, b) ((VECTOR)((WRAP)(a) * (WRAP)(b)))
+#define DIVIDE(v, d)   ((VECTOR)((v) / (WIDE)(d)))
+#define MIN(a, b)      ((a) < (b) ? (a) : (b))
+#define MAX(a, b)      ((a) > (b) ? (a) : (b))
+
+#define TYPE   int8
+#define RAW    int8_t
+#define VECTOR int8_t
+#define WRAP   uint8_t
+#define WIDE   int32_t
+#include ELEMENT_LOOP
+#undef WRAP
+#undef WIDE
+
+#define TYPE   uint8
+#define RAW    uint8_t
+#define VECTOR uint8_t
+#define WRAP   uint8_t
+#define WIDE   int32_t
+#include ELEMENT_LOOP
+#undef WRAP
+#undef WIDE
+
+#define TYPE   int32
+#define RAW    int32_t
+#define VECTOR int32_t
+#define WRAP   uint32_t
+#define WIDE   int32_t
+#include ELEMENT_LOOP
+#undef WRAP
+#undef WIDE
+
+#define TYPE   uint32
+#define RAW    uint32_t
+#define VECTOR uint32_t
+#define WRAP   uint32_t
+#define WIDE   uint32_t
+#include ELEMENT_LOOP
+#undef WRAP
+#undef WIDE
+
+#define TYPE   int64
+#define RAW    int64_t
+#define VECTOR int64_t
+#define WRAP   uint64_t
+#define WIDE   int64_t
+#include ELEMENT_LOOP
+#undef WRAP
+#undef WIDE
+
+#define TYPE   uint64
+#define RAW    uint64_t
+#define VECTOR uint64_t
+#define WRAP   uint64_t
+#define WIDE   uint64_t
+#include ELEMENT_LOOP
+#undef WRAP
+#undef WIDE
+#undef ADD
+#undef MULTIPLY
+#undef DIVIDE
+#undef MIN
+#undef MAX
+#undef WIDEN
+#undef NARROW
