@@ -93,6 +93,50 @@ void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, cons
     br_verbs_link_is_ready(link);
 }
 
+static int error_of(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+    case IBV_WC_RESP_TIMEOUT_ERR:
+        return -ETIMEDOUT;
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_LOC_LEN_ERR:
+        return -EPROTO;
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_LOC_ACCESS_ERR:
+        return -EFAULT;
+    case IBV_WC_WR_FLUSH_ERR:
+        return -ECONNABORTED;
+    default:
+        return -EIO;
+    }
+}
+
+static const char *hint(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+        return "; the peer's port or queue pair does not answer";
+    case IBV_WC_REM_ACCESS_ERR:
+        return "; the peer's NIC refuses the place";
+    default:
+        return "";
+    }
+}
+
+void br_verbs_link_fail_by(struct br_verbs_link *link, const struct ibv_wc *wc)
+{
+    char why[120];
+
+    if (link->hung_up) /* it has closed, which is the better reason */
+        return;
+    snprintf(why, sizeof why, "%s (vendor error %u)%s",
+             br_verbs_device_of(link)->library->wc_status_str(wc->status), wc->vendor_err, hint(wc->status));
+    br_verbs_link_fail(link, error_of(wc->status), false, why);
+}
+
 static int create_lane(struct br_verbs_link *link, struct br_verbs_lane *lane)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);

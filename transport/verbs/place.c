@@ -95,6 +95,13 @@ struct br_verbs_imm br_verbs_imm_unpack(uint32_t imm)
                                  .flags = imm & ((1u << FLAG_BITS) - 1)};
 }
 
+const uint8_t *br_verbs_imm_inline(const struct br_verbs_imm *imm)
+{
+    static const uint8_t bytes[1 << FLAG_BITS][BR_FRAME_INLINE] = {{0}, {1}, {2}, {3}};
+
+    return bytes[imm->flags & ((1u << FLAG_BITS) - 1)];
+}
+
 uint32_t br_verbs_imm_number(const struct br_slot_table *slots, const struct br_verbs_imm *imm)
 {
     uint32_t present = imm->index < slots->count ? slots->slots[imm->index].generation : 0;

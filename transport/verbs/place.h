@@ -54,6 +54,9 @@ void br_verbs_place_unpack(const uint8_t token[BR_PLACE_BYTES], struct br_verbs_
 bool br_verbs_imm_pack(const struct br_frame *frame, const struct br_verbs_place *place, uint32_t *imm);
 struct br_verbs_imm br_verbs_imm_unpack(uint32_t imm);
 
+/* Its inline bytes: BR_FRAME_INLINE, static. */
+const uint8_t *br_verbs_imm_inline(const struct br_verbs_imm *imm);
+
 /* The slot number with which a frame was posted: that of the slot's present use, or an earlier one. */
 uint32_t br_verbs_imm_number(const struct br_slot_table *slots, const struct br_verbs_imm *imm);
 

@@ -5,7 +5,6 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 
@@ -23,51 +22,69 @@
 #define INBOX          1024u /* frames that may wait in the inbox of a link: it takes buffers from the others */
 #define INBOX_AT_FIRST 64u   /* of one that is not trusted */
 
+/* ---- events for the caller --------------------------------------------------------------------------------- */
+
+struct report {
+    struct br_event *events;
+    int n, max;
+};
+
+static struct br_event *add_event(struct report *report, struct br_verbs_link *link, enum br_event_kind kind)
+{
+    struct br_event *event = &report->events[report->n++];
+
+    *event = (struct br_event){.kind = kind, .link = &link->base};
+    return event;
+}
+
+static void malformed(struct br_verbs_link *link)
+{
+    link->base.device->counters.bad_frames++;
+    br_verbs_link_fail(link, -EPROTO, true, br_error_words());
+}
+
+static struct br_event *placed_event(struct br_verbs_link *link, struct report *report, uint32_t length)
+{
+    struct br_event *event = add_event(report, link, BR_EVENT_PLACED);
+
+    event->length = length;
+    link->base.device->counters.rx_frames++;
+    link->base.device->counters.rx_bytes += length;
+    return event;
+}
+
+/* The NIC has written the bytes. 0 or -EPROTO with words. */
+static int take_written(struct br_verbs_link *link, uint32_t immediate, uint32_t length,
+                        struct report *report)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    struct br_slot_table *slots = device->base.config->slots;
+    struct br_verbs_imm imm = br_verbs_imm_unpack(immediate);
+    uint32_t number = br_verbs_imm_number(slots, &imm), offset = 0;
+    struct br_slot *slot = br_slot_find(slots, number);
+    struct br_event *event;
+    int rc;
+
+    if (!link->opened)
+        return br_error(EPROTO, "a write from somebody who has not proved to belong to the job");
+    if (slot) /* then the granules are those of the sender's token */
+        offset = imm.granules * slot->granule_bytes;
+    rc = br_slot_expect(slots, number, offset, length, &slot);
+    if (rc && rc != -ESTALE)
+        return rc;
+    if (!rc && device->staged[imm.index]) {
+        memcpy(slot->base + offset, (const uint8_t *)device->staged[imm.index] + offset, length);
+        device->base.counters.rx_copied_bytes += length;
+    }
+    event = placed_event(link, report, length);
+    event->inline_ = br_verbs_imm_inline(&imm);
+    event->slot = number;
+    event->offset = offset;
+    event->stale = rc == -ESTALE;
+    return 0;
+}
+
 /* ---- completions ------------------------------------------------------------------------------------------- */
-
-static int error_of(enum ibv_wc_status status)
-{
-    switch (status) {
-    case IBV_WC_RETRY_EXC_ERR:
-    case IBV_WC_RNR_RETRY_EXC_ERR:
-    case IBV_WC_RESP_TIMEOUT_ERR:
-        return -ETIMEDOUT;
-    case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_REM_INV_REQ_ERR:
-    case IBV_WC_LOC_LEN_ERR:
-        return -EPROTO;
-    case IBV_WC_LOC_PROT_ERR:
-    case IBV_WC_LOC_ACCESS_ERR:
-        return -EFAULT;
-    case IBV_WC_WR_FLUSH_ERR:
-        return -ECONNABORTED;
-    default:
-        return -EIO;
-    }
-}
-
-static const char *hint(enum ibv_wc_status status)
-{
-    switch (status) {
-    case IBV_WC_RETRY_EXC_ERR:
-        return "; the peer's port or queue pair does not answer";
-    case IBV_WC_REM_ACCESS_ERR:
-        return "; the peer's NIC refuses the place";
-    default:
-        return "";
-    }
-}
-
-static void fail_by(struct br_verbs_link *link, const struct ibv_wc *wc)
-{
-    char why[120];
-
-    if (link->hung_up) /* it has closed, which is the better reason */
-        return;
-    snprintf(why, sizeof why, "%s (vendor error %u)%s",
-             br_verbs_device_of(link)->library->wc_status_str(wc->status), wc->vendor_err, hint(wc->status));
-    br_verbs_link_fail(link, error_of(wc->status), false, why);
-}
 
 static void sent(struct br_verbs_device *device, const struct ibv_wc *wc)
 {
@@ -77,7 +94,7 @@ static void sent(struct br_verbs_device *device, const struct ibv_wc *wc)
 
     if (wc->status != IBV_WC_SUCCESS) {
         if (wc->status != IBV_WC_WR_FLUSH_ERR || link->state == BR_VLINK_UP)
-            fail_by(link, wc);
+            br_verbs_link_fail_by(link, wc);
         return;
     }
     for (; lane->done != work.number + 1; lane->done++) /* it completes those before it, too */
@@ -85,7 +102,14 @@ static void sent(struct br_verbs_device *device, const struct ibv_wc *wc)
     br_verbs_link_is_ready(link);
 }
 
-static void received(struct br_verbs_device *device, const struct ibv_wc *wc)
+/* May it be reported without a turn in the inbox? Half of the room is for what has one. */
+static bool is_next(const struct br_verbs_link *link, const struct report *report)
+{
+    return report->n < report->max / 2 && link->state == BR_VLINK_UP && link->reported &&
+           br_list_empty(&link->inbox);
+}
+
+static void received(struct br_verbs_device *device, const struct ibv_wc *wc, struct report *report)
 {
     struct br_verbs_buffer *buffer = (void *)(uintptr_t)wc->wr_id;
     struct br_verbs_link *link = br_table_find(&device->numbers, wc->qp_num, 0);
@@ -98,7 +122,13 @@ static void received(struct br_verbs_device *device, const struct ibv_wc *wc)
     if (!link || empty || wc->status != IBV_WC_SUCCESS || link->state == BR_VLINK_FAILED) {
         br_list_push_back(&device->receive.spare, &buffer->node);
         if (link && wc->status != IBV_WC_SUCCESS && link->state == BR_VLINK_UP)
-            fail_by(link, wc);
+            br_verbs_link_fail_by(link, wc);
+        return;
+    }
+    if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM && is_next(link, report)) {
+        br_list_push_back(&device->receive.spare, &buffer->node);
+        if (take_written(link, ntohl(wc->imm_data), wc->byte_len, report))
+            malformed(link);
         return;
     }
     buffer->written = wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM;
@@ -109,7 +139,8 @@ static void received(struct br_verbs_device *device, const struct ibv_wc *wc)
     br_verbs_link_is_ready(link);
 }
 
-int br_verbs_drain(struct br_verbs_device *device, int max)
+/* Takes up to max completions to their links, or at once into the report; returns how many it took. */
+static int drain(struct br_verbs_device *device, int max, struct report *report)
 {
     struct ibv_wc wcs[BATCH];
     int total = 0, n;
@@ -120,7 +151,7 @@ int br_verbs_drain(struct br_verbs_device *device, int max)
             if (wcs[i].wr_id >> 63)
                 sent(device, &wcs[i]);
             else
-                received(device, &wcs[i]);
+                received(device, &wcs[i], report);
         total += n > 0 ? n : 0;
     } while (n == BATCH && total < max);
     if (n < 0)
@@ -128,22 +159,12 @@ int br_verbs_drain(struct br_verbs_device *device, int max)
     return total;
 }
 
-/* ---- events for the caller --------------------------------------------------------------------------------- */
-
-struct report {
-    struct br_event *events;
-    int n, max;
-};
-
-static struct br_event *add_event(struct report *report, struct br_verbs_link *link, enum br_event_kind kind)
+int br_verbs_drain(struct br_verbs_device *device, int max)
 {
-    struct br_event *event = &report->events[report->n++];
-
-    memset(event, 0, sizeof *event);
-    event->kind = kind;
-    event->link = &link->base;
-    return event;
+    return drain(device, max, &(struct report){.n = 0});
 }
+
+/* ---- what the links have ----------------------------------------------------------------------------------- */
 
 static void report_sent(struct br_verbs_link *link, struct br_verbs_lane *lane, struct report *report)
 {
@@ -160,63 +181,6 @@ static void report_sent(struct br_verbs_link *link, struct br_verbs_lane *lane, 
         counters->tx_bytes += entry->length;
         add_event(report, link, BR_EVENT_SENT)->cookie = entry->cookie;
     }
-}
-
-static void malformed(struct br_verbs_link *link)
-{
-    link->base.device->counters.bad_frames++;
-    br_verbs_link_fail(link, -EPROTO, true, br_error_words());
-}
-
-/* Gives the buffer back when the caller has read the inline bytes. */
-static void lend(struct br_verbs_device *device, struct br_verbs_buffer *buffer)
-{
-    br_list_push_back(&device->lent, &buffer->node);
-}
-
-static struct br_event *placed_event(struct br_verbs_link *link, struct br_verbs_buffer *buffer,
-                                     struct report *report, uint32_t length)
-{
-    struct br_verbs_device *device = br_verbs_device_of(link);
-    struct br_event *event = add_event(report, link, BR_EVENT_PLACED);
-
-    event->length = length;
-    event->inline_ = buffer->inline_;
-    device->base.counters.rx_frames++;
-    device->base.counters.rx_bytes += length;
-    lend(device, buffer);
-    return event;
-}
-
-/* The NIC has written the bytes. 0 or -EPROTO with words. */
-static int take_written(struct br_verbs_link *link, struct br_verbs_buffer *buffer, struct report *report)
-{
-    struct br_verbs_device *device = br_verbs_device_of(link);
-    struct br_slot_table *slots = device->base.config->slots;
-    struct br_verbs_imm imm = br_verbs_imm_unpack(buffer->imm);
-    uint32_t number = br_verbs_imm_number(slots, &imm), offset = 0;
-    struct br_slot *slot = br_slot_find(slots, number);
-    struct br_event *event;
-    int rc;
-
-    if (!link->opened)
-        return br_error(EPROTO, "a write from somebody who has not proved to belong to the job");
-    if (slot) /* then the granules are those of the sender's token */
-        offset = imm.granules * slot->granule_bytes;
-    rc = br_slot_expect(slots, number, offset, buffer->length, &slot);
-    if (rc && rc != -ESTALE)
-        return rc;
-    if (!rc && device->staged[imm.index]) {
-        memcpy(slot->base + offset, (const uint8_t *)device->staged[imm.index] + offset, buffer->length);
-        device->base.counters.rx_copied_bytes += buffer->length;
-    }
-    memset(buffer->inline_, 0, sizeof buffer->inline_);
-    buffer->inline_[0] = imm.flags;
-    event = placed_event(link, buffer, report, buffer->length);
-    event->slot = number;
-    event->offset = offset;
-    event->stale = rc == -ESTALE;
-    return 0;
 }
 
 /* Bytes of a frame that comes in pieces: to their place, if they are still wanted there. */
@@ -257,7 +221,9 @@ static int take_piece(struct br_verbs_link *link, struct br_verbs_buffer *buffer
     }
     link->partial_bytes = 0;
     memcpy(buffer->inline_, header->inline_, BR_FRAME_INLINE);
-    event = placed_event(link, buffer, report, header->length);
+    event = placed_event(link, report, header->length);
+    event->inline_ = buffer->inline_;
+    br_list_push_back(&br_verbs_device_of(link)->lent, &buffer->node); /* until the caller has read it */
     event->slot = header->slot;
     event->offset = header->offset;
     event->stale = rc == -ESTALE;
@@ -323,11 +289,12 @@ static bool take_next(struct br_verbs_link *link, struct report *report)
         return false;
     br_list_remove(&buffer->node);
     link->n_inbox--;
-    rc = buffer->written ? take_written(link, buffer, report) : take_send(link, buffer, report);
-    if (rc) {
+    rc = buffer->written ? take_written(link, buffer->imm, buffer->length, report)
+                         : take_send(link, buffer, report);
+    if (rc || buffer->written)
         br_list_push_back(&br_verbs_device_of(link)->receive.spare, &buffer->node);
+    if (rc)
         malformed(link);
-    }
     return true;
 }
 
@@ -374,23 +341,19 @@ static bool report_link(struct br_verbs_link *link, struct report *report, bool 
     return link->hung_up && link->state == BR_VLINK_UP;
 }
 
+/* Each once; those for whose events there is no room are first in the next poll. */
 static void report_all(struct br_verbs_device *device, struct report *report, bool drained)
 {
-    struct br_list turn, *node;
+    const struct br_list *last = device->ready.prev;
+    bool all = false;
 
-    br_list_init(&turn);
-    while ((node = br_list_pop_front(&device->ready)))
-        br_list_push_back(&turn, node);
-    while (report->n < report->max && (node = br_list_pop_front(&turn))) {
+    while (report->n < report->max && !all) {
+        struct br_list *node = br_list_pop_front(&device->ready);
         struct br_verbs_link *link = br_container_of(node, struct br_verbs_link, ready);
 
+        all = node == last;
         if (report_link(link, report, drained))
             br_verbs_link_is_ready(link);
-    }
-    while (!br_list_empty(&turn)) { /* those that had no turn are first in the next poll */
-        node = turn.prev;
-        br_list_remove(node);
-        br_list_push_front(&device->ready, node);
     }
 }
 
@@ -455,7 +418,7 @@ int br_verbs_poll(struct br_device *base, uint64_t now, struct br_event *events,
         look(device);
     if (device->n_closed)
         br_verbs_open_links(device);
-    n = br_verbs_drain(device, DRAIN);
+    n = drain(device, DRAIN, &report);
     br_verbs_receive_refill(device, n == 0);
     if (device->n_pushing)
         push_pieces(device);

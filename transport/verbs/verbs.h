@@ -248,6 +248,8 @@ struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device,
 void br_verbs_link_close(struct br_link *link);
 /* Lost: error is negative. CLOSED follows when what has arrived before is reported, or at once if `silent`. */
 void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, const char *why);
+/* The same for a work request that has failed. */
+void br_verbs_link_fail_by(struct br_verbs_link *link, const struct ibv_wc *wc);
 /* Makes the queue pairs, in state INIT; or from there to RTS with the peer's hello. 0 or -errno with words. */
 int br_verbs_link_create(struct br_verbs_link *link);
 int br_verbs_link_ready(struct br_verbs_link *link);
