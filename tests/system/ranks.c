@@ -122,3 +122,14 @@ void ranks_run(const struct ranks *job, ranks_main *body, void *context)
     if (failed)
         fail_msg("%d of %d ranks failed (back end %s, devices %s)", failed, job->size, RANKS_KIND(job));
 }
+
+void ranks_everywhere(int kinds, int size, ranks_main *body)
+{
+    for (int k = 0; k < kinds; k++) {
+        struct ranks job = ranks_kinds[k];
+
+        job.size = size;
+        job.timeout_ms = 20000;
+        ranks_run(&job, body, NULL);
+    }
+}

@@ -35,6 +35,9 @@ extern const struct ranks ranks_kinds[];
 #define RANKS_KINDS   5
 #define RANKS_STREAMS 4 /* the first ones, without udp */
 
+/* ranks_run() over the first `kinds` of them; calls have 20 seconds. */
+void ranks_everywhere(int kinds, int size, ranks_main *body);
+
 void ranks_sleep_ms(int ms);
 double ranks_now_ms(void);
 

@@ -14,17 +14,6 @@
 
 #define LARGEST (40u << 20)
 
-static void everywhere(int size, ranks_main *body)
-{
-    for (int k = 0; k < RANKS_KINDS; k++) {
-        struct ranks job = ranks_kinds[k];
-
-        job.size = size;
-        job.timeout_ms = 20000;
-        ranks_run(&job, body, NULL);
-    }
-}
-
 static void fill(uint8_t *memory, size_t bytes, uint64_t seed)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -67,7 +56,7 @@ static int all_sizes(struct braid_comm *comm, void *context)
 static void messages__all_sizes(void **state)
 {
     (void)state;
-    everywhere(2, all_sizes);
+    ranks_everywhere(RANKS_KINDS, 2, all_sizes);
 }
 
 /* Within a tag in order; between tags in the order of the receives. More are under way than may wait unmatched. */
@@ -104,7 +93,7 @@ static int tags_and_order(struct braid_comm *comm, void *context)
 static void messages__tags_and_order(void **state)
 {
     (void)state;
-    everywhere(2, tags_and_order);
+    ranks_everywhere(RANKS_KINDS, 2, tags_and_order);
 }
 
 static int other_size(struct braid_comm *comm, void *context)
@@ -179,7 +168,7 @@ static int put_and_get(struct braid_comm *comm, void *context)
 static void onesided__put_and_get(void **state)
 {
     (void)state;
-    everywhere(3, put_and_get);
+    ranks_everywhere(RANKS_KINDS, 3, put_and_get);
 }
 
 static int refused(struct braid_comm *comm, void *context)
@@ -209,7 +198,7 @@ static int refused(struct braid_comm *comm, void *context)
 static void onesided__refused(void **state)
 {
     (void)state;
-    everywhere(2, refused);
+    ranks_everywhere(RANKS_KINDS, 2, refused);
 }
 
 /* Rank 1 computes without calling braid: its own thread serves it, soon after it was idle, busy, or in a call. Else a put would take
@@ -247,7 +236,7 @@ static int served_meanwhile(struct braid_comm *comm, void *context)
 static void onesided__served_meanwhile(void **state)
 {
     (void)state;
-    everywhere(2, served_meanwhile);
+    ranks_everywhere(RANKS_KINDS, 2, served_meanwhile);
 }
 
 int main(int argc, char **argv)

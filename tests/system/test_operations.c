@@ -12,17 +12,6 @@
 
 #include "tests/system/ranks.h"
 
-static void everywhere(int size, ranks_main *body)
-{
-    for (int k = 0; k < RANKS_KINDS; k++) {
-        struct ranks job = ranks_kinds[k];
-
-        job.size = size;
-        job.timeout_ms = 20000;
-        ranks_run(&job, body, NULL);
-    }
-}
-
 /* ---- many at once --------------------------------------------------------------------------- */
 
 #define MANY 24
@@ -70,7 +59,7 @@ static int many_at_once(struct braid_comm *comm, void *context)
 static void operations__many_at_once(void **state)
 {
     (void)state;
-    everywhere(3, many_at_once);
+    ranks_everywhere(RANKS_KINDS, 3, many_at_once);
 }
 
 /* The 1,025th operation is refused; the others end well, and there is room again. */
@@ -97,7 +86,7 @@ static int too_many(struct braid_comm *comm, void *context)
 static void operations__too_many(void **state)
 {
     (void)state;
-    everywhere(2, too_many);
+    ranks_everywhere(RANKS_KINDS, 2, too_many);
 }
 
 static int persistent(struct braid_comm *comm, void *context)
@@ -132,7 +121,7 @@ static int persistent(struct braid_comm *comm, void *context)
 static void operations__persistent(void **state)
 {
     (void)state;
-    everywhere(2, persistent);
+    ranks_everywhere(RANKS_KINDS, 2, persistent);
 }
 
 /* ---- deadlines and waits -------------------------------------------------------------------- */
@@ -161,7 +150,7 @@ static int wait_again(struct braid_comm *comm, void *context)
 static void operations__wait_again(void **state)
 {
     (void)state;
-    everywhere(2, wait_again);
+    ranks_everywhere(RANKS_KINDS, 2, wait_again);
 }
 
 /* Rank 1 never calls: rank 0's operation ends at its deadline, blocking or not, small or large. */
@@ -310,7 +299,7 @@ static int two_threads(struct braid_comm *comm, void *context)
 static void operations__two_threads(void **state)
 {
     (void)state;
-    everywhere(2, two_threads);
+    ranks_everywhere(RANKS_KINDS, 2, two_threads);
 }
 
 static void *blocking(void *argument)
@@ -361,7 +350,7 @@ static int beside_a_blocking_call(struct braid_comm *comm, void *context)
 static void operations__beside_a_blocking_call(void **state)
 {
     (void)state;
-    everywhere(2, beside_a_blocking_call);
+    ranks_everywhere(RANKS_KINDS, 2, beside_a_blocking_call);
 }
 
 /* ---- ends ----------------------------------------------------------------------------------- */
@@ -427,7 +416,7 @@ static int finalize_under_way(struct braid_comm *comm, void *context)
 static void operations__finalize_under_way(void **state)
 {
     (void)state;
-    everywhere(3, finalize_under_way);
+    ranks_everywhere(RANKS_KINDS, 3, finalize_under_way);
 }
 
 static int free_in_use(struct braid_comm *comm, void *context)
@@ -457,7 +446,7 @@ static int free_in_use(struct braid_comm *comm, void *context)
 static void operations__free_in_use(void **state)
 {
     (void)state;
-    everywhere(2, free_in_use);
+    ranks_everywhere(RANKS_KINDS, 2, free_in_use);
 }
 
 int main(int argc, char **argv)

@@ -2,7 +2,6 @@
 /* Communicators split from others, between real processes: who is in them, in which order; every collective on several at
  * once; messages, keys and handles that do not mix; their end, and numbers that are used again. */
 #include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,14 +18,8 @@
 
 static void everywhere(int least, int most, int step, ranks_main *body)
 {
-    for (int k = 0; k < RANKS_STREAMS; k++)
-        for (int n = least; n <= most; n += step) {
-            struct ranks job = ranks_kinds[k];
-
-            job.size = n;
-            job.timeout_ms = 30000;
-            ranks_run(&job, body, NULL);
-        }
+    for (int n = least; n <= most; n += step)
+        ranks_everywhere(RANKS_STREAMS, n, body);
 }
 
 /* The ranks in `all` of the members of part, in order. */
@@ -286,7 +279,7 @@ static int messages(struct braid_comm *comm, void *context)
 static void split__messages_do_not_mix(void **state)
 {
     (void)state;
-    everywhere(2, 2, 1, messages);
+    ranks_everywhere(RANKS_STREAMS, 2, messages);
 }
 
 /* Memory of one communicator serves with the others, and so do keys; an owner need not be in the communicator. */
@@ -394,7 +387,7 @@ static int unreceived(struct braid_comm *comm, void *context)
 static void finalize__unreceived_message(void **state)
 {
     (void)state;
-    everywhere(2, 2, 1, unreceived);
+    ranks_everywhere(RANKS_STREAMS, 2, unreceived);
 }
 
 /* 1,023 besides the first; then none, on any rank, and everything goes on. The family's end frees them all. */
@@ -416,7 +409,7 @@ static int too_many(struct braid_comm *comm, void *context)
 static void split__too_many(void **state)
 {
     (void)state;
-    everywhere(2, 2, 1, too_many);
+    ranks_everywhere(RANKS_STREAMS, 2, too_many);
 }
 
 static int wrong_color(struct braid_comm *comm, void *context)
@@ -436,107 +429,6 @@ static void split__wrong_color(void **state)
 {
     (void)state;
     everywhere(2, 3, 1, wrong_color);
-}
-
-/* ---- threads ---------------------------------------------------------------------------------- */
-
-struct splitter {
-    struct braid_comm *comm;
-    int times, rc;
-};
-
-static int split_often(struct splitter *s)
-{
-    int32_t one = 1, sum;
-
-    for (int i = 0; i < s->times; i++) {
-        struct braid_comm *part;
-
-        RETURNS(0, braid_comm_split(s->comm, 0, i % 2 ? braid_rank(s->comm) : 0, &part));
-        RETURNS(0, braid_allreduce(part, &one, &sum, 1, I32, SUM, NULL, NULL));
-        CHECK(sum == braid_size(part), "%d", (int)sum);
-        RETURNS(0, braid_finalize(part));
-    }
-    return 0;
-}
-
-static void *splitter(void *argument)
-{
-    struct splitter *s = argument;
-
-    s->rc = split_often(s);
-    return NULL;
-}
-
-/* Three threads of each rank split three communicators of other, overlapping ranks. */
-static int threads(struct braid_comm *comm, void *context)
-{
-    enum { THREADS = 3 };
-    struct splitter splitters[THREADS] = {{.comm = comm, .times = 100}};
-    pthread_t ids[THREADS];
-
-    (void)context;
-    RETURNS(0, braid_comm_split(comm, 0, 0, &splitters[1].comm));
-    RETURNS(0, braid_comm_split(comm, braid_rank(comm) / 2, 0, &splitters[2].comm));
-    for (int i = 0; i < THREADS; i++) {
-        splitters[i].times = 60;
-        pthread_create(&ids[i], NULL, splitter, &splitters[i]);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(ids[i], NULL);
-        CHECK(splitters[i].rc == 0, "thread %d", i);
-    }
-    return 0;
-}
-
-static void split__by_several_threads(void **state)
-{
-    (void)state;
-    everywhere(2, 4, 1, threads);
-}
-
-/* Threads with a communicator each, without a common order. */
-static void *worker(void *argument)
-{
-    enum { COUNT = 200000 };
-    struct splitter *s = argument;
-    int32_t *in = calloc(COUNT, sizeof *in), *out = calloc(COUNT, sizeof *out);
-
-    for (int i = 0; i < s->times && !s->rc; i++) {
-        in[COUNT - 1] = i;
-        s->rc = braid_allreduce(s->comm, in, out, i % 2 ? COUNT : 1, I32, SUM, NULL, NULL);
-        if (i % 2 && out[COUNT - 1] != i * braid_size(s->comm))
-            s->rc = 1;
-    }
-    free(in);
-    free(out);
-    return NULL;
-}
-
-static int own_communicators(struct braid_comm *comm, void *context)
-{
-    enum { THREADS = 3 };
-    struct splitter workers[THREADS];
-    pthread_t ids[THREADS];
-
-    (void)context;
-    for (int i = 0; i < THREADS; i++) {
-        workers[i] = (struct splitter){.times = 30};
-        RETURNS(0, braid_comm_split(comm, 0, i * braid_rank(comm), &workers[i].comm));
-    }
-    for (int i = 0; i < THREADS; i++)
-        pthread_create(&ids[i], NULL, worker, &workers[i]);
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(ids[i], NULL);
-        CHECK(workers[i].rc == 0, "thread %d: %d", i, workers[i].rc);
-    }
-    return 0;
-}
-
-static void split__a_thread_each(void **state)
-{
-    (void)state;
-    everywhere(2, 4, 1, own_communicators);
 }
 
 /* ---- failure ---------------------------------------------------------------------------------- */
@@ -572,7 +464,7 @@ static int late(struct braid_comm *comm, void *context)
 static void split__failure_ends_the_family(void **state)
 {
     (void)state;
-    everywhere(3, 3, 1, late);
+    ranks_everywhere(RANKS_STREAMS, 3, late);
 }
 
 int main(int argc, char **argv)
@@ -588,8 +480,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(finalize__unreceived_message),
         cmocka_unit_test(split__too_many),
         cmocka_unit_test(split__wrong_color),
-        cmocka_unit_test(split__by_several_threads),
-        cmocka_unit_test(split__a_thread_each),
         cmocka_unit_test(split__failure_ends_the_family),
     };
 
