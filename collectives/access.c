@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Put and get, the requester's side; the target's is protocol/onesided.c. Three transfers for each part:
- * the request, the data, and the status by which the target says that the bytes stand where they should,
- * or why not. Data and status are posted before the request leaves, so that the target never waits for us.
- * One part after the other.
+ * One-sided access, the requester's side; the target's is protocol/onesided.c. Up to three transfers for each part: the request,
+ * the data, and the answer by which the target says that the bytes stand where they should, or why not. What is received is
+ * posted before the request leaves, so that the target never waits for us. One part after the other.
+ *
+ * Small data of a put, and the operands of an atomic, are the payload of the request: one trip there and back, where a large put takes two
+ * (request and READY, data and answer). A get's data come with a READY of their own, which leaves with the request: one trip, too.
  */
 #include "collectives/engine_internal.h"
 
@@ -15,16 +17,41 @@
 
 enum { REQUEST = BR_PART_REQUEST, DATA = BR_PART_DATA, STATUS = BR_PART_STATUS, TRANSFERS };
 
-static bool is_put(const struct br_operation *op)
+static const struct {
+    const char *name;
+    enum br_message_type type;
+    enum br_atomic operation;
+    bool atomic;
+} kinds[] = {
+    [BR_OPERATION_PUT] = {.name = "put", .type = BR_MESSAGE_PUT},
+    [BR_OPERATION_GET] = {.name = "get", .type = BR_MESSAGE_GET},
+    [BR_OPERATION_ADD] = {"fetch-and-add", BR_MESSAGE_ATOMIC, BR_ATOMIC_ADD, true},
+    [BR_OPERATION_SWAP] = {"compare-and-swap", BR_MESSAGE_ATOMIC, BR_ATOMIC_SWAP, true},
+};
+
+const char *br_access_name(const struct br_operation *op)
 {
-    return op->kind == BR_OPERATION_PUT;
+    return kinds[op->kind].name;
 }
 
 static uint8_t *own_memory(const struct br_operation *op, size_t offset)
 {
-    uint8_t *base = is_put(op) ? (uint8_t *)(uintptr_t)op->send : op->recv;
+    uint8_t *base = op->kind == BR_OPERATION_PUT ? (uint8_t *)(uintptr_t)op->send : op->recv;
 
     return base + offset;
+}
+
+/* What the request carries, and how much: NULL, 0: nothing, the data go by themselves. */
+static void *carried(struct br_engine *engine, struct br_operation *op, size_t offset, uint32_t *length)
+{
+    if (kinds[op->kind].atomic) {
+        *length = sizeof op->operands;
+        return &op->operands;
+    }
+    if (op->kind == BR_OPERATION_PUT && br_transfer_is_eager(engine->worker, (int)op->key.rank, *length))
+        return own_memory(op, offset);
+    *length = 0;
+    return NULL;
 }
 
 static void fill(struct br_engine *engine, struct br_operation *op, size_t offset, uint32_t length)
@@ -32,10 +59,10 @@ static void fill(struct br_engine *engine, struct br_operation *op, size_t offse
     bool larger =
         (uint32_t)engine->config.rank > op->key.rank; /* two ranks may reach for each other at once */
     uint64_t counter = engine->onesided++ << 1 | larger;
+    struct br_transfer *t = op->parts.transfers;
 
-    op->parts.given_back = 0;
     for (int i = 0; i < TRANSFERS; i++)
-        op->parts.transfers[i] = (struct br_transfer){
+        t[i] = (struct br_transfer){
             .tag = br_tag_onesided(counter, (enum br_onesided_part)i),
             .peer = (int)op->key.rank,
             .priority = op->priority,
@@ -44,17 +71,23 @@ static void fill(struct br_engine *engine, struct br_operation *op, size_t offse
             .traced = op->traced,
         };
     op->parts.request = (struct br_message){
-        .type = is_put(op) ? BR_MESSAGE_PUT : BR_MESSAGE_GET,
+        .type = (uint8_t)kinds[op->kind].type,
         .bytes = length,
-        .onesided = {.offset = op->offset + offset, .check = op->key.check, .region = op->key.id},
+        .onesided = {.offset = op->offset + offset,
+                     .check = op->key.check,
+                     .region = op->key.id,
+                     .operation = kinds[op->kind].operation},
     };
-    op->parts.transfers[REQUEST].request = &op->parts.request;
-    op->parts.transfers[DATA].memory = own_memory(op, offset);
-    op->parts.transfers[DATA].length = length;
-    op->parts.transfers[DATA].region = is_put(op) ? op->send_region : op->recv_region;
-    op->parts.transfers[DATA].rendezvous = true;
-    op->parts.transfers[STATUS].memory = &op->parts.answer;
-    op->parts.transfers[STATUS].length = sizeof op->parts.answer;
+    t[REQUEST].request = &op->parts.request;
+    t[REQUEST].length = length;
+    t[REQUEST].memory = carried(engine, op, offset, &t[REQUEST].length);
+    op->parts.given_back = t[REQUEST].memory ? 1u << DATA : 0;
+    t[DATA].memory = own_memory(op, offset);
+    t[DATA].length = length;
+    t[DATA].region = op->kind == BR_OPERATION_PUT ? op->send_region : op->recv_region;
+    t[DATA].rendezvous = true;
+    t[STATUS].memory = &op->parts.answer;
+    t[STATUS].length = kinds[op->kind].atomic ? sizeof op->parts.answer : BR_ANSWER_BYTES;
 }
 
 static void post(struct br_engine *engine, struct br_operation *op)
@@ -67,11 +100,17 @@ static void post(struct br_engine *engine, struct br_operation *op)
     rc = br_transfer_receive(engine->worker, &t[STATUS]);
     if (!rc) /* before a get's READY, so that no READY waits at the target for a request that has no credit */
         rc = br_transfer_send(engine->worker, &t[REQUEST]);
-    if (!rc)
-        rc = is_put(op) ? br_transfer_send(engine->worker, &t[DATA])
-                        : br_transfer_receive(engine->worker, &t[DATA]);
+    if (!rc && !op->parts.given_back)
+        rc = op->kind == BR_OPERATION_PUT ? br_transfer_send(engine->worker, &t[DATA])
+                                          : br_transfer_receive(engine->worker, &t[DATA]);
     if (rc)
-        br_p2p_failed(engine, rc, is_put(op) ? "put" : "get", (int)op->key.rank);
+        br_p2p_failed(engine, rc, br_access_name(op), (int)op->key.rank);
+}
+
+static int misaligned(const struct br_operation *op)
+{
+    return br_error(EINVAL, "offset %llu of region %u of rank %u is not on a multiple of 8 bytes",
+                    (unsigned long long)op->offset, op->key.id, op->key.rank);
 }
 
 /* Memory of our own: no wire. */
@@ -87,8 +126,15 @@ static int access_self(struct br_engine *engine, struct br_operation *op)
     if (rc)
         return br_error(EACCES, "rank %d has no region %u that holds %zu bytes at offset %llu",
                         engine->config.rank, op->key.id, op->count, (unsigned long long)op->offset);
-    memmove(is_put(op) ? memory : op->recv, is_put(op) ? op->send : memory, op->count);
+    if (kinds[op->kind].atomic)
+        rc = br_onesided_change(memory, kinds[op->kind].operation, &op->operands, op->recv);
+    else if (op->kind == BR_OPERATION_PUT)
+        memmove(memory, op->send, op->count);
+    else
+        memmove(op->recv, memory, op->count);
     w->region_done(w->region_context, region);
+    if (rc)
+        return misaligned(op);
     br_operation_end(engine, op, 0);
     return 0;
 }
@@ -116,11 +162,27 @@ int br_access_submit(struct br_engine *engine, struct br_operation *op)
 /* The target has refused the part under way, so its data does not move. */
 static void refused(struct br_engine *engine, struct br_operation *op)
 {
-    snprintf(op->words, sizeof op->words,
-             "rank %u has no region %u that holds %zu bytes at offset %llu: the key is stale, of another job "
-             "or too short",
-             op->key.rank, op->key.id, op->count, (unsigned long long)op->offset);
-    br_operation_end(engine, op, op->parts.answer < 0 ? op->parts.answer : -EPROTO);
+    int rc = op->parts.answer.status;
+
+    if (rc == -EINVAL && kinds[op->kind].atomic) {
+        misaligned(op);
+        snprintf(op->words, sizeof op->words, "%s", br_error_words());
+    } else {
+        snprintf(
+            op->words, sizeof op->words,
+            "rank %u has no region %u that holds %zu bytes at offset %llu: the key is stale, of another job "
+            "or too short",
+            op->key.rank, op->key.id, op->count, (unsigned long long)op->offset);
+    }
+    br_operation_end(engine, op, rc < 0 ? rc : -EPROTO);
+}
+
+/* The last part is there. */
+static void finish(struct br_engine *engine, struct br_operation *op)
+{
+    if (kinds[op->kind].atomic)
+        memcpy(op->recv, &op->parts.answer.before, sizeof op->parts.answer.before);
+    br_operation_end(engine, op, 0);
 }
 
 void br_access_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
@@ -132,14 +194,14 @@ void br_access_transfer_ended(struct br_engine *engine, struct br_operation *op,
     if ((op->parts.given_back & others) != others)
         return;
     if (!(op->parts.given_back & 1u << DATA)) {
-        if (!op->parts.answer || data->state == BR_TRANSFER_ENDED)
+        if (!op->parts.answer.status || data->state == BR_TRANSFER_ENDED)
             return; /* it will come */
         br_transfer_withdraw(engine->worker, data);
     }
-    if (op->parts.answer)
+    if (op->parts.answer.status)
         refused(engine, op);
     else if (++op->parts.ended == op->parts.count)
-        br_operation_end(engine, op, 0);
+        finish(engine, op);
     else
         post(engine, op);
 }

@@ -315,40 +315,62 @@ int braid_barrier_init(struct braid_comm *comm, const struct braid_options *opti
 
 /* ---- point to point ---------------------------------------------------------------------------------------- */
 
-static int point(struct braid_comm *comm, const char *name, enum br_operation_kind kind, const void *send,
-                 void *recv, size_t bytes, int peer, const struct braid_key *key, uint64_t offset,
-                 const struct braid_options *options, struct braid_op **out)
-{
-    int rc = br_comm_check(comm, name), ranks;
-    struct br_operation *op;
+/* What a call says besides its options. */
+struct point {
+    enum br_operation_kind kind;
+    const void *send;
+    void *recv;
+    size_t bytes;
+    int peer;                    /* of messages; else -1 */
+    const struct braid_key *key; /* one-sided, and what follows */
+    uint64_t offset;
+    struct br_operands operands;
+};
 
-    if (rc)
-        return rc;
-    ranks = key ? comm->family->size : comm->size; /* a key is of the job */
+static int check_point(struct braid_comm *comm, const char *name, const struct point *p)
+{
+    int peer = p->kind >= BR_OPERATION_PUT ? (p->key ? (int)p->key->rank : 0) : p->peer;
+    int ranks = p->key ? comm->family->size : comm->size; /* a key is of the job */
+
+    if (p->kind >= BR_OPERATION_PUT && !p->key)
+        return br_error(EINVAL, "%s: no key", name);
     if (peer < 0 || peer >= ranks)
         return br_error(EINVAL, "%s: peer is %d, ranks are 0 to %d", name, peer, ranks - 1);
-    if (bytes && !send && !recv)
+    if (p->bytes && !p->send && !p->recv)
         return br_error(EINVAL, "%s: memory is NULL", name);
-    if (key && (offset > key->bytes || bytes > key->bytes - offset))
+    if (p->key && (p->offset > p->key->bytes || p->bytes > p->key->bytes - p->offset))
         return br_error(EACCES, "%s: [%llu, +%zu) is not in a region of %llu bytes", name,
-                        (unsigned long long)offset, bytes, (unsigned long long)key->bytes);
-    rc = check_options(name, options);
+                        (unsigned long long)p->offset, p->bytes, (unsigned long long)p->key->bytes);
+    return 0;
+}
+
+static int point(struct braid_comm *comm, const char *name, const struct point *p,
+                 const struct braid_options *options, struct braid_op **out)
+{
+    struct br_operation *op;
+    int rc = br_comm_check(comm, name);
+
+    if (!rc)
+        rc = check_point(comm, name, p);
+    if (!rc)
+        rc = check_options(name, options);
     if (rc)
         return rc;
     op = br_comm_get_operation(comm);
     if (!op)
         return -EAGAIN;
     apply_options(comm, options, op);
-    op->kind = kind;
-    op->peer = peer;
-    op->count = bytes;
-    op->send = send;
-    op->recv = recv;
-    op->send_bytes = send ? bytes : 0;
-    op->recv_bytes = recv ? bytes : 0;
-    if (key) {
-        op->key = *key;
-        op->offset = offset;
+    op->kind = p->kind;
+    op->peer = p->key ? (int)p->key->rank : p->peer;
+    op->count = p->bytes;
+    op->send = p->send;
+    op->recv = p->recv;
+    op->send_bytes = p->send ? p->bytes : 0;
+    op->recv_bytes = p->recv ? p->bytes : 0;
+    op->operands = p->operands;
+    if (p->key) {
+        op->key = *p->key;
+        op->offset = p->offset;
     }
     return go(op, out);
 }
@@ -356,31 +378,50 @@ static int point(struct braid_comm *comm, const char *name, enum br_operation_ki
 int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op)
 {
-    return point(comm, "braid_send", BR_OPERATION_SEND, memory, NULL, bytes, peer, NULL, 0, options, op);
+    return point(comm, "braid_send",
+                 &(struct point){.kind = BR_OPERATION_SEND, .send = memory, .bytes = bytes, .peer = peer},
+                 options, op);
 }
 
 int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op)
 {
-    return point(comm, "braid_recv", BR_OPERATION_RECV, NULL, memory, bytes, peer, NULL, 0, options, op);
+    return point(comm, "braid_recv",
+                 &(struct point){.kind = BR_OPERATION_RECV, .recv = memory, .bytes = bytes, .peer = peer},
+                 options, op);
 }
 
 int braid_put(struct braid_comm *comm, const void *memory, size_t bytes, const struct braid_key *key,
               uint64_t offset, const struct braid_options *options, struct braid_op **op)
 {
-    if (!key)
-        return br_error(EINVAL, "braid_put: no key");
-    return point(comm, "braid_put", BR_OPERATION_PUT, memory, NULL, bytes, (int)key->rank, key, offset,
-                 options, op);
+    return point(comm, "braid_put",
+                 &(struct point){BR_OPERATION_PUT, memory, NULL, bytes, -1, key, offset, {0}}, options, op);
 }
 
 int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct braid_key *key,
               uint64_t offset, const struct braid_options *options, struct braid_op **op)
 {
-    if (!key)
-        return br_error(EINVAL, "braid_get: no key");
-    return point(comm, "braid_get", BR_OPERATION_GET, NULL, memory, bytes, (int)key->rank, key, offset,
-                 options, op);
+    return point(comm, "braid_get",
+                 &(struct point){BR_OPERATION_GET, NULL, memory, bytes, -1, key, offset, {0}}, options, op);
+}
+
+int braid_fetch_add(struct braid_comm *comm, uint64_t *before, uint64_t value, const struct braid_key *key,
+                    uint64_t offset, const struct braid_options *options, struct braid_op **op)
+{
+    return point(
+        comm, "braid_fetch_add",
+        &(struct point){BR_OPERATION_ADD, NULL, before, sizeof *before, -1, key, offset, {.value = value}},
+        options, op);
+}
+
+int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compare, uint64_t value,
+                       const struct braid_key *key, uint64_t offset, const struct braid_options *options,
+                       struct braid_op **op)
+{
+    return point(
+        comm, "braid_compare_swap",
+        &(struct point){BR_OPERATION_SWAP, NULL, before, sizeof *before, -1, key, offset, {value, compare}},
+        options, op);
 }
 
 /* ---- handles ----------------------------------------------------------------------------------------------- */

@@ -97,7 +97,7 @@ int br_p2p_submit(struct br_engine *engine, struct br_operation *op);
 void br_p2p_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t);
 void br_p2p_failed(struct br_engine *engine, int rc, const char *what, int peer);
 
-/* access.c: put and get, the requester's side */
+/* access.c: one-sided access, the requester's side */
 int br_access_submit(struct br_engine *engine, struct br_operation *op);
 void br_access_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t);
 

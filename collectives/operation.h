@@ -30,6 +30,8 @@ enum br_operation_kind {
     BR_OPERATION_RECV,
     BR_OPERATION_PUT,
     BR_OPERATION_GET,
+    BR_OPERATION_ADD,
+    BR_OPERATION_SWAP,
 };
 
 enum br_operation_state {
@@ -56,10 +58,10 @@ struct br_operation_fragments {
 struct br_operation_parts {
     uint32_t count, next, ended; /* next: the first that is not posted yet */
     uint64_t number;             /* of part 0: what its tag says */
-    uint32_t given_back;         /* put, get: bit i: transfer i has ended and left the worker's list */
+    uint32_t given_back;         /* one-sided: bit i: transfer i has ended and left the worker's list */
     struct br_transfer transfers[BR_OPERATION_TRANSFERS];
-    struct br_message request; /* put, get */
-    int32_t answer;            /* put, get: the target's status of the part under way */
+    struct br_message request; /* one-sided, as what follows */
+    struct br_answer answer;   /* of the target, for the part under way */
 };
 
 struct br_operation {
@@ -71,13 +73,14 @@ struct br_operation {
     size_t count; /* collective: elements of one block (braid.h); else bytes */
     enum braid_type type;
     enum braid_reduction reduction;
-    int root, peer; /* ranks of the group; put, get: key.rank is of the job */
+    int root, peer; /* ranks of the group; one-sided: key.rank is of the job */
     int32_t priority;
     uint32_t tag;
     char algorithm[48];   /* by name (way.h); "" or "auto": the engine chooses */
-    struct braid_key key; /* put, get; and the offset in its region */
+    struct braid_key key; /* one-sided; and the offset in its region */
     uint64_t offset;
-    uint64_t timeout, deadline; /* ns: as given; absolute */
+    struct br_operands operands; /* atomics; `recv` is for what stood there */
+    uint64_t timeout, deadline;  /* ns: as given; absolute */
     uint64_t sequence; /* of the collective in its group, the same on all its ranks; none is left out */
     uint64_t
         view; /* all-reduce: of its group, that it is planned by (views.h); it waits until that is known */
@@ -108,5 +111,8 @@ struct br_operation {
         struct br_operation_parts parts;
     };
 };
+
+/* Of a one-sided operation: "put", "fetch-and-add". */
+const char *br_access_name(const struct br_operation *op);
 
 #endif

@@ -29,9 +29,12 @@ size_t br_operation_describe(const struct br_operation *op, char *words, size_t 
 
     if (op->group->number)
         snprintf(of, sizeof of, " of communicator %u", op->group->number);
-    if (op->kind == BR_OPERATION_PUT || op->kind == BR_OPERATION_GET)
-        SAY(words, bytes, used, "%s of %zu bytes %s rank %u", op->kind == BR_OPERATION_PUT ? "put" : "get",
-            op->count, op->kind == BR_OPERATION_PUT ? "to" : "from", op->key.rank);
+    if (op->kind >= BR_OPERATION_PUT)
+        SAY(words, bytes, used, "%s of %zu bytes %s rank %u", br_access_name(op), op->count,
+            op->kind == BR_OPERATION_PUT   ? "to"
+            : op->kind == BR_OPERATION_GET ? "from"
+                                           : "at",
+            op->key.rank);
     else if (op->kind != BR_OPERATION_COLLECTIVE)
         SAY(words, bytes, used, verbs[op->kind], op->count,
             br_group_name_rank(op->group, op->peer, name, sizeof name), op->tag);

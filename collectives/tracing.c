@@ -48,14 +48,13 @@ void br_tracing_end(struct br_operation *op)
     static const struct br_trace_kind kind = {.category = "operation",
                                               .label = "algorithm",
                                               .args = {"order", "number", "bytes", "priority", "status"}};
-    static const char *const names[] = {[BR_OPERATION_SEND] = "send",
-                                        [BR_OPERATION_RECV] = "recv",
-                                        [BR_OPERATION_PUT] = "put",
-                                        [BR_OPERATION_GET] = "get"};
+    static const char *const names[] = {[BR_OPERATION_SEND] = "send", [BR_OPERATION_RECV] = "recv"};
     bool collective = op->kind == BR_OPERATION_COLLECTIVE;
     struct br_trace_event event = {
         .kind = &kind,
-        .name = collective ? br_collective_name(op->collective) : names[op->kind],
+        .name = collective                     ? br_collective_name(op->collective)
+                : op->kind >= BR_OPERATION_PUT ? br_access_name(op)
+                                               : names[op->kind],
         .label = collective && op->way ? br_algorithm_name(op->way->algorithm) : NULL,
         .args = {(int64_t)op->order, collective ? (int64_t)op->sequence : -1, (int64_t)bytes_of(op),
                  op->priority, op->status},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Credited messages: EAGER, READY, PUT and GET leave, on a rail with a credit for them (peer.h, notes 4 and 5).
+ * Credited messages: EAGER, READY, PUT, GET and ATOMIC leave, on a rail with a credit for them (peer.h, notes 4 and 5).
  *
  * 1. Point-to-point messages have a queue of their own, as they may wait for ever. An awaited one stands in the other queue: nothing
  *    that waits for a receive is before it.
@@ -90,8 +90,7 @@ static bool post_retained(struct br_rail *rail, const struct br_message *m, cons
     rail->sent++;
     if (br_tag_family(m->tag) == BR_TAG_P2P)
         rail->sent_p2p++;
-    if (m->type == BR_MESSAGE_EAGER)
-        rail->total_tx += m->bytes;
+    rail->total_tx += br_message_data(m, length);
     return true;
 }
 
@@ -124,15 +123,14 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
             payload = places;
             length = br_place_write(peer, t, &m, places);
         }
-    } else if (!t->request) {
+    } else if (!t->request && t->length <= BR_EAGER_INLINE) {
         m.type = BR_MESSAGE_EAGER;
-        if (t->length <= BR_EAGER_INLINE) {
-            if (t->length)
-                memcpy(m.data, t->memory, t->length);
-        } else {
-            payload = t->memory;
-            length = t->length;
-        }
+        if (t->length)
+            memcpy(m.data, t->memory, t->length);
+    } else {
+        m.type = t->request ? m.type : BR_MESSAGE_EAGER;
+        payload = t->memory;
+        length = t->length;
     }
     if (!post_retained(rail, &m, &age, payload, length))
         return false;

@@ -183,7 +183,8 @@ void br_links_close_retired(struct br_worker *w);
 
 /* onesided.c */
 size_t br_onesided_service_bytes(void);
-void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct br_message *message);
+void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct br_message *message,
+                         const uint8_t *payload, uint32_t length);
 void br_onesided_forget(
     struct br_worker *w); /* it has failed, its links are closed: lets go of all regions */
 bool br_onesided_ended(struct br_worker *w, struct br_transfer *t); /* true: it was a service's */
@@ -192,6 +193,12 @@ bool br_onesided_ended(struct br_worker *w, struct br_transfer *t); /* true: it 
 static inline bool br_peer_takes_eagerly(const struct br_peer *peer, uint32_t length)
 {
     return length <= peer->eager_bytes;
+}
+
+/* Bytes of users' data in a credited message with so much payload. */
+static inline uint32_t br_message_data(const struct br_message *m, uint32_t payload)
+{
+    return m->type == BR_MESSAGE_EAGER ? m->bytes : m->type == BR_MESSAGE_PUT ? payload : 0;
 }
 
 /* Does a message of a collective go before another (peer.h, note 4)? */

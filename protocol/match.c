@@ -227,6 +227,11 @@ static const char *malformed(const struct br_worker *w, const struct br_rail *ra
         return "an eager message says another length than it has";
     if (m->type == BR_MESSAGE_EAGER && m->bytes > rail->peer->eager_bytes)
         return "an eager message is longer than was agreed";
+    if (m->type == BR_MESSAGE_PUT && length && (length != m->bytes || length > rail->peer->eager_bytes))
+        return "a put brings another length than it says, or more than was agreed";
+    if (m->type == BR_MESSAGE_ATOMIC &&
+        (length != sizeof(struct br_operands) || m->bytes != sizeof(uint64_t)))
+        return "an atomic is not of 8 bytes and two operands";
     return NULL;
 }
 
@@ -234,8 +239,8 @@ static const char *malformed(const struct br_worker *w, const struct br_rail *ra
 static void deal_with(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
                       const struct br_message *m)
 {
-    if (m->type == BR_MESSAGE_PUT || m->type == BR_MESSAGE_GET) {
-        br_onesided_request(w, rail->peer, m);
+    if (m->type == BR_MESSAGE_PUT || m->type == BR_MESSAGE_GET || m->type == BR_MESSAGE_ATOMIC) {
+        br_onesided_request(w, rail->peer, m, event->payload, event->length);
     } else if (m->type == BR_MESSAGE_READY && m->ready.renews) {
         br_place_renewed(w, rail, m, event->payload);
     } else {
@@ -265,8 +270,7 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
     }
     rail->arrived++;
     rail->arrived_p2p += br_tag_family(m.tag) == BR_TAG_P2P;
-    if (m.type == BR_MESSAGE_EAGER)
-        rail->total_rx += m.bytes;
+    rail->total_rx += br_message_data(&m, event->length);
     if (!first) {
         w->counters.dropped_messages++;
         release(w, rail, event->link, event->buffer, m.tag);

@@ -6,7 +6,7 @@
  *
  * 1. A message rides in a MESSAGE frame: its first 48 bytes in the frame header (struct br_message), what is left
  *    (data of an eager transfer, words of an abort) as the frame's payload.
- * 2. Credited messages (EAGER, READY, PUT, GET) may have to wait at the receiver until its side of the
+ * 2. Credited messages (EAGER, READY, PUT, GET, ATOMIC) may have to wait at the receiver until its side of the
  *    operation exists, so each holds one receive buffer and one credit of its link. All others are dealt with at once.
  * 3. `sequence` numbers the credited messages of one sender to one peer over all rails, point-to-point ones (by their
  *    tag) apart from all others: after a rail was lost, messages are sent again on another, and the receiver knows what it
@@ -18,12 +18,13 @@
 #define BR_PROTOCOL_MESSAGE_H
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "transport/frame.h"
 #include "transport/slot.h"
 
-#define BR_PROTOCOL_VERSION 5u /* changes with anything below; negotiated in the handshake */
+#define BR_PROTOCOL_VERSION 6u /* changes with anything below; negotiated in the handshake */
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS       65536u
@@ -47,11 +48,12 @@ enum br_message_type {
         1,                /* payload: protocol/message_handshake.h; the only type before a link is ready */
     BR_MESSAGE_EAGER = 2, /* credited: a whole small transfer */
     BR_MESSAGE_READY = 3, /* credited: the place of a large transfer is free: its slot */
-    BR_MESSAGE_PUT = 4,   /* credited: asks for a READY for `bytes` at `offset` of a region */
-    BR_MESSAGE_GET = 5,   /* credited: asks to send them */
-    BR_MESSAGE_DONE = 6,  /* transfers (their slots) that have arrived completely */
-    BR_MESSAGE_ACK = 7,   /* bytes and messages that have arrived on this link, messages released */
-    BR_MESSAGE_PING = 8,  /* answered by ACK and PONG; shows that the peer lives */
+    BR_MESSAGE_PUT =
+        4, /* credited: the payload goes to `offset` of a region; without one asks for a READY for it */
+    BR_MESSAGE_GET = 5,  /* credited: asks to send `bytes` from there */
+    BR_MESSAGE_DONE = 6, /* transfers (their slots) that have arrived completely */
+    BR_MESSAGE_ACK = 7,  /* bytes and messages that have arrived on this link, messages released */
+    BR_MESSAGE_PING = 8, /* answered by ACK and PONG; shows that the peer lives */
     BR_MESSAGE_PONG = 9,
     BR_MESSAGE_RAIL_DOWN = 10,   /* another rail is lost: fence it, then answer RAIL_FENCED */
     BR_MESSAGE_RAIL_FENCED = 11, /* nothing more will be written through that rail */
@@ -61,7 +63,14 @@ enum br_message_type {
     BR_MESSAGE_RELAY_BACK = 15, /* buffers for relayed frames that are free again */
     BR_MESSAGE_WAITING = 16,    /* a transfer waits for its other end (waiting.c) */
     BR_MESSAGE_RENEW = 17,      /* asks what became of a slot that a lost rail has carried (place.c) */
+    BR_MESSAGE_ATOMIC = 18,     /* credited: changes 8 bytes of a region; payload: struct br_operands */
 };
+
+/* Credited ones stand first, but for ATOMIC, which came late. */
+static inline bool br_message_is_credited(uint8_t type)
+{
+    return (type >= BR_MESSAGE_EAGER && type <= BR_MESSAGE_GET) || type == BR_MESSAGE_ATOMIC;
+}
 
 /* Bodies, 24 bytes each. */
 struct br_body_ready {
@@ -78,11 +87,29 @@ struct br_body_waiting {
 };
 
 struct br_body_onesided {
-    uint64_t offset;   /* of the first byte in the region */
-    uint64_t check;    /* braid_key.check */
-    uint32_t region;   /* braid_key.id */
-    uint32_t reserved; /* zero */
+    uint64_t offset;    /* of the first byte in the region */
+    uint64_t check;     /* braid_key.check */
+    uint32_t region;    /* braid_key.id */
+    uint32_t operation; /* ATOMIC: enum br_atomic; else zero */
 };
+
+enum br_atomic {
+    BR_ATOMIC_ADD,  /* what stood there and the value, modulo 2^64 */
+    BR_ATOMIC_SWAP, /* the value, if `compare` stood there */
+};
+
+struct br_operands {
+    uint64_t value, compare;
+};
+
+/* What the target says at the end of a PUT, a GET or an ATOMIC. Of the first two only the status travels. */
+struct br_answer {
+    int32_t status; /* 0 or a negative errno */
+    uint32_t reserved;
+    uint64_t before; /* ATOMIC: what stood there */
+};
+#define BR_ANSWER_BYTES 4u
+static_assert(sizeof(struct br_operands) == 16 && sizeof(struct br_answer) == 16, "wire format");
 
 struct br_body_done {
     uint32_t slots[6]; /* 0: unused (slot numbers are never 0) */
@@ -139,10 +166,10 @@ struct br_message {
     uint16_t
         check; /* EAGER, READY, WAITING: digest of the operation's arguments; differs where the ranks disagree */
     uint32_t sequence; /* credited: number to this peer over all rails, from 0; point to point has its own */
-    uint64_t tag;      /* EAGER, READY, PUT, GET, WAITING: the transfer */
+    uint64_t tag;      /* EAGER, READY, PUT, GET, ATOMIC, WAITING: the transfer */
     uint32_t
         places; /* READY: bit i: the payload has a place token for rail i, in the order of rails; else 0 */
-    uint32_t bytes; /* EAGER, READY, PUT, GET, WAITING: length of the transfer */
+    uint32_t bytes; /* EAGER, READY, PUT, GET, ATOMIC, WAITING: length of the transfer */
     union {
         uint8_t data[24]; /* EAGER of at most 24 bytes: the data; longer ones are the frame's payload */
         struct br_body_ready ready;
@@ -236,7 +263,7 @@ static inline uint64_t br_tag_p2p(uint32_t group, uint64_t number, uint32_t user
     return (uint64_t)BR_TAG_P2P << 62 | br_tag_of_group(group, number) | user_tag;
 }
 
-/* A put or get is up to three transfers: the request itself, the data, and the status (4 bytes) from the target. */
+/* A one-sided access is up to three transfers: the request itself, the data unless they come with it, and the target's answer. */
 enum br_onesided_part { BR_PART_REQUEST, BR_PART_DATA, BR_PART_STATUS };
 
 /* counter: with the bit of the larger rank; without it, two ranks that reach for each other would use the same tags. */

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The target's side of put and get. A request names a span of a registered region; what follows are ordinary
- * transfers: the data with the request's tag (part DATA), then four bytes of status (part STATUS). The target's
- * program does nothing. The requester's side is in collectives/p2p.c.
+ * The target's side of put, get and atomics. A request names a span of a registered region. Small data of a put come with it;
+ * others are an ordinary transfer with the request's tag (part DATA). At the end one more brings the answer (part
+ * STATUS). The target's program does nothing. The requester's side is in collectives/access.c.
+ *
+ * Atomics are atomic among themselves, whichever workers and devices they come through, and to a program that uses atomic instructions
+ * on its own memory, as both are the CPU's. Rejected: those of the NIC, which are not atomic to the CPU's nor to another NIC's.
  */
 #include "protocol/internal.h"
 
@@ -13,7 +16,7 @@
 
 struct br_service {
     struct br_transfer data, status;
-    int32_t result; /* what the status transfer carries */
+    struct br_answer answer; /* what the status transfer carries, or the first bytes of it */
 };
 
 size_t br_onesided_service_bytes(void)
@@ -21,14 +24,14 @@ size_t br_onesided_service_bytes(void)
     return sizeof(struct br_service);
 }
 
-static void send_status(struct br_worker *w, struct br_service *s, int32_t result)
+static void answer(struct br_worker *w, struct br_service *s, int32_t status, uint32_t length)
 {
-    s->result = result;
+    s->answer.status = status;
     s->status = (struct br_transfer){
         .tag = br_tag_with_part(s->data.tag, BR_PART_STATUS),
         .peer = s->data.peer,
-        .length = sizeof s->result,
-        .memory = &s->result,
+        .length = length,
+        .memory = &s->answer,
         .priority = s->data.priority,
         .order = UINT64_MAX,
         .owner = &w->services,
@@ -50,11 +53,56 @@ void br_onesided_forget(struct br_worker *w)
         let_go(w, br_pool_at(&w->services, i));
 }
 
-void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct br_message *m)
+/* The span that the request names; held until let_go(). */
+static int reach(struct br_worker *w, struct br_service *s, const struct br_message *m)
+{
+    if (m->onesided.check != w->config.check || !m->bytes || m->bytes > BR_MAX_TRANSFER ||
+        !w->config.region_find)
+        return -EACCES;
+    return w->config.region_find(w->config.region_context, m->onesided.region, m->onesided.offset, m->bytes,
+                                 &s->data.memory, &s->data.region);
+}
+
+int br_onesided_change(void *memory, enum br_atomic operation, const struct br_operands *operands,
+                       uint64_t *before)
+{
+    uint64_t *word = memory;
+
+    if ((uintptr_t)memory % sizeof *word)
+        return -EINVAL;
+    *before = operands->compare;
+    if (operation == BR_ATOMIC_ADD)
+        *before = __atomic_fetch_add(word, operands->value, __ATOMIC_SEQ_CST);
+    else if (operation == BR_ATOMIC_SWAP)
+        __atomic_compare_exchange_n(word, before, operands->value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    else
+        return -EOPNOTSUPP;
+    return 0;
+}
+
+/* All that is wanted came with the request. rc: of reach(). */
+static void serve_at_once(struct br_worker *w, struct br_service *s, const struct br_message *m,
+                          const uint8_t *payload, int rc)
+{
+    struct br_operands operands;
+
+    if (!rc && m->type == BR_MESSAGE_PUT) {
+        memcpy(s->data.memory, payload, m->bytes);
+        w->counters.copied_bytes += m->bytes;
+    } else if (!rc) {
+        memcpy(&operands, payload, sizeof operands);
+        rc = br_onesided_change(s->data.memory, (enum br_atomic)m->onesided.operation, &operands,
+                                &s->answer.before);
+    }
+    let_go(w, s);
+    answer(w, s, rc, m->type == BR_MESSAGE_PUT ? BR_ANSWER_BYTES : sizeof s->answer);
+}
+
+void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct br_message *m,
+                         const uint8_t *payload, uint32_t length)
 {
     struct br_service *s = br_pool_get(&w->services);
-    bool put = m->type == BR_MESSAGE_PUT;
-    int rc = -EACCES;
+    int rc;
 
     if (!s) {
         br_worker_fail(w, EPROTO, "a peer has more one-sided requests outstanding than its credits allow");
@@ -67,18 +115,20 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
     s->data.order = UINT64_MAX;
     s->data.rendezvous = true;
     s->data.owner = &w->services;
-    if (m->onesided.check == w->config.check && m->bytes && m->bytes <= BR_MAX_TRANSFER &&
-        w->config.region_find)
-        rc = w->config.region_find(w->config.region_context, m->onesided.region, m->onesided.offset, m->bytes,
-                                   &s->data.memory, &s->data.region);
+    rc = reach(w, s, m);
+    if (m->type != BR_MESSAGE_GET && length) {
+        serve_at_once(w, s, m, payload, rc);
+        return;
+    }
     if (rc &&
-        !put) /* the requester's READY is on its way: take it in, that it does not hold a credit for ever */
+        m->type ==
+            BR_MESSAGE_GET) /* its READY is on its way: take it in, that it does not hold a credit for ever */
         s->data.refuse = rc;
     if (!rc || s->data.refuse)
-        rc = put ? br_transfer_receive(w, &s->data) : br_transfer_send(w, &s->data);
+        rc = m->type == BR_MESSAGE_PUT ? br_transfer_receive(w, &s->data) : br_transfer_send(w, &s->data);
     if (rc) {
         let_go(w, s);
-        send_status(w, s, rc);
+        answer(w, s, rc, BR_ANSWER_BYTES);
     }
 }
 
@@ -94,7 +144,7 @@ bool br_onesided_ended(struct br_worker *w, struct br_transfer *t)
     } else {
         s = br_container_of(t, struct br_service, data);
         let_go(w, s);
-        send_status(w, s, t->status);
+        answer(w, s, t->status, BR_ANSWER_BYTES);
     }
     return true;
 }

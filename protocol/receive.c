@@ -96,9 +96,14 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     return rc;
 }
 
+bool br_transfer_is_eager(const struct br_worker *w, int peer, uint32_t length)
+{
+    return br_peer_takes_eagerly(&w->peers[peer], length);
+}
+
 bool br_transfer_needs_credit(const struct br_worker *w, int peer, bool is_send, uint32_t length)
 {
-    return is_send == br_peer_takes_eagerly(&w->peers[peer], length);
+    return is_send == br_transfer_is_eager(w, peer, length);
 }
 
 void br_worker_keep_for(struct br_worker *w, uint64_t order, uint32_t fragment, uint64_t within)
@@ -331,7 +336,7 @@ static void message(struct br_worker *w, struct br_rail *rail, const struct br_e
     struct br_message m;
 
     memcpy(&m, event->inline_, sizeof m);
-    if (m.type >= BR_MESSAGE_EAGER && m.type <= BR_MESSAGE_GET) {
+    if (br_message_is_credited(m.type)) {
         br_match_message(w, rail, event);
         return;
     }

@@ -38,16 +38,17 @@ struct br_transfer {
     void *memory;             /* send: read only. Belongs to the worker until the transfer has ended */
     struct br_region *region; /* that memory lies in, or NULL */
     int32_t priority;
-    uint64_t order;                   /* submission order of its operation */
-    uint64_t within;                  /* of transfers of one operation, the one with less goes first */
-    uint16_t check;                   /* digest of what both sides must agree on */
-    uint64_t total;                   /* of the message that this is a part of; 0: length. For words */
-    bool may_map;                     /* receive: `mapped` instead of the bytes in memory is welcome */
-    bool traced;                      /* its frames are to be in the timeline */
-    bool rendezvous;                  /* READY even for a small one (put, get) */
-    const struct br_message *request; /* send: not data but this PUT or GET; length 0. NULL: data */
-    int refuse;  /* send: 0, or the status with which it ends instead of moving when its READY has come */
-    void *owner; /* the caller's */
+    uint64_t order;  /* submission order of its operation */
+    uint64_t within; /* of transfers of one operation, the one with less goes first */
+    uint16_t check;  /* digest of what both sides must agree on */
+    uint64_t total;  /* of the message that this is a part of; 0: length. For words */
+    bool may_map;    /* receive: `mapped` instead of the bytes in memory is welcome */
+    bool traced;     /* its frames are to be in the timeline */
+    bool rendezvous; /* READY even for a small one (put, get) */
+    const struct br_message
+        *request; /* send: not data but this one-sided request, with `memory` as its payload. NULL: data */
+    int refuse;   /* send: 0, or the status with which it ends instead of moving when its READY has come */
+    void *owner;  /* the caller's */
 
     /* result */
     int status; /* 0 or negative errno */
@@ -84,6 +85,9 @@ struct br_transfer {
 int br_transfer_send(struct br_worker *worker, struct br_transfer *transfer);
 int br_transfer_receive(struct br_worker *worker, struct br_transfer *transfer);
 
+/* Does a transfer of that length between us and the peer travel in one message? */
+bool br_transfer_is_eager(const struct br_worker *worker, int peer, uint32_t length);
+
 /* Does our side of a transfer, not of put or get, send a message that needs a credit: the bytes, or the READY? */
 bool br_transfer_needs_credit(const struct br_worker *worker, int peer, bool is_send, uint32_t length);
 
@@ -92,6 +96,11 @@ uint64_t br_transfer_left(const struct br_transfer *transfer);
 
 /* After a mapped receive: the bytes are no longer read. */
 void br_transfer_release(struct br_worker *worker, struct br_transfer *transfer);
+
+/* What an atomic does to 8 bytes of this process. *before: what stood there. -EINVAL: memory is not on a multiple of 8; -EOPNOTSUPP: there
+ * is no such operation. */
+int br_onesided_change(void *memory, enum br_atomic operation, const struct br_operands *operands,
+                       uint64_t *before);
 
 /* Takes back a transfer that can no longer be matched (refused one-sided access). Only in state QUEUED or MATCHING. */
 void br_transfer_withdraw(struct br_worker *worker, struct br_transfer *transfer);

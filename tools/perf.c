@@ -23,6 +23,7 @@ static int usage(FILE *out, int code)
                  "       braid perf TEST [option...] SERVER    the client\n\n"
                  "  write_bw, read_bw, send_bw       bandwidth of put, get, send\n"
                  "  write_lat, read_lat, send_lat    their latency\n"
+                 "  atomic_lat                       latency of fetch-and-add and compare-and-swap\n"
                  "  mesh                             all pairs of a job, alone and at once: braid run -n N "
                  "-- braid perf mesh\n\n"
                  "Options, columns and units are perftest's; braid perf TEST --help lists them.\n");
@@ -107,12 +108,11 @@ int br_tool_perf(int argc, char **argv)
     if (!strcmp(argv[1], "mesh"))
         return br_perf_mesh(argc - 1, argv + 1);
     if (!br_perf_test_find(argv[1])) {
-        bool atomic = !strncmp(argv[1], "atomic", 6);
-
-        fprintf(stderr,
-                "braid perf: %s '%s'; there are write_bw, write_lat, read_bw, read_lat, send_bw, send_lat, "
-                "mesh\n",
-                atomic ? "braid has no atomic operations, hence no" : "there is no test", argv[1]);
+        fprintf(
+            stderr,
+            "braid perf: there is no test '%s'; there are write_bw, write_lat, read_bw, read_lat, send_bw, "
+            "send_lat, atomic_lat, mesh\n",
+            argv[1]);
         return 2;
     }
     rc = br_perf_settings_parse(&settings, argc - 1, argv + 1);

@@ -277,14 +277,27 @@ struct braid_key {
 /* The key of registered or braid_alloc() memory that contains `memory`; offsets count from its start. */
 int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key);
 
-/* Writes `bytes` of memory to offset `offset` of the remote region; ends when they stand there. The remote side's worker
- * serves it; its program does nothing. -EACCES: the region is gone or too short. */
+/* Writes `bytes` of memory to offset `offset` of the remote region; ends when they stand there, in no order among themselves. The remote side's worker
+ * serves it; its program does nothing. Up to the eager limit it takes one trip there and back, more bytes take two. -EACCES: the region is
+ * gone or too short. */
 int braid_put(struct braid_comm *comm, const void *memory, size_t bytes, const struct braid_key *key,
               uint64_t offset, const struct braid_options *options, struct braid_op **op);
 
 /* Reads `bytes` at offset `offset` of the remote region into memory. */
 int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct braid_key *key,
               uint64_t offset, const struct braid_options *options, struct braid_op **op);
+
+/* Adds `value` to the 64-bit number at offset `offset` of the remote region, modulo 2^64; *before is what stood there. Happens exactly once, also
+ * when a rail is lost meanwhile, and atomically: with respect to all atomics of all ranks on that number, and to a program that changes its
+ * own memory by atomic instructions (__atomic_*, <stdatomic.h>); not to puts. The number is the remote host's, in its byte order. -EINVAL:
+ * its address there is not a multiple of 8; -EACCES as for braid_put(). */
+int braid_fetch_add(struct braid_comm *comm, uint64_t *before, uint64_t value, const struct braid_key *key,
+                    uint64_t offset, const struct braid_options *options, struct braid_op **op);
+
+/* The same, but writes `value` if `compare` stands there; *before equals `compare` if it did. */
+int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compare, uint64_t value,
+                       const struct braid_key *key, uint64_t offset, const struct braid_options *options,
+                       struct braid_op **op);
 
 /* ---- insight ---------------------------------------------------------------------------------------------- */
 

@@ -126,6 +126,7 @@ static void point_to_point__arguments(void **state)
     struct braid_key key, foreign;
     struct braid_op *op;
     uint8_t *memory = braid_alloc(comm, 100);
+    uint64_t word;
 
     (void)state;
     assert_non_null(memory);
@@ -137,6 +138,13 @@ static void point_to_point__arguments(void **state)
     SAYS(-EINVAL, "memory is NULL", braid_recv(comm, NULL, 4, 0, NULL, NULL));
     SAYS(-EINVAL, "no key", braid_put(comm, in, 4, NULL, 0, NULL, NULL));
     SAYS(-EINVAL, "no key", braid_get(comm, in, 4, NULL, 0, NULL, NULL));
+    SAYS(-EINVAL, "no key", braid_fetch_add(comm, &word, 1, NULL, 0, NULL, NULL));
+    SAYS(-EINVAL, "memory is NULL", braid_fetch_add(comm, NULL, 1, &key, 0, NULL, NULL));
+    SAYS(-EACCES, "not in a region", braid_compare_swap(comm, &word, 0, 1, &key, 96, NULL, NULL));
+    SAYS(-EINVAL, "not on a multiple of 8", braid_compare_swap(comm, &word, 0, 1, &key, 4, NULL, NULL));
+    assert_int_equal(braid_compare_swap(comm, &word, 0, 41, &key, 88, NULL, NULL), 0);
+    assert_int_equal(braid_fetch_add(comm, &word, 1, &key, 88, NULL, NULL), 0);
+    assert_int_equal(word, 41);
     SAYS(-EACCES, "not in a region of 100 bytes", braid_put(comm, in, 4, &key, 97, NULL, NULL));
     SAYS(-EACCES, "not in a region", braid_get(comm, in, 4, &key, UINT64_MAX, NULL, NULL));
     SAYS(-EACCES, "not in a region", braid_get(comm, in, SIZE_MAX, &key, 0, NULL, NULL));

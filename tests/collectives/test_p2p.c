@@ -248,7 +248,7 @@ static void recv__deadline_names_the_sender(void **state)
     job_destroy(&job);
 }
 
-/* ---- put and get ---------------------------------------------------------------------------- */
+/* ---- one-sided access ---------------------------------------------------------------------------- */
 
 static struct br_operation access_of(enum br_operation_kind kind, uint32_t rank, void *memory, size_t bytes,
                                      uint64_t offset)
@@ -383,6 +383,43 @@ static void access__of_oneself_is_checked(void **state)
     job_destroy(&job);
 }
 
+/* Of another rank and of oneself; the word is not aligned here, but where it lies. */
+static void access__atomics(void **state)
+{
+    _Alignas(8) uint64_t there[4] = {0, 5, 0};
+    uint64_t before = 99;
+    struct job job;
+
+    (void)state;
+    job_create(&job, &two);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct br_operation op = {.kind = BR_OPERATION_ADD,
+                                  .recv = &before,
+                                  .count = 8,
+                                  .offset = 8,
+                                  .key = {.rank = rank, .id = 1, .check = 77},
+                                  .operands = {.value = 2}};
+
+        expose(&job, (int)rank, (uint8_t *)there, sizeof there);
+        there[1] = 5;
+        assert_int_equal(run_access(&job, &op), 0);
+        assert_int_equal(before, 5);
+        op.kind = BR_OPERATION_SWAP;
+        op.operands.compare = 6;
+        assert_int_equal(run_access(&job, &op), 0);
+        assert_int_equal(before, 7);
+        assert_int_equal(there[1], 7);
+        op.operands.compare = 7;
+        assert_int_equal(run_access(&job, &op), 0);
+        assert_int_equal(there[1], 2);
+        assert_int_equal(there[0] + there[2], 0);
+        op.offset = 9;
+        assert_int_equal(rank ? run_access(&job, &op) : job_try_submit(&job, 0, &op), -EINVAL);
+        assert_non_null(strstr(rank ? op.words : br_error_words(), "offset 9 of region 1 of rank"));
+    }
+    job_destroy(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,6 +432,7 @@ int main(void)
         cmocka_unit_test(recv__deadline_names_the_sender),
         cmocka_unit_test(access__sizes),
         cmocka_unit_test(access__of_each_other),
+        cmocka_unit_test(access__atomics),
         cmocka_unit_test(access__refused),
         cmocka_unit_test(access__of_oneself_is_checked),
     };

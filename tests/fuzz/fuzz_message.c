@@ -175,6 +175,15 @@ static void send_message(struct fuzz *f, struct wire_link *link)
         m.onesided.check = what & 64 ? 78 : 77;
         m.onesided.offset = number(&f->in, 2);
         m.onesided.region = 1;
+        length = m.type == BR_MESSAGE_PUT && m.onesided.offset & 1 && m.bytes <= sizeof payload ? m.bytes : 0;
+        break;
+    case BR_MESSAGE_ATOMIC:
+        m.bytes = sizeof(uint64_t);
+        m.onesided.check = what & 64 ? 78 : 77;
+        m.onesided.offset = number(&f->in, 1);
+        m.onesided.region = 1;
+        m.onesided.operation = byte(&f->in) & 3;
+        length = sizeof(struct br_operands);
         break;
     default:
         for (int i = 0; i < 24; i++)

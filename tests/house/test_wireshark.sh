@@ -106,6 +106,9 @@ vectors -T eager-8: 'EAGER 8 bytes, collective 3/7 fragment 1 message 2' \
     ready-places: 'READY 1048576 bytes, collective 1/2 fragment 3 message 4, slot 0x10003' \
     renew: 'RENEW' \
     ready-renewed: 'READY 1048576 bytes, collective 1/2 fragment 3 message 4, slot 0x20003' \
+    put: 'PUT 5 bytes, one-sided REQUEST' \
+    atomic: 'ATOMIC 8 bytes, one-sided REQUEST, SWAP' \
+    answer: 'EAGER 16 bytes, one-sided STATUS' \
     relay: 'RELAY FRAME 0>1>4>5: PLACED 4 bytes at 8192 of slot 0x10003' \
     relay-unreachable: 'RELAY UNREACHABLE 1>4>5' \
     relay-back: 'RELAY_BACK'

@@ -298,9 +298,9 @@ static void handshake_receive__other_version(void **state)
     longer[8] = longer[10] = BR_PROTOCOL_VERSION + 1;
     assert_int_equal(br_handshake_receive(&p.taker, longer, sizeof longer, refusal.bytes, &refusal.n),
                      -EPROTONOSUPPORT);
-    says("protocol version 5 on one side, 6 on the other: install the same braid on all hosts");
+    says("protocol version 6 on one side, 7 on the other: install the same braid on all hosts");
     assert_int_equal(pass(&p.maker, &refusal, &nothing), -EPROTONOSUPPORT);
-    says("protocol version 5 on one side, 6 on the other");
+    says("protocol version 6 on one side, 7 on the other");
 }
 
 static void handshake_receive__challenge_of_another_rank(void **state)

@@ -104,6 +104,35 @@ static void message__place_vectors(void **state)
     check_with_payload("ready-renewed", &m, tokens + BR_PLACE_BYTES, BR_PLACE_BYTES);
 }
 
+static void message__onesided_vectors(void **state)
+{
+    const struct br_operands operands = {.value = 7, .compare = 6};
+    const struct br_answer answer = {.before = 6};
+    struct br_message m = {.type = BR_MESSAGE_PUT,
+                           .sequence = 9,
+                           .tag = br_tag_onesided(21 << 1 | 1, BR_PART_REQUEST),
+                           .bytes = 5,
+                           .onesided = {.offset = 4096, .check = 0x1122334455667788, .region = 3}};
+    struct br_frame_header h;
+
+    (void)state;
+    check_with_payload("put", &m, (const uint8_t[]){1, 2, 3, 4, 5}, 5);
+    m.type = BR_MESSAGE_ATOMIC;
+    m.sequence = 10;
+    m.tag = br_tag_onesided(22 << 1 | 1, BR_PART_REQUEST);
+    m.bytes = 8;
+    m.onesided.offset = 64;
+    m.onesided.operation = BR_ATOMIC_SWAP;
+    check_with_payload("atomic", &m, (const uint8_t *)&operands, sizeof operands);
+    m = (struct br_message){.type = BR_MESSAGE_EAGER,
+                            .sequence = 11,
+                            .tag = br_tag_onesided(22 << 1 | 1, BR_PART_STATUS),
+                            .bytes = sizeof answer};
+    memcpy(m.data, &answer, sizeof answer);
+    h = frame_of(&m);
+    check("answer", &h);
+}
+
 static void message__ack_vector(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_ACK,
@@ -219,6 +248,7 @@ int main(void)
         cmocka_unit_test(message__ready_vector),
         cmocka_unit_test(message__waiting_vector),
         cmocka_unit_test(message__place_vectors),
+        cmocka_unit_test(message__onesided_vectors),
         cmocka_unit_test(message__ack_vector),
         cmocka_unit_test(message__placed_vector),
         cmocka_unit_test(tag__numbers_do_not_reach_the_group),

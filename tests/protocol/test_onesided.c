@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The target's side of put and get: what a peer may reach, and what it is told. */
+/* The target's side of put, get and atomics: what a peer may reach, and what it is told. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #define REGION 9u
 #define BYTES  8192u
 
-static uint8_t memory[BYTES];
+static _Alignas(8) uint8_t memory[BYTES];
 static struct br_region region;
 static int held;
 
@@ -46,19 +46,54 @@ static void set_up(struct wired *x)
     memset(memory, 0xa5, sizeof memory);
 }
 
-/* A request, the i-th message of the peer. */
-static void ask(struct wired *x, enum br_message_type type, uint32_t i, uint64_t offset, uint32_t bytes)
+/* A request with a payload, the i-th message of the peer. */
+static void ask_with(struct wired *x, enum br_message_type type, uint32_t i, uint64_t offset, uint32_t bytes,
+                     enum br_atomic operation, const void *payload, uint32_t length)
 {
     struct br_message m = {
         .type = (uint8_t)type,
         .sequence = i,
         .tag = br_tag_onesided(i, BR_PART_REQUEST),
         .bytes = bytes,
-        .onesided = {.offset = offset, .check = 77, .region = REGION},
+        .onesided = {.offset = offset, .check = 77, .region = REGION, .operation = operation},
     };
 
-    wire_message(x->links[0], &m, NULL, 0);
+    wire_message(x->links[0], &m, payload, length);
     wired_turn(x, 0);
+}
+
+static void ask(struct wired *x, enum br_message_type type, uint32_t i, uint64_t offset, uint32_t bytes)
+{
+    ask_with(x, type, i, offset, bytes, BR_ATOMIC_ADD, NULL, 0);
+}
+
+static void ask_atomic(struct wired *x, uint32_t i, uint64_t offset, enum br_atomic operation, uint64_t value,
+                       uint64_t compare)
+{
+    struct br_operands operands = {value, compare};
+
+    ask_with(x, BR_MESSAGE_ATOMIC, i, offset, 8, operation, &operands, sizeof operands);
+}
+
+/* The answer to an atomic. */
+static struct br_answer answer(struct wired *x, uint64_t request)
+{
+    struct wire_frame *frame = wire_take(x->links[0], BR_MESSAGE_EAGER);
+    struct br_answer a;
+
+    assert_non_null(frame);
+    assert_int_equal(frame->message.tag, br_tag_onesided(request, BR_PART_STATUS));
+    assert_int_equal(frame->message.bytes, sizeof a);
+    memcpy(&a, frame->message.data, sizeof a);
+    return a;
+}
+
+static uint64_t word_at(uint64_t offset)
+{
+    uint64_t word;
+
+    memcpy(&word, memory + offset, sizeof word);
+    return word;
 }
 
 /* The four bytes that end it; INT32_MAX: not yet. */
@@ -121,6 +156,104 @@ static void put__into_the_region(void **state)
     assert_int_equal(memory[2099], 3);
     assert_int_equal(memory[2100], 0xa5);
     expect_clean(&x);
+}
+
+/* Its bytes came with the request: answered at once. */
+static void put__with_its_bytes(void **state)
+{
+    uint8_t from[100];
+    struct wired x;
+
+    (void)state;
+    memset(from, 3, sizeof from);
+    set_up(&x);
+    ask_with(&x, BR_MESSAGE_PUT, 0, 50, sizeof from, 0, from, sizeof from);
+    assert_int_equal(status(&x, 0), 0);
+    assert_int_equal(memory[49], 0xa5);
+    assert_int_equal(memory[50], 3);
+    assert_int_equal(memory[149], 3);
+    assert_int_equal(memory[150], 0xa5);
+    ask_with(&x, BR_MESSAGE_PUT, 1, BYTES - 99, sizeof from, 0, from, sizeof from);
+    assert_int_equal(status(&x, 1), -EACCES);
+    assert_int_equal(memory[BYTES - 1], 0xa5);
+    expect_clean(&x);
+}
+
+static void atomic__add_and_swap(void **state)
+{
+    const uint64_t old = 0xa5a5a5a5a5a5a5a5;
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    ask_atomic(&x, 0, 8, BR_ATOMIC_ADD, 1, 0);
+    assert_int_equal(answer(&x, 0).before, old);
+    assert_int_equal(word_at(8), old + 1);
+    ask_atomic(&x, 1, 8, BR_ATOMIC_ADD, -old, 0); /* over the top */
+    assert_int_equal(answer(&x, 1).before, old + 1);
+    assert_int_equal(word_at(8), 1);
+    ask_atomic(&x, 2, 8, BR_ATOMIC_SWAP, 99, 2);
+    assert_int_equal(answer(&x, 2).before, 1);
+    assert_int_equal(word_at(8), 1);
+    ask_atomic(&x, 3, 8, BR_ATOMIC_SWAP, 99, 1);
+    assert_int_equal(answer(&x, 3).before, 1);
+    assert_int_equal(word_at(8), 99);
+    assert_int_equal(word_at(0), old);
+    assert_int_equal(word_at(16), old);
+    expect_clean(&x);
+}
+
+/* A rail is lost, and the requester sends again what may not have arrived. */
+static void atomic__twice_counts_once(void **state)
+{
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    ask_atomic(&x, 0, 8, BR_ATOMIC_ADD, 1, 0);
+    assert_int_equal(answer(&x, 0).status, 0);
+    ask_atomic(&x, 0, 8, BR_ATOMIC_ADD, 1, 0);
+    assert_null(wire_take(x.links[0], BR_MESSAGE_EAGER));
+    assert_int_equal(word_at(8), 0xa5a5a5a5a5a5a5a6);
+    expect_clean(&x);
+}
+
+static void atomic__refused(void **state)
+{
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    ask_atomic(&x, 0, 12, BR_ATOMIC_ADD, 1, 0);
+    assert_int_equal(answer(&x, 0).status, -EINVAL);
+    ask_atomic(&x, 1, BYTES - 7, BR_ATOMIC_ADD, 1, 0);
+    assert_int_equal(answer(&x, 1).status, -EACCES);
+    ask_atomic(&x, 2, 8, (enum br_atomic)2, 1, 0);
+    assert_int_equal(answer(&x, 2).status, -EOPNOTSUPP);
+    assert_int_equal(word_at(8), 0xa5a5a5a5a5a5a5a5);
+    expect_clean(&x);
+}
+
+/* Lengths that contradict each other: no peer of ours. */
+static void request__malformed(void **state)
+{
+    static const struct {
+        enum br_message_type type;
+        uint32_t bytes, length;
+    } bad[] = {{BR_MESSAGE_PUT, 100, 99},  {BR_MESSAGE_PUT, 99, 100},   {BR_MESSAGE_PUT, 9000, 9000},
+               {BR_MESSAGE_ATOMIC, 8, 15}, {BR_MESSAGE_ATOMIC, 16, 16}, {BR_MESSAGE_ATOMIC, 8, 0}};
+    static const uint8_t payload[9000];
+    struct wired x;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        set_up(&x);
+        ask_with(&x, bad[i].type, 0, 0, bad[i].bytes, 0, payload, bad[i].length);
+        assert_true(x.links[0]->closed);
+        assert_int_equal(memory[0], 0xa5);
+        assert_int_equal(held, 0);
+        wired_destroy(&x);
+    }
 }
 
 static void get__out_of_the_region(void **state)
@@ -282,6 +415,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(put__into_the_region),
+        cmocka_unit_test(put__with_its_bytes),
+        cmocka_unit_test(atomic__add_and_swap),
+        cmocka_unit_test(atomic__twice_counts_once),
+        cmocka_unit_test(atomic__refused),
+        cmocka_unit_test(request__malformed),
         cmocka_unit_test(get__out_of_the_region),
         cmocka_unit_test(get__ready_comes_first),
         cmocka_unit_test(refused__in_words_of_the_protocol),

@@ -29,6 +29,7 @@ bool storm_takes_part(const struct storm_plan *plan, int number, int rank)
         return storm_rank_in(&plan->comms[call->comm], rank) >= 0;
     case BR_OPERATION_PUT:
     case BR_OPERATION_GET:
+    case BR_OPERATION_ADD:
         return rank == call->from;
     default:
         return rank == call->from || rank == call->to;
@@ -47,7 +48,7 @@ struct storm_part *storm_memory_of(struct storm *s, int call, int rank)
 
 void storm_name_call(const struct storm *s, int call, char *words, size_t bytes)
 {
-    static const char *const kinds[] = {"", "message", "", "put", "get"};
+    static const char *const kinds[] = {"", "message", "", "put", "get", "fetch-and-add"};
     const struct storm_call *c = &s->plan->calls[call];
 
     if (c->kind == BR_OPERATION_COLLECTIVE)
@@ -59,6 +60,19 @@ void storm_name_call(const struct storm *s, int call, char *words, size_t bytes)
         snprintf(words, bytes, "call %d (%s of %zu bytes, %d to %d, tag %u, communicator %d%s%s)", call,
                  kinds[c->kind], c->count, c->from, c->to, c->tag, c->comm, c->stale_key ? ", stale key" : "",
                  c->again >= 0 ? ", again" : "");
+}
+
+/* ---- fetch-and-add ------------------------------------------------------------------------------- */
+
+static uint64_t addend(const struct storm *s, int call)
+{
+    return storm_mix(s->plan->seed, (uint64_t)owner(s, call));
+}
+
+/* What stands in the region after so many. */
+static uint64_t sum(const struct storm *s, int call, uint64_t times)
+{
+    return GUARD_BYTE * 0x0101010101010101ull + times * addend(s, call);
 }
 
 /* ---- numbers ------------------------------------------------------------------------------- */
@@ -191,6 +205,7 @@ void storm_prepare(struct storm *s, int call, int rank)
         .tag = c->tag,
         .key = {.rank = (uint32_t)c->to, .id = c->stale_key ? 2 : 1, .check = 77},
         .offset = c->offset,
+        .operands = {.value = addend(s, call)},
         .timeout = c->timeout,
     };
     memcpy(part->op.algorithm, c->algorithm, sizeof part->op.algorithm);
@@ -302,6 +317,8 @@ static bool result_right(struct storm *s, int call, int rank, const struct layou
         memset(there, (uint8_t)~GUARD_BYTE, c->count);
         part->put_overwritten = true;
         return true;
+    case BR_OPERATION_ADD:
+        return !memcmp(&(uint64_t){sum(s, call, part->added++)}, l->out, sizeof(uint64_t));
     default:
         return true;
     }
@@ -342,6 +359,15 @@ void storm_look(struct storm *s, int call, int rank)
     memset(part->block, part->overwritten, part->bytes);
 }
 
+/* False: one has failed, or its rank has died, and it may count or not. */
+static bool all_added(const struct storm *s, int call, int rank)
+{
+    for (int c = call; c < s->plan->n_calls; c++)
+        if (owner(s, c) == call && (s->parts[c][rank].state != STORM_ENDED || s->parts[call][rank].op.status))
+            return false;
+    return true;
+}
+
 static void look_at_region(struct storm *s, int call, int rank)
 {
     const struct storm_call *c = &s->plan->calls[call];
@@ -349,6 +375,16 @@ static void look_at_region(struct storm *s, int call, int rank)
 
     if (s->parts[call][rank].put_overwritten && !all_bytes(base + c->offset, c->count, (uint8_t)~GUARD_BYTE))
         storm_wrong(s, "call %d: rank %d's region was written after the put had ended", call, c->to);
+    if (c->kind == BR_OPERATION_ADD && c->again < 0) {
+        const struct storm_part *part = &s->parts[call][rank];
+        uint64_t there;
+
+        memcpy(&there, base + c->offset, sizeof there);
+        if (there != sum(s, call, part->added) &&
+            (all_added(s, call, rank) || there != sum(s, call, part->added + 1)))
+            storm_wrong(s, "call %d: rank %d's number is not the sum of %llu", call, c->to,
+                        (unsigned long long)part->added);
+    }
     if (c->again < 0 && !all_bytes(base + c->offset - GUARD, GUARD, GUARD_BYTE))
         storm_wrong(s, "call %d: bytes before its place in rank %d's region have changed", call, c->to);
 }

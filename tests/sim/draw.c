@@ -173,11 +173,16 @@ static void draw_call(struct br_random *r, struct storm_plan *plan, struct storm
         return;
     }
     call->count = bytes;
-    call->kind = kind < 85 ? BR_OPERATION_SEND : kind < 93 ? BR_OPERATION_PUT : BR_OPERATION_GET;
+    call->kind = kind < 85   ? BR_OPERATION_SEND
+                 : kind < 92 ? BR_OPERATION_PUT
+                 : kind < 97 ? BR_OPERATION_GET
+                             : BR_OPERATION_ADD;
+    if (call->kind == BR_OPERATION_ADD)
+        call->count = sizeof(uint64_t);
     if (call->kind != BR_OPERATION_SEND) {
         call->stale_key = call->from != call->to && call->count && chance(r, 10);
-        call->offset = plan->region_bytes + GAP;
-        plan->region_bytes += GAP + call->count;
+        call->offset = (plan->region_bytes + GAP + 7) / 8 * 8;
+        plan->region_bytes = call->offset + call->count;
     }
 }
 

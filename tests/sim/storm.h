@@ -90,6 +90,7 @@ struct storm_part {
     size_t bytes;
     uint8_t overwritten;  /* with this, after the last end */
     bool put_overwritten; /* put: the place in the other rank's region, too */
+    uint64_t added;       /* fetch-and-add: times it has ended well */
 };
 
 struct storm_rank {

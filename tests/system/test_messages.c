@@ -171,6 +171,41 @@ static void onesided__put_and_get(void **state)
     ranks_everywhere(RANKS_KINDS, 3, put_and_get);
 }
 
+/* All ranks count on one number of rank 0, which counts there itself by instructions of its CPU; and take turns at a lock. */
+static int atomics(struct braid_comm *comm, void *context)
+{
+    enum { TIMES = 60 };
+    uint64_t *there = braid_alloc(comm, 4096), before, wanted;
+    int size = braid_size(comm), rank = braid_rank(comm);
+    uint64_t all = TIMES * (uint64_t)(size + 1);
+    struct braid_key keys[RANKS_MOST], key;
+
+    (void)context;
+    RETURNS(0, braid_key(comm, there, &key));
+    RETURNS(0, braid_allgather(comm, &key, keys, sizeof key, BRAID_UINT8, NULL, NULL));
+    for (int i = 0; i < TIMES; i++) {
+        if (!rank)
+            __atomic_fetch_add(&there[1], 1, __ATOMIC_RELAXED);
+        RETURNS(0, braid_fetch_add(comm, &before, 1, &keys[0], 8, NULL, NULL));
+        CHECK(before < all, "%llu", (unsigned long long)before);
+        do { /* rank r takes the lock from rank r - 1 */
+            wanted = (uint64_t)i * (uint64_t)size + (uint64_t)rank;
+            RETURNS(0,
+                    braid_compare_swap(comm, &before, wanted, wanted + 1, &keys[size - 1], 16, NULL, NULL));
+        } while (before != wanted && i < 5);
+    }
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    CHECK(rank || there[1] == all, "%llu of %llu", (unsigned long long)there[1], (unsigned long long)all);
+    SAYS(-EINVAL, "not on a multiple of 8", braid_fetch_add(comm, &before, 1, &keys[0], 12, NULL, NULL));
+    return braid_barrier(comm, NULL, NULL);
+}
+
+static void onesided__atomics(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_KINDS, 3, atomics);
+}
+
 static int refused(struct braid_comm *comm, void *context)
 {
     uint8_t *window = braid_alloc(comm, 1000);
@@ -242,9 +277,10 @@ static void onesided__served_meanwhile(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages__all_sizes),  cmocka_unit_test(messages__tags_and_order),
-        cmocka_unit_test(messages__other_size), cmocka_unit_test(onesided__put_and_get),
-        cmocka_unit_test(onesided__refused),    cmocka_unit_test(onesided__served_meanwhile),
+        cmocka_unit_test(messages__all_sizes),        cmocka_unit_test(messages__tags_and_order),
+        cmocka_unit_test(messages__other_size),       cmocka_unit_test(onesided__put_and_get),
+        cmocka_unit_test(onesided__atomics),          cmocka_unit_test(onesided__refused),
+        cmocka_unit_test(onesided__served_meanwhile),
     };
 
     if (argc == 2)

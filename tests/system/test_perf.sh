@@ -216,11 +216,10 @@ grep -q -- '-s: 2 at the server, 8 at the client' "$work/server.err" || fail "th
 timeout 20 "$braid" perf send_lat -p "$port" localhost > "$work/out" 2> "$work/err"
 [[ $? -eq 1 ]] || fail "no server"
 grep -q 'perf send_lat. there first' "$work/err" || fail "no server, without words"
-refused 'no atomic operations' atomic_lat
 refused 'there is no test' write
 refused 'for write_bw, read_bw and send_bw only' send_lat -b
-refused 'for write_lat, read_lat and send_lat only' send_bw -H
-refused 'read and send tests only' write_bw -e
+refused 'for write_lat, read_lat, send_lat and atomic_lat only' send_bw -H
+refused 'read, send and atomic tests only' write_bw -e
 refused 'at least\|from 5 to' write_bw -n 4
 refused 'from 1 to' write_bw -s 0
 refused 'give one of them' write_bw -a -s 4

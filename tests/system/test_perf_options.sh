@@ -55,6 +55,9 @@ write_lat -D 1|tps average
 write_bw -n 20 -F --CPU-freq|^ 65536
 read_lat -n 5 -H|^5, 
 read_lat -n 5 -U|^5, 
+atomic_lat -n 5|^ 8 +5 
+atomic_lat -n 5 -A CMP_AND_SWAP|^ 8 +5 
+atomic_lat -n 5 -C|Atomic Latency Test
 write_bw -n 20 -l 4|^ 65536
 write_bw -n 20 -t 8 -l 8|TX depth +: 8
 write_bw -n 20 --noPeak|^ 65536 +20 +0.00
@@ -92,18 +95,22 @@ write_bw -a -s 4|give one of them
 write_lat -b|write_bw, read_bw and send_bw only
 write_bw -c UC|only RC
 write_bw -c|needs a value
-send_bw -C|write_lat, read_lat and send_lat only
+send_bw -C|write_lat, read_lat, send_lat and atomic_lat only
 write_bw -d|needs a value
 write_bw -D 0|from 1 to 86400
 write_bw -D -1|from 1 to 86400
 write_bw -D 1.5|whole number
 write_bw -D 86401|from 1 to 86400
 write_bw -D 5 -n 5|give one of them
-write_bw -e|read and send tests only
+write_bw -e|read, send and atomic tests only
+write_bw -A FETCH_AND_ADD|atomic_lat only
+atomic_lat -A ADD|CMP_AND_SWAP or FETCH_AND_ADD
+atomic_lat -s 16|of 8 bytes; leave out -s
+atomic_lat -a|of 8 bytes; leave out -a
 write_bw -f 1|runs with -D only
 write_bw -D 4 -f 2|leaves nothing
 write_bw -D 4 -f x|from 0 to
-send_bw -H|write_lat, read_lat and send_lat only
+send_bw -H|write_lat, read_lat, send_lat and atomic_lat only
 send_lat -D 1 -H|use --hdr
 send_lat -D 1 -U|use --hdr
 write_bw -i 1|--backend verbs only
@@ -170,7 +177,7 @@ write_bw --use_cuda 0|no GPU support
 write_bw --use_cuda=0|no GPU support
 write_bw --use_cuda_dmabuf|no GPU support
 send_lat --data_validation|write_bw, read_bw and send_bw only
-write_bw --hdr file|write_lat, read_lat and send_lat only
+write_bw --hdr file|write_lat, read_lat, send_lat and atomic_lat only
 write_bw --priority 9999999999|from -2147483648
 write_bw --clients -1|from 0 to
 write_bw --clients 2 host|the server's
@@ -199,7 +206,7 @@ options_of() {
     "$1" --help 2>&1 | sed -nE 's/^[[:space:]]*(-[a-zA-Z]), *(--[a-zA-Z0-9_-]+).*/\1\n\2/p; s/^[[:space:]]*(--[a-zA-Z0-9_-]+).*/\1/p'
 }
 known=0
-for test in write_bw read_bw send_bw write_lat read_lat send_lat; do
+for test in write_bw read_bw send_bw write_lat read_lat send_lat atomic_lat; do
     command -v "ib_$test" > /dev/null || continue
     while read -r option; do
         timeout 20 "$braid" perf "$test" "$option" 1 2 3 > client.out 2> client.err

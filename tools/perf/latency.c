@@ -7,7 +7,7 @@
  *    the bytes stand there, which the reader has seen before that.
  * 2. Nobody drives the library while one looks into memory, so the looking asks for the operation that receives the end of the
  *    test, which turns the wheel.
- * 3. A read's trip is one get.
+ * 3. A read's trip is one get, an atomic's one fetch-and-add or compare-and-swap.
  */
 #include "tools/perf/run.h"
 
@@ -225,7 +225,7 @@ static int serve(struct trips *t)
 
 static void finish(struct trips *t, struct br_perf_row *row)
 {
-    double scale = t->verb == BR_PERF_READ ? 1 : 0.5;
+    double scale = br_perf_share(t->pair->settings->test);
 
     *row = (struct br_perf_row){.bytes = t->bytes, .iterations = t->counted};
     if (!t->counted)

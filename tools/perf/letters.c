@@ -77,6 +77,8 @@ _Static_assert(sizeof refused / sizeof *refused <= BR_PERF_REFUSED, "room for al
 static int serve(struct br_perf_settings *s, struct br_perf_texts *t, struct br_option *out)
 {
     const struct br_option served[] = {
+        {"atomic_type", 'A', BR_OPTION_TEXT, &t->atomic, 0, 0,
+         "TYPE FETCH_AND_ADD, the default, or CMP_AND_SWAP"},
         {"all", 'a', BR_OPTION_FLAG, &s->all, 0, 0, " sizes from 2 to 2^23 bytes"},
         {"bidirectional", 'b', BR_OPTION_FLAG, &s->bidirectional, 0, 0,
          " both sides send; the sum is printed"},
@@ -197,6 +199,10 @@ static bool is_other(const struct br_perf_test *test, const struct br_option *op
         return test->verb != BR_PERF_SEND;
     if (option->letter == 'e')
         return test->verb == BR_PERF_WRITE;
+    if (option->letter == 'A')
+        return test->verb != BR_PERF_ATOMIC;
+    if (option->letter == 'a' || option->letter == 's')
+        return test->verb == BR_PERF_ATOMIC;
     if (test->latency)
         return !strcmp(option->name, "report_gbits") || !strcmp(option->name, "report-both") ||
                !strcmp(option->name, "report-per-port") || !strcmp(option->name, "data_validation") ||

@@ -11,7 +11,7 @@
 
 /* What needs more than a range. */
 struct br_perf_texts {
-    const char *limit_bandwidth, *limit_rate, *connection;
+    const char *limit_bandwidth, *limit_rate, *connection, *atomic;
     int64_t queue_pairs; /* -1: not given */
     bool json, frequency;
     struct {

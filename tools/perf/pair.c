@@ -32,10 +32,11 @@ static int get_memory(struct br_pair *pair)
 
 static int swap_keys(struct br_pair *pair)
 {
-    bool read = pair->settings->test->verb == BR_PERF_READ;
+    enum br_perf_verb verb = pair->settings->test->verb;
     struct braid_key mine;
     struct braid_op *op = NULL;
-    int rc = braid_key(pair->comm, read ? pair->out : pair->in, &mine);
+    int rc =
+        braid_key(pair->comm, verb == BR_PERF_READ || verb == BR_PERF_ATOMIC ? pair->out : pair->in, &mine);
 
     if (!rc)
         rc = braid_recv(pair->comm, &pair->key, sizeof pair->key, pair->other, &pair->options[BR_PAIR_KEY],
@@ -147,6 +148,11 @@ int br_pair_post(struct br_pair *pair, size_t bytes, struct braid_op **op)
         return braid_put(pair->comm, pair->out, bytes, &pair->key, 0, options, op);
     case BR_PERF_READ:
         return braid_get(pair->comm, pair->in, bytes, &pair->key, 0, options, op);
+    case BR_PERF_ATOMIC:
+        return pair->settings->swaps
+                   ? braid_compare_swap(pair->comm, (uint64_t *)(void *)pair->in, 0, 0, &pair->key, 0,
+                                        options, op)
+                   : braid_fetch_add(pair->comm, (uint64_t *)(void *)pair->in, 1, &pair->key, 0, options, op);
     default:
         return braid_send(pair->comm, pair->out, bytes, pair->other, options, op);
     }

@@ -29,6 +29,7 @@ static const struct {
     {"validation", "--data_validation"},
     {"rails", "-q"},
     {"warm_up", "--perform_warm_up"},
+    {"atomic", "-A"},
     {"rdma_cm", "-R"},
     {"backend", "--backend"},
 };
@@ -41,10 +42,10 @@ void br_perf_parameters_write(const struct br_perf_settings *s, char text[BR_PER
     snprintf(text, BR_PERF_TEXT,
              MAGIC "version %s\ntest %s\nsize %" PRId64 "\nall %d\niterations %" PRId64 "\nduration %" PRId64
                    "\nmargin %" PRId64 "\ninfinitely %d\nbidirectional %d\nvalidation %d\nrails %" PRId64
-                   "\nwarm_up %d\nrdma_cm %d\nbackend %.64s\n",
+                   "\nwarm_up %d\natomic %s\nrdma_cm %d\nbackend %.64s\n",
              braid_version(), s->test->name, s->all ? 0 : s->size, s->all, counted ? s->iterations : 0,
              s->duration, s->margin, s->forever, s->bidirectional, s->validates, s->rails, s->warm_up,
-             s->rdma_cm, backend && *backend ? backend : "auto");
+             s->swaps ? "CMP_AND_SWAP" : "FETCH_AND_ADD", s->rdma_cm, backend && *backend ? backend : "auto");
 }
 
 const char *br_perf_parameters_find(const char *text, const char *name, size_t *length)

@@ -110,7 +110,7 @@ static void print_rails(const struct session *s, const struct br_perf_rails *bef
 
 static void print_samples(struct session *s, const struct br_perf_row *row)
 {
-    double scale = s->settings->test->verb == BR_PERF_READ ? 1 : 0.5;
+    double scale = br_perf_share(s->settings->test);
 
     if (s->settings->histogram && s->pair.client && !s->quiet)
         br_table_samples(s->settings, s->run.samples + (s->settings->unsorted ? 0 : s->run.messages),
@@ -119,7 +119,7 @@ static void print_samples(struct session *s, const struct br_perf_row *row)
 
 static int write_histogram(const struct session *s)
 {
-    double scale = s->settings->test->verb == BR_PERF_READ ? 1e-3 : 0.5e-3;
+    double scale = br_perf_share(s->settings->test) * 1e-3;
     FILE *out;
     int rc;
 

@@ -19,7 +19,13 @@ static const struct br_perf_test tests[] = {
     {"write_bw", "RDMA_Write", BR_PERF_WRITE, false}, {"write_lat", "RDMA_Write", BR_PERF_WRITE, true},
     {"read_bw", "RDMA_Read", BR_PERF_READ, false},    {"read_lat", "RDMA_Read", BR_PERF_READ, true},
     {"send_bw", "Send", BR_PERF_SEND, false},         {"send_lat", "Send", BR_PERF_SEND, true},
+    {"atomic_lat", "Atomic", BR_PERF_ATOMIC, true},
 };
+
+double br_perf_share(const struct br_perf_test *test)
+{
+    return test->verb == BR_PERF_READ || test->verb == BR_PERF_ATOMIC ? 1 : 0.5;
+}
 
 const struct br_perf_test *br_perf_test_find(const char *name)
 {
@@ -38,10 +44,12 @@ static int only(bool given, bool fits, const char *option, const char *where)
 
 static int check_test(const struct br_perf_settings *s)
 {
-    const char *bw = "write_bw, read_bw and send_bw", *lat = "write_lat, read_lat and send_lat";
-    bool latency = s->test->latency;
+    const char *bw = "write_bw, read_bw and send_bw", *lat = "write_lat, read_lat, send_lat and atomic_lat";
+    bool latency = s->test->latency, atomic = s->test->verb == BR_PERF_ATOMIC;
     int rc;
 
+    if (atomic && (s->all || (s->size >= 0 && s->size != 8)))
+        return br_error(EINVAL, "atomic_lat is of 8 bytes; leave out %s", s->all ? "-a" : "-s");
     if ((rc = only(s->bidirectional, !latency, "-b (--bidirectional)", bw)) ||
         (rc = only(s->no_peak, !latency, "-N (--noPeak)", bw)) ||
         (rc = only(s->depth >= 0, !latency, "-t (--tx-depth)", bw)) ||
@@ -60,7 +68,7 @@ static int check_test(const struct br_perf_settings *s)
         (rc = only(s->rx_depth >= 0, s->test->verb == BR_PERF_SEND, "-r (--rx-depth)",
                    "send_bw and send_lat")))
         return rc;
-    return only(s->events, s->test->verb != BR_PERF_WRITE, "-e (--events)", "read and send tests");
+    return only(s->events, s->test->verb != BR_PERF_WRITE, "-e (--events)", "read, send and atomic tests");
 }
 
 static int check_time(const struct br_perf_settings *s)
@@ -166,7 +174,7 @@ static int fill_in(struct br_perf_settings *s)
     int64_t rails = s->rails > 0 ? s->rails : 1, most = BR_PERF_MOST_DEPTH / 2 / rails;
 
     fill(&s->rails, 0);
-    fill(&s->size, latency ? 2 : 65536);
+    fill(&s->size, s->test->verb == BR_PERF_ATOMIC ? 8 : latency ? 2 : 65536);
     fill(&s->duration, s->forever ? 5 : 0);
     fill(&s->margin, s->forever ? 0 : least(2, s->duration / 4));
     fill(&s->iterations, s->test->verb == BR_PERF_WRITE && !latency ? 5000 : 1000);
@@ -234,8 +242,22 @@ static int parse(struct br_perf_settings *s, struct br_perf_texts *texts, int ar
     return rc ? rc : limit("-y", texts->limit_rate, &s->limit_rate);
 }
 
+static int check_atomic(struct br_perf_settings *s, const char *type)
+{
+    if (!type)
+        return 0;
+    s->swaps = !strcmp(type, "CMP_AND_SWAP");
+    if (!s->swaps && strcmp(type, "FETCH_AND_ADD") != 0)
+        return br_error(EINVAL, "-A %s: must be CMP_AND_SWAP or FETCH_AND_ADD", type);
+    return only(true, s->test->verb == BR_PERF_ATOMIC, "-A (--atomic_type)", "atomic_lat");
+}
+
 static int check_texts(struct br_perf_settings *s, const struct br_perf_texts *texts)
 {
+    int rc = check_atomic(s, texts->atomic);
+
+    if (rc)
+        return rc;
     if (s->rails >= 0 && texts->queue_pairs >= 0 && s->rails != texts->queue_pairs)
         return br_error(EINVAL,
                         "-q %" PRId64 " and --rails %" PRId64 ": both say how many rails; give one of them",

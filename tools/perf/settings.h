@@ -20,7 +20,7 @@
 #define BR_PERF_ALL_MOST   (8ll << 20) /* bytes, of --all */
 #define BR_PERF_PEAK_MOST  20000       /* messages of which the peak is looked for */
 
-enum br_perf_verb { BR_PERF_WRITE, BR_PERF_READ, BR_PERF_SEND };
+enum br_perf_verb { BR_PERF_WRITE, BR_PERF_READ, BR_PERF_SEND, BR_PERF_ATOMIC };
 
 struct br_perf_test {
     const char *name;  /* "write_bw" */
@@ -48,8 +48,12 @@ struct br_perf_settings {
     char ports[256];                    /* the devices with their port, for `devices`; -i */
     double limit_bandwidth, limit_rate; /* in the unit that is printed, and Mpps; 0: none */
     bool all, bidirectional, no_peak, gbits, events, histogram, unsorted, cycles, warm_up, report_both,
-        forever, cpu_util, packet_cost, validates, rdma_cm, report_per_port;
+        forever, cpu_util, packet_cost, validates, rdma_cm, report_per_port,
+        swaps; /* atomics: compare-and-swap */
 };
+
+/* What of a trip there and back is the message's time: all of a read and an atomic, else half. */
+double br_perf_share(const struct br_perf_test *test);
 
 /* NULL: there is no such test. */
 const struct br_perf_test *br_perf_test_find(const char *name);

@@ -21,7 +21,7 @@ local frame_kind = {[1] = "MESSAGE", [2] = "PLACED"}
 local message_type = {
     [1] = "HANDSHAKE", [2] = "EAGER", [3] = "READY", [4] = "PUT", [5] = "GET", [6] = "DONE", [7] = "ACK", [8] = "PING",
     [9] = "PONG", [10] = "RAIL_DOWN", [11] = "RAIL_FENCED", [12] = "ABORT", [13] = "BYE", [14] = "RELAY",
-    [15] = "RELAY_BACK", [16] = "WAITING", [17] = "RENEW",
+    [15] = "RELAY_BACK", [16] = "WAITING", [17] = "RENEW", [18] = "ATOMIC",
 }
 local abort_reason = {[0] = "CANCELED", [1] = "LOST", [2] = "DEADLINE", [3] = "DISAGREE"}
 local relay_kind = {[1] = "OPEN", [2] = "FRAME", [3] = "CLOSE", [4] = "UNREACHABLE", [5] = "KNOCK"}
@@ -39,6 +39,7 @@ local dgram_kind = {
 }
 local tag_family = {[0] = "COLLECTIVE", [2] = "P2P", [3] = "ONESIDED"}
 local onesided_part = {[0] = "REQUEST", [1] = "DATA", [2] = "STATUS"}
+local atomic_operation = {[0] = "ADD", [1] = "SWAP"}
 
 -- ---- fields ------------------------------------------------------------------------------------
 
@@ -85,6 +86,9 @@ field("uint64", "have", "Slices that are complete", base.HEX)
 field("uint64", "onesided.offset", "Offset in the region", base.DEC)
 field("uint64", "onesided.check", "Check of the key", base.HEX)
 field("uint32", "onesided.region", "Region", base.DEC)
+field("uint32", "onesided.operation", "Operation", base.DEC, atomic_operation)
+field("uint64", "onesided.value", "Value", base.HEX)
+field("uint64", "onesided.compare", "Compared with", base.HEX)
 field("uint64", "ack.bytes", "PLACED bytes arrived", base.DEC)
 numbers("32", "ack.", {
     arrived = "Credited messages arrived", released = "Credited messages released",
@@ -316,11 +320,12 @@ local bodies = {
     [15] = {{"relay_back.free", 24, 16}},
     [16] = {{"total", 24, 8}},
     [17] = {{"slot", 24, 4}, {"lost", 28, 4}},
+    [18] = {{"onesided.offset", 24, 8}, {"onesided.check", 32, 8}, {"onesided.region", 40, 4}, {"onesided.operation", 44, 4}},
 }
 bodies[5] = bodies[4]
 bodies[11] = bodies[10]
-local tagged = {[2] = true, [3] = true, [4] = true, [5] = true, [16] = true}
-local credited = {[2] = true, [3] = true, [4] = true, [5] = true}
+local tagged = {[2] = true, [3] = true, [4] = true, [5] = true, [16] = true, [18] = true}
+local credited = {[2] = true, [3] = true, [4] = true, [5] = true, [18] = true}
 local trouble = {[10] = true, [11] = true, [12] = true, [16] = true, [17] = true}
 
 local function add_slots(tree, tvb)
@@ -366,6 +371,9 @@ local function dissect_message(tvb, payload, pinfo, tree)
         text = string.format("%s, slot 0x%x", text, u32(tvb, 24))
     elseif kind == 6 then
         text = text .. add_slots(t, tvb)
+    elseif kind == 18 and payload and payload:len() == 16 then
+        add(t, payload:tvb(), {{"onesided.value", 0, 8}, {"onesided.compare", 8, 8}})
+        text = string.format("%s, %s", text, name_of(atomic_operation, u32(tvb, 44)))
     elseif kind == 12 and payload then
         t:add(F["words"], payload)
         text = text .. " " .. payload:string()
