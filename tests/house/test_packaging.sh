@@ -25,6 +25,8 @@ $cc -Wall -Werror "$source" -o "$scratch/static" $(pkg-config --cflags braid) "$
 
 # shellcheck disable=SC2046
 $cc -Wall -Werror "$BRAID_SOURCE/examples/grid.c" -o "$scratch/grid" $(pkg-config --cflags --libs braid)
+# shellcheck disable=SC2046
+$cc -O2 -Wall -Werror "$BRAID_SOURCE/examples/train.c" -o "$scratch/train" $(pkg-config --cflags --libs braid) -lm
 
 mkdir "$scratch/user"
 cp "$source" "$scratch/user/main.c"
@@ -51,3 +53,4 @@ for program in shared static user/build/shared_user user/build/static_user; do
     timeout 60 "$prefix/bin/braid" run -n 2 -- "$scratch/$program"
 done
 timeout 60 "$prefix/bin/braid" run -n 4 -- "$scratch/grid" 2
+timeout 60 "$prefix/bin/braid" run -n 2 -- "$scratch/train"
