@@ -4,11 +4,11 @@
 file(GLOB fake_cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.c)
 list(FILTER fake_cuda_sources EXCLUDE REGEX "/kernels_on_host\\.c$")
 add_library(br_host_kernels STATIC ${CMAKE_CURRENT_LIST_DIR}/kernels_on_host.c)
-target_link_libraries(br_host_kernels PUBLIC br_gpu)
+target_include_directories(br_host_kernels PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
 add_library(braid_fake_cuda SHARED ${fake_cuda_sources})
 set_target_properties(braid_fake_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 target_include_directories(braid_fake_cuda PUBLIC ${CMAKE_SOURCE_DIR})
-target_link_libraries(braid_fake_cuda PRIVATE Threads::Threads)
+target_link_libraries(braid_fake_cuda PRIVATE br_host_kernels Threads::Threads)
 target_compile_definitions(braid_fake_cuda INTERFACE
     FAKE_CUDA_LIBRARY="${CMAKE_BINARY_DIR}/tests/libbraid_fake_cuda.so")
 # tests/gpu/test_declarations.c compares our declarations with NVIDIA's where they are installed.

@@ -99,6 +99,7 @@ br_cuda_result cuLaunchKernel(struct CUfunc_st *function, unsigned int grid_x, u
         .kind = LAUNCH,
         .launch = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, NULL}};
     unsigned long long threads = (unsigned long long)block_x * block_y * block_z;
+    size_t used = 0;
 
     ENTER(cuLaunchKernel, CONTEXT);
     if (!function || extra)
@@ -106,9 +107,13 @@ br_cuda_result cuLaunchKernel(struct CUfunc_st *function, unsigned int grid_x, u
     if (!grid_x || !grid_y || !grid_z || !threads || threads > 1024 || grid_y > 65535 || grid_z > 65535)
         return BR_CUDA_INVALID_VALUE;
     for (int i = 0; i < function->n; i++) {
-        if (function->sizes[i] > FAKE_ARGUMENT_SIZE)
+        if (function->sizes[i] > FAKE_ARGUMENT_BYTES - used)
             return BR_CUDA_INVALID_VALUE;
-        memcpy(work.arguments[i], parameters[i], function->sizes[i]);
+        memcpy(work.arguments + used, parameters[i], function->sizes[i]);
+        work.offsets[i] = used;
+        used += (function->sizes[i] + 15) & ~(size_t)15;
+        if (used > FAKE_ARGUMENT_BYTES)
+            used = FAKE_ARGUMENT_BYTES;
     }
     work.kernel = function->fn;
     return fake_submit(stream, &work);

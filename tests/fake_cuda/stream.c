@@ -156,7 +156,7 @@ static br_cuda_result submit(struct CUstream_st *on, const struct fake_work *wor
         return BR_CUDA_OUT_OF_MEMORY;
     *copy = *work;
     for (int i = 0; i < FAKE_ARGUMENTS; i++) /* the arguments of a launch are in the copy, too */
-        copy->pointers[i] = copy->arguments[i];
+        copy->pointers[i] = copy->arguments + copy->offsets[i];
     copy->launch.arguments = copy->pointers;
     copy->next = NULL;
     pthread_mutex_lock(&fake_lock);
@@ -232,11 +232,12 @@ MEMORY_OPERATION(cuStreamWriteValue64_v2, WRITE_VALUE, 64)
 
 br_cuda_result cuStreamCreateWithPriority(struct CUstream_st **out, unsigned int flags, int priority)
 {
-    struct CUstream_st *stream = calloc(1, sizeof *stream);
+    struct CUstream_st *stream;
 
     (void)priority;
     (void)flags;
     ENTER(cuStreamCreateWithPriority, CONTEXT);
+    stream = calloc(1, sizeof *stream);
     if (!stream)
         return BR_CUDA_OUT_OF_MEMORY;
     stream->context = fake_current();

@@ -7,8 +7,8 @@
 
 #include "tests/fake_cuda/inside.h"
 
-#define FAKE_ARGUMENTS     16
-#define FAKE_ARGUMENT_SIZE 256 /* bytes of one argument, at most */
+#define FAKE_ARGUMENTS      16
+#define FAKE_ARGUMENT_BYTES 4096 /* of all of them, as CUDA has it */
 
 enum fake_work_kind { COPY, SET, LAUNCH, CALL, RECORD, WAIT_EVENT, WAIT_VALUE, WRITE_VALUE };
 
@@ -25,7 +25,8 @@ struct fake_work {
     fake_cuda_kernel_fn *kernel;
     struct fake_cuda_launch launch;
     void *pointers[FAKE_ARGUMENTS];
-    _Alignas(16) char arguments[FAKE_ARGUMENTS][FAKE_ARGUMENT_SIZE];
+    size_t offsets[FAKE_ARGUMENTS];
+    _Alignas(16) char arguments[FAKE_ARGUMENT_BYTES];
 };
 
 struct CUstream_st {

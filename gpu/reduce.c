@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "gpu/reduce.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "gpu/driver.h"
+#include "gpu/kernels.h"
+#include "gpu/words.h"
+
+#define BLOCK 256u /* threads */
+
+struct kernel {
+    struct CUfunc_st *function;
+    unsigned most_blocks; /* that run at once */
+};
+
+struct br_reducer {
+    const struct br_cuda *cuda;
+    struct CUctx_st *context;
+    struct CUmod_st *module;
+    struct CUstream_st *stream;
+    struct CUevent_st *events[BR_REDUCER_TICKETS]; /* of ticket t: [t % BR_REDUCER_TICKETS] */
+    uint64_t asked, done;                          /* the last ticket given; the last that is done */
+    struct kernel kernels[BRAID_TYPES][BRAID_REDUCTIONS];
+};
+
+#define NAME(type, suffix, TYPE, REDUCTION) [TYPE][REDUCTION] = "braid_reduce_" #type "_" #suffix,
+static const char *const names[BRAID_TYPES][BRAID_REDUCTIONS] = {BR_GPU_KERNELS(NAME)};
+
+/* ---- create and destroy ------------------------------------------------------------------------ */
+
+static int load(struct br_reducer *r, const struct br_gpu_image *image, int device)
+{
+    br_cuda_result result;
+
+    if (!image->bytes)
+        return br_error(EOPNOTSUPP, "no reduction kernels for GPUs: %s", image->architectures);
+    result = r->cuda->module_load(&r->module, image->bytes);
+    if (result == BR_CUDA_SUCCESS)
+        return 0;
+    r->module = NULL;
+    br_cuda_error(r->cuda, result, "the reduction kernels on GPU %d", device);
+    if (result != BR_CUDA_INVALID_IMAGE && result != BR_CUDA_NO_BINARY_FOR_GPU)
+        return -EIO;
+    return br_error(EOPNOTSUPP,
+                    "GPU %d or its driver cannot run the reduction kernels of this build (%s): install a "
+                    "newer driver, or "
+                    "build with the CUDA toolkit of the driver's version",
+                    device, image->architectures);
+}
+
+static int find_kernels(struct br_reducer *r, int device)
+{
+    int multiprocessors, blocks;
+    br_cuda_result result = r->cuda->device_attribute(&multiprocessors, BR_CUDA_MULTIPROCESSORS, device);
+
+    for (int type = 0; type < BRAID_TYPES && result == BR_CUDA_SUCCESS; type++)
+        for (int op = 0; op < BRAID_REDUCTIONS && result == BR_CUDA_SUCCESS; op++) {
+            struct kernel *kernel = &r->kernels[type][op];
+
+            result = r->cuda->module_function(&kernel->function, r->module, names[type][op]);
+            if (result == BR_CUDA_SUCCESS)
+                result = r->cuda->function_occupancy(&blocks, kernel->function, (int)BLOCK, 0);
+            kernel->most_blocks = (unsigned)(multiprocessors * (blocks > 0 ? blocks : 1));
+            if (result != BR_CUDA_SUCCESS)
+                return br_cuda_error(r->cuda, result, "the kernel %s on GPU %d", names[type][op], device);
+        }
+    return result == BR_CUDA_SUCCESS ? 0
+                                     : br_cuda_error(r->cuda, result, "multiprocessors of GPU %d", device);
+}
+
+static int make_stream(struct br_reducer *r, int device)
+{
+    br_cuda_result result = r->cuda->stream_create(&r->stream, BR_CUDA_STREAM_NON_BLOCKING, 0);
+
+    for (int i = 0; i < BR_REDUCER_TICKETS && result == BR_CUDA_SUCCESS; i++)
+        result = r->cuda->event_create(&r->events[i], BR_CUDA_EVENT_NO_TIMING);
+    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(r->cuda, result, "a stream on GPU %d", device);
+}
+
+int br_reducer_create(int device, const struct br_gpu_image *image, struct br_reducer **out)
+{
+    struct br_reducer *r = calloc(1, sizeof *r);
+    int rc;
+
+    if (!r)
+        return br_error(ENOMEM, "no memory for reductions on GPU %d", device);
+    rc = br_cuda_driver(&r->cuda);
+    if (!rc)
+        rc = br_cuda_context(device, &r->context);
+    if (!rc)
+        rc = br_cuda_enter(r->cuda, r->context);
+    if (rc) {
+        free(r);
+        return rc;
+    }
+    rc = load(r, image, device);
+    if (!rc)
+        rc = find_kernels(r, device);
+    if (!rc)
+        rc = make_stream(r, device);
+    br_cuda_leave(r->cuda);
+    if (rc) {
+        br_reducer_destroy(r);
+        return rc;
+    }
+    *out = r;
+    return 0;
+}
+
+void br_reducer_destroy(struct br_reducer *r)
+{
+    if (!r)
+        return;
+    if (!br_cuda_enter(r->cuda, r->context)) {
+        if (r->stream) {
+            r->cuda->stream_synchronize(r->stream);
+            r->cuda->stream_destroy(r->stream);
+        }
+        for (int i = 0; i < BR_REDUCER_TICKETS; i++)
+            if (r->events[i])
+                r->cuda->event_destroy(r->events[i]);
+        if (r->module)
+            r->cuda->module_unload(r->module);
+        br_cuda_leave(r->cuda);
+    }
+    free(r);
+}
+
+/* ---- reductions -------------------------------------------------------------------------------- */
+
+static int check(enum braid_type type, enum braid_reduction reduction, int n_src, int divisor)
+{
+    if ((unsigned)type >= BRAID_TYPES || (unsigned)reduction >= BRAID_REDUCTIONS)
+        return br_error(EINVAL, "reduce: there is no data type %d or no reduction %d", (int)type,
+                        (int)reduction);
+    if (n_src < 1 || n_src > BR_GPU_SOURCES)
+        return br_error(EINVAL, "reduce: %d sources; a GPU takes 1 to %d at once", n_src, BR_GPU_SOURCES);
+    if (divisor < 0)
+        return br_error(EINVAL, "reduce: the divisor %d is negative", divisor);
+    return 0;
+}
+
+static br_cuda_result launch(struct br_reducer *r, const struct kernel *kernel,
+                             struct br_gpu_reduction *reduction)
+{
+    uint64_t blocks = reduction->bytes / ((uint64_t)BR_GPU_STEP * BLOCK) + 1;
+    void *parameters[] = {reduction};
+
+    if (blocks > kernel->most_blocks)
+        blocks = kernel->most_blocks;
+    return r->cuda->launch(kernel->function, (unsigned)blocks, 1, 1, BLOCK, 1, 1, 0, r->stream, parameters,
+                           NULL);
+}
+
+/* In the stream, in a context that is current. */
+static br_cuda_result submit(struct br_reducer *r, enum braid_type type, enum braid_reduction op,
+                             struct br_gpu_reduction *reduction)
+{
+    br_cuda_pointer dst = (uintptr_t)reduction->dst, src = (uintptr_t)reduction->src[0];
+    br_cuda_result result = BR_CUDA_SUCCESS;
+
+    if (op == BRAID_AVG && !reduction->divisor)
+        op = BRAID_SUM;
+    if (reduction->n_src > 1 || op == BRAID_AVG)
+        result = reduction->bytes ? launch(r, &r->kernels[type][op], reduction) : result;
+    else if (dst != src && reduction->bytes)
+        result = r->cuda->copy_async(dst, src, reduction->bytes, r->stream);
+    if (result == BR_CUDA_SUCCESS)
+        result = r->cuda->event_record(r->events[(r->asked + 1) % BR_REDUCER_TICKETS], r->stream);
+    return result;
+}
+
+int br_reducer_reduce(struct br_reducer *r, enum braid_type type, enum braid_reduction op, void *dst,
+                      const void *const *src, int n_src, size_t bytes, int divisor, uint64_t *ticket)
+{
+    struct br_gpu_reduction reduction = {.dst = dst, .bytes = bytes, .n_src = n_src, .divisor = divisor};
+    br_cuda_result result;
+    int rc = check(type, op, n_src, divisor);
+
+    if (!rc && r->asked - r->done == BR_REDUCER_TICKETS)
+        rc = br_error(EAGAIN, "%d reductions are under way on this GPU", BR_REDUCER_TICKETS);
+    if (!rc)
+        rc = br_cuda_enter(r->cuda, r->context);
+    if (rc)
+        return rc;
+    for (int s = 0; s < n_src; s++)
+        reduction.src[s] = src[s];
+    result = submit(r, type, op, &reduction);
+    br_cuda_leave(r->cuda);
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(r->cuda, result, "%s of %zu bytes", names[type][op], bytes);
+    *ticket = ++r->asked;
+    return 0;
+}
+
+int br_reducer_done(struct br_reducer *r, uint64_t ticket)
+{
+    br_cuda_result result;
+
+    while (r->done < ticket) {
+        result = r->cuda->event_query(r->events[(r->done + 1) % BR_REDUCER_TICKETS]);
+        if (result == BR_CUDA_NOT_READY)
+            return 0;
+        if (result != BR_CUDA_SUCCESS)
+            return br_cuda_error(r->cuda, result, "a reduction on the GPU");
+        r->done++;
+    }
+    return 1;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reductions of arrays in a GPU's memory by its kernels (kernels.h), on a stream of our own: asked for and looked at, never waited for.
+ *
+ * 1. One reducer a worker and GPU, under the worker's lock. The stream is a non-blocking one, so it waits for none of the application's.
+ * 2. Reductions run in the order in which they were asked for, so one mark, the ticket, says that all up to it are done.
+ * 3. The results are the bits of br_reduce() on the CPU (collectives/reduce.h), but for NaNs that a sum, a product or an average
+ *    yields: CUDA gives one of its own, without a payload.
+ * 4. The grid is as large as the GPU runs at once and no larger: threads go on to their next elements themselves.
+ */
+#ifndef BR_GPU_REDUCE_H
+#define BR_GPU_REDUCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "braid/types.h"
+#include "gpu/image.h"
+
+#define BR_REDUCER_TICKETS 64 /* reductions under way at once */
+
+struct br_reducer;
+
+/* Loads the kernels, &br_gpu_image, onto a GPU, by its ordinal; takes from milliseconds to seconds (without machine code for this GPU the driver compiles the
+ * PTX) and blocks. With words: -EOPNOTSUPP: this build has no kernels, or the driver is older than they are; the errors of br_cuda_driver()
+ * and of the driver's calls. */
+int br_reducer_create(int device, const struct br_gpu_image *image, struct br_reducer **out);
+/* Waits for what is under way. NULL allowed. */
+void br_reducer_destroy(struct br_reducer *reducer);
+
+/*
+ * Asks for dst[i] = (...(src[0][i] op src[1][i]) ...) over `bytes` bytes of each array: whole elements. dst may be equal to one or more
+ * of the sources and must not overlap one in any other way. Any alignment; fastest where dst is aligned to its elements. All are addresses that the GPU
+ * reaches, and belong to the reducer until it is done. divisor: as br_reduce()'s: of BRAID_AVG in the call that completes the value, 0
+ * before.
+ *
+ * Returns 0 and the ticket. Negative errno with words, and nothing was asked for: -EINVAL: type, reduction, n_src (1 to BR_GPU_SOURCES) or
+ * divisor out of range; -EAGAIN: BR_REDUCER_TICKETS are under way, ask br_reducer_done(); else the driver's.
+ */
+int br_reducer_reduce(struct br_reducer *reducer, enum braid_type type, enum braid_reduction reduction,
+                      void *dst, const void *const *src, int n_src, size_t bytes, int divisor,
+                      uint64_t *ticket);
+
+/* 1: done, and all that was asked for before, too; 0: not yet; negative errno with words: the GPU failed, and none that was under way has a result.
+ * That lasts: a CUDA context does not outlive such an error. */
+int br_reducer_done(struct br_reducer *reducer, uint64_t ticket);
+
+#endif
