@@ -66,7 +66,7 @@ static int price(const struct br_cost_model *model, const struct br_schedule_req
         rc = try_fragments(model, request, bytes, f, 0, choice);
     for (size_t chunk = first_chunk(model, request), least = least_chunk(model); chunk && !rc; chunk /= 2) {
         uint32_t f = br_fragment_count((size_t)bytes, br_algorithm_packed(request),
-                                       br_algorithm_pieces(request), chunk);
+                                       br_algorithm_pieces(request), chunk, model->serial);
 
         if (!f)
             return br_error(E2BIG, "blocks of %g bytes are too large", bytes);

@@ -52,7 +52,8 @@ struct br_cost_model {
     double gammas[BR_COST_CLASSES]; /* the same by class; 0: as gamma */
     double copy;                    /* s for a byte of a COPY */
     double relay; /* s by which each rank in between delays a relayed message, besides the links */
-    bool shared;  /* the cores that add up move the bytes, too, so that neither hides behind the other */
+    bool serial;  /* one core moves a rank's bytes and adds them up: fragments overlap nothing */
+    bool shared;  /* likewise, and the figures of the levels do not have it in them */
 };
 
 /* What lies between the ranks, for the default figures: shared memory of one host, TCP between processes of one machine, a network. */

@@ -17,6 +17,7 @@ void br_cost_model_default(struct br_cost_model *model, enum br_cost_place place
     *model = (struct br_cost_model){.gamma = place == BR_COST_MACHINE ? 0.2e-9 : 0.1e-9,
                                     .copy = 0.1e-9,
                                     .relay = 50e-6,
+                                    .serial = place != BR_COST_NETWORK,
                                     .shared = place != BR_COST_NETWORK};
     model->n_levels = rails < 1 ? 1 : rails > BR_COST_LEVELS ? BR_COST_LEVELS : rails;
     for (uint32_t i = 0; i < model->n_levels; i++)
@@ -45,6 +46,7 @@ static struct br_cost_level crowded(const struct br_topology *topology, enum br_
 void br_cost_model_on(struct br_cost_model *model, const struct br_topology *topology,
                       enum br_cost_place place, uint32_t rails)
 {
+    bool serial = topology->kind == BR_TOPOLOGY_FLAT && place != BR_COST_NETWORK;
     struct br_cost_model memory;
 
     if (topology->kind != BR_TOPOLOGY_FLAT || (topology->cores && place == BR_COST_MACHINE))
@@ -58,6 +60,7 @@ void br_cost_model_on(struct br_cost_model *model, const struct br_topology *top
     }
     for (uint32_t i = 0; topology->cores && i < model->n_levels; i++)
         model->levels[i] = crowded(topology, place, i);
+    model->serial = serial;
     model->shared = model->shared && !topology->cores; /* a crowd's figures have it in them */
     model->topology = topology;
 }

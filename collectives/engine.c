@@ -170,8 +170,8 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
                            is_in_place(op->group, op), &f->plan)))
         return rc;
     s = f->plan->schedule;
-    f->count =
-        br_fragment_count(op->count, br_type_size(op->type) * s->packed, s->pieces, choice->chunk_bytes);
+    f->count = br_fragment_count(op->count, br_type_size(op->type) * s->packed, s->pieces,
+                                 choice->chunk_bytes, op->group->plans.model->serial);
     rc = f->count ? br_run_reserve_sources(engine, s->max_sources)
                   : br_error(E2BIG, "%s: %zu elements a block are too many",
                              br_collective_name(op->collective), op->count);

@@ -11,7 +11,8 @@ static size_t divide_up(size_t a, size_t b)
     return a / b + (a % b != 0);
 }
 
-uint32_t br_fragment_count(size_t elements, size_t element_bytes, uint32_t pieces, size_t chunk_bytes)
+uint32_t br_fragment_count(size_t elements, size_t element_bytes, uint32_t pieces, size_t chunk_bytes,
+                           bool serial)
 {
     size_t most = BR_MAX_TRANSFER / element_bytes; /* elements of a block of a fragment */
     size_t least_count = divide_up(elements, most), bytes = elements * element_bytes;
@@ -19,7 +20,7 @@ uint32_t br_fragment_count(size_t elements, size_t element_bytes, uint32_t piece
 
     if (least_count > MOST_FRAGMENTS)
         return 0;
-    if (count < DEPTH)
+    if (count < DEPTH && !serial)
         count = bytes / pieces / BR_CHUNK_LEAST < DEPTH ? bytes / pieces / BR_CHUNK_LEAST : DEPTH;
     if (count > MOST_FRAGMENTS)
         count = MOST_FRAGMENTS;

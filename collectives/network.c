@@ -18,7 +18,7 @@
 struct figures {
     int32_t error; /* then words say what is wrong with the calibration */
     char words[300];
-    uint32_t measured, n_levels, cores, shared;
+    uint32_t measured, n_levels, cores, serial, shared;
     struct br_cost_level levels[BR_COST_LEVELS];
     double gamma, gammas[BR_COST_CLASSES], copy, relay;
     uint32_t n_ways;
@@ -66,6 +66,7 @@ static void get_figures(const struct br_network *network, const char *path, cons
         model = calibration.model;
     out->n_levels = model.n_levels;
     out->cores = out->measured ? 0 : network->topology.cores; /* what was measured has it in it */
+    out->serial = network->model.serial;
     out->shared = network->model.shared;
     memcpy(out->levels, model.levels, sizeof out->levels);
     out->gamma = model.gamma;
@@ -82,6 +83,7 @@ static int use_figures(struct br_network *network, const struct figures *figures
         return br_error(-figures->error, "%.*s", (int)sizeof figures->words - 1, figures->words);
     network->measured = figures->measured != 0;
     network->topology.cores = figures->cores;
+    model->serial = figures->serial;
     model->shared = figures->shared;
     model->n_levels = figures->n_levels;
     memcpy(model->levels, figures->levels, sizeof model->levels);

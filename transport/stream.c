@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 
+#define BULK_BYTES (64u << 10)
+
 int br_stream_rx_init(struct br_stream_rx *rx, const struct br_stream_config *config, uint32_t buffers)
 {
     memset(rx, 0, sizeof *rx);
@@ -138,6 +140,12 @@ bool br_stream_tx_push(struct br_stream_tx *tx, const struct br_frame *frame)
     return true;
 }
 
+/* Is it bulk, with little before it in the call? */
+static bool goes_apart(const struct br_stream_entry *e, size_t before)
+{
+    return before && before <= BR_STREAM_LITTLE && e->header.length >= BULK_BYTES;
+}
+
 int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, size_t max_bytes, size_t *bytes)
 {
     const uint32_t header_bytes = sizeof(struct br_frame_header);
@@ -150,6 +158,8 @@ int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, siz
         uint32_t gone = skip > header_bytes ? skip - header_bytes : 0; /* of the payload */
         size_t room;
 
+        if (goes_apart(e, *bytes))
+            break;
         if (skip < header_bytes) {
             iov[n++] = (struct iovec){(uint8_t *)&e->header + skip, header_bytes - skip};
             *bytes += header_bytes - skip;

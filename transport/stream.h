@@ -25,7 +25,8 @@
 #include "base/pool.h"
 #include "transport/transport.h"
 
-#define BR_STREAM_QUEUE 64 /* frames posted and not yet reported as sent, of one link */
+#define BR_STREAM_LITTLE 1024 /* bytes: see br_stream_tx_gather */
+#define BR_STREAM_QUEUE  64   /* frames posted and not yet reported as sent, of one link */
 
 /* What the links of a device have in common; the device owns it. */
 struct br_stream_config {
@@ -76,7 +77,9 @@ void br_stream_rx_release(struct br_stream_rx *rx, void *buffer);
 
 /* false: full. */
 bool br_stream_tx_push(struct br_stream_tx *tx, const struct br_frame *frame);
-/* The next bytes to send: number of iovecs (0: nothing), with about max_bytes in *bytes at most. */
+/* The next bytes to send: number of iovecs (0: nothing), with about max_bytes in *bytes at most. After BR_STREAM_LITTLE bytes or less,
+ * ask again: what is large behind them is left for a call of its own. The kernel hands 64 KiB to the peer at a time, and a READY in
+ * front of them would arrive 6 us later, when they are copied. */
 int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, size_t max_bytes, size_t *bytes);
 void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes); /* these many of them are gone */
 /* The oldest frame that is gone and not yet reported; NULL: none. Valid until the next push. */

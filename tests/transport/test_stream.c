@@ -313,6 +313,25 @@ static void tx_gather__respects_both_limits(void **state)
     assert_int_equal(bytes, 1 + 100 + 164);
 }
 
+/* A READY and the like must not wait until what is behind it has been copied. */
+static void tx_gather__bulk_leaves_apart(void **state)
+{
+    struct br_frame bulk = {.kind = BR_FRAME_PLACED, .payload = payload, .length = 64 << 10};
+    struct iovec iov[8];
+    size_t bytes;
+
+    (void)state;
+    push_message(0, 1);
+    push_message(100, 2);
+    assert_true(br_stream_tx_push(&tx, &bulk));
+    push_message(10, 3);
+    assert_int_equal(br_stream_tx_gather(&tx, iov, 8, 1 << 20, &bytes), 3);
+    assert_int_equal(bytes, 64 + 64 + 100);
+    br_stream_tx_advance(&tx, bytes);
+    assert_int_equal(br_stream_tx_gather(&tx, iov, 8, 1 << 20, &bytes), 4);
+    assert_int_equal(bytes, 64 + bulk.length + 64 + 10);
+}
+
 static void stream__random_frames_in_random_pieces_arrive_once_and_in_order(void **state)
 {
     struct br_random random;
@@ -370,6 +389,7 @@ int main(void)
         TEST(rx_got__malformed_headers),
         TEST(tx_push__full_until_reported),
         TEST(tx_gather__respects_both_limits),
+        TEST(tx_gather__bulk_leaves_apart),
         TEST(stream__random_frames_in_random_pieces_arrive_once_and_in_order),
     };
 

@@ -71,9 +71,11 @@ static void send_batch(struct br_uring_device *device)
     batch->n = 0;
 }
 
-static void send_pending(struct br_uring_device *device)
+/* A call for each link that has something; true: ask again (br_stream_tx_gather). */
+static bool send_round(struct br_uring_device *device)
 {
     struct br_uring_batch *batch = &device->batch;
+    bool again = false;
 
     for (int i = 0; i < device->n_open; i++) {
         struct br_uring_link *link = device->open[i];
@@ -84,11 +86,19 @@ static void send_pending(struct br_uring_device *device)
         call = br_uring_batch_send(batch, link, link->fd);
         call->msg.msg_iovlen =
             (size_t)br_stream_tx_gather(&link->tx, call->iov, BR_URING_IOVECS, SEND_BYTES, &call->bytes);
+        again = again || call->bytes <= BR_STREAM_LITTLE;
         if (br_uring_batch_full(batch))
             send_batch(device);
     }
     if (batch->n)
         send_batch(device);
+    return again;
+}
+
+static void send_pending(struct br_uring_device *device)
+{
+    while (send_round(device))
+        ;
 }
 
 /* The connection is up, or not. */
