@@ -3,6 +3,8 @@
 # All-reduce over an emulated BCube(3,2), over TCP and over udp, while a NIC and a
 # switch break and come back: every result is right, the job goes on, and a level that is back is used again.
 set -uo pipefail
+# shellcheck source=tests/system/rows.sh
+. "$BRAID_SOURCE/tests/system/rows.sh"
 braid=$BRAID_BUILD/braid
 bed=f$$ # nobody else's
 work=$(mktemp -d)
@@ -60,20 +62,6 @@ start() { # OPTION...
     BRAID_LOG=info timeout -s KILL 250 "$braid" bcube run --name "$bed" --backend "$backend" --timeout 240 -- \
         "$braid" allreduce -b 1M -e 5M -i 4096 -n 6 -w 0 -c 1 "$@" > "$work/out" 2>&1 &
     job=$!
-}
-
-rows() {
-    grep -cE '^\[h00\] +[0-9]+ +[0-9]+ ' "$work/out"
-}
-
-# Waits for so many more rows.
-more_rows() { # COUNT
-    local until=$(($(rows) + $1)) _
-    for _ in {1..400}; do
-        [[ $(rows) -ge $until ]] && return
-        sleep 0.2
-    done
-    return 1
 }
 
 # After two more rows, the first of which may have begun before the last fault was mended.
