@@ -21,6 +21,7 @@
 #include "base/numa.h"
 #include "collectives/algorithm.h"
 #include "collectives/reduce.h"
+#include "gpu/image.h"
 #include "tools/format.h"
 #include "tools/host.h"
 #include "tools/info_rdma.h"
@@ -80,6 +81,7 @@ static void gather_machine(cJSON *root)
         cJSON_AddStringToObject(machine, "reduction_kernels", br_error_words());
     else
         cJSON_AddStringToObject(machine, "reduction_kernels", br_reduce_description());
+    cJSON_AddStringToObject(machine, "gpu_reduction_kernels", br_gpu_image.architectures);
 }
 
 static void gather_devices(cJSON *backend, const struct br_transport_ops *ops)
@@ -224,7 +226,8 @@ static void print_machine(const cJSON *root)
     printf("  cores       %.0f usable, %.0f NUMA node%s\n", br_info_number(machine, "cores"),
            br_info_number(machine, "numa_nodes"), br_info_number(machine, "numa_nodes") == 1 ? "" : "s");
     printf("  memory      %s free\n", br_format_bytes(memory, br_info_number(machine, "memory_available")));
-    printf("  reductions  %s\n\n", br_info_text(machine, "reduction_kernels"));
+    printf("  reductions  %s\n", br_info_text(machine, "reduction_kernels"));
+    printf("    on GPUs   %s\n\n", br_info_text(machine, "gpu_reduction_kernels"));
 }
 
 static void print_devices(const cJSON *root)

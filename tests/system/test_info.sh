@@ -25,7 +25,8 @@ if command -v jq > /dev/null; then
         > "$scratch/out" || fail "JSON: uring over lo"
     jq -e '(.algorithms | map(select(.name == "ring")) | .[0].collectives | index("allreduce")) != null' "$scratch/json" \
         > "$scratch/out" || fail "JSON: ring serves allreduce"
-    jq -e '.machine.cores >= 1 and .machine.numa_nodes >= 1 and .machine.reduction_kernels != ""' "$scratch/json" \
+    jq -e '.machine.cores >= 1 and .machine.numa_nodes >= 1 and .machine.reduction_kernels != "" and
+        (.machine.gpu_reduction_kernels | test("PTX|nvcc"))' "$scratch/json" \
         > "$scratch/out" || fail "JSON: machine"
     # An interface that is down is named with the command that mends it.
     jq -e '[.backends[].devices[] | select(.usable | not) | .why_not != ""] | all' "$scratch/json" > "$scratch/out" ||
