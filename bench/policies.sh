@@ -1,0 +1,69 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Policies of gradient sessions over real sockets: emulated hosts on one switch, computation replayed as sleeps (replay.c).
+# bench/README.md says how to read the result.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+build=${BRAID_BUILD:-$here/../build/release}
+hosts=8 nic=100 kilobytes=1500 iterations=6 rounds=1
+models="resnet50 googlenet vgg19" ratios="0.5 1.5" policies="layerwise single bucket mgwfbp p3 auto"
+
+usage() {
+    cat << END
+usage: bench/policies.sh [options]
+  --models "..."    of data/models (default $models)
+  --policies "..."  (default $policies)
+  --ratios "..."    computation of an iteration over the time that its gradients take (default $ratios)
+  --hosts N         a rank each (default $hosts)
+  --nic N           Mbit/s of each (default $nic)
+  --kilobytes N     of gradients, to which a network is scaled (default $kilobytes)
+  --iterations N    that are timed (default $iterations)
+  --rounds N        medians count (default $rounds)
+BRAID_BUILD names the build directory (default build/release). Needs root, for network namespaces.
+END
+}
+while (($#)); do
+    case $1 in
+    --models | --policies | --ratios | --hosts | --nic | --kilobytes | --iterations | --rounds)
+        declare "${1#--}=${2?$1 needs a value}" ;;
+    --help | -h) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+    esac
+    shift 2
+done
+[[ -x $build/bench/replay ]] || { echo "$build/bench/replay is not built" >&2; exit 2; }
+work=$(mktemp -d) bed=policies$$
+trap '"$build/braid" bcube down "$bed" > /dev/null; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+"$build/braid" bcube emulate "$hosts" 1 --rate "${nic}mbit" --name "$bed" > /dev/null || exit 1
+
+for ((round = 0; round < rounds; round++)); do
+    for model in $models; do
+        table=$here/../data/models/$model.csv
+        percent=$(awk -F, -v kb="$kilobytes" '/^[0-9]/ {n += $4} END {print kb * 1000 / (n * 4) * 100}' "$table")
+        for ratio in $ratios; do
+            # A TCP connection has 95.5 % of the rate; an all-reduce sends 2(N-1)/N of the gradients.
+            ms=$(awk -v n="$hosts" -v kb="$kilobytes" -v nic="$nic" -v ratio="$ratio" \
+                'BEGIN {print ratio * 2 * (n - 1) / n * kb * 8 / (nic * 0.955)}')
+            for policy in $policies; do
+                "$build/braid" bcube run --name "$bed" --no-prefix --timeout 100 -- "$build/bench/replay" "$table" "$percent" "$ms" \
+                    "$policy" "$iterations" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
+                echo "$model;$ratio;$policy;$ms;$(sed -n 's/.* \([0-9.]*\) ms, .*/\1/p' "$work/out")" | tee -a "$work/rows" >&2
+            done
+        done
+    done
+done
+python3 - "$work/rows" "$policies" << 'END'
+import statistics, sys
+got, policies = {}, sys.argv[2].split()
+for line in open(sys.argv[1]):
+    model, ratio, policy, compute, ms = line.strip().split(";")
+    got.setdefault((model, ratio, float(compute)), {}).setdefault(policy, []).append(float(ms))
+print("| network | computation, ms |", " | ".join(policies), "| auto against the best other |")
+print("|" + "---|" * (len(policies) + 3))
+for (model, ratio, compute), row in got.items():
+    ms = {policy: statistics.median(v) for policy, v in row.items()}
+    others = [v for policy, v in ms.items() if policy != "auto"]
+    off = "%+.1f %%" % (100 * (ms["auto"] / min(others) - 1)) if others and "auto" in ms else ""
+    print("| %s | %.0f |" % (model, compute), " | ".join("%.0f" % ms[p] for p in policies), "| %s |" % off)
+END

@@ -1,0 +1,106 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# SSD-SGD against SSGD: what delayed pulls do to accuracy, and to the time of an iteration where communication dominates.
+# bench/README.md says how to read the result.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+build=${BRAID_BUILD:-$here/../build/release}
+parts="accuracy speed" seeds="1 2 3 4 5" ranks=4 iterations=8000 rate=0.01 batch=32 samples=8000
+hosts=4 nic=100mbit device=100 width=2048 slice=50000 rounds=3 timed=82
+
+usage() {
+    cat << END
+usage: bench/ssd.sh [options]
+  --parts "..."     of: $parts
+ accuracy, in one process that does the work of all workers:
+  --seeds "..."     of samples and first weights (default $seeds)
+  --ranks N         workers (default $ranks)
+  --iterations N    (default $iterations)
+  --batch N         of a worker (default $batch)
+  --samples N       to learn from (default $samples)
+  --rate R          learning rate (default $rate)
+ speed, on emulated hosts on one switch:
+  --hosts N         a rank each (default $hosts)
+  --nic RATE        of each (default $nic)
+  --device N        ms that a device takes for an iteration (default $device)
+  --width N         of the network's dense layer: 145 weights each (default $width)
+  --slice BYTES     of a push or pull (default $slice)
+  --timed N         iterations (default $timed)
+  --rounds N        medians count (default $rounds)
+BRAID_BUILD names the build directory (default build/release). \`speed\` needs root, for network namespaces.
+END
+}
+while (($#)); do
+    case $1 in
+    --parts | --seeds | --ranks | --iterations | --batch | --samples | --rate | --hosts | --nic | --device | --width | --timed | --rounds)
+        declare "${1#--}=${2?$1 needs a value}" ;;
+    --help | -h) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+    esac
+    shift 2
+done
+[[ -x $build/braid ]] || { echo "$build/braid is not built" >&2; exit 2; }
+work=$(mktemp -d) bed=ssd$$
+trap 'rm -rf "$work"; [[ ! -e $work.up ]] || { rm "$work.up"; "$build/braid" bcube down "$bed"; } > /dev/null' EXIT
+trap 'exit 130' INT TERM
+
+methods=("ssgd" "ssd -k 1" "ssd -k 2" "ssd -k 3" "ssd -k 4" "ssd -k 2 --local sgd" "ssd -k 4 --local sgd")
+
+# Mean and deviation, over the seeds, of the accuracy, and of its distance to that of ssgd with the same seed.
+accuracy() {
+    local seed method
+    for seed in $seeds; do
+        for method in "${methods[@]}"; do
+            # shellcheck disable=SC2086 # options
+            "$build/braid" train --alone "$ranks" --servers $method --warmup 500 -n "$iterations" -b "$batch" \
+                --samples "$samples" -r "$rate" --seed "$seed" > "$work/out" || exit 1
+            echo "$seed;$method;$(sed -n 's/.*accuracy \([0-9.]*\) %.*/\1/p' "$work/out")" | tee -a "$work/accuracy" >&2
+        done
+    done
+    echo "| method | accuracy | deviation | against ssgd | deviation |"
+    echo "|---|---|---|---|---|"
+    python3 - "$work/accuracy" << 'END'
+import statistics, sys
+rows = [line.strip().split(";") for line in open(sys.argv[1])]
+got = {(method, seed): float(accuracy) for seed, method, accuracy in rows}
+spread = lambda v: statistics.stdev(v) if len(v) > 1 else 0
+for method in dict.fromkeys(method for _, method, _ in rows):
+    v = [a for (m, _), a in got.items() if m == method]
+    d = [a - got["ssgd", seed] for (m, seed), a in got.items() if m == method]
+    print("| %s | %.2f | %.2f | %+.2f | %.2f |" % (method, statistics.mean(v), spread(v), statistics.mean(d), spread(d)))
+END
+}
+
+# Medians, over rounds in which the methods take turns, of the ms of an iteration.
+speed() {
+    local round method
+    : > "$work.up"
+    "$build/braid" bcube emulate "$hosts" 1 --rate "$nic" --name "$bed" > /dev/null || exit 1
+    for ((round = 0; round < rounds; round++)); do
+        for method in "${methods[@]:0:5}"; do
+            # shellcheck disable=SC2086
+            "$build/braid" bcube run --name "$bed" -- "$build/braid" train --servers $method --warmup 2 -n "$timed" -b 16 \
+                --samples 100 --width "$width" --device-ms "$device" --slice "$slice" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
+            echo "$method;$(sed -n 's/.* \([0-9.]*\) ms each.*/\1/p' "$work/out")" | tee -a "$work/speed" >&2
+        done
+    done
+    echo "| method | ms an iteration | against ssgd |"
+    echo "|---|---|---|"
+    python3 - "$work/speed" << 'END'
+import statistics, sys
+got = {}
+for line in open(sys.argv[1]):
+    method, ms = line.strip().split(";")
+    got.setdefault(method, []).append(float(ms))
+for method, ms in got.items():
+    middle = statistics.median(ms)
+    print("| %s | %.1f | %+.0f %% |" % (method, middle, 100 * (statistics.median(got["ssgd"]) / middle - 1)))
+END
+}
+
+for part in $parts; do
+    case $part in
+    accuracy | speed) "$part" ;;
+    *) usage >&2; exit 2 ;;
+    esac
+done
