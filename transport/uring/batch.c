@@ -3,6 +3,9 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/downgrade.h"
 #include "base/log.h"
@@ -55,14 +58,25 @@ struct br_uring_call *br_uring_batch_send(struct br_uring_batch *batch, void *ow
     return call;
 }
 
+/* Not recv() and send(): in a process of several threads each takes two atomic operations more, as one can be cancelled in it. */
+static ssize_t receive(int fd, void *place, size_t bytes)
+{
+    return syscall(SYS_recvfrom, fd, place, bytes, MSG_DONTWAIT, NULL, NULL);
+}
+
+static ssize_t send_one(int fd, const void *bytes, size_t n)
+{
+    return syscall(SYS_sendto, fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+}
+
 static void run_plain(struct br_uring_call *call)
 {
     ssize_t n;
 
     if (!call->is_send)
-        n = recv(call->fd, call->iov[0].iov_base, call->bytes, MSG_DONTWAIT);
+        n = receive(call->fd, call->iov[0].iov_base, call->bytes);
     else if (call->msg.msg_iovlen == 1) /* 0.1 us less than sendmsg */
-        n = send(call->fd, call->iov[0].iov_base, call->bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+        n = send_one(call->fd, call->iov[0].iov_base, call->bytes);
     else
         n = sendmsg(call->fd, &call->msg, MSG_DONTWAIT | MSG_NOSIGNAL);
     call->result = n < 0 ? -errno : n;

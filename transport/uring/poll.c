@@ -22,9 +22,7 @@ static struct br_event *add_event(struct report *report, struct br_uring_link *l
 {
     struct br_event *event = &report->events[report->n++];
 
-    memset(event, 0, sizeof *event);
-    event->kind = kind;
-    event->link = &link->base;
+    *event = (struct br_event){.kind = kind, .link = &link->base};
     return event;
 }
 
@@ -195,7 +193,8 @@ static void report_states(struct br_uring_device *device, struct report *report)
     }
 }
 
-static void report_sent(struct br_uring_device *device, struct report *report, int max)
+/* false: there was no room for all. */
+static bool report_sent(struct br_uring_device *device, struct report *report, int max)
 {
     struct br_device_counters *counters = &device->base.counters;
 
@@ -210,7 +209,10 @@ static void report_sent(struct br_uring_device *device, struct report *report, i
             counters->tx_bytes += entry->header.length;
             add_event(report, link, BR_EVENT_SENT)->cookie = entry->cookie;
         }
+        if (link->tx.reported != link->tx.sent)
+            return false;
     }
+    return true;
 }
 
 /* A frame has arrived; its event stands at the end of the report. */
@@ -298,6 +300,7 @@ int br_uring_poll(struct br_device *base, uint64_t now, struct br_event *events,
 {
     struct br_uring_device *device = (struct br_uring_device *)base;
     struct report report = {events, 0, max < BR_URING_EVENTS ? max : BR_URING_EVENTS};
+    bool all;
     int room;
 
     (void)now;
@@ -311,9 +314,10 @@ int br_uring_poll(struct br_device *base, uint64_t now, struct br_event *events,
     accept_links(device, &report);
     report_states(device, &report);
     room = report.max - report.n; /* sent frames get half of it at first, so that neither side starves */
-    report_sent(device, &report, report.n + (room + (int)(device->n_polls & 1)) / 2);
+    all = report_sent(device, &report, report.n + (room + (int)(device->n_polls & 1)) / 2);
     receive(device, &report);
-    report_sent(device, &report, report.max);
+    if (!all)
+        report_sent(device, &report, report.max);
     return report.n;
 }
 
