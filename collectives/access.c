@@ -6,6 +6,8 @@
  *
  * Small data of a put, and the operands of an atomic, are the payload of the request: one trip there and back, where a large put takes two
  * (request and READY, data and answer). A get's data come with a READY of their own, which leaves with the request: one trip, too.
+ *
+ * Memory of a GPU is staged (stage.h): what a put sends is copied before anything of the part is posted.
  */
 #include "collectives/engine_internal.h"
 
@@ -90,13 +92,11 @@ static void fill(struct br_engine *engine, struct br_operation *op, size_t offse
     t[STATUS].length = kinds[op->kind].atomic ? sizeof op->parts.answer : BR_ANSWER_BYTES;
 }
 
-static void post(struct br_engine *engine, struct br_operation *op)
+static void post_filled(struct br_engine *engine, struct br_operation *op)
 {
-    size_t offset = (size_t)op->parts.next++ * BR_MAX_TRANSFER, left = op->count - offset;
     struct br_transfer *t = op->parts.transfers;
     int rc;
 
-    fill(engine, op, offset, left < BR_MAX_TRANSFER ? (uint32_t)left : BR_MAX_TRANSFER);
     rc = br_transfer_receive(engine->worker, &t[STATUS]);
     if (!rc) /* before a get's READY, so that no READY waits at the target for a request that has no credit */
         rc = br_transfer_send(engine->worker, &t[REQUEST]);
@@ -113,6 +113,53 @@ static int misaligned(const struct br_operation *op)
                     (unsigned long long)op->offset, op->key.id, op->key.rank);
 }
 
+static void loaded(struct br_engine *engine, struct br_batch *batch)
+{
+    struct br_operation *op = br_container_of(batch, struct br_staged, batch)->owner;
+    struct br_transfer *t = op->parts.transfers;
+
+    if (engine->worker->failed)
+        return;
+    if (t[REQUEST].memory) /* it carries the data */
+        t[REQUEST].memory = t[DATA].memory;
+    post_filled(engine, op);
+}
+
+static void post(struct br_engine *engine, struct br_operation *op)
+{
+    size_t offset = (size_t)op->parts.next++ * BR_MAX_TRANSFER, left = op->count - offset;
+
+    fill(engine, op, offset, left < BR_MAX_TRANSFER ? (uint32_t)left : BR_MAX_TRANSFER);
+    if (op->send_gpu)
+        br_stage_part_load(engine, op, DATA, op->send_gpu, loaded);
+    else if (!op->recv_gpu || br_stage_part_take(engine, op, DATA, op->recv_gpu))
+        post_filled(engine, op);
+}
+
+static void copied_self(struct br_engine *engine, struct br_batch *batch)
+{
+    struct br_operation *op = br_container_of(batch, struct br_operation, parts.staged[DATA].batch);
+    const struct br_worker_config *w = &engine->worker->config;
+
+    w->region_done(w->region_context, op->parts.staged[DATA].user);
+    if (!engine->worker->failed)
+        br_operation_end(engine, op, 0);
+}
+
+static void copy_staged_self(struct br_engine *engine, struct br_operation *op, void *memory,
+                             struct br_region *region)
+{
+    enum br_copy_direction direction = op->kind == BR_OPERATION_PUT ? BR_COPY_TO_HOST : BR_COPY_TO_GPU;
+    int gpu = op->kind == BR_OPERATION_PUT ? op->send_gpu : op->recv_gpu;
+    struct br_staged *s = &op->parts.staged[DATA];
+
+    s->user = region;
+    br_list_push_back(&engine->messages, &op->node);
+    br_stage_copy(engine, gpu, direction, op->kind == BR_OPERATION_PUT ? memory : op->recv,
+                  op->kind == BR_OPERATION_PUT ? op->send : memory, op->count);
+    br_stage_go(engine, &s->batch, gpu, direction, copied_self);
+}
+
 /* Memory of our own: no wire. */
 static int access_self(struct br_engine *engine, struct br_operation *op)
 {
@@ -126,6 +173,10 @@ static int access_self(struct br_engine *engine, struct br_operation *op)
     if (rc)
         return br_error(EACCES, "rank %d has no region %u that holds %zu bytes at offset %llu",
                         engine->config.rank, op->key.id, op->count, (unsigned long long)op->offset);
+    if (op->send_gpu || op->recv_gpu) {
+        copy_staged_self(engine, op, memory, region);
+        return 0;
+    }
     if (kinds[op->kind].atomic)
         rc = br_onesided_change(memory, kinds[op->kind].operation, &op->operands, op->recv);
     else if (op->kind == BR_OPERATION_PUT)
@@ -164,6 +215,7 @@ static void refused(struct br_engine *engine, struct br_operation *op)
 {
     int rc = op->parts.answer.status;
 
+    br_stage_parts_put(engine, op);
     if (rc == -EINVAL && kinds[op->kind].atomic) {
         misaligned(op);
         snprintf(op->words, sizeof op->words, "%s", br_error_words());
@@ -185,6 +237,22 @@ static void finish(struct br_engine *engine, struct br_operation *op)
     br_operation_end(engine, op, 0);
 }
 
+/* The part has arrived, and stands in the user's memory. */
+static void part_ended(struct br_engine *engine, struct br_operation *op)
+{
+    br_stage_parts_put(engine, op);
+    if (++op->parts.ended == op->parts.count)
+        finish(engine, op);
+    else
+        post(engine, op);
+}
+
+static void stored(struct br_engine *engine, struct br_batch *batch)
+{
+    if (!engine->worker->failed)
+        part_ended(engine, br_container_of(batch, struct br_staged, batch)->owner);
+}
+
 void br_access_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
 {
     struct br_transfer *data = &op->parts.transfers[DATA];
@@ -200,8 +268,6 @@ void br_access_transfer_ended(struct br_engine *engine, struct br_operation *op,
     }
     if (op->parts.answer.status)
         refused(engine, op);
-    else if (++op->parts.ended == op->parts.count)
-        finish(engine, op);
-    else
-        post(engine, op);
+    else if (op->kind == BR_OPERATION_PUT || !br_stage_part_store(engine, op, DATA, stored))
+        part_ended(engine, op);
 }

@@ -15,6 +15,7 @@
 #include "collectives/local.h"
 #include "collectives/reduce.h"
 #include "collectives/views.h"
+#include "gpu/pointer.h"
 
 #define STRINGIFY(x)  #x
 #define STRING(x)     STRINGIFY(x)
@@ -213,6 +214,17 @@ static void destroy_network(struct br_family *family)
     br_network_destroy(&family->network);
 }
 
+static int init_gpus(struct br_family *family)
+{
+    br_gpu_look();
+    return br_copier_create(&family->copier);
+}
+
+static void destroy_gpus(struct br_family *family)
+{
+    br_copier_destroy(family->copier);
+}
+
 static int init_engine(struct br_family *family)
 {
     struct br_engine_config config = {
@@ -222,6 +234,7 @@ static int init_engine(struct br_family *family)
         .scratch_alloc = br_scratch_alloc,
         .scratch_free = br_scratch_free,
         .scratch_context = family,
+        .copier = family->copier,
     };
 
     family->network.model.chunk_bytes = family->settings.chunk_bytes;
@@ -292,6 +305,7 @@ static const struct phase {
     {"memory", br_memory_open, br_memory_close},
     {"network", init_network, destroy_network},
     {"report", init_report, destroy_report},
+    {"GPUs", init_gpus, destroy_gpus},
     {"engine", init_engine, destroy_engine},
     {"communicator", init_first, destroy_comms},
     {"views", br_views_create, br_views_destroy},

@@ -103,6 +103,7 @@ struct br_family {
     struct br_settings settings;
     struct br_worker *worker;
     struct br_engine *engine;
+    struct br_copier *copier; /* of memory of GPUs; what is open there is found out as it comes */
     struct br_network network;
     struct br_usages *usages; /* NULL: nobody wants a report */
     struct br_drift drift;    /* rank 0, with a calibration: is it still right? */
@@ -200,6 +201,8 @@ int br_comm_check(const struct braid_comm *comm,
 uint64_t br_comm_now(const struct braid_comm *comm); /* ns; for those above that read no clock themselves */
 /* ranks of the job, NULL: all. Do they share this host's memory? Each finds the same. */
 bool br_comm_one_host(const struct br_family *family, const int *ranks, int size);
+/* Copies now, in the calling thread: any memory, GPUs' included. Errors with words. */
+int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes);
 /* "uring:eth0,uring:eth1": this rank's devices. */
 void br_comm_name_devices(const struct br_family *family, char text[BR_CALIBRATION_TEXT]);
 /* Collective over the group, which is borrowed. Blocks until its ranks share their board, at most for the init timeout. */
@@ -251,6 +254,7 @@ int br_progress_start(struct br_family *family); /* thread and wake-up descripto
 void br_progress_stop(struct br_family *family);
 int br_progress_turn(struct br_family *family, uint64_t now); /* under the lock; returns how much was done */
 void br_progress_end(struct br_operation *op);                /* under the lock: the operation has ended */
+void br_progress_fail(struct br_operation *op);               /* likewise, with the worker's failure */
 /* Submits; when the lock is free the first frames leave at once. `wake`: nobody is going to wait for it right away. */
 int br_progress_submit(struct br_operation *op, bool wake);
 /* Drives until the operation has ended or `most` ns have passed (UINT64_MAX: no limit); true: it has ended. */

@@ -43,6 +43,7 @@ static void init_lists(struct br_engine *engine)
     br_list_init(&engine->ready);
     br_list_init(&engine->ended);
     br_list_init(&engine->free_runs);
+    br_stage_init(engine);
 }
 
 int br_engine_create(struct br_worker *worker, const struct br_engine_config *config, struct br_engine **out)
@@ -79,6 +80,7 @@ void br_engine_destroy(struct br_engine *engine)
         return;
     for (uint32_t i = 0; engine->runs && i < engine->config.max_runs; i++)
         br_run_destroy(engine, &engine->runs[i]);
+    br_stage_destroy(engine);
     free(engine->runs);
     free(engine->sources);
     br_group_destroy(&engine->all);
@@ -304,34 +306,43 @@ void br_operation_end(struct br_engine *engine, struct br_operation *op, int sta
     }
 }
 
+void br_operation_fail(const struct br_engine *engine, struct br_operation *op)
+{
+    const struct br_worker *w = engine->worker;
+    size_t used = 0;
+
+    if (op != engine->late)
+        used = br_operation_describe(op, op->words, sizeof op->words);
+    snprintf(op->words + used, sizeof op->words - used, "%s%.*s", used ? ": " : "",
+             (int)(sizeof op->words - used - 3), w->words);
+    op->status = w->failed;
+}
+
 /* No link is left, so nobody touches the memory of what is still under way. */
 static int end_failed(struct br_engine *engine, struct br_list *list)
 {
-    struct br_worker *w = engine->worker;
     int n = 0;
 
     for (; !br_list_empty(list); n++) {
         struct br_operation *op = br_container_of(list->next, struct br_operation, node);
-        size_t used = 0;
 
         if (op->kind == BR_OPERATION_COLLECTIVE) {
             br_list_remove(&op->fragments.waiting);
             while (!br_list_empty(&op->fragments.runs))
                 br_run_forget(engine, br_container_of(op->fragments.runs.next, struct br_run, node));
+        } else {
+            br_stage_parts_put(engine, op);
         }
-        if (op != engine->late)
-            used = br_operation_describe(op, op->words, sizeof op->words);
-        snprintf(op->words + used, sizeof op->words - used, "%s%.*s", used ? ": " : "",
-                 (int)(sizeof op->words - used - 3), w->words);
-        br_operation_end(engine, op, w->failed);
+        br_operation_fail(engine, op);
+        br_operation_end(engine, op, op->status);
     }
     return n;
 }
 
 static int fail(struct br_engine *engine)
 {
-    if (engine->worker->fail_due)
-        return 0; /* links are still open */
+    if (engine->worker->fail_due || br_stage_busy(engine))
+        return 0; /* links are still open, or GPUs copy */
     br_list_init(&engine->ready);
     return end_failed(engine, &engine->collectives) + end_failed(engine, &engine->messages) +
            end_failed(engine, &engine->to_self);
@@ -365,7 +376,7 @@ int br_engine_step(struct br_engine *engine, uint64_t now)
     engine->worker->now = now;
     engine->grown_before = engine->late_allocations;
     do {
-        k = take_ended(engine) + br_admission_start(engine);
+        k = br_stage_poll(engine, now) + take_ended(engine) + br_admission_start(engine);
         while (worked < engine->config.quantum_bytes && !br_list_empty(&engine->ready) &&
                !engine->worker->failed) {
             worked += br_run_work(engine);
@@ -390,6 +401,8 @@ uint64_t br_engine_next_deadline(const struct br_engine *engine)
     bool idle = br_list_empty(&engine->collectives) && br_list_empty(&engine->messages) &&
                 br_list_empty(&engine->to_self);
 
+    if (br_stage_busy(engine))
+        return engine->worker->now + BR_STAGE_LOOK;
     /* of a worker that has failed they all end when its links are closed, and br_worker_next_timer() says when */
     return idle || engine->worker->failed ? UINT64_MAX : engine->next_deadline;
 }

@@ -26,6 +26,8 @@ struct br_engine_config {
     int (*scratch_alloc)(void *context, size_t bytes, void **memory, struct br_region **region);
     void (*scratch_free)(void *context, void *memory, struct br_region *region);
     void *scratch_context;
+    struct br_copier
+        *copier; /* for operations on memory of GPUs, which are open there; NULL: there are none. Borrowed */
 };
 
 struct br_engine;
@@ -60,6 +62,9 @@ int br_engine_step(struct br_engine *engine, uint64_t now);
 /* View group->known + 1 of a group: the same on all its ranks, though not at the same time. The forest is borrowed until the group
  * ends. Operations that have waited for the view begin. */
 void br_engine_learn(struct br_engine *engine, struct br_group *group, const struct br_forest *forest);
+
+/* Status and words of the worker's failure, for an operation that ends with it. */
+void br_operation_fail(const struct br_engine *engine, struct br_operation *op);
 
 /* The next ended operation, the caller's again; or NULL. */
 struct br_operation *br_engine_ended(struct br_engine *engine);

@@ -34,6 +34,9 @@ struct br_run {
     uint8_t *scratch;
     size_t scratch_bytes;
     struct br_region *scratch_region;
+    size_t scratch_used;   /* of it by the schedule; behind it: what is staged (stage.h) */
+    int scratch_pinned;    /* for this GPU; 0: not */
+    struct br_batch batch; /* what is under way of that */
     const struct br_operation
         *reserved; /* the persistent one that it was made large enough for; NULL: none */
 };
@@ -51,8 +54,11 @@ struct br_engine {
     struct br_list ended;
     struct br_run *runs; /* [max_runs] */
     uint32_t n_free;
-    bool may_start;       /* a run has come free or an operation has come: look again */
-    const void **sources; /* [max_sources], for br_reduce() */
+    struct br_list copying;      /* struct br_batch: copies of GPUs' memory under way */
+    struct br_list free_buffers; /* struct br_stage_buffer */
+    uint64_t copies_until;       /* how long to wait for them when the worker has failed; 0: not known yet */
+    bool may_start;              /* a run has come free or an operation has come: look again */
+    const void **sources;        /* [max_sources], for br_reduce() */
     uint32_t max_sources;
     uint64_t next_deadline;          /* no later than that of any operation */
     uint64_t onesided;               /* counter for their tags */
@@ -64,7 +70,11 @@ struct br_engine {
 /* engine.c */
 void br_operation_end(struct br_engine *engine, struct br_operation *op, int status);
 
-/* room.c: memory of runs */
+/* room.c: memory of runs. take_memory: that back ends know; unpin: of a GPU, 0: it is not pinned. */
+int br_engine_take_memory(struct br_engine *engine, size_t bytes, uint8_t **memory,
+                          struct br_region **region);
+void br_engine_free_memory(struct br_engine *engine, uint8_t *memory, struct br_region *region);
+void br_engine_unpin(struct br_engine *engine, void *memory, int gpu);
 int br_run_reserve_sources(struct br_engine *engine, uint32_t count); /* -ENOMEM */
 /* A run for op's next fragment, off the free ones, of which there is one. -ENOMEM with words: what it has is too small. */
 int br_run_take(struct br_engine *engine, const struct br_operation *op, struct br_run **run);

@@ -306,6 +306,8 @@ int br_local_step(struct br_local *local)
     int n = 0, rc;
 
     for (; !local->busy && (op = head(local)); n++) {
+        if (!br_stage_board_ready(op)) /* and nobody overtakes it: rounds are taken in this order */
+            break;
         if (!local->published && !(local->published = publish(local, op)))
             break;
         rc = complete(local, op);

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "gpu/pointer.h"
 #include "transport/cache.h"
 #include "transport/region.h"
 #include "transport/shm/segment.h"
@@ -236,6 +237,12 @@ int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct b
     if (bytes > UINTPTR_MAX - (uintptr_t)memory)
         return br_error(EINVAL, "braid_register: %zu bytes from %p on are more than there is memory", bytes,
                         memory);
+    if (br_gpu_of(memory))
+        return br_error(
+            EOPNOTSUPP,
+            "braid_register: %p is memory of GPU %d: operations on it go through host memory and need no "
+            "region; other ranks cannot put or get there (doc/gpu.md)",
+            memory, br_gpu_of(memory) - 1);
     return add(comm->family, memory, bytes, -1, false, region);
 }
 

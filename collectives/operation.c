@@ -63,8 +63,10 @@ void br_comm_put_operations(struct braid_comm *comm)
 
 void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op)
 {
-    op->send_region = br_memory_use(comm->family, op->send, op->send_bytes);
-    op->recv_region = br_memory_use(comm->family, op->recv, op->recv_bytes);
+    if (!op->send_gpu)
+        op->send_region = br_memory_use(comm->family, op->send, op->send_bytes);
+    if (!op->recv_gpu)
+        op->recv_region = br_memory_use(comm->family, op->recv, op->recv_bytes);
 }
 
 void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op)
@@ -93,7 +95,10 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
     if (op->kind == BR_OPERATION_COLLECTIVE)
         op->sequence = br_comm_next_sequence(comm);
     if (comm->local && !comm->family->worker->failed && br_local_takes(comm->local, op)) {
-        br_local_submit(comm->local, op);
+        if (!br_operation_is_staged(op) || br_stage_board_begin(comm->family->engine, op))
+            br_local_submit(comm->local, op);
+        else
+            br_progress_fail(op);
         return;
     }
     br_views_pass(comm->family, op, now);

@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "base/trace.h"
 #include "collectives/schedule.h"
+#include "collectives/stage.h"
 #include "protocol/transfer.h"
 
 #define BR_OPERATION_WORDS     480
@@ -60,8 +61,9 @@ struct br_operation_parts {
     uint64_t number;             /* of part 0: what its tag says */
     uint32_t given_back;         /* one-sided: bit i: transfer i has ended and left the worker's list */
     struct br_transfer transfers[BR_OPERATION_TRANSFERS];
-    struct br_message request; /* one-sided, as what follows */
-    struct br_answer answer;   /* of the target, for the part under way */
+    struct br_message request;                       /* one-sided, as what follows */
+    struct br_answer answer;                         /* of the target, for the part under way */
+    struct br_staged staged[BR_OPERATION_TRANSFERS]; /* of each transfer (stage.h) */
 };
 
 struct br_operation {
@@ -70,7 +72,8 @@ struct br_operation {
     const void *send; /* what the call reads; recv: what it writes. The one that the call lacks is NULL */
     void *recv;
     size_t send_bytes, recv_bytes;
-    size_t count; /* collective: elements of one block (braid.h); else bytes */
+    int send_gpu, recv_gpu; /* that the memory lies on, as br_gpu_of() says; 0: host memory, or none */
+    size_t count;           /* collective: elements of one block (braid.h); else bytes */
     enum braid_type type;
     enum braid_reduction reduction;
     int root, peer; /* ranks of the group; one-sided: key.rank is of the job */
@@ -88,6 +91,7 @@ struct br_operation {
     uint64_t order; /* of submission in this process, all kinds, all groups */
     bool persistent;
     struct br_region *send_region, *recv_region; /* that the memory lies in, or NULL */
+    struct br_staged board;                      /* while it is on the board */
     struct br_group *group; /* whose ranks root and peer are; NULL: all ranks of the job */
     struct braid_comm *comm;
 

@@ -29,8 +29,38 @@ static bool is_send(const struct br_operation *op)
 
 /* ---- to oneself ----------------------------------------------------------------------------- */
 
+static void met(struct br_engine *engine, struct br_batch *batch)
+{
+    struct br_operation *send = br_container_of(batch, struct br_operation, parts.staged[0].batch);
+    struct br_operation *recv = send->parts.staged[0].owner;
+
+    if (engine->worker->failed)
+        return;
+    br_operation_end(engine, send, 0);
+    br_operation_end(engine, recv, 0);
+}
+
+/* From GPU to GPU, or to or from the host. Until it is through nobody else meets them. */
+static void copy_staged(struct br_engine *engine, struct br_operation *send, struct br_operation *recv)
+{
+    int gpu = recv->recv_gpu ? recv->recv_gpu : send->send_gpu;
+    enum br_copy_direction direction = recv->recv_gpu ? BR_COPY_TO_GPU : BR_COPY_TO_HOST;
+
+    br_list_remove(&send->node);
+    br_list_remove(&recv->node);
+    br_list_push_back(&engine->messages, &send->node);
+    br_list_push_back(&engine->messages, &recv->node);
+    send->parts.staged[0].owner = recv;
+    br_stage_copy(engine, gpu, direction, recv->recv, send->send, send->count);
+    br_stage_go(engine, &send->parts.staged[0].batch, gpu, direction, met);
+}
+
 static void meet(struct br_engine *engine, struct br_operation *send, struct br_operation *recv)
 {
+    if (send->count == recv->count && send->count && (send->send_gpu || recv->recv_gpu)) {
+        copy_staged(engine, send, recv);
+        return;
+    }
     if (send->count == recv->count) {
         if (send->count)
             memmove(recv->recv, send->send, send->count);
@@ -62,13 +92,42 @@ static void submit_to_self(struct br_engine *engine, struct br_operation *op)
 
 /* ---- to others ------------------------------------------------------------------------------ */
 
+static void check(struct br_engine *engine, const struct br_operation *op, const struct br_transfer *t,
+                  int rc)
+{
+    if (rc)
+        br_p2p_failed(engine, rc, is_send(op) ? "send" : "receive", t->peer);
+}
+
+static void loaded(struct br_engine *engine, struct br_batch *batch)
+{
+    struct br_staged *staged = br_container_of(batch, struct br_staged, batch);
+    struct br_operation *op = staged->owner;
+    struct br_transfer *t = &op->parts.transfers[staged - op->parts.staged];
+
+    if (!engine->worker->failed)
+        check(engine, op, t, br_transfer_send(engine->worker, t));
+}
+
+/* A filled-in transfer begins. */
+static void start(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
+{
+    int i = (int)(t - op->parts.transfers);
+
+    if (op->send_gpu && t->length)
+        br_stage_part_load(engine, op, i, op->send_gpu, loaded);
+    else if (is_send(op))
+        check(engine, op, t, br_transfer_send(engine->worker, t));
+    else if (!op->recv_gpu || !t->length || br_stage_part_take(engine, op, i, op->recv_gpu))
+        check(engine, op, t, br_transfer_receive(engine->worker, t));
+}
+
 /* The next part, in a transfer that is free. */
 static void post(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
 {
     uint32_t part = op->parts.next++;
     size_t offset = (size_t)part * BR_MAX_TRANSFER, left = op->count - offset;
     uint8_t *base = is_send(op) ? (uint8_t *)(uintptr_t)op->send : op->recv;
-    int rc;
 
     *t = (struct br_transfer){
         .tag = br_tag_p2p(op->group->number, op->parts.number + part, op->tag),
@@ -83,9 +142,7 @@ static void post(struct br_engine *engine, struct br_operation *op, struct br_tr
         .total = op->count,
         .owner = op,
     };
-    rc = is_send(op) ? br_transfer_send(engine->worker, t) : br_transfer_receive(engine->worker, t);
-    if (rc)
-        br_p2p_failed(engine, rc, is_send(op) ? "send" : "receive", t->peer);
+    start(engine, op, t);
 }
 
 int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
@@ -99,11 +156,11 @@ int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
     if (count > UINT32_MAX)
         return br_error(E2BIG, "a message of %zu bytes is too long", op->count);
     op->group->unreceived += is_send(op) ? 1 : -1;
+    op->parts = (struct br_operation_parts){.count = count ? (uint32_t)count : 1};
     if (op->peer == op->group->rank) {
         submit_to_self(engine, op);
         return 0;
     }
-    op->parts = (struct br_operation_parts){.count = count ? (uint32_t)count : 1};
     rc = br_numbers_take(&op->group->numbers, op->peer, is_send(op), op->tag, op->parts.count,
                          &op->parts.number);
     if (rc)
@@ -115,10 +172,26 @@ int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
     return 0;
 }
 
-void br_p2p_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
+static void part_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
 {
+    br_stage_put(engine, &op->parts.staged[t - op->parts.transfers]);
     if (++op->parts.ended == op->parts.count)
         br_operation_end(engine, op, 0);
     else if (op->parts.next < op->parts.count)
         post(engine, op, t);
+}
+
+static void stored(struct br_engine *engine, struct br_batch *batch)
+{
+    struct br_staged *staged = br_container_of(batch, struct br_staged, batch);
+    struct br_operation *op = staged->owner;
+
+    if (!engine->worker->failed)
+        part_ended(engine, op, &op->parts.transfers[staged - op->parts.staged]);
+}
+
+void br_p2p_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
+{
+    if (is_send(op) || !br_stage_part_store(engine, op, (int)(t - op->parts.transfers), stored))
+        part_ended(engine, op, t);
 }

@@ -49,6 +49,19 @@ void br_progress_end(struct br_operation *op)
     wake_waiters(family);
 }
 
+void br_progress_fail(struct br_operation *op)
+{
+    br_operation_fail(op->comm->family->engine, op);
+    br_progress_end(op);
+}
+
+/* Of one that was on the board the copies to a GPU may have to come first; then it comes again. */
+static void end_staged(struct br_operation *op)
+{
+    if (!br_stage_board_end(op->comm->family->engine, op))
+        br_progress_end(op);
+}
+
 static int accept_submissions(struct br_family *family, uint64_t now)
 {
     struct br_operation *op;
@@ -99,7 +112,7 @@ static int turn_local(struct br_local *local, struct br_worker *w, uint64_t now)
         br_worker_fail(w, EPROTO, br_error_words());
     watch_local(local, w, now);
     while ((op = br_local_ended(local)))
-        br_progress_end(op);
+        end_staged(op);
     return n < 0 ? 1 : n;
 }
 
@@ -129,7 +142,7 @@ int br_progress_turn(struct br_family *family, uint64_t now)
             n += br_worker_poll(family->worker, now);
     }
     while ((op = br_engine_ended(family->engine)))
-        br_progress_end(op);
+        end_staged(op);
     br_list_for_each (node, &family->boards)
         n += turn_local(br_container_of(node, struct br_local, node), family->worker, now);
     return n;

@@ -13,21 +13,49 @@
 
 #include "base/error.h"
 #include "collectives/engine_internal.h"
+#include "collectives/stage.h"
 #include "collectives/type.h"
 
 #define SCRATCH_STEP (64u << 10)
+
+int br_engine_take_memory(struct br_engine *engine, size_t bytes, uint8_t **memory, struct br_region **region)
+{
+    void *at = NULL;
+    int rc = 0;
+
+    *region = NULL;
+    if (engine->config.scratch_alloc)
+        rc = engine->config.scratch_alloc(engine->config.scratch_context, bytes, &at, region);
+    else if (!(at = aligned_alloc(4096, bytes)))
+        rc = br_error(ENOMEM, "rank %d: no memory for %zu bytes of scratch", engine->config.rank, bytes);
+    *memory = rc ? NULL : at;
+    return rc;
+}
+
+void br_engine_free_memory(struct br_engine *engine, uint8_t *memory, struct br_region *region)
+{
+    if (engine->config.scratch_free)
+        engine->config.scratch_free(engine->config.scratch_context, memory, region);
+    else
+        free(memory);
+}
+
+void br_engine_unpin(struct br_engine *engine, void *memory, int gpu)
+{
+    if (gpu)
+        br_copier_unpin(engine->config.copier, gpu, memory);
+}
 
 static void free_scratch(struct br_engine *engine, struct br_run *run)
 {
     if (!run->scratch)
         return;
-    if (engine->config.scratch_free)
-        engine->config.scratch_free(engine->config.scratch_context, run->scratch, run->scratch_region);
-    else
-        free(run->scratch);
+    br_engine_unpin(engine, run->scratch, run->scratch_pinned);
+    br_engine_free_memory(engine, run->scratch, run->scratch_region);
     run->scratch = NULL;
     run->scratch_bytes = 0;
     run->scratch_region = NULL;
+    run->scratch_pinned = 0;
 }
 
 static size_t rounded(size_t scratch)
@@ -37,21 +65,14 @@ static size_t rounded(size_t scratch)
 
 static int grow_scratch(struct br_engine *engine, struct br_run *run, size_t bytes)
 {
-    void *memory = NULL;
-    int rc = 0;
+    int rc;
 
     bytes = rounded(bytes);
     free_scratch(engine, run);
-    if (engine->config.scratch_alloc)
-        rc = engine->config.scratch_alloc(engine->config.scratch_context, bytes, &memory,
-                                          &run->scratch_region);
-    else if (!(memory = aligned_alloc(4096, bytes)))
-        rc = br_error(ENOMEM, "rank %d: no memory for %zu bytes of scratch", engine->config.rank, bytes);
-    if (rc)
-        return rc;
-    run->scratch = memory;
-    run->scratch_bytes = bytes;
-    return 0;
+    rc = br_engine_take_memory(engine, bytes, &run->scratch, &run->scratch_region);
+    if (!rc)
+        run->scratch_bytes = bytes;
+    return rc;
 }
 
 static int grow_steps(struct br_engine *engine, struct br_run *run, uint32_t count)
@@ -66,9 +87,11 @@ static int grow_steps(struct br_engine *engine, struct br_run *run, uint32_t cou
 }
 
 /* *grown: how many allocations it took. */
-static int fit(struct br_engine *engine, struct br_run *run, uint32_t steps, size_t scratch, uint64_t *grown)
+static int fit(struct br_engine *engine, struct br_run *run, const struct br_operation *op, size_t scratch,
+               uint64_t *grown)
 {
-    int rc = 0;
+    uint32_t steps = op->fragments.plan->schedule->n_steps;
+    int gpu = op->send_gpu ? op->send_gpu : op->recv_gpu, rc = 0;
 
     if (steps > run->max_steps) {
         rc = grow_steps(engine, run, steps);
@@ -78,6 +101,9 @@ static int fit(struct br_engine *engine, struct br_run *run, uint32_t steps, siz
         rc = grow_scratch(engine, run, scratch);
         ++*grown;
     }
+    if (!rc && gpu && scratch && !run->scratch_pinned &&
+        br_copier_pin(engine->config.copier, gpu, run->scratch, run->scratch_bytes))
+        run->scratch_pinned = gpu;
     return rc;
 }
 
@@ -102,11 +128,17 @@ int br_run_reserve_sources(struct br_engine *engine, uint32_t count)
     return 0;
 }
 
-static size_t scratch_bytes(const struct br_operation *op, uint32_t fragment)
+/* What the schedule needs. */
+static size_t schedule_bytes(const struct br_operation *op, uint32_t fragment)
 {
     const struct br_schedule *s = op->fragments.plan->schedule;
 
     return br_piece_room(br_run_elements(op, fragment), s->pieces) * br_type_size(op->type) * s->n_scratch;
+}
+
+static size_t scratch_bytes(const struct br_operation *op, uint32_t fragment)
+{
+    return schedule_bytes(op, fragment) + br_stage_run_bytes(op, br_run_elements(op, fragment));
 }
 
 /* The free run whose scratch fits best; where none is large enough, the one with the least. NULL: there is none. Mostly it is
@@ -136,13 +168,14 @@ int br_run_take(struct br_engine *engine, const struct br_operation *op, struct 
 
     *run = best_fit(engine, scratch, false);
     br_list_remove(&(*run)->node);
+    (*run)->scratch_used = schedule_bytes(op, op->fragments.next);
     engine->n_free--;
-    return fit(engine, *run, op->fragments.plan->schedule->n_steps, scratch, &engine->late_allocations);
+    return fit(engine, *run, op, scratch, &engine->late_allocations);
 }
 
 int br_run_reserve(struct br_engine *engine, const struct br_operation *op)
 {
-    uint32_t runs = op->fragments.count, steps = op->fragments.plan->schedule->n_steps;
+    uint32_t runs = op->fragments.count;
     size_t scratch = scratch_bytes(op, 0); /* no fragment is larger */
     uint64_t grown = 0;
     int rc = 0;
@@ -150,7 +183,7 @@ int br_run_reserve(struct br_engine *engine, const struct br_operation *op)
     if (runs > engine->config.window)
         runs = engine->config.window;
     for (struct br_run *run; runs-- > 0 && !rc && (run = best_fit(engine, scratch, true)) != NULL;) {
-        rc = fit(engine, run, steps, scratch, &grown);
+        rc = fit(engine, run, op, scratch, &grown);
         run->reserved = op;
     }
     return rc;

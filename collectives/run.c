@@ -39,15 +39,20 @@ static size_t step_elements(const struct br_run *run, const struct br_step *step
 static uint8_t *locate(const struct br_run *run, const struct br_span *span, struct br_region **region)
 {
     const struct br_operation *op = run->op;
-    size_t size = br_type_size(op->type), element;
+    size_t size = br_type_size(op->type), element, within;
     uint8_t *base;
 
     if (span->buffer == BR_SCRATCH) {
         *region = run->scratch_region;
         return run->scratch + span->first * (run->shorter + (run->longer > 0)) * size;
     }
-    element = span->first / run->schedule->pieces * op->count + run->first +
-              piece_offset(run, span->first % run->schedule->pieces);
+    within = piece_offset(run, span->first % run->schedule->pieces);
+    base = br_stage_run_block(run, span->buffer, span->first / run->schedule->pieces);
+    if (base) {
+        *region = run->scratch_region;
+        return base + within * size;
+    }
+    element = span->first / run->schedule->pieces * op->count + run->first + within;
     if (span->buffer == BR_INPUT) {
         *region = op->send_region;
         base = (uint8_t *)(uintptr_t)op->send;
@@ -172,6 +177,18 @@ static void run_ended(struct br_engine *engine, struct br_run *run)
         br_admission_oldest(engine);
 }
 
+static void stored(struct br_engine *engine, struct br_batch *batch)
+{
+    if (!engine->worker->failed)
+        run_ended(engine, br_container_of(batch, struct br_run, batch));
+}
+
+static void steps_ended(struct br_engine *engine, struct br_run *run)
+{
+    if (!br_stage_run_store(engine, run, stored))
+        run_ended(engine, run);
+}
+
 static bool needs_credit(const struct br_engine *engine, const struct br_run *run, const struct br_step *step)
 {
     bool is_send = step->kind == BR_STEP_SEND;
@@ -210,7 +227,7 @@ static void step_ended(struct br_engine *engine, struct br_run *run, uint32_t in
             start_step(engine, run, next);
     }
     if (--run->left == 0 && !engine->worker->failed)
-        run_ended(engine, run);
+        steps_ended(engine, run);
 }
 
 void br_run_transfer_ended(struct br_engine *engine, struct br_transfer *t)
@@ -326,9 +343,24 @@ static void prepare_steps(struct br_run *run, const struct br_plan *plan)
     }
 }
 
+static void start_steps(struct br_engine *engine, struct br_run *run)
+{
+    const struct br_schedule *s = run->schedule;
+
+    for (uint32_t i = 0; i < s->n_ready && !engine->worker->failed; i++)
+        start_step(engine, run, s->ready[i]);
+    if (!s->n_steps)
+        steps_ended(engine, run);
+}
+
+static void loaded(struct br_engine *engine, struct br_batch *batch)
+{
+    if (!engine->worker->failed)
+        start_steps(engine, br_container_of(batch, struct br_run, batch));
+}
+
 void br_run_start(struct br_engine *engine, struct br_operation *op)
 {
-    const struct br_schedule *s = op->fragments.plan->schedule;
     struct br_run *run;
     int rc = br_run_take(engine, op, &run);
 
@@ -342,10 +374,8 @@ void br_run_start(struct br_engine *engine, struct br_operation *op)
     }
     prepare_steps(run, op->fragments.plan);
     find_oldest(engine, run);
-    for (uint32_t i = 0; i < s->n_ready && !engine->worker->failed; i++)
-        start_step(engine, run, s->ready[i]);
-    if (!s->n_steps)
-        run_ended(engine, run);
+    if (!br_stage_run_load(engine, run, loaded))
+        start_steps(engine, run);
 }
 
 void br_run_forget(struct br_engine *engine, struct br_run *run)

@@ -30,15 +30,18 @@ static int submit(struct braid_session *s, uint32_t g)
                            s->options.reduction, &options, &s->ops[g]);
 }
 
-static void copy(struct braid_session *s, uint32_t layer, bool back)
+/* Between a layer's gradient and its place in the group's buffer, which is host memory; a gradient that lies on a GPU goes to the host and back
+ * here, in the program's thread. */
+static int copy(struct braid_session *s, uint32_t layer, bool back)
 {
     struct br_gradient *gradient = &s->gradients[layer];
     size_t bytes = gradient->count * s->element;
 
     if (!gradient->place)
-        return;
-    memcpy(back ? gradient->memory : gradient->place, back ? gradient->place : gradient->memory, bytes);
+        return 0;
     s->report.copied_bytes += bytes;
+    return br_comm_copy(s->comm, back ? gradient->memory : gradient->place,
+                        back ? gradient->place : gradient->memory, bytes);
 }
 
 /* The layer's group is under way, or its all-reduce has ended. */
@@ -48,11 +51,12 @@ static int finish(struct braid_session *s, uint32_t layer)
     int rc = s->ops[g] ? braid_wait(s->ops[g], -1) : 0;
 
     s->ops[g] = NULL;
+    if (!rc)
+        rc = copy(s, layer, true);
     if (rc) {
         s->failed = rc;
         return rc;
     }
-    copy(s, layer, true);
     s->states[layer] = BR_LAYER_OURS;
     return 0;
 }
@@ -77,8 +81,8 @@ int braid_gradient_ready(struct braid_session *s, int layer)
     br_pace_enter(&s->pace, BR_PACE_READY, l, br_comm_now(s->comm));
     s->states[l] = BR_LAYER_READY;
     s->next--;
-    copy(s, l, false);
-    if (s->groups[s->gradients[l].group].first == l)
+    rc = copy(s, l, false);
+    if (!rc && s->groups[s->gradients[l].group].first == l)
         rc = submit(s, s->gradients[l].group);
     if (rc)
         s->failed = rc;

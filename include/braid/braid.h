@@ -141,9 +141,16 @@ void *braid_alloc(struct braid_comm *comm, size_t bytes);
 int braid_free(struct braid_comm *comm, void *memory); /* -EINVAL: not from braid_alloc(); -EBUSY: in use */
 
 /* Registers memory of the caller's. The span must stay valid until braid_deregister(). Spans must not overlap
- * another registered span (-EEXIST). */
+ * another registered span (-EEXIST). -EOPNOTSUPP: memory of a GPU, which needs no region. */
 int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region);
 int braid_deregister(struct braid_region *region); /* -EBUSY: an operation uses it */
+
+/*
+ * Memory of GPUs (CUDA device memory) may be given wherever an operation takes a buffer, on any rank, whatever the others give. The driver is
+ * loaded only where there is one (doc/gpu.md). A buffer belongs to braid from the call on: who has written it on a stream synchronises that stream
+ * first, and what is read after the operation has ended needs no more. Errors of the first operation on a GPU, besides the common ones: -ENODEV,
+ * -EIO, -ENOMEM with the driver's words; nothing has left then. Managed memory counts as host memory.
+ */
 
 /* ---- operations ------------------------------------------------------------------------------------------- */
 

@@ -66,7 +66,7 @@ struct braid_session_options {
     uint32_t reserved[8]; /* zero */
 };
 
-/* Collective; blocks until all ranks have called it. options may be NULL. The gradients' memory must stay valid until
+/* Collective; blocks until all ranks have called it. options may be NULL. Gradients may lie on GPUs (braid.h). The gradients' memory must stay valid until
  * braid_session_free(). -EINVAL; -EPROTO: the ranks' layers or options differ; -ENOMEM. */
 int braid_session_create(struct braid_comm *comm, const struct braid_layer *layers, int n,
                          const struct braid_session_options *options, struct braid_session **session);

@@ -163,11 +163,14 @@ br_cuda_result cuMemFreeHost(void *memory)
 
 br_cuda_result cuMemHostRegister_v2(void *at, size_t bytes, unsigned int flags)
 {
-    struct fake_memory *memory = calloc(1, sizeof *memory);
+    struct fake_memory *memory;
     bool overlaps;
 
     (void)flags;
     ENTER(cuMemHostRegister_v2, CONTEXT);
+    memory = calloc(1, sizeof *memory);
+    if (!memory)
+        return BR_CUDA_OUT_OF_MEMORY;
     pthread_mutex_lock(&fake_lock);
     overlaps = fake_find((uintptr_t)at) || fake_find((uintptr_t)at + bytes - 1);
     if (!overlaps) {

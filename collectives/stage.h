@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Staging: operations on memory of a GPU, by way of pinned host memory.
+ *
+ * 1. A collective is staged fragment by fragment. A run begins with the copy of its range of the input into its own host memory, goes
+ *    through the schedule as always, on the copies, and ends when its range of the output has been copied back. As several runs are under
+ *    way at once, one is copied while another travels and a third is reduced: the copy engines, the network and the CPU overlap. Every byte
+ *    crosses PCIe once in each direction, whatever the algorithm. Rejected: staging each message at the transport, below the schedule:
+ *    what is reduced on the CPU would cross PCIe twice at every step of a ring.
+ * 2. The host memory is the run's scratch (room.c), which grows as scratch does and is counted as that (late_allocations); persistent
+ *    operations have theirs reserved. Pinned when a run first serves a GPU. Peers of the host read it in place.
+ * 3. A message, a put or a get is staged part by part (BR_MAX_TRANSFER), two at a time, in buffers that are kept; a collective on the
+ *    host's board (local.h) as a whole, which is a few KiB. Rejected: a fixed number of buffers. Receives hold theirs until the sender
+ *    comes, who may wait for buffers held by receives of ours: a deadlock.
+ * 4. Nothing waits for a GPU: what is under way is in `copying`, asked about once a turn. A worker that would sleep looks again after
+ *    BR_STAGE_LOOK. One turn asks a stream no more once it has said "not yet".
+ * 5. When the worker has failed, its operations end after their copies: a copy engine must not write into memory that is the user's again. For
+ *    at most BR_STAGE_PATIENCE; then the GPU counts as lost.
+ *
+ * Everything here is the engine's, under its rules (engine.h).
+ */
+#ifndef BR_COLLECTIVES_STAGE_H
+#define BR_COLLECTIVES_STAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "gpu/copier.h"
+
+#define BR_STAGE_LOOK     20000ull      /* ns */
+#define BR_STAGE_PATIENCE 1000000000ull /* ns */
+
+struct br_engine;
+struct br_operation;
+struct br_region;
+struct br_run;
+
+/* Copies under way, and what to do when they are through. */
+struct br_batch {
+    struct br_list node; /* in the engine's `copying`; alone: nothing is under way */
+    struct br_copy copy;
+    enum br_copy_direction direction;
+    /* All has been copied. Not called with an error: that fails the worker, and is called with worker->failed set. */
+    void (*then)(struct br_engine *engine, struct br_batch *batch);
+};
+
+/* Host memory of a message's part, or of an operation on the board. */
+struct br_stage_buffer {
+    struct br_list node; /* in the engine's free buffers */
+    uint8_t *memory;
+    size_t bytes;
+    struct br_region *region;
+    int pinned; /* for this GPU; 0: not */
+};
+
+/* A part, or an operation on the board, that is staged. buffer NULL: it is not. */
+struct br_staged {
+    struct br_batch batch;
+    struct br_stage_buffer *buffer;
+    struct br_operation *owner;
+    void *user;       /* a part's place in the user's memory; the transfer has the buffer instead */
+    int gpu;          /* of it */
+    const void *send; /* board: the user's; the operation has the buffer instead */
+    void *recv;       /* likewise */
+    bool ends;        /* board: it has ended, and waits for its copies */
+};
+
+bool br_operation_is_staged(const struct br_operation *op);
+
+/* stage.c */
+void br_stage_init(struct br_engine *engine);
+void br_stage_destroy(struct br_engine *engine);
+/* Starts a copy; the first of a batch, and further ones, up to br_stage_go(). false: the worker has failed. */
+bool br_stage_copy(struct br_engine *engine, int gpu, enum br_copy_direction direction, void *to,
+                   const void *from, size_t bytes);
+void br_stage_go(struct br_engine *engine, struct br_batch *batch, int gpu, enum br_copy_direction direction,
+                 void (*then)(struct br_engine *, struct br_batch *));
+int br_stage_poll(struct br_engine *engine, uint64_t now); /* batches that are through */
+bool br_stage_busy(const struct br_engine *engine);
+/* NULL: no memory, the worker has failed. */
+struct br_stage_buffer *br_stage_get(struct br_engine *engine, int gpu, size_t bytes);
+void br_stage_put(struct br_engine *engine, struct br_staged *staged); /* nothing without a buffer */
+
+/* stage_run.c: fragments of collectives. Bytes that a fragment of so many elements needs on top of its scratch. */
+size_t br_stage_run_bytes(const struct br_operation *op, size_t elements);
+/* Where block `block` of a user buffer begins in the run's copy of it; NULL: it is not staged. */
+uint8_t *br_stage_run_block(const struct br_run *run, uint32_t buffer, size_t block);
+/* true: copies are under way, and `then` comes. */
+bool br_stage_run_load(struct br_engine *engine, struct br_run *run,
+                       void (*then)(struct br_engine *, struct br_batch *));
+bool br_stage_run_store(struct br_engine *engine, struct br_run *run,
+                        void (*then)(struct br_engine *, struct br_batch *));
+
+/* stage_part.c: part i of a message or an access, whose transfer is filled in. take: it gets a buffer instead of the user's memory, for bytes
+ * that come; false: the worker has failed. load: a buffer, and the bytes that leave in it. store: what has come back into the user's memory;
+ * false: it is not staged. */
+bool br_stage_part_take(struct br_engine *engine, struct br_operation *op, int i, int gpu);
+void br_stage_part_load(struct br_engine *engine, struct br_operation *op, int i, int gpu,
+                        void (*then)(struct br_engine *, struct br_batch *));
+bool br_stage_part_store(struct br_engine *engine, struct br_operation *op, int i,
+                         void (*then)(struct br_engine *, struct br_batch *));
+void br_stage_parts_put(struct br_engine *engine, struct br_operation *op); /* gives all buffers back */
+
+/* stage_board.c: operations on the board. begin: the operation gets a buffer in place of the user's memory; false: the worker has failed. */
+bool br_stage_board_begin(struct br_engine *engine, struct br_operation *op);
+bool br_stage_board_ready(const struct br_operation *op); /* what it publishes is there */
+/* It has ended on the board. true: it comes out of br_engine_ended() when its copies are through. */
+bool br_stage_board_end(struct br_engine *engine, struct br_operation *op);
+
+#endif

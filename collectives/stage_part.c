@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parts of messages and accesses. */
+#include "collectives/engine_internal.h"
+#include "collectives/stage.h"
+
+static struct br_staged *staged_of(struct br_operation *op, int i)
+{
+    return &op->parts.staged[i];
+}
+
+bool br_stage_part_take(struct br_engine *engine, struct br_operation *op, int i, int gpu)
+{
+    struct br_staged *s = staged_of(op, i);
+    struct br_transfer *t = &op->parts.transfers[i];
+
+    s->owner = op;
+    s->user = t->memory;
+    s->gpu = gpu;
+    s->buffer = br_stage_get(engine, gpu, t->length);
+    if (!s->buffer)
+        return false;
+    t->memory = s->buffer->memory;
+    t->region = s->buffer->region;
+    return true;
+}
+
+void br_stage_part_load(struct br_engine *engine, struct br_operation *op, int i, int gpu,
+                        void (*then)(struct br_engine *, struct br_batch *))
+{
+    struct br_staged *s = staged_of(op, i);
+    struct br_transfer *t = &op->parts.transfers[i];
+
+    if (!br_stage_part_take(engine, op, i, gpu))
+        return;
+    br_stage_copy(engine, gpu, BR_COPY_TO_HOST, t->memory, s->user, t->length);
+    br_stage_go(engine, &s->batch, gpu, BR_COPY_TO_HOST, then);
+}
+
+bool br_stage_part_store(struct br_engine *engine, struct br_operation *op, int i,
+                         void (*then)(struct br_engine *, struct br_batch *))
+{
+    struct br_staged *s = staged_of(op, i);
+    struct br_transfer *t = &op->parts.transfers[i];
+
+    if (!s->buffer)
+        return false;
+    br_stage_copy(engine, s->gpu, BR_COPY_TO_GPU, s->user, t->memory, t->length);
+    br_stage_go(engine, &s->batch, s->gpu, BR_COPY_TO_GPU, then);
+    return true;
+}
+
+void br_stage_parts_put(struct br_engine *engine, struct br_operation *op)
+{
+    for (int i = 0; i < BR_OPERATION_TRANSFERS; i++)
+        br_stage_put(engine, staged_of(op, i));
+}

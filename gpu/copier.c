@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "gpu/copier.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/downgrade.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "gpu/driver.h"
+
+#define GPUS   64
+#define EVENTS 128 /* of a GPU: marks at once; more are made when more are wanted */
+#define TRIAL  4096
+
+struct lane {
+    atomic_bool open;
+    struct CUctx_st *context;
+    struct CUstream_st *streams[2]; /* by direction */
+    struct CUevent_st *events[EVENTS];
+    int n_events;
+};
+
+struct br_copier {
+    const struct br_cuda *cuda; /* NULL: no GPU has been opened */
+    pthread_mutex_t lock;       /* of opening */
+    struct lane lanes[GPUS];
+    _Atomic uint64_t bytes[2]; /* copied, by direction */
+    bool said_pageable;
+};
+
+int br_copier_create(struct br_copier **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return br_error(ENOMEM, "no memory for copies from GPUs");
+    pthread_mutex_init(&(*out)->lock, NULL);
+    return 0;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static int make_event(struct br_copier *copier, struct lane *lane)
+{
+    br_cuda_result result =
+        copier->cuda->event_create(&lane->events[lane->n_events], BR_CUDA_EVENT_NO_TIMING);
+
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(copier->cuda, result, "an event");
+    lane->n_events++;
+    return 0;
+}
+
+static int make_streams(struct br_copier *copier, struct lane *lane)
+{
+    const struct br_cuda *cuda = copier->cuda;
+    int least, greatest, rc = 0;
+    br_cuda_result result = cuda->priority_range(&least, &greatest);
+
+    for (int i = 0; i < 2 && result == BR_CUDA_SUCCESS; i++)
+        result = cuda->stream_create(&lane->streams[i], BR_CUDA_STREAM_NON_BLOCKING, greatest);
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(cuda, result, "a stream for copies");
+    while (!rc && lane->n_events < EVENTS / 2)
+        rc = make_event(copier, lane);
+    return rc;
+}
+
+static void close_lane(struct br_copier *copier, struct lane *lane)
+{
+    const struct br_cuda *cuda = copier->cuda;
+
+    if (!lane->context || br_cuda_enter(cuda, lane->context))
+        return;
+    for (int i = 0; i < 2; i++)
+        if (lane->streams[i]) {
+            cuda->stream_synchronize(lane->streams[i]);
+            cuda->stream_destroy(lane->streams[i]);
+        }
+    while (lane->n_events)
+        cuda->event_destroy(lane->events[--lane->n_events]);
+    br_cuda_leave(cuda);
+    memset(lane->streams, 0, sizeof lane->streams);
+}
+
+/* There and back, over the streams that will carry everything. */
+static int try_copies(struct br_copier *copier, struct lane *lane, br_cuda_pointer memory, uint8_t *host)
+{
+    const struct br_cuda *cuda = copier->cuda;
+    br_cuda_result result;
+
+    for (size_t i = 0; i < TRIAL; i++)
+        host[i] = (uint8_t)(i * 7 + 1);
+    result = cuda->copy_to_device(memory, host, TRIAL, lane->streams[BR_COPY_TO_GPU]);
+    if (result == BR_CUDA_SUCCESS)
+        result = cuda->stream_synchronize(lane->streams[BR_COPY_TO_GPU]);
+    memset(host, 0, TRIAL);
+    if (result == BR_CUDA_SUCCESS)
+        result = cuda->copy_to_host(host, memory, TRIAL, lane->streams[BR_COPY_TO_HOST]);
+    if (result == BR_CUDA_SUCCESS)
+        result = cuda->stream_synchronize(lane->streams[BR_COPY_TO_HOST]);
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(cuda, result, "the trial copy");
+    for (size_t i = 0; i < TRIAL; i++)
+        if (host[i] != (uint8_t)(i * 7 + 1))
+            return br_error(
+                EIO, "the trial copy came back changed at byte %zu: look for Xid lines in the kernel's log",
+                i);
+    return 0;
+}
+
+static int verify(struct br_copier *copier, struct lane *lane)
+{
+    const struct br_cuda *cuda = copier->cuda;
+    br_cuda_pointer memory;
+    void *host = NULL;
+    int rc;
+    br_cuda_result result = cuda->memory_alloc(&memory, TRIAL);
+
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(cuda, result, "%d bytes for a trial copy", TRIAL);
+    result = cuda->host_alloc(&host, TRIAL, BR_CUDA_HOST_PORTABLE);
+    rc = result == BR_CUDA_SUCCESS
+             ? try_copies(copier, lane, memory, host)
+             : br_cuda_error(cuda, result, "%d bytes of pinned host memory for a trial copy", TRIAL);
+    cuda->memory_free(memory); /* waits for copies that have failed half-way */
+    if (host)
+        cuda->host_free(host);
+    return rc;
+}
+
+static int open_lane(struct br_copier *copier, int gpu, struct lane *lane)
+{
+    const struct br_cuda *cuda;
+    int rc = br_cuda_driver(&cuda);
+
+    if (!rc && !copier->cuda)
+        copier->cuda = cuda;
+    if (!rc)
+        rc = br_cuda_context(gpu - 1, &lane->context);
+    if (!rc)
+        rc = br_cuda_enter(copier->cuda, lane->context);
+    if (rc)
+        return rc;
+    rc = make_streams(copier, lane);
+    if (!rc)
+        rc = verify(copier, lane);
+    br_cuda_leave(copier->cuda);
+    if (rc)
+        close_lane(copier, lane);
+    return rc;
+}
+
+int br_copier_open(struct br_copier *copier, int gpu)
+{
+    struct lane *lane;
+    int rc = 0;
+    bool opens;
+
+    if (gpu < 1 || gpu > GPUS)
+        return br_error(ENODEV, "GPU %d: braid counts GPUs from 0 to %d", gpu - 1, GPUS - 1);
+    lane = &copier->lanes[gpu - 1];
+    if (atomic_load_explicit(&lane->open, memory_order_acquire))
+        return 0;
+    pthread_mutex_lock(&copier->lock);
+    opens = !atomic_load(&lane->open);
+    if (opens) {
+        rc = open_lane(copier, gpu, lane);
+        atomic_store(&lane->open, !rc);
+    }
+    pthread_mutex_unlock(&copier->lock);
+    return rc ? br_error_prefix(rc, "GPU %d: ", gpu - 1) : opens;
+}
+
+void br_copier_destroy(struct br_copier *copier)
+{
+    if (!copier)
+        return;
+    for (int i = 0; i < GPUS; i++)
+        if (atomic_load(&copier->lanes[i].open))
+            close_lane(copier, &copier->lanes[i]);
+    pthread_mutex_destroy(&copier->lock);
+    free(copier);
+}
+
+/* ---- host memory ----------------------------------------------------------------------------- */
+
+bool br_copier_pin(struct br_copier *copier, int gpu, void *memory, size_t bytes)
+{
+    const struct br_cuda *cuda = copier->cuda;
+    br_cuda_result result = BR_CUDA_UNKNOWN;
+
+    if (br_cuda_enter(cuda, copier->lanes[gpu - 1].context) == 0) {
+        result = cuda->host_register(memory, bytes, BR_CUDA_REGISTER_PORTABLE);
+        br_cuda_leave(cuda);
+    }
+    if (result == BR_CUDA_SUCCESS)
+        return true;
+    br_downgrade(gpu_pinning);
+    if (!copier->said_pageable) {
+        br_cuda_error(cuda, result, "%zu bytes", bytes);
+        br_log_warn("GPU %d: host memory cannot be pinned, copies block and are slow: %s; `ulimit -l "
+                    "unlimited` before the "
+                    "job may help",
+                    gpu - 1, br_error_words());
+    }
+    copier->said_pageable = true;
+    return false;
+}
+
+void br_copier_unpin(struct br_copier *copier, int gpu, void *memory)
+{
+    if (br_cuda_enter(copier->cuda, copier->lanes[gpu - 1].context))
+        return;
+    copier->cuda->host_unregister(memory);
+    br_cuda_leave(copier->cuda);
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+int br_copier_copy(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
+                   const void *from, size_t bytes)
+{
+    struct lane *lane = &copier->lanes[gpu - 1];
+    const struct br_cuda *cuda = copier->cuda;
+    br_cuda_result result;
+    int rc;
+
+    if (!bytes)
+        return 0;
+    rc = br_cuda_enter(cuda, lane->context);
+    if (rc)
+        return rc;
+    result = cuda->copy_async((uintptr_t)to, (uintptr_t)from, bytes, lane->streams[direction]);
+    br_cuda_leave(cuda);
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(cuda, result, "GPU %d: a copy of %zu bytes %s", gpu - 1, bytes,
+                             direction == BR_COPY_TO_HOST ? "to the host" : "from the host");
+    atomic_fetch_add_explicit(&copier->bytes[direction], bytes, memory_order_relaxed);
+    return 0;
+}
+
+int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
+                       const void *from, size_t bytes)
+{
+    struct lane *lane = &copier->lanes[gpu - 1];
+    int rc = br_copier_copy(copier, gpu, direction, to, from, bytes);
+    br_cuda_result result;
+
+    if (rc)
+        return rc;
+    result = copier->cuda->stream_synchronize(lane->streams[direction]);
+    return result == BR_CUDA_SUCCESS
+               ? 0
+               : br_cuda_error(copier->cuda, result, "GPU %d: a copy of %zu bytes", gpu - 1, bytes);
+}
+
+int br_copier_mark(struct br_copier *copier, int gpu, enum br_copy_direction direction, struct br_copy *copy)
+{
+    struct lane *lane = &copier->lanes[gpu - 1];
+    const struct br_cuda *cuda = copier->cuda;
+    br_cuda_result result;
+    int rc = br_cuda_enter(cuda, lane->context);
+
+    if (rc)
+        return rc;
+    if (!lane->n_events)
+        rc = make_event(copier, lane);
+    if (!rc) {
+        copy->event = lane->events[--lane->n_events];
+        copy->gpu = gpu;
+        result = cuda->event_record(copy->event, lane->streams[direction]);
+        if (result != BR_CUDA_SUCCESS) {
+            lane->events[lane->n_events++] = copy->event;
+            copy->event = NULL;
+            rc = br_cuda_error(cuda, result, "GPU %d: an event", gpu - 1);
+        }
+    }
+    br_cuda_leave(cuda);
+    return rc;
+}
+
+static void give_back(struct br_copier *copier, struct br_copy *copy)
+{
+    struct lane *lane = &copier->lanes[copy->gpu - 1];
+
+    if (lane->n_events < EVENTS)
+        lane->events[lane->n_events++] = copy->event;
+    else
+        copier->cuda->event_destroy(copy->event);
+    copy->event = NULL;
+}
+
+int br_copier_done(struct br_copier *copier, struct br_copy *copy)
+{
+    br_cuda_result result;
+
+    if (!copy->event)
+        return 1;
+    result = copier->cuda->event_query(copy->event);
+    if (result == BR_CUDA_NOT_READY)
+        return 0;
+    give_back(copier, copy);
+    return result == BR_CUDA_SUCCESS
+               ? 1
+               : br_cuda_error(copier->cuda, result, "GPU %d: copies that were under way", copy->gpu - 1);
+}
+
+void br_copier_forget(struct br_copier *copier, struct br_copy *copy)
+{
+    if (copy->event)
+        copier->cuda->event_destroy(copy->event);
+    copy->event = NULL;
+}
+
+struct br_copier_counters br_copier_counters(const struct br_copier *copier)
+{
+    return (struct br_copier_counters){.to_host_bytes = atomic_load(&copier->bytes[BR_COPY_TO_HOST]),
+                                       .to_gpu_bytes = atomic_load(&copier->bytes[BR_COPY_TO_GPU])};
+}

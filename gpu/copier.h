@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Copies between GPUs and host memory on streams of our own, asked for and looked at, never waited for.
+ *
+ * 1. Two streams a GPU, one a direction: with two copy engines both run at once, and what comes back does not wait behind what leaves.
+ *    Non-blocking ones, so that they wait for no work of the application's default stream.
+ * 2. A copy is not ordered behind work that the application has put on its own streams: as with MPI, memory belongs to braid from the
+ *    call on, and whoever has written it on a stream synchronises that first.
+ * 3. Verified before it is used: opening a GPU writes a pattern there and reads it back.
+ * 4. Host memory should be pinned (br_copier_pin): copies of other memory work, but the driver makes them in a call that blocks.
+ *
+ * One copier a worker. All but open() and copy_now() under the worker's lock; the driver's calls that are made on the data path neither block nor
+ * allocate: cuMemcpy*Async, cuEventRecord, cuEventQuery.
+ */
+#ifndef BR_GPU_COPIER_H
+#define BR_GPU_COPIER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum br_copy_direction { BR_COPY_TO_HOST, BR_COPY_TO_GPU };
+
+struct br_copier;
+struct CUevent_st;
+
+/* Copies that were asked for, up to a mark. Zeroed: none. */
+struct br_copy {
+    struct CUevent_st *event; /* NULL: nothing is under way */
+    int gpu;
+};
+
+struct br_copier_counters {
+    uint64_t to_host_bytes, to_gpu_bytes;
+};
+
+int br_copier_create(struct br_copier **out); /* -ENOMEM with words */
+/* Waits for copies that are under way. NULL allowed. */
+void br_copier_destroy(struct br_copier *copier);
+
+/* Streams, events and the trial (note 3) of a GPU, as br_gpu_of() names it. 1: this call has opened it; 0: it was open, which costs a load to
+ * see. Any thread; blocks, the first time: the context of the GPU is made if there is none. Errors with words: those of br_cuda_driver() and of the driver's calls, -EIO: what
+ * was read back is not what was written. */
+int br_copier_open(struct br_copier *copier, int gpu);
+
+/* Makes host memory known to the driver. false: it stays pageable (note 4); said and counted once. Not on the data path. */
+bool br_copier_pin(struct br_copier *copier, int gpu, void *memory, size_t bytes);
+void br_copier_unpin(struct br_copier *copier, int gpu, void *memory);
+
+/* Asks for a copy; one of `to` and `from` is memory of that GPU, the other may be of any, and need not be pinned. direction: by which
+ * stream, behind what was asked for there before, and how it counts. Negative errno with words. */
+int br_copier_copy(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
+                   const void *from, size_t bytes);
+/* The same, and waits for it, and for all that was asked for in this direction before: for the program's own threads. Not under the lock. */
+int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
+                       const void *from, size_t bytes);
+/* Marks what was asked for in this direction so far. */
+int br_copier_mark(struct br_copier *copier, int gpu, enum br_copy_direction direction, struct br_copy *copy);
+/* 1: all up to the mark is done, *copy is empty again; 0: not yet; negative errno with words: it failed, and is empty again. */
+int br_copier_done(struct br_copier *copier, struct br_copy *copy);
+
+/* Gives up a copy that does not end; what it does to the memory is not known. */
+void br_copier_forget(struct br_copier *copier, struct br_copy *copy);
+
+struct br_copier_counters br_copier_counters(const struct br_copier *copier);
+
+#endif

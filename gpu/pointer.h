@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where memory lies.
+ *
+ * 1. Who uses no GPU pays one load and one branch. br_gpu_look() decides at braid_init() whether this process can have GPU memory at all:
+ *    there is an NVIDIA driver in the kernel, or BRAID_CUDA_LIBRARY names a library. Only then is libcuda loaded, and not initialised: a
+ *    process that has not done so itself has no GPU memory, and the driver says "not initialised" for every address.
+ * 2. Otherwise each address costs one call of the driver, of about 0.1 us. Rejected: a cache of answers. Addresses that were host
+ *    memory come back as GPU memory when the allocators trade them, and a stale answer is a crash.
+ * 3. Managed memory, and memory of another process's GPU that is mapped here, count as what the driver says: managed as host memory,
+ *    since the CPU may touch it; the other as memory of the GPU.
+ */
+#ifndef BR_GPU_POINTER_H
+#define BR_GPU_POINTER_H
+
+/* Whether there is anything to ask (note 1). At start; any thread; again: looks again. */
+void br_gpu_look(void);
+
+/* The GPU that memory lies on: its ordinal + 1. 0: host memory, pinned and managed memory included, NULL, or no address at all. Any thread,
+ * at any rate: never blocks. */
+int br_gpu_of(const void *memory);
+
+#endif

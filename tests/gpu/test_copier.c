@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "gpu/copier.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "gpu/driver.h"
+#include "tests/fake_cuda/fake_cuda.h"
+
+static const struct br_cuda *cuda;
+static struct br_copier *copier;
+static br_cuda_pointer memory;
+
+static int enter(void **state)
+{
+    struct CUctx_st *context;
+
+    (void)state;
+    fake_cuda_reset();
+    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    br_cuda_forget();
+    return br_copier_create(&copier) || br_cuda_driver(&cuda) || br_cuda_context(0, &context) ||
+           br_cuda_enter(cuda, context) || cuda->memory_alloc(&memory, 100);
+}
+
+static int leave(void **state)
+{
+    (void)state;
+    br_copier_destroy(copier);
+    cuda->memory_free(memory);
+    br_cuda_leave(cuda);
+    assert_int_equal(fake_cuda_left(), 0);
+    return 0;
+}
+
+static void *device(void)
+{
+    return (void *)(uintptr_t)memory;
+}
+
+static void open__once(void **state)
+{
+    (void)state;
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    assert_int_equal(br_copier_open(copier, 1), 0);
+    assert_int_equal(br_copier_open(copier, 2), -ENODEV);
+    assert_int_equal(br_copier_open(copier, 65), -ENODEV);
+}
+
+/* Whatever fails, nothing is left, the words name GPU and call, and another try may succeed. */
+static void open__fails_cleanly(void **state)
+{
+    static const char *const symbols[] = {"cuCtxPushCurrent_v2",
+                                          "cuCtxGetStreamPriorityRange",
+                                          "cuStreamCreateWithPriority",
+                                          "cuEventCreate",
+                                          "cuMemAlloc_v2",
+                                          "cuMemHostAlloc",
+                                          "cuMemcpyHtoDAsync_v2",
+                                          "cuMemcpyDtoHAsync_v2",
+                                          "cuStreamSynchronize"};
+    unsigned left = fake_cuda_left();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        strcpy(fake_cuda()->fail, symbols[i]);
+        fake_cuda()->fail_result = BR_CUDA_OUT_OF_MEMORY;
+        fake_cuda()->fail_after = strcmp(symbols[i], "cuEventCreate") == 0 ? 3 : 0;
+        assert_int_equal(br_copier_open(copier, 1), -ENOMEM);
+        assert_non_null(strstr(br_error_words(), "GPU 0: "));
+        assert_non_null(strstr(br_error_words(), "CUDA_ERROR_OUT_OF_MEMORY"));
+        fake_cuda()->fail[0] = 0;
+        assert_int_equal(fake_cuda_left(), left);
+    }
+    assert_int_equal(br_copier_open(copier, 1), 1);
+}
+
+static void copy__there_and_back(void **state)
+{
+    struct br_copy there = {0}, back = {0};
+    char in[100] = "braid", out[100] = "";
+    int n = 0;
+
+    (void)state;
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    fake_cuda()->late = 2;
+    assert_int_equal(br_copier_done(copier, &there), 1);
+    assert_int_equal(br_copier_copy(copier, 1, BR_COPY_TO_GPU, device(), in, 100), 0);
+    assert_int_equal(br_copier_mark(copier, 1, BR_COPY_TO_GPU, &there), 0);
+    while (br_copier_done(copier, &there) == 0)
+        n++;
+    assert_int_equal(n, 2);
+    assert_int_equal(br_copier_copy(copier, 1, BR_COPY_TO_HOST, out, device(), 100), 0);
+    assert_int_equal(br_copier_mark(copier, 1, BR_COPY_TO_HOST, &back), 0);
+    assert_string_equal(out, "");
+    while (br_copier_done(copier, &back) == 0)
+        ;
+    assert_string_equal(out, "braid");
+    assert_int_equal(br_copier_counters(copier).to_host_bytes, 100);
+    assert_int_equal(br_copier_counters(copier).to_gpu_bytes, 100);
+}
+
+static void copy__now(void **state)
+{
+    char in[100] = "now", out[100];
+
+    (void)state;
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    assert_int_equal(br_copier_copy_now(copier, 1, BR_COPY_TO_GPU, device(), in, 100), 0);
+    assert_int_equal(br_copier_copy_now(copier, 1, BR_COPY_TO_HOST, out, device(), 100), 0);
+    assert_string_equal(out, "now");
+}
+
+/* More marks at once than events were made. */
+static void mark__as_many_as_wanted(void **state)
+{
+    static struct br_copy copies[300];
+
+    (void)state;
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    for (int i = 0; i < 300; i++)
+        assert_int_equal(br_copier_mark(copier, 1, i % 2, &copies[i]), 0);
+    for (int i = 0; i < 299; i++)
+        assert_int_equal(br_copier_done(copier, &copies[i]), 1);
+    br_copier_forget(copier, &copies[299]);
+}
+
+static void done__says_what_failed(void **state)
+{
+    struct br_copy copy;
+
+    (void)state;
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    assert_int_equal(br_copier_mark(copier, 1, BR_COPY_TO_HOST, &copy), 0);
+    strcpy(fake_cuda()->fail, "cuEventQuery");
+    fake_cuda()->fail_result = BR_CUDA_ILLEGAL_ADDRESS;
+    assert_int_equal(br_copier_done(copier, &copy), -EIO);
+    assert_non_null(strstr(br_error_words(), "CUDA_ERROR_ILLEGAL_ADDRESS"));
+    assert_null(copy.event);
+}
+
+static void pin__or_not(void **state)
+{
+    static char host[8192];
+
+    (void)state;
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    assert_true(br_copier_pin(copier, 1, host, sizeof host));
+    assert_false(br_copier_pin(copier, 1, host, sizeof host));
+    br_copier_unpin(copier, 1, host);
+    assert_true(br_copier_pin(copier, 1, host, sizeof host));
+    br_copier_unpin(copier, 1, host);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, enter, leave)
+    const struct CMUnitTest tests[] = {
+        CASE(open__once),  CASE(open__fails_cleanly),     CASE(copy__there_and_back),
+        CASE(copy__now),   CASE(mark__as_many_as_wanted), CASE(done__says_what_failed),
+        CASE(pin__or_not),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "gpu/pointer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "gpu/driver.h"
+#include "tests/fake_cuda/fake_cuda.h"
+
+static int fresh(void **state)
+{
+    (void)state;
+    fake_cuda_reset();
+    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    br_cuda_forget();
+    br_gpu_look();
+    return 0;
+}
+
+static const struct br_cuda *enter(int device)
+{
+    const struct br_cuda *cuda;
+    struct CUctx_st *context;
+
+    assert_int_equal(br_cuda_driver(&cuda), 0);
+    assert_int_equal(br_cuda_context(device, &context), 0);
+    assert_int_equal(br_cuda_enter(cuda, context), 0);
+    return cuda;
+}
+
+static void gpu_of__says_which(void **state)
+{
+    br_cuda_pointer memory, managed;
+    const struct br_cuda *cuda;
+    void *pinned;
+
+    (void)state;
+    fake_cuda()->devices = 2;
+    cuda = enter(1);
+    assert_int_equal(cuda->memory_alloc(&memory, 100), 0);
+    assert_int_equal(cuda->host_alloc(&pinned, 100, 0), 0);
+    assert_int_equal(fake_cuda_managed(&managed, 100), 0);
+    assert_int_equal(br_gpu_of((void *)(uintptr_t)(memory + 99)), 2);
+    assert_int_equal(br_gpu_of(pinned), 0);
+    assert_int_equal(br_gpu_of((void *)(uintptr_t)managed), 0);
+    assert_int_equal(br_gpu_of(&memory), 0);
+    assert_int_equal(br_gpu_of(NULL), 0);
+    cuda->memory_free(memory);
+    cuda->memory_free(managed);
+    cuda->host_free(pinned);
+    br_cuda_leave(cuda);
+}
+
+static void gpu_of__before_the_program_has_used_cuda(void **state)
+{
+    int here = 0;
+
+    (void)state;
+    assert_int_equal(br_gpu_of(&here), 0);
+}
+
+static void gpu_of__without_a_driver(void **state)
+{
+    int here = 0;
+
+    (void)state;
+    setenv("BRAID_CUDA_LIBRARY", "/nowhere.so", 1);
+    br_cuda_forget();
+    br_gpu_look();
+    assert_int_equal(br_gpu_of(&here), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(gpu_of__says_which, fresh),
+        cmocka_unit_test_setup(gpu_of__before_the_program_has_used_cuda, fresh),
+        cmocka_unit_test_setup(gpu_of__without_a_driver, fresh),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
