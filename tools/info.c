@@ -24,6 +24,7 @@
 #include "gpu/image.h"
 #include "tools/format.h"
 #include "tools/host.h"
+#include "tools/info_gpu.h"
 #include "tools/info_rdma.h"
 #include "tools/info_topology.h"
 #include "tools/options.h"
@@ -196,8 +197,6 @@ static void gather_missing(cJSON *root)
     static const struct part {
         const char *name, *what, *sign, *present, *absent;
     } parts[] = {
-        {"cuda", "GPU memory and reductions", "/dev/nvidiactl", "an NVIDIA driver is loaded",
-         "no NVIDIA driver"},
         {"pmix", "start by mpirun and srun", "/usr/include/pmix.h", "libpmix-dev is installed",
          "apt-get install libpmix-dev; meanwhile: braid run, torchrun, or RANK, WORLD_SIZE, MASTER_ADDR, "
          "MASTER_PORT"},
@@ -312,6 +311,7 @@ int br_tool_info(int argc, char **argv)
     gather_machine(root);
     gather_backends(root);
     br_info_gather_rdma(root);
+    br_info_gather_gpus(root);
     br_info_gather_topology(root);
     gather_algorithms(root);
     gather_limits(root);
@@ -322,6 +322,7 @@ int br_tool_info(int argc, char **argv)
         print_machine(root);
         print_devices(root);
         br_info_print_rdma(root);
+        br_info_print_gpus(root);
         br_info_print_topology(root);
         print_algorithms(root);
         print_rest(root);

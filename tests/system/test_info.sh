@@ -14,7 +14,7 @@ fail() {
 
 "$braid" info > "$scratch/text" || fail "exit code $?"
 "$braid" info --json > "$scratch/json" || fail "exit code $?"
-for word in 'Back ends' '  shm ' '  uring  lo ' Algorithms '  ring ' 'locked memory' 'Not in this build' RDMA dpdk cuda pmix; do
+for word in 'Back ends' '  shm ' '  uring  lo ' Algorithms '  ring ' 'locked memory' 'Not in this build' RDMA dpdk GPUs pmix; do
     grep -q -- "$word" "$scratch/text" || fail "no '$word' in the text"
 done
 if "$braid" info --nonsense > "$scratch/out" 2>&1; then
@@ -53,5 +53,14 @@ if [[ -n $library ]] && unshare -m true 2> /dev/null; then
     grep -q 'libibverbs cannot be loaded' "$scratch/text" || fail "a lacking libibverbs is not shown"
     grep -q 'to mend: apt-get install rdma-core' "$scratch/text" || fail "how to get libibverbs is not shown"
 fi
+# GPUs: why there are none; and what a driver says.
+BRAID_CUDA_LIBRARY=/nowhere.so "$braid" info > "$scratch/text" || fail "exit code $?"
+grep -q 'none: the CUDA driver cannot be loaded .*apt-get install' "$scratch/text" || fail "a lacking CUDA driver is not shown"
+BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=devices=2 "$braid" info > "$scratch/text" || fail "exit code $?"
+grep -q '  1   fake GPU 1, .*sm_90' "$scratch/text" || fail "a GPU is not shown"
+grep -q 'staged through pinned host memory; dma-buf: yes' "$scratch/text" || fail "the path of a GPU's memory is not shown"
+BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=no_dmabuf,fail=cuStreamSynchronize:719 "$braid" info > "$scratch/text" || fail "exit code $?"
+grep -q 'dma-buf: the driver gives none' "$scratch/text" || fail "a lacking dma-buf is not shown"
+grep -q 'not usable: GPU 0: the trial copy: CUDA_ERROR_LAUNCH_FAILED' "$scratch/text" || fail "a failing trial is not shown"
 BRAID_SIMD=nonsense "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q 'reductions .*nonsense' "$scratch/text" || fail "a wrong BRAID_SIMD is not shown"

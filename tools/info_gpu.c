@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/info_gpu.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+#include "gpu/survey.h"
+#include "tools/format.h"
+#include "tools/info_topology.h"
+
+static void add_gpu(cJSON *array, int number, const struct br_gpu_info *gpu)
+{
+    cJSON *object = cJSON_CreateObject();
+
+    cJSON_AddNumberToObject(object, "number", number);
+    cJSON_AddStringToObject(object, "name", gpu->name);
+    cJSON_AddStringToObject(object, "pci", gpu->pci);
+    cJSON_AddNumberToObject(object, "capability", gpu->capability);
+    cJSON_AddNumberToObject(object, "numa_node", gpu->numa_node);
+    cJSON_AddNumberToObject(object, "bytes", (double)gpu->bytes);
+    cJSON_AddBoolToObject(object, "dmabuf", gpu->dmabuf);
+    cJSON_AddBoolToObject(object, "usable", !gpu->copies[0]);
+    cJSON_AddStringToObject(object, "why_not", gpu->copies);
+    cJSON_AddStringToObject(object, "path", "staged through pinned host memory");
+    cJSON_AddItemToArray(array, object);
+}
+
+void br_info_gather_gpus(cJSON *root)
+{
+    static struct br_gpu_info gpus[BR_GPUS];
+    cJSON *object = cJSON_AddObjectToObject(root, "gpus"), *array = cJSON_AddArrayToObject(object, "devices");
+    int n = br_gpu_survey(gpus);
+    char words[256];
+
+    cJSON_AddStringToObject(object, "why_none", n < 0 ? br_error_words() : "");
+    if (n < 0)
+        return;
+    for (int i = 0; i < n; i++)
+        add_gpu(array, i, &gpus[i]);
+    cJSON_AddStringToObject(object, "peer_memory", br_gpu_peer_memory("", words));
+    cJSON_AddStringToObject(object, "iommu", br_gpu_iommu("", words));
+}
+
+static void print_gpu(const cJSON *gpu)
+{
+    char size[BR_FORMAT_BYTES];
+
+    printf("  %-3.0f %s, %s, PCI %s, sm_%.0f", br_info_number(gpu, "number"), br_info_text(gpu, "name"),
+           br_format_bytes(size, br_info_number(gpu, "bytes")), br_info_text(gpu, "pci"),
+           br_info_number(gpu, "capability"));
+    if (br_info_number(gpu, "numa_node") >= 0)
+        printf(", NUMA node %.0f", br_info_number(gpu, "numa_node"));
+    printf("\n      %s; dma-buf: %s\n", br_info_text(gpu, "path"),
+           cJSON_IsTrue(cJSON_GetObjectItem(gpu, "dmabuf")) ? "yes" : "the driver gives none");
+    if (br_info_text(gpu, "why_not")[0])
+        printf("      not usable: %s\n", br_info_text(gpu, "why_not"));
+}
+
+void br_info_print_gpus(const cJSON *root)
+{
+    const cJSON *gpus = cJSON_GetObjectItem(root, "gpus"), *gpu;
+
+    printf("GPUs\n");
+    if (br_info_text(gpus, "why_none")[0])
+        printf("  none: %s\n", br_info_text(gpus, "why_none"));
+    cJSON_ArrayForEach(gpu, cJSON_GetObjectItem(gpus, "devices"))
+    {
+        print_gpu(gpu);
+    }
+    if (br_info_text(gpus, "peer_memory")[0])
+        printf("  %s\n", br_info_text(gpus, "peer_memory"));
+    if (br_info_text(gpus, "iommu")[0])
+        printf("  %s\n", br_info_text(gpus, "iommu"));
+    printf("\n");
+}
