@@ -124,7 +124,7 @@ static void mark__as_many_as_wanted(void **state)
     (void)state;
     assert_int_equal(br_copier_open(copier, 1), 1);
     for (int i = 0; i < 300; i++)
-        assert_int_equal(br_copier_mark(copier, 1, i % 2, &copies[i]), 0);
+        assert_int_equal(br_copier_mark(copier, 1, i % 2 ? BR_COPY_TO_GPU : BR_COPY_TO_HOST, &copies[i]), 0);
     for (int i = 0; i < 299; i++)
         assert_int_equal(br_copier_done(copier, &copies[i]), 1);
     br_copier_forget(copier, &copies[299]);
