@@ -8,11 +8,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/downgrade.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "collectives/type.h"
-#include "gpu/pointer.h"
 
 /* What a collective call says. */
 struct call {
@@ -139,50 +136,6 @@ static void fill(const struct braid_comm *comm, const struct call *c, const stru
     op->recv_bytes = writes(comm, c) ? bytes * br_collective_blocks(c->collective, n, BR_OUTPUT) : 0;
 }
 
-static int open_gpu(struct br_family *family, int gpu)
-{
-    int rc = gpu ? br_copier_open(family->copier, gpu) : 0;
-
-    if (rc <= 0)
-        return rc;
-    br_downgrade(gpu_staging);
-    br_log_warn("rank %d: memory of GPU %d goes through pinned host memory (doc/gpu.md)", family->rank,
-                gpu - 1);
-    return 0;
-}
-
-int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes)
-{
-    int to_gpu = br_gpu_of(to), gpu = to_gpu ? to_gpu : br_gpu_of(from), rc;
-
-    if (!gpu) {
-        memcpy(to, from, bytes);
-        return 0;
-    }
-    rc = open_gpu(comm->family, gpu);
-    if (rc)
-        return rc;
-    return br_copier_copy_now(comm->family->copier, gpu, to_gpu ? BR_COPY_TO_GPU : BR_COPY_TO_HOST, to, from,
-                              bytes);
-}
-
-/* Which GPU the memory lies on, and whether it can be reached. Blocks the first time that a GPU comes. */
-static int look_at_memory(const char *name, struct br_operation *op)
-{
-    int rc;
-
-    op->send_gpu = op->send_bytes ? br_gpu_of(op->send) : 0;
-    op->recv_gpu = op->recv_bytes ? br_gpu_of(op->recv) : 0;
-    if (!op->send_gpu && !op->recv_gpu)
-        return 0;
-    if (op->kind == BR_OPERATION_ADD || op->kind == BR_OPERATION_SWAP)
-        return br_error(EINVAL, "%s: the value from before goes into host memory, not into a GPU's", name);
-    rc = open_gpu(op->comm->family, op->send_gpu);
-    if (!rc)
-        rc = open_gpu(op->comm->family, op->recv_gpu);
-    return rc ? br_error_prefix(rc, "%s: ", name) : 0;
-}
-
 /* The short way for small collectives of one host; the operation lives on the stack. */
 static bool call_local(struct braid_comm *comm, const struct call *c, const struct braid_options *options,
                        int *rc)
@@ -193,7 +146,7 @@ static bool call_local(struct braid_comm *comm, const struct call *c, const stru
     op.comm = comm;
     op.group = comm->group;
     fill(comm, c, options, &op);
-    *rc = look_at_memory("", &op);
+    *rc = br_comm_look_at_memory("", &op);
     if (*rc || br_operation_is_staged(&op) || !br_progress_local(comm, &op))
         return false;
     *rc = op.status ? br_error(-op.status, "%s", op.words) : 0;
@@ -218,7 +171,7 @@ static int call(struct braid_comm *comm, const char *name, const struct call *c,
     if (!op)
         return -EAGAIN;
     fill(comm, c, options, op);
-    rc = look_at_memory(name, op);
+    rc = br_comm_look_at_memory(name, op);
     if (rc) {
         br_comm_put_operation(op);
         return rc;
@@ -425,7 +378,7 @@ static int point(struct braid_comm *comm, const char *name, const struct point *
         op->key = *p->key;
         op->offset = p->offset;
     }
-    rc = look_at_memory(name, op);
+    rc = br_comm_look_at_memory(name, op);
     if (rc) {
         br_comm_put_operation(op);
         return rc;

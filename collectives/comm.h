@@ -201,13 +201,16 @@ int br_comm_check(const struct braid_comm *comm,
 uint64_t br_comm_now(const struct braid_comm *comm); /* ns; for those above that read no clock themselves */
 /* ranks of the job, NULL: all. Do they share this host's memory? Each finds the same. */
 bool br_comm_one_host(const struct br_family *family, const int *ranks, int size);
-/* Copies now, in the calling thread: any memory, GPUs' included. Errors with words. */
-int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes);
 /* "uring:eth0,uring:eth1": this rank's devices. */
 void br_comm_name_devices(const struct br_family *family, char text[BR_CALIBRATION_TEXT]);
 /* Collective over the group, which is borrowed. Blocks until its ranks share their board, at most for the init timeout. */
 int br_comm_create(struct br_family *family, struct br_group *group, struct braid_comm **comm);
 void br_comm_destroy(struct braid_comm *comm); /* under the lock, or the last one to use the family */
+
+/* gpu.c. look: which GPUs an operation's memory lies on, and whether they can be reached; blocks the first time that a GPU comes. copy: now, in
+ * the calling thread, between any memory. Errors with words. */
+int br_comm_look_at_memory(const char *name, struct br_operation *op);
+int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes);
 
 /* operation.c */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; NULL with words: -EAGAIN */
