@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/downgrade.h"
 #include "base/error.h"
+#include "base/log.h"
 
 #define NOTSENT_BYTES (128 << 10)
 /* Unacknowledged, or not taken by a peer that is stopped, for so long: the kernel gives the connection up. */
@@ -101,6 +103,18 @@ int br_tcp_options_bind(const struct br_interface *interface, struct br_tcp_opti
                         interface->name, strerror(-rc));
     snprintf(options->nic, sizeof options->nic, "%s", interface->name);
     return 0;
+}
+
+int br_tcp_options_of(const struct br_device *device, const struct br_interface *interface,
+                      struct br_tcp_options *out)
+{
+    int rc = br_tcp_options_read(interface, device->config->patience, out);
+
+    if (!rc && device->config->own_nic_only && br_tcp_options_bind(interface, out)) {
+        br_downgrade(device_binding);
+        br_log_warn("device %s: %s; packets go where the routes lead", device->name, br_error_words());
+    }
+    return rc;
 }
 
 /* A TCP socket with our options. */

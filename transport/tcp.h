@@ -14,6 +14,7 @@
 #define BR_TRANSPORT_TCP_H
 
 #include "transport/interface.h"
+#include "transport/transport.h"
 
 #define BR_TCP_CONGESTION 16 /* bytes of a name, as the kernel's TCP_CA_NAME_MAX */
 
@@ -29,6 +30,10 @@ int br_tcp_options_read(const struct br_interface *interface, uint64_t patience,
 
 /* From now on sockets belong to the interface; without effect on loopback. -EPERM with words: this kernel lets only root. */
 int br_tcp_options_bind(const struct br_interface *interface, struct br_tcp_options *options);
+/* What the sockets of a device on this interface need: the two above, the second where the device's configuration says own_nic_only. A
+ * kernel that lets only root do that is a downgrade. Errors of br_tcp_options_read(). */
+int br_tcp_options_of(const struct br_device *device, const struct br_interface *interface,
+                      struct br_tcp_options *out);
 
 /* A non-blocking socket, bound to the interface's address, that listens; *address gets its port. The sockets
  * that it accepts inherit its options. Returns it, or -errno with words. */

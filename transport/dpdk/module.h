@@ -26,7 +26,7 @@
 
 #define BR_DPDK_MODULE  "braid_dpdk.so"
 #define BR_DPDK_SYMBOL  "br_dpdk_module"
-#define BR_DPDK_VERSION 1u   /* of this header */
+#define BR_DPDK_VERSION 2u   /* of this header */
 #define BR_DPDK_BURST   32   /* packets of one call, at most */
 #define BR_DPDK_WORDS   400  /* bytes of an error in words */
 #define BR_DPDK_ALLOWED 16   /* PCI devices */
@@ -85,6 +85,7 @@ struct br_dpdk_module {
     /* Takes packets in this order; returns how many (fewer than n: no room now). */
     int (*send)(struct br_dpdk_port *port, const struct br_dpdk_leaving *packets, int n);
     uint64_t (*dropped)(struct br_dpdk_port *port); /* packets that arrived and found no buffer, so far */
+    uint64_t (*copied)(struct br_dpdk_port *port);  /* bytes of payload that send() has copied, so far */
 };
 
 #endif

@@ -95,8 +95,6 @@ static void add(struct br_dgram_device *base, struct br_dgram_member *member,
                                                           .payload_bytes = packet->payload_bytes,
                                                           .sums = device->facts.sums};
     outbox->members[outbox->n++] = member;
-    if (!device->facts.direct || packet->payload_bytes <= BR_DPDK_COPIED)
-        base->base.counters.tx_copied_bytes += packet->payload_bytes;
 }
 
 static void drop(struct br_dgram_device *base, struct br_dgram_member *member)
@@ -241,6 +239,7 @@ int br_dpdk_poll(struct br_device *base, uint64_t now, struct br_event *events, 
     device->put_off = false;
     if (flush(device) && br_dgram_device_send(&device->dgram))
         flush(device);
+    base->counters.tx_copied_bytes = device->module->copied(device->port);
     br_dgram_device_report(&device->dgram, &report);
     return report.n;
 }

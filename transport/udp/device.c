@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/downgrade.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numa.h"
@@ -27,27 +28,21 @@ static_assert(FRAME + BR_FRAME_INLINE + BR_DGRAM_PARTS * sizeof(struct br_dgram_
 
 static int read_paths(int *out)
 {
-    const char *text = getenv("BRAID_UDP_PATHS");
-    char rest;
+    int64_t paths = 1;
+    int rc = br_env_number("BRAID_UDP_PATHS", 1, BR_DGRAM_PATHS, 1, &paths);
 
-    *out = 1;
-    if (!text || !*text)
-        return 0;
-    if (sscanf(text, "%d%c", out, &rest) != 1 || *out < 1 || *out > (int)BR_DGRAM_PATHS)
-        return br_error(EINVAL, "BRAID_UDP_PATHS=%s: write a number of source ports from 1 to %u", text,
-                        BR_DGRAM_PATHS);
-    return 0;
+    *out = (int)paths;
+    return rc;
 }
 
-/* Should our own checksum cover payload, too (udp.h note 3)? */
-static int read_checksum(bool *payload)
+/* What covers payload (udp.h note 3); *crc32c: our own checksum, too. */
+static int read_checksum(bool *crc32c)
 {
-    const char *text = getenv("BRAID_UDP_CHECKSUM");
+    static const char *const ways[] = {"udp", "crc32c", NULL};
+    int way = 0, rc = br_env_choice("BRAID_UDP_CHECKSUM", ways, 0, &way);
 
-    *payload = text && !strcmp(text, "crc32c");
-    if (!text || !*text || *payload || !strcmp(text, "udp"))
-        return 0;
-    return br_error(EINVAL, "BRAID_UDP_CHECKSUM=%s: write udp or crc32c", text);
+    *crc32c = way == 1;
+    return rc;
 }
 
 static bool kernel_cuts(int fd)
@@ -64,7 +59,7 @@ static void describe(const struct br_interface *interface, struct br_device_info
     char ip[64] = "no address";
     uint32_t bytes = br_udp_socket_packet_bytes(interface);
     int fd = -1, paths;
-    bool payload;
+    bool crc32c;
 
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", interface->name);
@@ -75,7 +70,7 @@ static void describe(const struct br_interface *interface, struct br_device_info
     if (!out->why_not[0]) {
         br_inet_words(&interface->address, false, ip, sizeof ip);
         fd = br_udp_socket_open(&any, true, &address);
-        if (fd < 0 || read_paths(&paths) || read_checksum(&payload))
+        if (fd < 0 || read_paths(&paths) || read_checksum(&crc32c))
             snprintf(out->why_not, sizeof out->why_not, "%.127s", br_error_words());
         else if (bytes < BR_DGRAM_MIN_PACKET)
             snprintf(out->why_not, sizeof out->why_not,
@@ -152,23 +147,17 @@ static int open_sockets(struct br_udp_device *device, const struct br_tcp_option
 
 static int start(struct br_udp_device *device, const struct br_interface *interface)
 {
-    const struct br_device_config *config = device->dgram.base.config;
     struct br_tcp_options options;
-    int rc = br_tcp_options_read(interface, config->patience, &options);
-    bool payload = false;
+    int rc = br_tcp_options_of(&device->dgram.base, interface, &options);
+    bool crc32c = false;
 
     if (!rc)
         rc = read_paths(&device->dgram.paths);
     if (!rc)
-        rc = read_checksum(&payload);
+        rc = read_checksum(&crc32c);
     if (rc)
         return rc;
-    device->dgram.header_only = !payload;
-    if (config->own_nic_only && br_tcp_options_bind(interface, &options)) {
-        br_downgrade(device_binding);
-        br_log_warn("device %s: %s; packets go where the routes lead", device->dgram.base.name,
-                    br_error_words());
-    }
+    device->dgram.header_only = !crc32c;
     device->dgram.address = interface->address;
     device->dgram.max_packet = br_udp_socket_packet_bytes(interface);
     if (device->dgram.max_packet < BR_DGRAM_MIN_PACKET)

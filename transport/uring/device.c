@@ -9,7 +9,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numa.h"
@@ -95,14 +94,10 @@ static int allocate(struct br_uring_device *device, const struct br_device_confi
 static int start(struct br_uring_device *device, const struct br_interface *interface)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
-    int rc = br_tcp_options_read(interface, device->base.config->patience, &device->options);
+    int rc = br_tcp_options_of(&device->base, interface, &device->options);
 
     if (rc)
         return rc;
-    if (device->base.config->own_nic_only && br_tcp_options_bind(interface, &device->options)) {
-        br_downgrade(device_binding);
-        br_log_warn("device %s: %s; frames go where the routes lead", device->base.name, br_error_words());
-    }
     device->listen_fd = br_tcp_listen(interface, &device->options, &device->address);
     if (device->listen_fd < 0)
         return device->listen_fd;

@@ -70,6 +70,7 @@ static void fill(struct br_dpdk_port *port, struct rte_mbuf *mbuf, const struct 
         (port->direct && packet->payload_bytes > BR_DPDK_COPIED && hang(port, mbuf, packet)))
         return;
     memcpy(to + packet->head_bytes, packet->payload, packet->payload_bytes);
+    port->copied += packet->payload_bytes;
     mbuf->data_len = (uint16_t)(mbuf->data_len + packet->payload_bytes);
     mbuf->pkt_len = mbuf->data_len;
 }

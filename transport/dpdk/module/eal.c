@@ -204,4 +204,5 @@ const struct br_dpdk_module br_dpdk_module = {
     .receive = br_dpdk_port_receive,
     .send = br_dpdk_port_send,
     .dropped = br_dpdk_port_dropped,
+    .copied = br_dpdk_port_copied,
 };

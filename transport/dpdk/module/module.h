@@ -21,6 +21,7 @@ int br_dpdk_port_open(const char *devargs, uint16_t mtu, struct br_dpdk_port **o
 void br_dpdk_port_close(struct br_dpdk_port *port);
 bool br_dpdk_port_is_up(struct br_dpdk_port *port);
 uint64_t br_dpdk_port_dropped(struct br_dpdk_port *port);
+uint64_t br_dpdk_port_copied(struct br_dpdk_port *port);
 int br_dpdk_port_receive(struct br_dpdk_port *port, struct br_dpdk_arrival *out);
 int br_dpdk_port_send(struct br_dpdk_port *port, const struct br_dpdk_leaving *packets, int n);
 

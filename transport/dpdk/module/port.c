@@ -20,6 +20,7 @@
 #define ETHERNET    18u /* header with a VLAN tag */
 #define AGAIN_MS    20  /* between two attempts to reach the server of net_memif */
 #define ATTEMPTS    250
+#define PATIENCE    5 /* times AGAIN_MS for the server to answer a client */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* opening and closing */
 static struct br_dpdk_port *ports;
@@ -177,19 +178,36 @@ static int set_up_queues(struct br_dpdk_port *port, const char *devargs, const s
     return 0;
 }
 
-/* A client of memif starts only if its server listens, which may be a rank that was started at the same time. Lets go of the lock
- * meanwhile: the server may be of this process. */
-static int start_device(const struct br_dpdk_port *port, bool client)
+/* Lets go of the lock meanwhile: the server of a client of memif may be of this process. */
+static void pause_unlocked(void)
 {
     static const struct timespec pause = {.tv_nsec = AGAIN_MS * 1000000};
-    int rc;
 
-    for (int i = 0; (rc = rte_eth_dev_start(port->id)) && client && i < ATTEMPTS; i++) {
-        pthread_mutex_unlock(&lock);
-        nanosleep(&pause, NULL);
-        pthread_mutex_lock(&lock);
+    pthread_mutex_unlock(&lock);
+    nanosleep(&pause, NULL);
+    pthread_mutex_lock(&lock);
+}
+
+/* A client of memif starts only if its server listens, which may be a rank that was started at the same time. A server that listens
+ * but has not started yet sends it away, and it does not ask again by itself: so no link soon after means to start anew. */
+static int start_client(struct br_dpdk_port *port)
+{
+    int rc = -ENETDOWN, waited = 0;
+
+    for (int i = 0; i < ATTEMPTS; i++, waited++) {
+        if (rc) {
+            rc = rte_eth_dev_start(port->id);
+            waited = 0;
+        }
+        if (!rc && br_dpdk_port_is_up(port))
+            return 0;
+        if (!rc && waited == PATIENCE) {
+            rte_eth_dev_stop(port->id);
+            rc = -ENETDOWN;
+        }
+        pause_unlocked();
     }
-    return rc;
+    return rc ? rc : -ENETDOWN;
 }
 
 static int start(struct br_dpdk_port *port, const char *devargs, uint16_t mtu, struct br_dpdk_facts *facts,
@@ -211,7 +229,8 @@ static int start(struct br_dpdk_port *port, const char *devargs, uint16_t mtu, s
     if (rc && strncmp(info.driver_name, "net_", 4) != 0)
         return fail(words, rc, "the port does not take this mtu");
     br_dpdk_eal_forget();
-    rc = start_device(port, is_memif(&info) && !strstr(devargs, "role=server"));
+    rc =
+        is_memif(&info) && !strstr(devargs, "role=server") ? start_client(port) : rte_eth_dev_start(port->id);
     if (rc)
         return fail(words, rc, "the port does not start");
     if (!rte_eth_link_get_nowait(port->id, &link) && link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
@@ -308,4 +327,9 @@ uint64_t br_dpdk_port_dropped(struct br_dpdk_port *port)
     struct rte_eth_stats stats;
 
     return rte_eth_stats_get(port->id, &stats) ? 0 : stats.imissed + stats.rx_nombuf;
+}
+
+uint64_t br_dpdk_port_copied(struct br_dpdk_port *port)
+{
+    return port->copied;
 }

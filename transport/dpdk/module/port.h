@@ -19,6 +19,7 @@ struct br_dpdk_port {
     struct rte_mbuf_ext_shared_info shared; /* of such payload; never freed */
     struct rte_mbuf *held[BR_DPDK_BURST];   /* given out by the latest receive() */
     unsigned n_held;
+    uint64_t copied; /* bytes of payload, into buffers */
 };
 
 #endif
