@@ -14,7 +14,7 @@
  * 5. The checksum is CRC32C over the whole packet with the field zero. Where the device checks payload by itself, flag HEADER_ONLY
  *    says that it ends behind the header (and the inline bytes); the flag is in the header, so it is protected too.
  * 6. Acknowledgements are packets of their own. Rejected: in front of data, which makes data headers vary in size, and so cuts trains
- *    (GSO). Of bulk data one packet in 41 is answered (udp, veth, MTU 1500), so little could be won; where one message answers another
+ *    (GSO). In a run of bulk data one packet in 41 was answered (udp, veth, MTU 1500), so little can be won, which was not tried; where one message answers another
  *    each ACK leaves in one burst with the answer.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_PACKET_H
