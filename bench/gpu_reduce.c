@@ -5,7 +5,7 @@
  *
  *   build/release/bench/gpu_reduce [--check] [DEVICE]     --check: results alone
  *
- * Exit 1: a result differs, or 64 MiB and more go at less than 85 % of the copy. Exit 77: no GPU, or no kernels; the words say why.
+ * Exit 1: a result differs, or 64 MiB and more go at less than 85 % of the copy. Exit 77: no driver, no GPU, or no kernels; the words say why.
  */
 #include <errno.h>
 #include <math.h>
@@ -41,6 +41,12 @@ static int say(void)
 {
     fprintf(stderr, "gpu_reduce: %s\n", br_error_words());
     return 1;
+}
+
+/* Nothing to measure, and nothing wrong. */
+static bool is_missing(int rc)
+{
+    return rc == -ENOENT || rc == -ENOSYS || rc == -ENODEV || rc == -EOPNOTSUPP;
 }
 
 static int wait_for(uint64_t ticket)
@@ -225,7 +231,7 @@ int main(int argc, char **argv)
     rc = allocate(device, check_only ? CHECKED : TIMED);
     if (rc) {
         say();
-        return rc == -ENOMEM ? 1 : 77;
+        return is_missing(rc) ? 77 : 1;
     }
     rc = check_all();
     if (!rc && !check_only)

@@ -5,11 +5,15 @@
 option(BRAID_GPU_KERNELS "Reduction kernels for NVIDIA GPUs, where nvcc is found" ON)
 set(BRAID_GPU_ARCHITECTURES "70;75;80;90;100;120" CACHE STRING "Compute capabilities (times 10) with machine code of their own")
 
-# br_gpu_compiles(RESULT): whether nvcc finds all that it needs, a C++ compiler above all.
-function(br_gpu_compiles result)
+# br_gpu_compiles(RESULT ARCHITECTURE FLAGS...): whether nvcc finds all that it needs, a C++ compiler above all, and knows what we use: the
+# flags, and __grid_constant__ (CUDA 11.7, from sm_70 on).
+function(br_gpu_compiles result arch)
     set(probe ${CMAKE_BINARY_DIR}/gpu/probe)
-    file(WRITE ${probe}.cu "#include <cuda_fp16.h>\n__global__ void probe(__half *p) { *p = __float2half_rn(1); }\n")
-    execute_process(COMMAND ${BRAID_NVCC} -cubin -arch=sm_${ARGV1} ${probe}.cu -o ${probe}.cubin
+    file(WRITE ${probe}.cu "#include <cuda_fp16.h>
+struct s { __half *p; };
+__global__ void probe(const __grid_constant__ struct s s) { *s.p = __float2half_rn(1); }
+")
+    execute_process(COMMAND ${BRAID_NVCC} ${ARGN} -cubin -arch=sm_${arch} ${probe}.cu -o ${probe}.cubin
         RESULT_VARIABLE failed OUTPUT_VARIABLE words ERROR_VARIABLE words)
     if(failed)
         message(STATUS "No reduction kernels for GPUs: ${BRAID_NVCC} fails: ${words}")
@@ -32,7 +36,7 @@ function(br_gpu_image)
             continue()
         endif()
         if(NOT names)
-            br_gpu_compiles(works ${arch})
+            br_gpu_compiles(works ${arch} ${flags})
             if(NOT works)
                 return()
             endif()
@@ -56,9 +60,8 @@ function(br_gpu_image)
             COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${BRAID_NVCC} ${flags} -c ${kind} -arch=${arch} -MD -MF ${file}.d -o ${file} ${CMAKE_SOURCE_DIR}/gpu/reduce.cu
             COMMENT "Reduction kernels for ${arch}" VERBATIM)
     endforeach()
-    cmake_path(GET BRAID_NVCC PARENT_PATH tools)
     add_custom_command(OUTPUT ${folder}/reduce.fatbin DEPENDS ${made}
-        COMMAND ${tools}/fatbinary -64 --compress-all --create=${folder}/reduce.fatbin ${images} VERBATIM)
+        COMMAND ${BRAID_FATBINARY} -64 --compress-all --create=${folder}/reduce.fatbin ${images} VERBATIM)
     list(JOIN names " " names)
     set_source_files_properties(${CMAKE_SOURCE_DIR}/gpu/image.c PROPERTIES OBJECT_DEPENDS ${folder}/reduce.fatbin
         COMPILE_DEFINITIONS "BRAID_GPU_IMAGE=\"${folder}/reduce.fatbin\";BRAID_GPU_ARCHITECTURES=\"${names}, PTX of compute_${ptx}\"")
@@ -70,8 +73,12 @@ endfunction()
 set(BRAID_GPU_IMAGE "")
 if(BRAID_GPU_KERNELS AND NOT BRAID_SANITIZE)
     find_program(BRAID_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin PATHS /usr/local/cuda/bin)
-    if(BRAID_NVCC)
+    cmake_path(GET BRAID_NVCC PARENT_PATH tools) # "" without nvcc
+    find_program(BRAID_FATBINARY fatbinary HINTS ${tools} PATHS /usr/local/cuda/bin)
+    if(BRAID_NVCC AND BRAID_FATBINARY)
         br_gpu_image()
+    elseif(BRAID_NVCC)
+        message(STATUS "No reduction kernels for GPUs: fatbinary, a part of the CUDA toolkit, is not installed")
     else()
         message(STATUS "No reduction kernels for GPUs: nvcc is not installed")
     endif()

@@ -6,6 +6,8 @@
 /* Some megabytes: the assembler takes them as they are, where a C array would be minutes of compiling. */
 __asm__(".section .rodata\n"
         ".balign 64\n"
+        ".globl br_gpu_image_begin, br_gpu_image_end\n" /* the C code may be compiled apart from this: LTO */
+        ".hidden br_gpu_image_begin, br_gpu_image_end\n"
         "br_gpu_image_begin:\n"
         ".incbin \"" BRAID_GPU_IMAGE "\"\n"
         "br_gpu_image_end:\n"

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* gpu/cuda.h and gpu/driver.h beside NVIDIA's cuda.h, where it is installed: values and types, when this is compiled. The layouts of
+/* gpu/cuda.h and gpu/driver.h beside NVIDIA's cuda.h, where it is installed and as new as ours: values and types, when this is compiled. The layouts of
  * structures are asserted in gpu/cuda.h, here against NVIDIA's, elsewhere against ours. */
 #if __has_include(<cuda.h>)
 #include <cuda.h>
+#endif
+
+#if defined CUDA_VERSION && CUDA_VERSION >= 13000 /* an older one lacks some of what we declare */
 
 #include "gpu/driver.h"
 
