@@ -216,7 +216,7 @@ static void destroy_network(struct br_family *family)
 
 static int init_gpus(struct br_family *family)
 {
-    br_gpu_look();
+    br_gpu_look(); /* it has said what is missing; who has no memory of a GPU needs none of it */
     return br_copier_create(&family->copier);
 }
 

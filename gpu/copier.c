@@ -250,9 +250,12 @@ int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction
     int rc = br_copier_copy(copier, gpu, direction, to, from, bytes);
     br_cuda_result result;
 
+    if (!rc)
+        rc = br_cuda_enter(copier->cuda, lane->context);
     if (rc)
         return rc;
     result = copier->cuda->stream_synchronize(lane->streams[direction]);
+    br_cuda_leave(copier->cuda);
     return result == BR_CUDA_SUCCESS
                ? 0
                : br_cuda_error(copier->cuda, result, "GPU %d: a copy of %zu bytes", gpu - 1, bytes);
@@ -283,37 +286,47 @@ int br_copier_mark(struct br_copier *copier, int gpu, enum br_copy_direction dir
     return rc;
 }
 
+void br_copier_forget(struct br_copier *copier, struct br_copy *copy)
+{
+    if (copy->event && !br_cuda_enter(copier->cuda, copier->lanes[copy->gpu - 1].context)) {
+        copier->cuda->event_destroy(copy->event);
+        br_cuda_leave(copier->cuda);
+    }
+    copy->event = NULL;
+}
+
 static void give_back(struct br_copier *copier, struct br_copy *copy)
 {
     struct lane *lane = &copier->lanes[copy->gpu - 1];
 
-    if (lane->n_events < EVENTS)
-        lane->events[lane->n_events++] = copy->event;
-    else
-        copier->cuda->event_destroy(copy->event);
+    if (lane->n_events == EVENTS) {
+        br_copier_forget(copier, copy);
+        return;
+    }
+    lane->events[lane->n_events++] = copy->event;
     copy->event = NULL;
 }
 
 int br_copier_done(struct br_copier *copier, struct br_copy *copy)
 {
     br_cuda_result result;
+    int rc;
 
     if (!copy->event)
         return 1;
+    rc = br_cuda_enter(copier->cuda, copier->lanes[copy->gpu - 1].context);
+    if (rc) {
+        give_back(copier, copy);
+        return rc;
+    }
     result = copier->cuda->event_query(copy->event);
+    br_cuda_leave(copier->cuda);
     if (result == BR_CUDA_NOT_READY)
         return 0;
     give_back(copier, copy);
     return result == BR_CUDA_SUCCESS
                ? 1
                : br_cuda_error(copier->cuda, result, "GPU %d: copies that were under way", copy->gpu - 1);
-}
-
-void br_copier_forget(struct br_copier *copier, struct br_copy *copy)
-{
-    if (copy->event)
-        copier->cuda->event_destroy(copy->event);
-    copy->event = NULL;
 }
 
 struct br_copier_counters br_copier_counters(const struct br_copier *copier)

@@ -10,7 +10,7 @@
  * 4. Host memory should be pinned (br_copier_pin): copies of other memory work, but the driver makes them in a call that blocks.
  *
  * One copier a worker. All but open() and copy_now() under the worker's lock; the driver's calls that are made on the data path neither block nor
- * allocate: cuMemcpy*Async, cuEventRecord, cuEventQuery.
+ * allocate: cuMemcpy*Async, cuEventRecord, cuEventQuery, and those of br_cuda_enter().
  */
 #ifndef BR_GPU_COPIER_H
 #define BR_GPU_COPIER_H

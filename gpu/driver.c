@@ -31,6 +31,10 @@ static struct stage {
 } loaded, started;
 static struct CUctx_st *contexts[DEVICES];
 
+/* Of this thread: how often it has entered, and its capture mode before. */
+static _Thread_local int entered;
+static _Thread_local unsigned int program_mode;
+
 __attribute__((format(printf, 3, 4))) static void fail(struct stage *stage, int err, const char *format, ...)
 {
     va_list arguments;
@@ -181,6 +185,20 @@ int br_cuda_error(const struct br_cuda *cuda, br_cuda_result result, const char 
     return br_error(to_errno(result), "%s: %s (%u: %s)", what, name, result, text);
 }
 
+static void relax(const struct br_cuda *cuda)
+{
+    if (entered++)
+        return;
+    program_mode = BR_CUDA_CAPTURE_RELAXED;
+    cuda->capture_mode(&program_mode);
+}
+
+static void restore(const struct br_cuda *cuda)
+{
+    if (--entered == 0)
+        cuda->capture_mode(&program_mode);
+}
+
 int br_cuda_context(br_cuda_device device, struct CUctx_st **out)
 {
     const struct br_cuda *cuda;
@@ -193,8 +211,10 @@ int br_cuda_context(br_cuda_device device, struct CUctx_st **out)
     if (device < 0 || device >= DEVICES)
         return br_error(ENODEV, "GPU %d: braid counts GPUs from 0 to %d", device, DEVICES - 1);
     pthread_mutex_lock(&lock);
+    relax(cuda);
     if (!contexts[device])
         result = cuda->primary_retain(&contexts[device], device);
+    restore(cuda);
     *out = contexts[device];
     pthread_mutex_unlock(&lock);
     return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "GPU %d: its context", device);
@@ -204,13 +224,17 @@ int br_cuda_enter(const struct br_cuda *cuda, struct CUctx_st *context)
 {
     br_cuda_result result = cuda->context_push(context);
 
-    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "the GPU's context");
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(cuda, result, "the GPU's context");
+    relax(cuda);
+    return 0;
 }
 
 void br_cuda_leave(const struct br_cuda *cuda)
 {
     struct CUctx_st *ours;
 
+    restore(cuda);
     cuda->context_pop(&ours);
 }
 

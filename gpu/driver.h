@@ -8,7 +8,10 @@
  *    CUDA before it has initialised it itself. br_cuda_driver() initialises: that takes from milliseconds to seconds and creates
  *    descriptors of the GPUs, so only who needs a GPU pays for it.
  * 2. BRAID_CUDA_LIBRARY names another library (the tests' fake driver, tests/fake_cuda/), `none`: this process uses no GPU.
- * 3. Symbols are the exported ones with their version in the name, which a driver keeps for ever; cuGetProcAddress is not needed.
+ * 3. While the program captures a CUDA graph in the default mode (GLOBAL), calls that might break the capture are refused in every thread
+ *    (error 900) and end the capture: cuEventQuery, cuMemAlloc, cuMemHostRegister and others. None of ours touches what is captured, so
+ *    between br_cuda_enter() and br_cuda_leave() the thread is in RELAXED mode, in which they are allowed.
+ * 4. Symbols are the exported ones with their version in the name, which a driver keeps for ever; cuGetProcAddress is not needed.
  */
 #ifndef BR_GPU_DRIVER_H
 #define BR_GPU_DRIVER_H
@@ -18,46 +21,28 @@
 /* X(field, symbol, parameters). A field is called as the manual says of its symbol without the _v2; all return a CUresult. */
 #define BR_CUDA_SYMBOLS(X)                                                                                   \
     X(init, cuInit, (unsigned int flags))                                                                    \
-    X(version, cuDriverGetVersion, (int *out))                                                               \
     X(error_name, cuGetErrorName, (br_cuda_result result, const char **out))                                 \
     X(error_string, cuGetErrorString, (br_cuda_result result, const char **out))                             \
                                                                                                              \
     X(device_count, cuDeviceGetCount, (int *out))                                                            \
-    X(device_get, cuDeviceGet, (br_cuda_device * out, int ordinal))                                          \
     X(device_name, cuDeviceGetName, (char *out, int bytes, br_cuda_device device))                           \
     X(device_bytes, cuDeviceTotalMem_v2, (size_t * out, br_cuda_device device))                              \
     X(device_attribute, cuDeviceGetAttribute, (int *out, unsigned int attribute, br_cuda_device device))     \
     X(device_pci, cuDeviceGetPCIBusId, (char *out, int bytes, br_cuda_device device))                        \
-    X(device_uuid, cuDeviceGetUuid_v2, (struct CUuuid_st * out, br_cuda_device device))                      \
-    X(device_can_access, cuDeviceCanAccessPeer, (int *out, br_cuda_device device, br_cuda_device peer))      \
                                                                                                              \
     X(primary_retain, cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, br_cuda_device device))             \
-    X(primary_release, cuDevicePrimaryCtxRelease_v2, (br_cuda_device device))                                \
     X(context_push, cuCtxPushCurrent_v2, (struct CUctx_st * context))                                        \
     X(context_pop, cuCtxPopCurrent_v2, (struct CUctx_st * *out))                                             \
-    X(context_get, cuCtxGetCurrent, (struct CUctx_st * *out))                                                \
-    X(context_set, cuCtxSetCurrent, (struct CUctx_st * context))                                             \
-    X(context_device, cuCtxGetDevice, (br_cuda_device * out))                                                \
-    X(context_enable_peer, cuCtxEnablePeerAccess, (struct CUctx_st * peer, unsigned int flags))              \
     X(priority_range, cuCtxGetStreamPriorityRange, (int *least, int *greatest))                              \
                                                                                                              \
-    X(memory_info, cuMemGetInfo_v2, (size_t * unused, size_t * total))                                       \
     X(memory_alloc, cuMemAlloc_v2, (br_cuda_pointer * out, size_t bytes))                                    \
     X(memory_free, cuMemFree_v2, (br_cuda_pointer memory))                                                   \
-    X(memory_range, cuMemGetAddressRange_v2,                                                                 \
-      (br_cuda_pointer * base, size_t * bytes, br_cuda_pointer memory))                                      \
     X(host_alloc, cuMemHostAlloc, (void **out, size_t bytes, unsigned int flags))                            \
     X(host_free, cuMemFreeHost, (void *memory))                                                              \
     X(host_register, cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned int flags))                 \
     X(host_unregister, cuMemHostUnregister, (void *memory))                                                  \
-    X(host_device_pointer, cuMemHostGetDevicePointer_v2,                                                     \
-      (br_cuda_pointer * out, void *memory, unsigned int flags))                                             \
-    X(pointer_attribute, cuPointerGetAttribute,                                                              \
-      (void *out, unsigned int attribute, br_cuda_pointer pointer))                                          \
     X(pointer_attributes, cuPointerGetAttributes,                                                            \
       (unsigned int n, unsigned int *attributes, void **out, br_cuda_pointer pointer))                       \
-    X(pointer_set, cuPointerSetAttribute,                                                                    \
-      (const void *value, unsigned int attribute, br_cuda_pointer pointer))                                  \
                                                                                                              \
     X(copy, cuMemcpy, (br_cuda_pointer to, br_cuda_pointer from, size_t bytes)) /* waits */                  \
     X(copy_async, cuMemcpyAsync,                                                                             \
@@ -66,27 +51,17 @@
       (void *to, br_cuda_pointer from, size_t bytes, struct CUstream_st *stream))                            \
     X(copy_to_device, cuMemcpyHtoDAsync_v2,                                                                  \
       (br_cuda_pointer to, const void *from, size_t bytes, struct CUstream_st *stream))                      \
-    X(set_bytes, cuMemsetD8Async,                                                                            \
-      (br_cuda_pointer to, unsigned char value, size_t bytes, struct CUstream_st *stream))                   \
                                                                                                              \
     X(stream_create, cuStreamCreateWithPriority,                                                             \
       (struct CUstream_st * *out, unsigned int flags, int priority))                                         \
     X(stream_destroy, cuStreamDestroy_v2, (struct CUstream_st * stream))                                     \
-    X(stream_query, cuStreamQuery, (struct CUstream_st * stream))                                            \
     X(stream_synchronize, cuStreamSynchronize, (struct CUstream_st * stream))                                \
-    X(stream_context, cuStreamGetCtx, (struct CUstream_st * stream, struct CUctx_st * *out))                 \
-    X(stream_wait_event, cuStreamWaitEvent,                                                                  \
-      (struct CUstream_st * stream, struct CUevent_st * event, unsigned int flags))                          \
-    X(stream_capturing, cuStreamIsCapturing, (struct CUstream_st * stream, unsigned int *out))               \
-    X(stream_call, cuLaunchHostFunc, (struct CUstream_st * stream, void (*fn)(void *), void *argument))      \
     X(capture_mode, cuThreadExchangeStreamCaptureMode, (unsigned int *mode))                                 \
                                                                                                              \
     X(event_create, cuEventCreate, (struct CUevent_st * *out, unsigned int flags))                           \
     X(event_destroy, cuEventDestroy_v2, (struct CUevent_st * event))                                         \
     X(event_record, cuEventRecord, (struct CUevent_st * event, struct CUstream_st * stream))                 \
     X(event_query, cuEventQuery, (struct CUevent_st * event))                                                \
-    X(event_synchronize, cuEventSynchronize, (struct CUevent_st * event))                                    \
-    X(event_elapsed, cuEventElapsedTime, (float *ms, struct CUevent_st *from, struct CUevent_st *to))        \
                                                                                                              \
     X(module_load, cuModuleLoadData, (struct CUmod_st * *out, const void *image))                            \
     X(module_unload, cuModuleUnload, (struct CUmod_st * module))                                             \
@@ -97,17 +72,46 @@
     X(launch, cuLaunchKernel,                                                                                \
       (struct CUfunc_st * function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,           \
        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,          \
-       struct CUstream_st *stream, void **parameters, void **extra))                                         \
-                                                                                                             \
+       struct CUstream_st *stream, void **parameters, void **extra))
+
+/* What gpu/ does not call, first, and what is younger than the rest or not of every system; NULL where the driver lacks it: look before
+ * the call. A driver that lacks one of them is used all the same. */
+#define BR_CUDA_OPTIONAL(X)                                                                                  \
+    X(version, cuDriverGetVersion, (int *out))                                                               \
+    X(device_get, cuDeviceGet, (br_cuda_device * out, int ordinal))                                          \
+    X(device_uuid, cuDeviceGetUuid_v2, (struct CUuuid_st * out, br_cuda_device device))                      \
+    X(device_can_access, cuDeviceCanAccessPeer, (int *out, br_cuda_device device, br_cuda_device peer))      \
+    X(primary_release, cuDevicePrimaryCtxRelease_v2, (br_cuda_device device))                                \
+    X(context_get, cuCtxGetCurrent, (struct CUctx_st * *out))                                                \
+    X(context_set, cuCtxSetCurrent, (struct CUctx_st * context))                                             \
+    X(context_device, cuCtxGetDevice, (br_cuda_device * out))                                                \
+    X(context_enable_peer, cuCtxEnablePeerAccess, (struct CUctx_st * peer, unsigned int flags))              \
+    X(memory_info, cuMemGetInfo_v2, (size_t * unused, size_t * total))                                       \
+    X(memory_range, cuMemGetAddressRange_v2,                                                                 \
+      (br_cuda_pointer * base, size_t * bytes, br_cuda_pointer memory))                                      \
+    X(host_device_pointer, cuMemHostGetDevicePointer_v2,                                                     \
+      (br_cuda_pointer * out, void *memory, unsigned int flags))                                             \
+    X(pointer_attribute, cuPointerGetAttribute,                                                              \
+      (void *out, unsigned int attribute, br_cuda_pointer pointer))                                          \
+    X(pointer_set, cuPointerSetAttribute,                                                                    \
+      (const void *value, unsigned int attribute, br_cuda_pointer pointer))                                  \
+    X(set_bytes, cuMemsetD8Async,                                                                            \
+      (br_cuda_pointer to, unsigned char value, size_t bytes, struct CUstream_st *stream))                   \
+    X(stream_query, cuStreamQuery, (struct CUstream_st * stream))                                            \
+    X(stream_context, cuStreamGetCtx, (struct CUstream_st * stream, struct CUctx_st * *out))                 \
+    X(stream_wait_event, cuStreamWaitEvent,                                                                  \
+      (struct CUstream_st * stream, struct CUevent_st * event, unsigned int flags))                          \
+    X(stream_capturing, cuStreamIsCapturing, (struct CUstream_st * stream, unsigned int *out))               \
+    X(stream_call, cuLaunchHostFunc, (struct CUstream_st * stream, void (*fn)(void *), void *argument))      \
+    X(event_synchronize, cuEventSynchronize, (struct CUevent_st * event))                                    \
+    X(event_elapsed, cuEventElapsedTime, (float *ms, struct CUevent_st *from, struct CUevent_st *to))        \
     X(ipc_memory_get, cuIpcGetMemHandle, (struct CUipcMemHandle_st * out, br_cuda_pointer memory))           \
     X(ipc_memory_open, cuIpcOpenMemHandle_v2,                                                                \
       (br_cuda_pointer * out, struct CUipcMemHandle_st handle, unsigned int flags))                          \
     X(ipc_memory_close, cuIpcCloseMemHandle, (br_cuda_pointer memory))                                       \
     X(ipc_event_get, cuIpcGetEventHandle, (struct CUipcEventHandle_st * out, struct CUevent_st * event))     \
-    X(ipc_event_open, cuIpcOpenEventHandle, (struct CUevent_st * *out, struct CUipcEventHandle_st handle))
-
-/* Younger than the rest, or not of every system; NULL where the driver lacks it: look before the call. */
-#define BR_CUDA_OPTIONAL(X)                                                                                  \
+    X(ipc_event_open, cuIpcOpenEventHandle, (struct CUevent_st * *out, struct CUipcEventHandle_st handle))   \
+                                                                                                             \
     X(range_handle, cuMemGetHandleForAddressRange, /* CUDA 11.7: dma-buf */                                  \
       (void *out, br_cuda_pointer memory, size_t bytes, unsigned int type, unsigned long long flags))        \
     X(flush_rdma, cuFlushGPUDirectRDMAWrites, (unsigned int target, unsigned int scope)) /* 11.3 */          \
@@ -163,8 +167,9 @@ int br_cuda_error(const struct br_cuda *cuda, br_cuda_result result, const char 
 /* The primary context of a device, retained once and kept for the life of the process: what cudart and PyTorch use, too. */
 int br_cuda_context(br_cuda_device device, struct CUctx_st **out);
 
-/* Makes a context current in this thread; br_cuda_leave() restores what was. Both cost about 0.1 us. Around every call that the manual
- * says needs a current context: which thread drives a worker is not known. Words on failure. */
+/* Makes a context current in this thread and its capture mode RELAXED (note 3); br_cuda_leave() restores what was. May be nested. Around
+ * every call that the manual says needs a current context, as which thread drives a worker is not known, and around all that capturing
+ * forbids. Words on failure. */
 int br_cuda_enter(const struct br_cuda *cuda, struct CUctx_st *context);
 void br_cuda_leave(const struct br_cuda *cuda);
 

@@ -2,21 +2,30 @@
 #include "gpu/pointer.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "gpu/driver.h"
 
 static const struct br_cuda *_Atomic driver; /* NULL: all memory is the host's */
 
-void br_gpu_look(void)
+int br_gpu_look(void)
 {
     const char *library = getenv("BRAID_CUDA_LIBRARY");
+    bool chosen = library && *library, none = chosen && strcmp(library, "none") == 0;
     const struct br_cuda *cuda = NULL;
+    int rc = 0;
 
-    if ((library && *library) || access("/dev/nvidiactl", F_OK) == 0)
-        br_cuda_library(&cuda); /* that it fails is for who has memory of a GPU, and `braid info` */
+    if (!none && (chosen || access("/dev/nvidiactl", F_OK) == 0))
+        rc = br_cuda_library(&cuda);
+    if (rc)
+        br_log_warn("GPUs are not used, give no memory of theirs to braid: %s", br_error_words());
     atomic_store(&driver, cuda);
+    return rc;
 }
 
 int br_gpu_of(const void *memory)

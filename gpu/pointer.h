@@ -13,8 +13,9 @@
 #ifndef BR_GPU_POINTER_H
 #define BR_GPU_POINTER_H
 
-/* Whether there is anything to ask (note 1). At start; any thread; again: looks again. */
-void br_gpu_look(void);
+/* Whether there is anything to ask (note 1). At start; any thread; again: looks again. Negative errno with words, and a line in the log,
+ * where a driver should be and cannot be used: then all memory counts as the host's. */
+int br_gpu_look(void);
 
 /* The GPU that memory lies on: its ordinal + 1. 0: host memory, pinned and managed memory included, NULL, or no address at all. Any thread,
  * at any rate: never blocks. */

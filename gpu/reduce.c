@@ -53,7 +53,7 @@ static int load(struct br_reducer *r, const struct br_gpu_image *image, int devi
 
 static int find_kernels(struct br_reducer *r, int device)
 {
-    int multiprocessors, blocks;
+    int multiprocessors = 0, blocks = 0;
     br_cuda_result result = r->cuda->device_attribute(&multiprocessors, BR_CUDA_MULTIPROCESSORS, device);
 
     for (int type = 0; type < BRAID_TYPES && result == BR_CUDA_SUCCESS; type++)
@@ -199,9 +199,14 @@ int br_reducer_reduce(struct br_reducer *r, enum braid_type type, enum braid_red
 int br_reducer_done(struct br_reducer *r, uint64_t ticket)
 {
     br_cuda_result result;
+    int rc;
 
     while (r->done < ticket) {
+        rc = br_cuda_enter(r->cuda, r->context);
+        if (rc)
+            return rc;
         result = r->cuda->event_query(r->events[(r->done + 1) % BR_REDUCER_TICKETS]);
+        br_cuda_leave(r->cuda);
         if (result == BR_CUDA_NOT_READY)
             return 0;
         if (result != BR_CUDA_SUCCESS)

@@ -35,8 +35,9 @@ void br_reducer_destroy(struct br_reducer *reducer);
  * reaches, and belong to the reducer until it is done. divisor: as br_reduce()'s: of BRAID_AVG in the call that completes the value, 0
  * before.
  *
- * Returns 0 and the ticket. Negative errno with words, and nothing was asked for: -EINVAL: type, reduction, n_src (1 to BR_GPU_SOURCES) or
- * divisor out of range; -EAGAIN: BR_REDUCER_TICKETS are under way, ask br_reducer_done(); else the driver's.
+ * Returns 0 and the ticket. Negative errno with words: -EINVAL: type, reduction, n_src (1 to BR_GPU_SOURCES) or divisor out of range, and
+ * -EAGAIN: BR_REDUCER_TICKETS are under way, ask br_reducer_done(): nothing was asked for. Else the driver's: the arrays may still be in
+ * use, until br_reducer_destroy() has returned.
  */
 int br_reducer_reduce(struct br_reducer *reducer, enum braid_type type, enum braid_reduction reduction,
                       void *dst, const void *const *src, int n_src, size_t bytes, int divisor,

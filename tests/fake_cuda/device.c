@@ -16,6 +16,8 @@ unsigned fake_objects;
 static struct fake_cuda_control control;
 static struct CUctx_st contexts[DEVICES];
 static bool initialised;
+atomic_int fake_captures;
+__thread unsigned int fake_capture_mode;
 static __thread struct CUctx_st *stack[DEPTH];
 static __thread int depth;
 
@@ -89,6 +91,23 @@ void fake_cuda_reset(void)
     read_environment();
 }
 
+/* What may break a capture; not all of it, but all that gpu/ calls. */
+static bool is_unsafe(const char *symbol)
+{
+    static const char *const symbols[] = {"cuMemAlloc_v2",        "cuMemFree_v2",
+                                          "cuMemHostAlloc",       "cuMemFreeHost",
+                                          "cuMemHostRegister_v2", "cuMemHostUnregister",
+                                          "cuEventQuery",         "cuEventSynchronize",
+                                          "cuStreamQuery",        "cuStreamSynchronize",
+                                          "cuStreamDestroy_v2",   "cuModuleLoadData",
+                                          "cuModuleUnload",       "cuDevicePrimaryCtxRetain"};
+
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
+        if (strcmp(symbol, symbols[i]) == 0)
+            return true;
+    return false;
+}
+
 br_cuda_result fake_enter(const char *symbol, enum fake_needs needs)
 {
     bool fails = false;
@@ -103,6 +122,8 @@ br_cuda_result fake_enter(const char *symbol, enum fake_needs needs)
         return control.fail_result;
     if (needs != NOTHING && !initialised)
         return BR_CUDA_NOT_INITIALIZED;
+    if (atomic_load(&fake_captures) && fake_capture_mode != BR_CUDA_CAPTURE_RELAXED && is_unsafe(symbol))
+        return BR_CUDA_CAPTURE_UNSUPPORTED;
     return needs == CONTEXT && !fake_current() ? BR_CUDA_INVALID_CONTEXT : BR_CUDA_SUCCESS;
 }
 

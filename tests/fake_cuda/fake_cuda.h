@@ -75,7 +75,8 @@ typedef void fake_cuda_kernel_fn(const struct fake_cuda_launch *launch);
 /* name: as cuModuleGetFunction() will be asked; sizes: bytes of each of its n arguments, 16 at most. Replaces one of that name. */
 void fake_cuda_kernel(const char *name, fake_cuda_kernel_fn *fn, const size_t *sizes, int n);
 
-/* From now on cuStreamIsCapturing(stream) says so: BR_CUDA_CAPTURE_NONE, _ACTIVE. While capturing, queries of the stream fail. */
+/* From now on cuStreamIsCapturing(stream) says so: BR_CUDA_CAPTURE_NONE, _ACTIVE. While capturing, queries of the stream fail, and calls
+ * that may break a capture in every thread that is not in RELAXED mode: the capture is one in GLOBAL mode. */
 void fake_cuda_capture(struct CUstream_st *stream, unsigned status);
 
 #endif

@@ -4,6 +4,7 @@
 #define FAKE_CUDA_INSIDE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "gpu/driver.h"
 #include "tests/fake_cuda/fake_cuda.h"
@@ -50,7 +51,9 @@ struct fake_memory {
 
 extern pthread_mutex_t fake_lock;
 extern struct fake_cuda_counters fake_counted; /* under fake_lock */
-extern unsigned fake_objects; /* streams, events, modules, handles that live; under fake_lock */
+extern unsigned fake_objects;    /* streams, events, modules, handles that live; under fake_lock */
+extern atomic_int fake_captures; /* streams that capture, all in GLOBAL mode */
+extern __thread unsigned int fake_capture_mode;
 
 /* The span that holds an address, or NULL. Under fake_lock. */
 struct fake_memory *fake_find(br_cuda_pointer address);

@@ -328,7 +328,10 @@ br_cuda_result cuStreamGetCtx(struct CUstream_st *stream, struct CUctx_st **out)
 
 void fake_cuda_capture(struct CUstream_st *stream, unsigned status)
 {
+    unsigned before = stream_of(stream)->capture;
+
     stream_of(stream)->capture = status;
+    atomic_fetch_add(&fake_captures, (status != BR_CUDA_CAPTURE_NONE) - (before != BR_CUDA_CAPTURE_NONE));
 }
 
 br_cuda_result cuStreamIsCapturing(struct CUstream_st *stream, unsigned int *out)
@@ -340,11 +343,10 @@ br_cuda_result cuStreamIsCapturing(struct CUstream_st *stream, unsigned int *out
 
 br_cuda_result cuThreadExchangeStreamCaptureMode(unsigned int *mode)
 {
-    static __thread unsigned int own;
-    unsigned int before = own;
+    unsigned int before = fake_capture_mode;
 
-    ENTER(cuThreadExchangeStreamCaptureMode, NOTHING);
-    own = *mode;
+    ENTER(cuThreadExchangeStreamCaptureMode, DRIVER);
+    fake_capture_mode = *mode;
     *mode = before;
     return BR_CUDA_SUCCESS;
 }

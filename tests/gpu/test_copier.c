@@ -116,6 +116,43 @@ static void copy__now(void **state)
     assert_string_equal(out, "now");
 }
 
+/* The program captures a graph in the default mode, in whichever thread: what we call is allowed there and leaves the mode alone. */
+static void copy__while_the_program_captures(void **state)
+{
+    static char host[8192];
+    struct br_copy copies[200] = {0}; /* more than events are kept: some are made and destroyed */
+    struct CUstream_st *stream;
+    struct CUctx_st *context;
+    unsigned int mode = 0;
+    char in[100] = "graph", out[100] = "";
+
+    (void)state;
+    br_cuda_leave(cuda); /* this thread is the program's, in its own mode */
+    assert_int_equal(br_cuda_context(0, &context), 0);
+    assert_int_equal(cuda->context_push(context), 0);
+    assert_int_equal(cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0), 0);
+    fake_cuda_capture(stream, BR_CUDA_CAPTURE_ACTIVE);
+    assert_int_equal(cuda->host_register(host, sizeof host, 0), BR_CUDA_CAPTURE_UNSUPPORTED);
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    assert_true(br_copier_pin(copier, 1, host, sizeof host));
+    assert_int_equal(br_copier_copy_now(copier, 1, BR_COPY_TO_GPU, device(), in, 100), 0);
+    assert_int_equal(br_copier_copy(copier, 1, BR_COPY_TO_HOST, out, device(), 100), 0);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(br_copier_mark(copier, 1, BR_COPY_TO_HOST, &copies[i]), 0);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(br_copier_done(copier, &copies[i]), 1);
+    assert_string_equal(out, "graph");
+    br_copier_unpin(copier, 1, host);
+    br_copier_destroy(copier);
+    assert_int_equal(cuda->capture_mode(&mode), 0);
+    assert_int_equal(mode, 0);
+    fake_cuda_capture(stream, BR_CUDA_CAPTURE_NONE);
+    assert_int_equal(cuda->stream_destroy(stream), 0);
+    assert_int_equal(cuda->context_pop(&context), 0);
+    assert_int_equal(br_copier_create(&copier), 0); /* for leave() */
+    assert_int_equal(br_cuda_enter(cuda, context), 0);
+}
+
 /* More marks at once than events were made. */
 static void mark__as_many_as_wanted(void **state)
 {
@@ -161,9 +198,14 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, enter, leave)
     const struct CMUnitTest tests[] = {
-        CASE(open__once),  CASE(open__fails_cleanly),     CASE(copy__there_and_back),
-        CASE(copy__now),   CASE(mark__as_many_as_wanted), CASE(done__says_what_failed),
+        CASE(open__once),
+        CASE(open__fails_cleanly),
+        CASE(copy__there_and_back),
+        CASE(copy__now),
+        CASE(mark__as_many_as_wanted),
+        CASE(done__says_what_failed),
         CASE(pin__or_not),
+        CASE(copy__while_the_program_captures),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu/pointer.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
+#include "base/error.h"
 #include "gpu/driver.h"
 #include "tests/fake_cuda/fake_cuda.h"
 
@@ -17,8 +20,7 @@ static int fresh(void **state)
     fake_cuda_reset();
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
     br_cuda_forget();
-    br_gpu_look();
-    return 0;
+    return br_gpu_look();
 }
 
 static const struct br_cuda *enter(int device)
@@ -70,7 +72,12 @@ static void gpu_of__without_a_driver(void **state)
     (void)state;
     setenv("BRAID_CUDA_LIBRARY", "/nowhere.so", 1);
     br_cuda_forget();
-    br_gpu_look();
+    assert_int_equal(br_gpu_look(), -ENOENT);
+    assert_non_null(strstr(br_error_words(), "/nowhere.so"));
+    assert_int_equal(br_gpu_of(&here), 0);
+    setenv("BRAID_CUDA_LIBRARY", "none", 1);
+    br_cuda_forget();
+    assert_int_equal(br_gpu_look(), 0);
     assert_int_equal(br_gpu_of(&here), 0);
 }
 
