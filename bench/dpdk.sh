@@ -35,7 +35,7 @@ if [[ -z ${BRAID_BENCH_INSIDE:-} ]]; then
 fi
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'jobs -p | xargs -r kill 2> /dev/null; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 # net_af_packet numbers its groups of sockets by process ^ index of the interface: indexes far apart keep two processes apart.
 ip link set lo up && ip link add port0 index 4096 type veth peer name port1 index 45056 &&

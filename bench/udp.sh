@@ -171,6 +171,7 @@ crowd() {
 
 end_crowd() {
     local name
+    jobs -p | xargs -r kill 2> /dev/null
     for name in "${senders[@]}" ${net_c:+"$net_c"}; do ip netns del "$name"; done 2> /dev/null
     namespaces_down
 }

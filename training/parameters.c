@@ -17,7 +17,8 @@
 #define WHO         "braid_parameters_create"
 #define SLICE_BYTES 200000
 #define WARMUP      500
-#define MOST_SLICES 192 /* and those of a server times the ranks: a communicator has 1,024 operations */
+#define MOST_SLICES 192
+#define OTHERS      32 /* operations left for all else in the job */
 
 static const char *const methods[BR_PARAMETERS_METHODS] = {"ssgd", "asgd", "ssd", "local"};
 
@@ -71,16 +72,10 @@ static int check_servers(const struct braid_parameters_options *o, int ranks)
     return 0;
 }
 
-static int check_layers(const struct braid_parameter_layer *layers, int n, int ranks, int servers)
+static int check_layers(const struct braid_parameter_layer *layers, int n)
 {
     if (!layers || n < 1 || n > BRAID_PARAMETERS_LAYERS)
         return br_error(EINVAL, WHO ": %d layers; there must be 1 to %d", n, BRAID_PARAMETERS_LAYERS);
-    if (n * ranks / servers > BRAID_PARAMETERS_LAYERS)
-        return br_error(EINVAL,
-                        WHO
-                        ": %d layers of %d ranks are too many for %d servers: layers x ranks / servers may "
-                        "be %d; put layers together or take more servers",
-                        n, ranks, servers, BRAID_PARAMETERS_LAYERS);
     for (int l = 0; l < n; l++)
         if (!layers[l].count || layers[l].count > SIZE_MAX / 64 / BRAID_PARAMETERS_LAYERS)
             return br_error(EINVAL, WHO ": layer %d has %zu elements", l, layers[l].count);
@@ -102,7 +97,7 @@ static int check(struct braid_comm *comm, const struct braid_parameter_layer *la
         rc = check_numbers(o, *method);
     if (!rc)
         rc = check_servers(o, ranks);
-    return rc ? rc : check_layers(layers, n, ranks, o->servers ? o->n_servers : ranks);
+    return rc ? rc : check_layers(layers, n);
 }
 
 static void set_options(struct braid_parameters *p, const struct braid_parameters_options *options)
@@ -223,12 +218,29 @@ static int get_servers(struct braid_parameters *p, const struct braid_parameters
     return 0;
 }
 
+/* So many slices can be under way at once: each is pushed (with ssd twice, parameters.h, note 6) and pulled by its workers, and received and
+ * answered for each worker by its server. */
+static uint32_t most_slices(const struct braid_parameters *p)
+{
+    uint32_t servers = (uint32_t)p->n_servers, own = p->method == BR_PARAMETERS_SSD ? 3 : 2, n = MOST_SLICES;
+
+    while (n && own * n + 2 * (uint32_t)p->ranks * ((n + servers - 1) / servers) + OTHERS > BR_MAX_OPERATIONS)
+        n--;
+    return n;
+}
+
 static int cut(struct braid_parameters *p, const struct braid_parameter_layer *layers)
 {
-    uint32_t limit = MOST_SLICES, of_servers = (uint32_t)(MOST_SLICES * p->n_servers / p->ranks);
+    uint32_t limit = most_slices(p);
     size_t counts[BRAID_PARAMETERS_LAYERS];
 
-    limit = of_servers < limit ? of_servers : limit;
+    if (p->n > limit)
+        return br_error(
+            EINVAL,
+            WHO
+            ": %u layers; %d ranks and %d servers leave operations for %u (%s): put layers together or take "
+            "more servers",
+            p->n, p->ranks, p->n_servers, limit, methods[p->method]);
     for (uint32_t l = 0; l < p->n; l++)
         counts[l] = p->layers[l].count = layers[l].count;
     return br_shards_open(&p->shards, counts, p->n, (uint32_t)p->n_servers,

@@ -52,6 +52,8 @@ struct br_parameters_layer {
     float *before, *global; /* ssd: as in update.h */
     float *velocity;        /* local */
     _Atomic int state;
+    uint64_t
+        asked; /* iterations until the one in which the program asked for the gradient's place, itself counted */
     uint64_t iteration;    /* in which it was handed over */
     bool pulling;          /* receives of a pull are posted */
     uint64_t pulled_until; /* iterations whose gradients are in the last pull that was taken */
@@ -105,7 +107,8 @@ struct braid_parameters {
 
     pthread_t thread;
     bool has_thread;
-    _Atomic bool stop, ending; /* ending: what arrives is for nobody */
+    _Atomic bool stop;
+    _Atomic bool ending, ended; /* what arrives is for nobody: says the program; has our thread seen */
     _Atomic bool failing;
     _Atomic int failed; /* negative errno, written after the words */
     char words[BR_PARAMETERS_WORDS];

@@ -145,7 +145,7 @@ int br_parameters_serve(struct braid_parameters *p)
 {
     for (uint32_t i = 0; i < p->n_slices; i++) { /* by layer: what the next forward pass needs first */
         struct br_parameters_slice *s = &p->slices[i];
-        int rc = atomic_load(&p->ending)           ? swallow(p, s)
+        int rc = atomic_load(&p->ended)            ? swallow(p, s)
                  : p->method == BR_PARAMETERS_ASGD ? serve_apart(p, s)
                                                    : serve_together(p, s);
 

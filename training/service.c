@@ -28,6 +28,8 @@ static void *run(void *argument)
         uint64_t seen = br_progress_seen(family);
         int served = 0, worked = 0;
 
+        if (atomic_load(&p->ending) && !atomic_exchange(&p->ended, true))
+            br_progress_nudge(family);
         if (!atomic_load(&p->failed)) {
             served = br_parameters_serve(p);
             worked = served < 0 ? 0 : br_parameters_work(p);

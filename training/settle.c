@@ -27,14 +27,16 @@ static bool is_served(struct braid_parameters *p)
     return true;
 }
 
-static int wait_served(struct braid_parameters *p, const char *name)
+/* Waits for our thread. */
+static int wait_until(struct braid_parameters *p, bool (*reached)(struct braid_parameters *p),
+                      const char *name)
 {
     int rc = failure(p, name);
 
     while (!rc) {
         uint64_t seen = br_progress_seen(p->comm->family);
 
-        if (is_served(p))
+        if (reached(p))
             return 0;
         br_progress_wait_event(p->comm->family, seen, LOOK_AGAIN);
         rc = failure(p, name);
@@ -70,7 +72,7 @@ static int settle(struct braid_parameters *p, const char *name)
         rc = finish(p->pulls, p->shards.n); /* delayed ones */
     for (uint32_t l = 0; l < p->n && !rc; l++)
         p->layers[l].pulling = false;
-    return rc ? rc : wait_served(p, name);
+    return rc ? rc : wait_until(p, is_served, name);
 }
 
 /* The weights of each slice, from its server's to all workers'. */
@@ -125,6 +127,20 @@ int braid_parameters_sync(struct braid_parameters *p)
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
+static bool has_ended(struct braid_parameters *p)
+{
+    return atomic_load(&p->ended);
+}
+
+/* The pushes for nobody have arrived. */
+static bool is_empty(struct braid_parameters *p)
+{
+    for (uint32_t i = 0; i < p->n_slices; i++)
+        if (atomic_load(&p->slices[i].applied) != UINT64_MAX)
+            return false;
+    return true;
+}
+
 /* All ranks push once more, for nobody: that ends the receives (parameters.h, note 4). */
 static int take_leave(struct braid_parameters *p)
 {
@@ -132,26 +148,18 @@ static int take_leave(struct braid_parameters *p)
 
     if (!rc)
         rc = braid_barrier(p->comm, NULL, NULL); /* all have what they asked for */
-    if (!rc)
+    if (!rc) {
         atomic_store(&p->ending, true);
+        br_progress_nudge(p->comm->family);
+        rc = wait_until(p, has_ended, "braid_parameters_free");
+    }
     if (!rc)
         rc = braid_barrier(p->comm, NULL, NULL); /* and nobody takes what comes for a gradient */
     for (uint32_t l = p->n; l-- > 0 && !rc;)
         rc = br_parameters_push_layer(p, l, p->layers[l].gradients[0], p->pushes[0]);
     if (!rc)
         rc = finish(p->pushes[0], p->n_pushes);
-    while (!rc) {
-        uint64_t seen = br_progress_seen(p->comm->family);
-        bool done = true;
-
-        for (uint32_t i = 0; i < p->n_slices; i++)
-            done = done && atomic_load(&p->slices[i].applied) == UINT64_MAX;
-        if (done)
-            break;
-        br_progress_wait_event(p->comm->family, seen, LOOK_AGAIN);
-        rc = failure(p, "braid_parameters_free");
-    }
-    return rc;
+    return rc ? rc : wait_until(p, is_empty, "braid_parameters_free");
 }
 
 /* What is under way would not end by itself. */

@@ -61,15 +61,24 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void deal(struct br_shard **order, uint32_t n, size_t *loads, uint32_t servers)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t least = 0;
+struct load {
+    size_t elements;
+    uint32_t slices;
+};
 
-        for (uint32_t s = 1; s < servers; s++)
-            least = loads[s] < loads[least] ? s : least;
-        order[i]->server = least;
-        loads[least] += order[i]->count;
+static void deal(struct br_shard **order, uint32_t n, struct load *loads, uint32_t servers)
+{
+    uint32_t most = (n + servers - 1) / servers; /* slices, too: each is as many operations as any other */
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct load *least = NULL;
+
+        for (struct load *l = loads; l < loads + servers; l++)
+            if (l->slices < most && (!least || l->elements < least->elements))
+                least = l;
+        order[i]->server = (uint32_t)(least - loads);
+        least->elements += order[i]->count;
+        least->slices++;
     }
 }
 
@@ -77,7 +86,7 @@ int br_shards_open(struct br_shards *shards, const size_t *counts, uint32_t laye
                    size_t most, uint32_t limit)
 {
     struct br_shard **order;
-    size_t *loads;
+    struct load *loads;
     bool fine;
 
     most = fitting(counts, layers, most, limit);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which server has which part of which layer. A layer is cut into slices of about equal size; slices go to the servers, the largest ones
- * first, each to the one that has least so far. The same on every rank.
+ * first, each to the one that has least so far of those that have not their number of slices yet, n / servers rounded up. The same on every rank.
  */
 #ifndef BR_TRAINING_SHARD_H
 #define BR_TRAINING_SHARD_H

@@ -207,6 +207,8 @@ float *braid_parameters_gradient(struct braid_parameters *p, int layer)
     rc = get_back(p, "braid_parameters_gradient", layer);
     if (!rc)
         rc = finish_pushes(p, (uint32_t)layer);
+    if (!rc)
+        p->layers[layer].asked = p->iteration + 1;
     if ((uint32_t)layer == p->n - 1)
         br_pace_leave(&p->pace, br_comm_now(p->comm));
     p->report.wait += (double)(br_comm_now(p->comm) - start) / 1e9;
@@ -297,6 +299,12 @@ int braid_parameters_push(struct braid_parameters *p, int layer)
     if (layer != p->next)
         return br_error(EINVAL, "braid_parameters_push: layer %d: in the backward pass layer %d is next",
                         layer, p->next);
+    if (p->method == BR_PARAMETERS_SSD && p->layers[layer].asked != p->iteration + 1)
+        return br_error(EINVAL,
+                        "braid_parameters_push: layer %d: ask braid_parameters_gradient() in every "
+                        "iteration, as with ssd two "
+                        "places take turns",
+                        layer);
     if (!is_programs(p, layer) || finish_pushes(p, (uint32_t)layer))
         return is_programs(p, layer)
                    ? check(p, "braid_parameters_push", layer)

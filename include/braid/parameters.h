@@ -52,8 +52,9 @@
 extern "C" {
 #endif
 
-#define BRAID_PARAMETERS_LAYERS 192 /* at most; also layers x ranks / servers at most */
-#define BRAID_PARAMETERS_DROPS  4
+#define BRAID_PARAMETERS_LAYERS                                                                              \
+    192 /* at most; fewer where a server has many workers: all that may be under way are 1,024 operations */
+#define BRAID_PARAMETERS_DROPS 4
 
 struct braid_parameters;
 
@@ -94,14 +95,15 @@ int braid_parameters_create(struct braid_comm *comm, const struct braid_paramete
 float *braid_parameters_weight(struct braid_parameters *parameters, int layer);
 
 /* Where the backward pass is to leave the layer's gradient of this iteration, the mean over this worker's batch; returns when no push reads it
- * any more. ssd: two places take turns, so that a push has until the gradient after next; else the pointer stays the same. NULL with words: no such layer, or it failed. */
+ * any more. ssd: two places take turns, so that a push has until the gradient after next; else the pointer
+ * stays the same. NULL with words: no such layer, or it failed. */
 float *braid_parameters_gradient(struct braid_parameters *parameters, int layer);
 
 /* Returns when the layer's weights are those of the next forward pass. */
 int braid_parameters_wait(struct braid_parameters *parameters, int layer);
 
 /* The gradient is written, and the layer's weights are not needed any more in this iteration. Each layer once an iteration, from the last
- * one to layer 0; -EINVAL with words otherwise. Does not wait. */
+ * one to layer 0, with ssd behind braid_parameters_gradient() in this iteration; -EINVAL with words otherwise. Does not wait. */
 int braid_parameters_push(struct braid_parameters *parameters, int layer);
 
 /* Between two iterations, collective, blocks: all pushes reach the servers, and all workers' weights become the servers' (local: the mean). A pull

@@ -427,10 +427,49 @@ static int wrong_order(struct braid_comm *comm)
     return 0;
 }
 
+/* With two places for a gradient, a pointer of the iteration before is the other one. */
+static int old_place(struct braid_comm *comm)
+{
+    struct braid_parameters_options o = {.method = "ssd", .steps = 2, .warmup = 1};
+    struct braid_parameter_layer layer = {.count = 4};
+    struct braid_parameters *p;
+
+    RETURNS(0, braid_parameters_create(comm, &layer, 1, &o, &p));
+    SAYS(-EINVAL, "braid_parameters_gradient() in every iteration", braid_parameters_push(p, 0));
+    CHECK(braid_parameters_gradient(p, 0), "no place");
+    RETURNS(0, braid_parameters_push(p, 0));
+    RETURNS(0, braid_parameters_wait(p, 0));
+    SAYS(-EINVAL, "braid_parameters_gradient() in every iteration", braid_parameters_push(p, 0));
+    RETURNS(0, braid_parameters_free(p));
+    return 0;
+}
+
+/* As many slices as a communicator has operations for, all under way at once; one layer more is refused. */
+static int most_layers(struct braid_comm *comm)
+{
+    struct braid_parameters_options o = {
+        .method = "ssd", .steps = 1, .warmup = -1, .servers = &(int){0}, .n_servers = 1};
+    struct braid_parameter_layer layers[BRAID_PARAMETERS_LAYERS];
+    struct braid_parameters *p;
+    int n = (1024 - 32) / (3 + 2 * braid_size(comm));
+
+    for (int l = 0; l < BRAID_PARAMETERS_LAYERS; l++)
+        layers[l] = (struct braid_parameter_layer){.count = 1 + (size_t)l % 7};
+    SAYS(-EINVAL, "leave operations for 141 (ssd)", braid_parameters_create(comm, layers, n + 1, &o, &p));
+    RETURNS(0, braid_parameters_create(comm, layers, n, &o, &p));
+    for (int t = 0; t < 20; t++)
+        for (int l = n - 1; l >= 0; l--) {
+            CHECK(braid_parameters_gradient(p, l), "no place");
+            RETURNS(0, braid_parameters_push(p, l));
+        }
+    RETURNS(0, braid_parameters_free(p));
+    return 0;
+}
+
 static int misuse(struct braid_comm *comm, void *context)
 {
     (void)context;
-    return wrong_arguments(comm) || wrong_order(comm);
+    return wrong_arguments(comm) || wrong_order(comm) || old_place(comm) || most_layers(comm);
 }
 
 static void parameters__misuse_is_named(void **state)
@@ -456,7 +495,7 @@ static int aborted(struct braid_comm *comm, void *context)
             braid_comm_abort(comm, "enough");
         for (int l = LAYERS - 1; l >= 0 && !rc; l--) {
             rc = braid_parameters_wait(p, l);
-            if (!rc)
+            if (!rc && braid_parameters_gradient(p, l))
                 rc = braid_parameters_push(p, l);
         }
     }

@@ -47,6 +47,15 @@ static void loads(const struct br_shards *s, uint32_t servers, size_t *least, si
     }
 }
 
+/* No server has more slices than its share. */
+static void check_numbers(const struct br_shards *s, uint32_t servers)
+{
+    uint32_t number[SERVERS] = {0};
+
+    for (uint32_t i = 0; i < s->n; i++)
+        assert_in_range(++number[s->list[i].server], 1, (s->n + servers - 1) / servers);
+}
+
 static void open__covers_and_balances(void **state)
 {
     struct br_random random;
@@ -65,6 +74,7 @@ static void open__covers_and_balances(void **state)
         check_cover(&s, counts, layers, servers, 5000);
         loads(&s, servers, &least, &most);
         assert_true(most - least <= 5000); /* what is dealt last goes to the least loaded */
+        check_numbers(&s, servers);
         br_shards_close(&s);
     }
 }

@@ -46,7 +46,7 @@ static void pretend(const struct br_train *t, uint64_t start, int thirds)
 {
     uint64_t ms = (uint64_t)t->settings->device_ms, now = br_clock_now();
     uint64_t end = start + ms * BR_MS * (uint64_t)thirds / 3 / BR_TRAIN_LAYERS;
-    struct timespec left = {0, (long)((end - now) % BR_SEC)};
+    struct timespec left = {(time_t)((end - now) / BR_SEC), (long)((end - now) % BR_SEC)};
 
     if (ms && end > now)
         nanosleep(&left, NULL);
