@@ -216,7 +216,10 @@ static void refused(struct br_engine *engine, struct br_operation *op)
     int rc = op->parts.answer.status;
 
     br_stage_parts_put(engine, op);
-    if (rc == -EINVAL && kinds[op->kind].atomic) {
+    if (rc == -EOPNOTSUPP) {
+        snprintf(op->words, sizeof op->words,
+                 "rank %u does not know this operation: is it of the same version?", op->key.rank);
+    } else if (rc == -EINVAL && kinds[op->kind].atomic) {
         misaligned(op);
         snprintf(op->words, sizeof op->words, "%s", br_error_words());
     } else {

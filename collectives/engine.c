@@ -368,7 +368,8 @@ static int take_ended(struct br_engine *engine)
     return n;
 }
 
-int br_engine_step(struct br_engine *engine, uint64_t now)
+/* Takes what the worker has finished, starts what can start, and does local work. */
+static int step(struct br_engine *engine, uint64_t now)
 {
     size_t worked = 0;
     int n = 0, k;
@@ -384,9 +385,38 @@ int br_engine_step(struct br_engine *engine, uint64_t now)
         }
         n += k;
     } while (k && !engine->worker->failed);
-    if (now >= engine->next_deadline && !engine->worker->failed)
-        br_overdue_check(engine, now);
     return engine->worker->failed ? n + fail(engine) : n;
+}
+
+/* Everything that is known is done, and posted. *posted: how much that was. */
+static int serve(struct br_engine *engine, uint64_t now, int *posted)
+{
+    int n = step(engine, now);
+
+    *posted = br_worker_pump(engine->worker, now);
+    return n + *posted;
+}
+
+static int check_deadlines(struct br_engine *engine, uint64_t now)
+{
+    if (now < engine->next_deadline || engine->worker->failed)
+        return 0;
+    br_overdue_check(engine, now);
+    return engine->worker->failed ? 1 + fail(engine) : 0;
+}
+
+int br_engine_turn(struct br_engine *engine, uint64_t now)
+{
+    struct br_worker *w = engine->worker;
+    int posted, arrived, n = serve(engine, now, &posted);
+
+    n += arrived = br_worker_poll(w, now);
+    if (arrived || br_worker_is_due(w)) {
+        n += serve(engine, now, &posted);
+        if (posted)
+            n += br_worker_poll(w, now);
+    }
+    return n + check_deadlines(engine, now);
 }
 
 struct br_operation *br_engine_ended(struct br_engine *engine)

@@ -54,10 +54,16 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *operation, u
 int br_engine_reserve(struct br_engine *engine, struct br_operation *operation);
 void br_engine_unreserve(struct br_engine *engine, const struct br_operation *operation); /* room.c */
 
-/* Takes what the worker has finished, starts what can start, reduces and copies for at most a quantum,
- * ends operations, and fails the worker when a deadline has passed. Returns how much was done; 0: nothing.
- * When the worker has failed, all operations end, but not before every link is closed. */
-int br_engine_step(struct br_engine *engine, uint64_t now);
+/*
+ * One turn of the engine and its worker: what is to leave leaves, what has come is taken in, steps that may start do, at most a
+ * quantum is reduced and copied, operations end, and the worker fails when a deadline has passed. Returns how much was done; 0: nothing.
+ * When the worker has failed, all operations end, but not before every link is closed.
+ *
+ * What is to leave goes before anybody is asked what has come: looking in vain takes as long as a small send, and the other end waits. A back
+ * end may send at its next poll, so there is one behind each time that something was posted. Deadlines are looked at last: who was
+ * not scheduled for a while finds what has come meanwhile.
+ */
+int br_engine_turn(struct br_engine *engine, uint64_t now);
 
 /* View group->known + 1 of a group: the same on all its ranks, though not at the same time. The forest is borrowed until the group
  * ends. Operations that have waited for the view begin. */

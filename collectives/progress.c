@@ -116,31 +116,14 @@ static int turn_local(struct br_local *local, struct br_worker *w, uint64_t now)
     return n < 0 ? 1 : n;
 }
 
-/* Starts what was submitted, hands on what has arrived, posts what is to leave. *posted: how much that was. */
-static int serve(struct br_family *family, uint64_t now, int *posted)
-{
-    int n = br_engine_step(family->engine, now);
-
-    *posted = br_worker_pump(family->worker, now);
-    return n + *posted;
-}
-
-/* What is to leave goes before anybody is asked what has come: looking in vain takes as long as a small send, and the other end waits. A
- * back end may send at its next poll, so there is one behind each time that something was posted. */
 int br_progress_turn(struct br_family *family, uint64_t now)
 {
     struct br_operation *op;
-    int n = accept_submissions(family, now), posted, arrived;
+    int n = accept_submissions(family, now);
 
     family->now = now;
     family->progress.turns++;
-    n += serve(family, now, &posted);
-    n += arrived = br_worker_poll(family->worker, now);
-    if (arrived) {
-        n += serve(family, now, &posted);
-        if (posted)
-            n += br_worker_poll(family->worker, now);
-    }
+    n += br_engine_turn(family->engine, now);
     while ((op = br_engine_ended(family->engine)))
         end_staged(op);
     br_list_for_each (node, &family->boards)

@@ -159,6 +159,12 @@ int br_worker_pump(struct br_worker *worker, uint64_t now);
 /* The next ended transfer, or NULL. */
 struct br_transfer *br_worker_done(struct br_worker *worker);
 
+/* Is there something to pump, or a transfer that has ended? After a poll without an event a timer may have made it so. */
+static inline bool br_worker_is_due(const struct br_worker *worker)
+{
+    return !br_list_empty(&worker->active) || !br_list_empty(&worker->done);
+}
+
 /* Ends the worker. Its next polls tell all peers (reason in the ABORT message) and close all links, which takes until the peers
  * have answered, BR_LAST_WORDS at most; then fail_due is false. Idempotent: the first reason stays. error > 0. */
 void br_worker_fail(struct br_worker *worker, int error, const char *words);

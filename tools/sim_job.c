@@ -155,9 +155,7 @@ static uint64_t take_turns(struct br_sim_job *job, uint32_t rank, uint64_t now)
 
     do {
         submitted = r->submitted;
-        n = br_worker_poll(r->worker, now);
-        n += br_engine_step(r->engine, now);
-        n += br_worker_pump(r->worker, now);
+        n = br_engine_turn(r->engine, now);
         for (struct br_operation *op; (op = br_engine_ended(r->engine)); n++)
             if (program->ended)
                 program->ended(program->with, rank, op, now);

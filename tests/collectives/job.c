@@ -153,10 +153,8 @@ static int turn(struct job *job, int rank)
 {
     uint64_t now = br_sim_host_now(job->sim, rank);
     struct job_rank *r = &job->ranks[rank];
-    int n = br_worker_poll(r->worker, now);
+    int n = br_engine_turn(r->engine, now);
 
-    n += br_engine_step(r->engine, now);
-    n += br_worker_pump(r->worker, now);
     while (br_engine_ended(r->engine))
         job->ended++;
     return n;

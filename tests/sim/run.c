@@ -189,10 +189,8 @@ static int turn(struct storm *s, int rank)
     struct storm_rank *r = &s->ranks[rank];
     uint64_t now = br_sim_host_now(s->sim, rank);
     struct br_operation *op;
-    int n = br_worker_poll(r->worker, now);
+    int n = br_engine_turn(r->engine, now);
 
-    n += br_engine_step(r->engine, now);
-    n += br_worker_pump(r->worker, now);
     for (; (op = br_engine_ended(r->engine)); n++)
         call_ended(s, call_of(s, rank, op), rank);
     return n;

@@ -58,15 +58,24 @@ struct br_uring_call *br_uring_batch_send(struct br_uring_batch *batch, void *ow
     return call;
 }
 
-/* Not recv() and send(): in a process of several threads each takes two atomic operations more, as one can be cancelled in it. */
+/* recv() and send() take two atomic operations more each in a process of several threads, as one can be cancelled in them; but sanitizers
+ * look at the memory of these alone. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RECEIVE(...) recvfrom(__VA_ARGS__)
+#define SEND(...)    sendto(__VA_ARGS__)
+#else
+#define RECEIVE(...) syscall(SYS_recvfrom, __VA_ARGS__)
+#define SEND(...)    syscall(SYS_sendto, __VA_ARGS__)
+#endif
+
 static ssize_t receive(int fd, void *place, size_t bytes)
 {
-    return syscall(SYS_recvfrom, fd, place, bytes, MSG_DONTWAIT, NULL, NULL);
+    return RECEIVE(fd, place, bytes, MSG_DONTWAIT, NULL, NULL);
 }
 
 static ssize_t send_one(int fd, const void *bytes, size_t n)
 {
-    return syscall(SYS_sendto, fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+    return SEND(fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 }
 
 static void run_plain(struct br_uring_call *call)

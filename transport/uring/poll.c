@@ -236,6 +236,10 @@ static void received(struct br_uring_device *device, const struct br_uring_call 
     struct br_uring_link *link = call->owner;
     int rc;
 
+    if (call->result == -EAGAIN && link->send_error) {
+        br_uring_link_fail(link, link->send_error, strerror(-link->send_error));
+        return;
+    }
     if (call->result == -EAGAIN) {
         link->readable = false;
         return;
