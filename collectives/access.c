@@ -166,6 +166,7 @@ static int access_self(struct br_engine *engine, struct br_operation *op)
     const struct br_worker_config *w = &engine->worker->config;
     struct br_region *region = NULL;
     void *memory = NULL;
+    uint64_t before;
     int rc = -EACCES;
 
     if (op->key.check == w->check && w->region_find)
@@ -178,7 +179,7 @@ static int access_self(struct br_engine *engine, struct br_operation *op)
         return 0;
     }
     if (kinds[op->kind].atomic)
-        rc = br_onesided_change(memory, kinds[op->kind].operation, &op->operands, op->recv);
+        rc = br_onesided_change(memory, kinds[op->kind].operation, &op->operands, &before);
     else if (op->kind == BR_OPERATION_PUT)
         memmove(memory, op->send, op->count);
     else
@@ -186,6 +187,8 @@ static int access_self(struct br_engine *engine, struct br_operation *op)
     w->region_done(w->region_context, region);
     if (rc)
         return misaligned(op);
+    if (kinds[op->kind].atomic)
+        memcpy(op->recv, &before, sizeof before);
     br_operation_end(engine, op, 0);
     return 0;
 }
