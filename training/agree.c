@@ -2,20 +2,23 @@
 #include "training/agree.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/error.h"
 
 int br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who, const char *what)
 {
+    char words[BR_ERROR_WORDS]; /* of rc: other calls have words, too */
     uint64_t both[2];
     int bad;
 
+    snprintf(words, sizeof words, "%s", br_error_words());
     digest = rc ? 0 : digest | 1;
     both[0] = digest;
     both[1] = ~digest;
     bad = braid_allreduce(comm, both, both, 2, BRAID_UINT64, BRAID_MIN, NULL, NULL);
     if (rc || bad)
-        return rc ? rc : bad;
+        return rc ? br_error(-rc, "%s", words) : bad;
     if (!both[0])
         return br_error(EPROTO, "%s: another rank has failed; its words say why", who);
     if (both[0] != ~both[1])

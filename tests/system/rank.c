@@ -18,6 +18,7 @@
 #include "base/clock.h"
 
 #define RAILS_MAX 64
+#define CARRIES   100000 /* bytes */
 
 struct rank {
     struct braid_comm *all, *comm; /* of the job; that works */
@@ -28,6 +29,8 @@ struct rank {
     uint64_t failures;      /* of all rails to it */
     uint64_t tx[RAILS_MAX]; /* at the last change of mask */
     int loops, parts;
+    int changes;  /* of mask or failures */
+    bool carried; /* since the last one */
 };
 
 static struct braid_comm *_Atomic current;
@@ -133,8 +136,11 @@ static void look_at_rails(struct rank *rank, uint64_t *tx)
             failures += all[i].failures;
         }
     changed = mask != rank->mask || failures != rank->failures;
-    if (changed)
+    if (changed) {
         printf("rails %u\n", mask);
+        rank->changes++;
+        rank->carried = false;
+    }
     for (int i = 0; i < n && i < RAILS_MAX; i++) {
         if (all[i].peer != rank->peer)
             continue;
@@ -150,7 +156,7 @@ static void look_at_rails(struct rank *rank, uint64_t *tx)
 static bool loop(struct rank *rank, int *rc)
 {
     int32_t over = br_clock_now() >= end_at, any = 0;
-    uint64_t tx[RAILS_MAX];
+    uint64_t tx[RAILS_MAX] = {0};
 
     *rc = allreduce(rank);
     if (!*rc)
@@ -158,6 +164,10 @@ static bool loop(struct rank *rank, int *rc)
     if (*rc)
         return false;
     look_at_rails(rank, tx);
+    if (!rank->carried && tx[0] > CARRIES && tx[1] > CARRIES) {
+        printf("carry %d\n", rank->changes);
+        rank->carried = true;
+    }
     if (!rank->loops++)
         printf("ready %d\n", (int)getpid());
     return !any;
