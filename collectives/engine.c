@@ -39,6 +39,7 @@ static void init_lists(struct br_engine *engine)
     br_list_init(&engine->collectives);
     br_list_init(&engine->messages);
     br_list_init(&engine->to_self);
+    br_list_init(&engine->storing);
     br_list_init(&engine->waiting);
     br_list_init(&engine->ready);
     br_list_init(&engine->ended);
@@ -287,8 +288,8 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t
         rc = br_access_submit(engine, op);
         break;
     }
-    if (!rc && op->deadline < engine->next_deadline)
-        engine->next_deadline = op->deadline;
+    if (!rc)
+        br_overdue_expect(engine, op);
     return rc;
 }
 

@@ -35,7 +35,7 @@ struct br_run {
     size_t scratch_bytes;
     struct br_region *scratch_region;
     size_t scratch_used;   /* of it by the schedule; behind it: what is staged (stage.h) */
-    int scratch_pinned;    /* for this GPU; 0: not */
+    int scratch_pinned;    /* as br_engine_pin() has it */
     struct br_batch batch; /* what is under way of that */
     const struct br_operation
         *reserved; /* the persistent one that it was made large enough for; NULL: none */
@@ -48,6 +48,7 @@ struct br_engine {
     struct br_list collectives; /* operations under way, the oldest first */
     struct br_list messages;    /* sends, receives, puts, gets under way */
     struct br_list to_self;     /* sends and receives of this rank with itself that wait for each other */
+    struct br_list storing;     /* off the board, while their results are copied to a GPU (stage_board.c) */
     struct br_list waiting;     /* collectives with fragments to start, in order (priority, order) */
     struct br_list ready;     /* struct br_run_step: local work, in order (priority, order, fragment, step) */
     struct br_list free_runs; /* the last used first */
@@ -70,11 +71,14 @@ struct br_engine {
 /* engine.c */
 void br_operation_end(struct br_engine *engine, struct br_operation *op, int status);
 
-/* room.c: memory of runs. take_memory: that back ends know; unpin: of a GPU, 0: it is not pinned. */
+/* room.c: memory of runs. take_memory: that back ends know. *pinned: for this GPU, as br_gpu_of() names it; 0: nobody has tried; BR_NOT_PINNABLE:
+ * it cannot be, and is not tried again. */
+#define BR_NOT_PINNABLE (-1)
 int br_engine_take_memory(struct br_engine *engine, size_t bytes, uint8_t **memory,
                           struct br_region **region);
 void br_engine_free_memory(struct br_engine *engine, uint8_t *memory, struct br_region *region);
-void br_engine_unpin(struct br_engine *engine, void *memory, int gpu);
+void br_engine_pin(struct br_engine *engine, void *memory, size_t bytes, int gpu, int *pinned);
+void br_engine_unpin(struct br_engine *engine, void *memory, int pinned);
 int br_run_reserve_sources(struct br_engine *engine, uint32_t count); /* -ENOMEM */
 /* A run for op's next fragment, off the free ones, of which there is one. -ENOMEM with words: what it has is too small. */
 int br_run_take(struct br_engine *engine, const struct br_operation *op, struct br_run **run);
@@ -112,6 +116,7 @@ int br_access_submit(struct br_engine *engine, struct br_operation *op);
 void br_access_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t);
 
 /* overdue.c: deadlines and words */
+void br_overdue_expect(struct br_engine *engine, const struct br_operation *op);
 void br_overdue_check(struct br_engine *engine, uint64_t now); /* fails the worker when one has passed */
 size_t br_operation_describe(const struct br_operation *op, char *words, size_t bytes);
 

@@ -335,6 +335,33 @@ struct br_operation *br_local_ended(struct br_local *local)
     return node ? br_container_of(node, struct br_operation, node) : NULL;
 }
 
+/* The lowest rank whose round of before is missing, without which the head cannot publish; -1: none. */
+static int behind(const struct br_local *local)
+{
+    for (uint32_t r = 0; local->round && r < local->n; r++)
+        if (!br_board_ready(&local->board, r, local->round))
+            return (int)r;
+    return -1;
+}
+
+const char *br_local_name_waited(const struct br_local *local, const struct br_operation *op, char *words,
+                                 size_t bytes)
+{
+    const struct br_operation *first = local->busy ? NULL : head(local);
+    bool unpublished = first && !local->published;
+    int rank = unpublished ? behind(local) : br_local_waits_for(local, first ? first : op);
+    char name[80];
+
+    if (first && br_stage_board_gpu(first))
+        snprintf(words, bytes, "copies of GPU %d", br_stage_board_gpu(first) - 1);
+    else if (rank >= 0)
+        snprintf(words, bytes, "%s (level 0, device shm0)",
+                 br_group_name_rank(op->group, rank, name, sizeof name));
+    else
+        snprintf(words, bytes, "operations submitted before it");
+    return words;
+}
+
 struct br_operation *br_local_overdue(const struct br_local *local, uint64_t now)
 {
     br_list_for_each (node, &local->queue) {

@@ -46,14 +46,36 @@ size_t br_operation_describe(const struct br_operation *op, char *words, size_t 
     return used;
 }
 
-/* Names the peer of a transfer that waits, each peer once. */
+/* Names who is waited for, each once: the peer of a transfer, or a GPU that copies. */
 struct naming {
     char *words;
     size_t bytes, used;
     const struct br_worker *worker;
     const struct br_group *group; /* whose ranks the words count */
-    int peers[MOST_NAMED], n;
+    int named[MOST_NAMED], n;     /* peers; -1 - g: GPU g */
 };
+
+static bool is_new(const struct naming *naming, int who)
+{
+    for (int i = 0; i < naming->n; i++)
+        if (naming->named[i] == who)
+            return false;
+    return naming->n < MOST_NAMED;
+}
+
+static const char *before_name(const struct naming *naming)
+{
+    return naming->n ? "," : ": waits for";
+}
+
+static void name_copies(struct naming *naming, const struct br_batch *batch)
+{
+    if (!batch->copy.event || !is_new(naming, -batch->copy.gpu))
+        return;
+    SAY(naming->words, naming->bytes, naming->used, "%s copies of GPU %d", before_name(naming),
+        batch->copy.gpu - 1);
+    naming->named[naming->n++] = -batch->copy.gpu;
+}
 
 static void name(struct naming *naming, const struct br_transfer *t, uint8_t level)
 {
@@ -61,33 +83,36 @@ static void name(struct naming *naming, const struct br_transfer *t, uint8_t lev
     const struct br_rail *rail;
     char words[80];
 
-    if (t->state == BR_TRANSFER_IDLE || t->state == BR_TRANSFER_ENDED || naming->n == MOST_NAMED ||
+    if (t->state == BR_TRANSFER_IDLE || t->state == BR_TRANSFER_ENDED || !is_new(naming, t->peer) ||
         !peer->n_rails)
         return;
-    for (int i = 0; i < naming->n; i++)
-        if (naming->peers[i] == t->peer)
-            return;
     rail = &peer->rails[0];
     for (int i = 1; i < peer->n_rails; i++)
         if (peer->rails[i].level == level)
             rail = &peer->rails[i];
-    SAY(naming->words, naming->bytes, naming->used, "%s %s (level %d, device %s)",
-        naming->n ? "," : ": waits for", br_group_name_job_rank(naming->group, t->peer, words, sizeof words),
-        rail->level, rail->device->name);
-    naming->peers[naming->n++] = t->peer;
+    SAY(naming->words, naming->bytes, naming->used, "%s %s (level %d, device %s)", before_name(naming),
+        br_group_name_job_rank(naming->group, t->peer, words, sizeof words), rail->level, rail->device->name);
+    naming->named[naming->n++] = t->peer;
 }
 
 static void name_waited(struct naming *naming, const struct br_operation *op)
 {
     naming->group = op->group;
+    if (op->board.buffer) {
+        name_copies(naming, &op->board.batch);
+        return;
+    }
     if (op->kind != BR_OPERATION_COLLECTIVE) {
-        for (int i = 0; i < BR_OPERATION_TRANSFERS; i++)
+        for (int i = 0; i < BR_OPERATION_TRANSFERS; i++) {
             name(naming, &op->parts.transfers[i], 0);
+            name_copies(naming, &op->parts.staged[i].batch);
+        }
         return;
     }
     br_list_for_each (node, &op->fragments.runs) {
         const struct br_run *run = br_container_of(node, struct br_run, node);
 
+        name_copies(naming, &run->batch);
         for (uint32_t i = 0; i < run->schedule->n_steps; i++)
             if (run->schedule->steps[i].kind <= BR_STEP_RECV)
                 name(naming, &run->steps[i].transfer, run->schedule->steps[i].level);
@@ -126,12 +151,18 @@ static void overdue(struct br_engine *engine, const struct br_operation *op)
     br_worker_fail(engine->worker, ETIMEDOUT, words);
 }
 
+void br_overdue_expect(struct br_engine *engine, const struct br_operation *op)
+{
+    if (op->deadline < engine->next_deadline)
+        engine->next_deadline = op->deadline;
+}
+
 void br_overdue_check(struct br_engine *engine, uint64_t now)
 {
-    struct br_list *lists[] = {&engine->collectives, &engine->messages, &engine->to_self};
+    struct br_list *lists[] = {&engine->collectives, &engine->messages, &engine->to_self, &engine->storing};
     uint64_t next = UINT64_MAX;
 
-    for (int i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         br_list_for_each (node, lists[i]) {
             const struct br_operation *op = br_container_of(node, struct br_operation, node);
 

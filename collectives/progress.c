@@ -74,12 +74,11 @@ static int accept_submissions(struct br_family *family, uint64_t now)
 
 static void fail_overdue_local(const struct br_operation *op)
 {
-    char words[200], name[80];
+    char words[240], waited[120];
 
-    snprintf(words, sizeof words,
-             "%s of %zu elements missed its deadline of %llu ms: waits for %s (level 0, device shm0)",
+    snprintf(words, sizeof words, "%s of %zu elements missed its deadline of %llu ms: waits for %s",
              br_collective_name(op->collective), op->count, (unsigned long long)(op->timeout / BR_MS),
-             br_group_name_rank(op->group, br_local_waits_for(op->comm->local, op), name, sizeof name));
+             br_local_name_waited(op->comm->local, op, waited, sizeof waited));
     br_worker_fail(op->comm->family->worker, ETIMEDOUT, words);
 }
 

@@ -40,10 +40,16 @@ void br_engine_free_memory(struct br_engine *engine, uint8_t *memory, struct br_
         free(memory);
 }
 
-void br_engine_unpin(struct br_engine *engine, void *memory, int gpu)
+void br_engine_pin(struct br_engine *engine, void *memory, size_t bytes, int gpu, int *pinned)
 {
-    if (gpu)
-        br_copier_unpin(engine->config.copier, gpu, memory);
+    if (!*pinned)
+        *pinned = br_copier_pin(engine->config.copier, gpu, memory, bytes) ? gpu : BR_NOT_PINNABLE;
+}
+
+void br_engine_unpin(struct br_engine *engine, void *memory, int pinned)
+{
+    if (pinned > 0)
+        br_copier_unpin(engine->config.copier, pinned, memory);
 }
 
 static void free_scratch(struct br_engine *engine, struct br_run *run)
@@ -101,9 +107,8 @@ static int fit(struct br_engine *engine, struct br_run *run, const struct br_ope
         rc = grow_scratch(engine, run, scratch);
         ++*grown;
     }
-    if (!rc && gpu && scratch && !run->scratch_pinned &&
-        br_copier_pin(engine->config.copier, gpu, run->scratch, run->scratch_bytes))
-        run->scratch_pinned = gpu;
+    if (!rc && gpu && scratch)
+        br_engine_pin(engine, run->scratch, run->scratch_bytes, gpu, &run->scratch_pinned);
     return rc;
 }
 

@@ -156,8 +156,8 @@ struct br_stage_buffer *br_stage_get(struct br_engine *engine, int gpu, size_t b
         br_list_remove(&buffer->node);
     else
         buffer = make_buffer(engine, bytes);
-    if (buffer && !buffer->pinned && br_copier_pin(engine->config.copier, gpu, buffer->memory, buffer->bytes))
-        buffer->pinned = gpu;
+    if (buffer)
+        br_engine_pin(engine, buffer->memory, buffer->bytes, gpu, &buffer->pinned);
     return buffer;
 }
 

@@ -8,7 +8,7 @@
  *    crosses PCIe once in each direction, whatever the algorithm. Rejected: staging each message at the transport, below the schedule:
  *    what is reduced on the CPU would cross PCIe twice at every step of a ring.
  * 2. The host memory is the run's scratch (room.c), which grows as scratch does and is counted as that (late_allocations); persistent
- *    operations have theirs reserved. Pinned when a run first serves a GPU. Peers of the host read it in place.
+ *    operations, but those on the board, have theirs reserved. Pinned when a run first serves a GPU. Peers of the host read it in place.
  * 3. A message, a put or a get is staged part by part (BR_MAX_TRANSFER), two at a time, in buffers that are kept; a collective on the
  *    host's board (local.h) as a whole, which is a few KiB. Rejected: a fixed number of buffers. Receives hold theirs until the sender
  *    comes, who may wait for buffers held by receives of ours: a deadlock.
@@ -52,7 +52,7 @@ struct br_stage_buffer {
     uint8_t *memory;
     size_t bytes;
     struct br_region *region;
-    int pinned; /* for this GPU; 0: not */
+    int pinned; /* as br_engine_pin() has it */
 };
 
 /* A part, or an operation on the board, that is staged. buffer NULL: it is not. */
@@ -65,6 +65,7 @@ struct br_staged {
     const void *send; /* board: the user's; the operation has the buffer instead */
     void *recv;       /* likewise */
     bool ends;        /* board: it has ended, and waits for its copies */
+    bool lost;        /* board: what it was to publish has not come; the worker has failed */
 };
 
 bool br_operation_is_staged(const struct br_operation *op);
@@ -106,7 +107,9 @@ void br_stage_parts_put(struct br_engine *engine, struct br_operation *op); /* g
 /* stage_board.c: operations on the board. begin: the operation gets a buffer in place of the user's memory; false: the worker has failed. */
 bool br_stage_board_begin(struct br_engine *engine, struct br_operation *op);
 bool br_stage_board_ready(const struct br_operation *op); /* what it publishes is there */
-/* It has ended on the board. true: it comes out of br_engine_ended() when its copies are through. */
+int br_stage_board_gpu(
+    const struct br_operation *op); /* whose copies it waits for, as br_gpu_of() names it; 0: none */
+/* It has ended on the board. true: it comes out of br_engine_ended() when its copies are through, or its deadline has passed. */
 bool br_stage_board_end(struct br_engine *engine, struct br_operation *op);
 
 #endif

@@ -219,6 +219,34 @@ static void fail__ends_all(void **state)
     assert_null(br_local_overdue(&locals[0], 2000));
 }
 
+static void assert_waited(const struct br_operation *op, const char *expected)
+{
+    char words[120];
+
+    assert_string_equal(br_local_name_waited(&locals[0], op, words, sizeof words), expected);
+}
+
+static void name_waited__rank_or_gpu(void **state)
+{
+    struct br_operation ops[2] = {make(0, BR_BROADCAST, 1, 0, 0), make(0, BR_ALLREDUCE, 1, 0, 1)};
+    struct br_stage_buffer buffer;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        ops[i].group = &group;
+        br_local_submit(&locals[0], &ops[i]);
+    }
+    ops[1].board.buffer = &buffer; /* its copies are under way */
+    ops[1].board.batch.copy = (struct br_copy){.event = (void *)&buffer, .gpu = 3};
+    br_list_push_back(&locals[1].ended, &ops[1].board.batch.node);
+    assert_int_equal(br_local_step(&locals[0]), 1); /* the root needs nobody */
+    assert_waited(&ops[1], "copies of GPU 2");
+    br_list_remove(&ops[1].board.batch.node);
+    ops[1].board.buffer = NULL;
+    assert_int_equal(br_local_step(&locals[0]), 0); /* nor has anybody published the round before */
+    assert_waited(&ops[1], "rank 1 of communicator 5 (rank 7 of the job) (level 0, device shm0)");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +255,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(step__waits_for_the_short_way, open_board, close_board),
         cmocka_unit_test_setup_teardown(complete__disagreement, open_board, close_board),
         cmocka_unit_test_setup_teardown(fail__ends_all, open_board, close_board),
+        cmocka_unit_test_setup_teardown(name_waited__rank_or_gpu, open_board, close_board),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

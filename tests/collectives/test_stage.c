@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/downgrade.h"
 #include "base/error.h"
 #include "call.h"
 #include "collectives/type.h"
@@ -221,14 +222,20 @@ static void collective__memory_is_kept(void **state)
 
 static void collective__without_pinning(void **state)
 {
+    struct call c = {.collective = BR_ALLREDUCE, .count = 5000, .type = BRAID_INT64};
     struct job job;
+    uint64_t said;
 
     (void)state;
     strcpy(fake_cuda()->fail, "cuMemHostRegister_v2");
     fake_cuda()->fail_result = BR_CUDA_OUT_OF_MEMORY;
     create(&job, 2, 0);
-    run_on_gpu(&job, (struct call){.collective = BR_ALLREDUCE, .count = 5000, .type = BRAID_INT64},
-               SEND | RECV);
+    run_on_gpu(&job, c, SEND | RECV);
+    said = atomic_load(&br_downgrades.downgrade_gpu_pinning);
+    assert_true(said > 0);
+    for (int i = 0; i < 3; i++) /* what cannot be pinned is not tried again */
+        run_on_gpu(&job, c, SEND | RECV);
+    assert_int_equal(atomic_load(&br_downgrades.downgrade_gpu_pinning), said);
     job_destroy(&job);
 }
 
@@ -289,6 +296,8 @@ static void collective__gpu_that_hangs(void **state)
     }
     job_run(&job, 2);
     fake_cuda()->fail[0] = 0;
+    assert_true(strstr(c.ops[0].words, "waits for copies of GPU 0") ||
+                strstr(c.ops[1].words, "waits for copies of GPU 0"));
     for (int r = 0; r < 2; r++) {
         assert_true(c.ops[r].status < 0);
         release(devices[r]);

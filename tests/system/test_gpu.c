@@ -302,12 +302,81 @@ static void gpu__out_of_memory_at_the_first_use(void **state)
     ranks_run(&(struct ranks){.size = 2, .backend = "uring", .devices = "127.0.0.1"}, no_stream, NULL);
 }
 
+static int sum_small(struct braid_comm *comm, void *data, const struct braid_options *options)
+{
+    return braid_allreduce(comm, data, data, 16, BRAID_INT32, BRAID_SUM, options, NULL);
+}
+
+/* What rank 0 cannot fetch from its GPU does not reach the others by the board: no rank takes it for a result. context: the call that fails. */
+static int no_copy_for_the_board(struct braid_comm *comm, void *context)
+{
+    const struct br_cuda *cuda = start_cuda();
+    void *data = allocate(cuda, 64);
+    int rc;
+
+    if (braid_rank(comm) == 0) {
+        strcpy(fake_cuda()->fail, context);
+        fake_cuda()->fail_result = BR_CUDA_ILLEGAL_ADDRESS;
+    }
+    rc = sum_small(comm, data, NULL);
+    CHECK(rc < 0, "got %d", rc);
+    CHECK(braid_rank(comm) != 0 || strstr(braid_last_error(), "CUDA_ERROR_ILLEGAL_ADDRESS"), "why");
+    fake_cuda()->fail[0] = 0;
+    release(cuda, data);
+    return 0;
+}
+
+static void gpu__copies_for_the_board_that_fail(void **state)
+{
+    static const char *const symbols[] = {"cuMemcpyAsync", "cuEventQuery"};
+
+    (void)state;
+    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
+        ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, no_copy_for_the_board,
+                  (void *)(uintptr_t)symbols[i]);
+}
+
+/* The copies before (context: 0) or behind the board (1) never end: the deadline does. */
+static int late_board(struct braid_comm *comm, void *context)
+{
+    const struct br_cuda *cuda = start_cuda();
+    struct braid_options hasty = {.timeout_ms = 200};
+    void *data = allocate(cuda, 64);
+
+    if (braid_rank(comm) == 0) {
+        strcpy(fake_cuda()->fail, "cuEventQuery");
+        fake_cuda()->fail_result = BR_CUDA_NOT_READY;
+        fake_cuda()->fail_after = *(unsigned *)context;
+        SAYS(-ETIMEDOUT, "missed its deadline of 200 ms: waits for copies of GPU 0",
+             sum_small(comm, data, &hasty));
+        fake_cuda()->fail[0] = 0;
+    } else {
+        sum_small(comm, data, NULL); /* its own is well, or ends with rank 0's */
+    }
+    release(cuda, data);
+    return 0;
+}
+
+static void gpu__copies_of_the_board_that_hang(void **state)
+{
+    (void)state;
+    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    for (unsigned queries = 0; queries < 2; queries++)
+        ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, late_board, &queries);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpu__all_reduce),        cmocka_unit_test(gpu__small_collectives),
-        cmocka_unit_test(gpu__persistent),        cmocka_unit_test(gpu__messages_and_accesses),
-        cmocka_unit_test(gpu__gradient_sessions), cmocka_unit_test(gpu__out_of_memory_at_the_first_use),
+        cmocka_unit_test(gpu__all_reduce),
+        cmocka_unit_test(gpu__small_collectives),
+        cmocka_unit_test(gpu__persistent),
+        cmocka_unit_test(gpu__messages_and_accesses),
+        cmocka_unit_test(gpu__gradient_sessions),
+        cmocka_unit_test(gpu__out_of_memory_at_the_first_use),
+        cmocka_unit_test(gpu__copies_for_the_board_that_fail),
+        cmocka_unit_test(gpu__copies_of_the_board_that_hang),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
