@@ -17,7 +17,7 @@
 #define TRIAL  4096
 
 struct lane {
-    atomic_bool open;
+    atomic_bool open, lost; /* lost: copies did not end (br_copier_forget()) */
     struct CUctx_st *context;
     struct CUstream_st *streams[2]; /* by direction */
     struct CUevent_st *events[EVENTS];
@@ -77,7 +77,8 @@ static void close_lane(struct br_copier *copier, struct lane *lane)
         return;
     for (int i = 0; i < 2; i++)
         if (lane->streams[i]) {
-            cuda->stream_synchronize(lane->streams[i]);
+            if (!atomic_load(&lane->lost)) /* for ever, else; destroying one that works does not wait */
+                cuda->stream_synchronize(lane->streams[i]);
             cuda->stream_destroy(lane->streams[i]);
         }
     while (lane->n_events)
@@ -213,7 +214,9 @@ bool br_copier_pin(struct br_copier *copier, int gpu, void *memory, size_t bytes
 
 void br_copier_unpin(struct br_copier *copier, int gpu, void *memory)
 {
-    if (br_cuda_enter(copier->cuda, copier->lanes[gpu - 1].context))
+    const struct lane *lane = &copier->lanes[gpu - 1];
+
+    if (atomic_load(&lane->lost) || br_cuda_enter(copier->cuda, lane->context))
         return;
     copier->cuda->host_unregister(memory);
     br_cuda_leave(copier->cuda);
@@ -231,6 +234,8 @@ int br_copier_copy(struct br_copier *copier, int gpu, enum br_copy_direction dir
 
     if (!bytes)
         return 0;
+    if (atomic_load(&lane->lost))
+        return br_error(EIO, "GPU %d is lost: copies of before did not end", gpu - 1);
     rc = br_cuda_enter(cuda, lane->context);
     if (rc)
         return rc;
@@ -286,13 +291,21 @@ int br_copier_mark(struct br_copier *copier, int gpu, enum br_copy_direction dir
     return rc;
 }
 
-void br_copier_forget(struct br_copier *copier, struct br_copy *copy)
+static void destroy_event(struct br_copier *copier, struct br_copy *copy)
 {
-    if (copy->event && !br_cuda_enter(copier->cuda, copier->lanes[copy->gpu - 1].context)) {
-        copier->cuda->event_destroy(copy->event);
+    if (!br_cuda_enter(copier->cuda, copier->lanes[copy->gpu - 1].context)) {
+        copier->cuda->event_destroy(copy->event); /* does not wait for it */
         br_cuda_leave(copier->cuda);
     }
     copy->event = NULL;
+}
+
+void br_copier_forget(struct br_copier *copier, struct br_copy *copy)
+{
+    if (!copy->event)
+        return;
+    atomic_store(&copier->lanes[copy->gpu - 1].lost, true);
+    destroy_event(copier, copy);
 }
 
 static void give_back(struct br_copier *copier, struct br_copy *copy)
@@ -300,7 +313,7 @@ static void give_back(struct br_copier *copier, struct br_copy *copy)
     struct lane *lane = &copier->lanes[copy->gpu - 1];
 
     if (lane->n_events == EVENTS) {
-        br_copier_forget(copier, copy);
+        destroy_event(copier, copy);
         return;
     }
     lane->events[lane->n_events++] = copy->event;

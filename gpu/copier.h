@@ -35,7 +35,7 @@ struct br_copier_counters {
 };
 
 int br_copier_create(struct br_copier **out); /* -ENOMEM with words */
-/* Waits for copies that are under way. NULL allowed. */
+/* Waits for copies that are under way, but those of a lost GPU. NULL allowed. */
 void br_copier_destroy(struct br_copier *copier);
 
 /* Streams, events and the trial (note 3) of a GPU, as br_gpu_of() names it. 1: this call has opened it; 0: it was open, which costs a load to
@@ -59,7 +59,8 @@ int br_copier_mark(struct br_copier *copier, int gpu, enum br_copy_direction dir
 /* 1: all up to the mark is done, *copy is empty again; 0: not yet; negative errno with words: it failed, and is empty again. */
 int br_copier_done(struct br_copier *copier, struct br_copy *copy);
 
-/* Gives up a copy that does not end; what it does to the memory is not known. */
+/* Gives up a copy that does not end (nothing without one); what it does to the memory is not known. The GPU counts as lost: copies with it fail
+ * from now on with -EIO, nothing waits for it any more, and host memory stays pinned to the end of the process: an unpinning would wait. */
 void br_copier_forget(struct br_copier *copier, struct br_copy *copy);
 
 struct br_copier_counters br_copier_counters(const struct br_copier *copier);

@@ -162,9 +162,8 @@ static void mark__as_many_as_wanted(void **state)
     assert_int_equal(br_copier_open(copier, 1), 1);
     for (int i = 0; i < 300; i++)
         assert_int_equal(br_copier_mark(copier, 1, i % 2 ? BR_COPY_TO_GPU : BR_COPY_TO_HOST, &copies[i]), 0);
-    for (int i = 0; i < 299; i++)
+    for (int i = 0; i < 300; i++)
         assert_int_equal(br_copier_done(copier, &copies[i]), 1);
-    br_copier_forget(copier, &copies[299]);
 }
 
 static void done__says_what_failed(void **state)
@@ -179,6 +178,31 @@ static void done__says_what_failed(void **state)
     assert_int_equal(br_copier_done(copier, &copy), -EIO);
     assert_non_null(strstr(br_error_words(), "CUDA_ERROR_ILLEGAL_ADDRESS"));
     assert_null(copy.event);
+}
+
+/* From then on nothing is called that would wait for it. */
+static void forget__gives_up_the_gpu(void **state)
+{
+    static char host[8192];
+    struct br_copy copy = {0};
+
+    (void)state;
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    assert_true(br_copier_pin(copier, 1, host, sizeof host));
+    assert_int_equal(br_copier_copy(copier, 1, BR_COPY_TO_HOST, host, device(), 100), 0);
+    assert_int_equal(br_copier_mark(copier, 1, BR_COPY_TO_HOST, &copy), 0);
+    br_copier_forget(copier, &copy);
+    assert_null(copy.event);
+    assert_int_equal(br_copier_copy(copier, 1, BR_COPY_TO_HOST, host, device(), 100), -EIO);
+    assert_non_null(strstr(br_error_words(), "GPU 0 is lost"));
+    strcpy(fake_cuda()->fail, "cuStreamSynchronize");
+    fake_cuda()->fail_after = 10; /* counts its calls down */
+    br_copier_unpin(copier, 1, host);
+    br_copier_destroy(copier);
+    assert_int_equal(fake_cuda()->fail_after, 10);
+    fake_cuda()->fail[0] = 0;
+    assert_int_equal(cuda->host_unregister(host), 0);
+    assert_int_equal(br_copier_create(&copier), 0); /* for leave() */
 }
 
 static void pin__or_not(void **state)
@@ -206,6 +230,7 @@ int main(void)
         CASE(done__says_what_failed),
         CASE(pin__or_not),
         CASE(copy__while_the_program_captures),
+        CASE(forget__gives_up_the_gpu),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
