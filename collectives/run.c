@@ -39,20 +39,22 @@ static size_t step_elements(const struct br_run *run, const struct br_step *step
 static uint8_t *locate(const struct br_run *run, const struct br_span *span, struct br_region **region)
 {
     const struct br_operation *op = run->op;
-    size_t size = br_type_size(op->type), element, within;
-    uint8_t *base;
+    size_t size = br_type_size(op->type), element, within, block;
+    uint8_t *base = NULL;
 
     if (span->buffer == BR_SCRATCH) {
         *region = run->scratch_region;
         return run->scratch + span->first * (run->shorter + (run->longer > 0)) * size;
     }
     within = piece_offset(run, span->first % run->schedule->pieces);
-    base = br_stage_run_block(run, span->buffer, span->first / run->schedule->pieces);
+    block = span->first / run->schedule->pieces;
+    if (op->send_gpu || op->recv_gpu)
+        base = br_stage_run_block(run, span->buffer, block);
     if (base) {
         *region = run->scratch_region;
         return base + within * size;
     }
-    element = span->first / run->schedule->pieces * op->count + run->first + within;
+    element = block * op->count + run->first + within;
     if (span->buffer == BR_INPUT) {
         *region = op->send_region;
         base = (uint8_t *)(uintptr_t)op->send;

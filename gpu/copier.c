@@ -224,45 +224,61 @@ void br_copier_unpin(struct br_copier *copier, int gpu, void *memory)
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-int br_copier_copy(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
-                   const void *from, size_t bytes)
+/* In the GPU's context. */
+static int ask(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
+               const void *from, size_t bytes)
 {
-    struct lane *lane = &copier->lanes[gpu - 1];
-    const struct br_cuda *cuda = copier->cuda;
-    br_cuda_result result;
-    int rc;
+    const struct lane *lane = &copier->lanes[gpu - 1];
+    br_cuda_result result =
+        copier->cuda->copy_async((uintptr_t)to, (uintptr_t)from, bytes, lane->streams[direction]);
 
-    if (!bytes)
-        return 0;
-    if (atomic_load(&lane->lost))
-        return br_error(EIO, "GPU %d is lost: copies of before did not end", gpu - 1);
-    rc = br_cuda_enter(cuda, lane->context);
-    if (rc)
-        return rc;
-    result = cuda->copy_async((uintptr_t)to, (uintptr_t)from, bytes, lane->streams[direction]);
-    br_cuda_leave(cuda);
     if (result != BR_CUDA_SUCCESS)
-        return br_cuda_error(cuda, result, "GPU %d: a copy of %zu bytes %s", gpu - 1, bytes,
+        return br_cuda_error(copier->cuda, result, "GPU %d: a copy of %zu bytes %s", gpu - 1, bytes,
                              direction == BR_COPY_TO_HOST ? "to the host" : "from the host");
     atomic_fetch_add_explicit(&copier->bytes[direction], bytes, memory_order_relaxed);
     return 0;
 }
 
+static int enter_lane(struct br_copier *copier, int gpu)
+{
+    const struct lane *lane = &copier->lanes[gpu - 1];
+
+    if (atomic_load(&lane->lost))
+        return br_error(EIO, "GPU %d is lost: copies of before did not end", gpu - 1);
+    return br_cuda_enter(copier->cuda, lane->context);
+}
+
+int br_copier_copy(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
+                   const void *from, size_t bytes)
+{
+    struct lane *lane = &copier->lanes[gpu - 1];
+    int rc = bytes ? enter_lane(copier, gpu) : 0;
+
+    if (rc || !bytes)
+        return rc;
+    if (!lane->n_events) /* before the copy, which could not be marked */
+        rc = make_event(copier, lane);
+    if (!rc)
+        rc = ask(copier, gpu, direction, to, from, bytes);
+    br_cuda_leave(copier->cuda);
+    return rc;
+}
+
 int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
                        const void *from, size_t bytes)
 {
-    struct lane *lane = &copier->lanes[gpu - 1];
-    int rc = br_copier_copy(copier, gpu, direction, to, from, bytes);
-    br_cuda_result result;
+    br_cuda_result result = BR_CUDA_SUCCESS;
+    int rc = enter_lane(copier, gpu);
 
-    if (!rc)
-        rc = br_cuda_enter(copier->cuda, lane->context);
     if (rc)
         return rc;
-    result = copier->cuda->stream_synchronize(lane->streams[direction]);
+    if (bytes)
+        rc = ask(copier, gpu, direction, to, from, bytes);
+    if (!rc)
+        result = copier->cuda->stream_synchronize(copier->lanes[gpu - 1].streams[direction]);
     br_cuda_leave(copier->cuda);
     return result == BR_CUDA_SUCCESS
-               ? 0
+               ? rc
                : br_cuda_error(copier->cuda, result, "GPU %d: a copy of %zu bytes", gpu - 1, bytes);
 }
 

@@ -12,6 +12,8 @@
 #include "gpu/driver.h"
 #include "tests/fake_cuda/fake_cuda.h"
 
+#define EVENTS_MADE 64 /* by br_copier_open(), of a GPU */
+
 static const struct br_cuda *cuda;
 static struct br_copier *copier;
 static br_cuda_pointer memory;
@@ -166,6 +168,27 @@ static void mark__as_many_as_wanted(void **state)
         assert_int_equal(br_copier_done(copier, &copies[i]), 1);
 }
 
+/* A copy without a mark would go on in memory that its operation has given back: where there is no event for the mark, none is asked for. */
+static void copy__needs_a_mark(void **state)
+{
+    static struct br_copy copies[EVENTS_MADE];
+    uint64_t before;
+    char out[100];
+
+    (void)state;
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    for (int i = 0; i < EVENTS_MADE; i++)
+        assert_int_equal(br_copier_mark(copier, 1, BR_COPY_TO_HOST, &copies[i]), 0);
+    before = fake_cuda_counters().to_host;
+    strcpy(fake_cuda()->fail, "cuEventCreate");
+    fake_cuda()->fail_result = BR_CUDA_OUT_OF_MEMORY;
+    assert_int_equal(br_copier_copy(copier, 1, BR_COPY_TO_HOST, out, device(), 100), -ENOMEM);
+    fake_cuda()->fail[0] = 0;
+    for (int i = 0; i < EVENTS_MADE; i++)
+        assert_int_equal(br_copier_done(copier, &copies[i]), 1);
+    assert_int_equal(fake_cuda_counters().to_host, before);
+}
+
 static void done__says_what_failed(void **state)
 {
     struct br_copy copy;
@@ -227,6 +250,7 @@ int main(void)
         CASE(copy__there_and_back),
         CASE(copy__now),
         CASE(mark__as_many_as_wanted),
+        CASE(copy__needs_a_mark),
         CASE(done__says_what_failed),
         CASE(pin__or_not),
         CASE(copy__while_the_program_captures),
