@@ -7,6 +7,42 @@
 #include "gpu/survey.h"
 #include "tools/format.h"
 #include "tools/info_topology.h"
+#include "tools/near.h"
+
+#define NICS 64
+
+/* near NULL: `words` says why. */
+static void add_nics(cJSON *object, struct br_near *near, const char *pci, const char *words)
+{
+    cJSON *array = cJSON_AddArrayToObject(object, "nics");
+    struct br_near_nic nics[NICS];
+    int n = near ? br_near_nics(near, pci, nics, NICS) : 0;
+
+    cJSON_AddStringToObject(object, "why_no_nics",
+                            !near    ? words
+                            : n < 0  ? br_error_words()
+                            : n == 0 ? "hwloc sees none"
+                                     : "");
+    for (int i = 0; i < n; i++) {
+        cJSON *nic = cJSON_CreateObject();
+
+        cJSON_AddStringToObject(nic, "name", nics[i].name);
+        cJSON_AddStringToObject(nic, "distance", br_distance_words(nics[i].distance));
+        cJSON_AddItemToArray(array, nic);
+    }
+}
+
+static void gather_nics(cJSON *array)
+{
+    struct br_near *near = NULL;
+    char words[256] = "";
+    cJSON *gpu;
+
+    if (br_near_open(&near))
+        snprintf(words, sizeof words, "%s", br_error_words());
+    cJSON_ArrayForEach(gpu, array) add_nics(gpu, near, br_info_text(gpu, "pci"), words);
+    br_near_close(near);
+}
 
 static void add_gpu(cJSON *array, int number, const struct br_gpu_info *gpu)
 {
@@ -37,8 +73,23 @@ void br_info_gather_gpus(cJSON *root)
         return;
     for (int i = 0; i < n; i++)
         add_gpu(array, i, &gpus[i]);
+    gather_nics(array);
     cJSON_AddStringToObject(object, "peer_memory", br_gpu_peer_memory("", words));
     cJSON_AddStringToObject(object, "iommu", br_gpu_iommu("", words));
+}
+
+static void print_nics(const cJSON *gpu)
+{
+    const char *separator = "", *why_none = br_info_text(gpu, "why_no_nics");
+    const cJSON *nic;
+
+    printf("      NICs: %s", why_none);
+    cJSON_ArrayForEach(nic, cJSON_GetObjectItem(gpu, "nics"))
+    {
+        printf("%s%s (%s)", separator, br_info_text(nic, "name"), br_info_text(nic, "distance"));
+        separator = ", ";
+    }
+    printf("\n");
 }
 
 static void print_gpu(const cJSON *gpu)
@@ -54,6 +105,7 @@ static void print_gpu(const cJSON *gpu)
            cJSON_IsTrue(cJSON_GetObjectItem(gpu, "dmabuf")) ? "yes" : "the driver gives none");
     if (br_info_text(gpu, "why_not")[0])
         printf("      not usable: %s\n", br_info_text(gpu, "why_not"));
+    print_nics(gpu);
 }
 
 void br_info_print_gpus(const cJSON *root)

@@ -59,6 +59,14 @@ grep -q 'none: the CUDA driver cannot be loaded .*apt-get install' "$scratch/tex
 BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=devices=2 "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q '  1   fake GPU 1, .*sm_90' "$scratch/text" || fail "a GPU is not shown"
 grep -q 'staged through pinned host memory; dma-buf: yes' "$scratch/text" || fail "the path of a GPU's memory is not shown"
+grep -q ' NICs: hwloc sees no PCI device fa0e:01:00.0\| NICs: this build has no hwloc: apt-get install' "$scratch/text" ||
+    fail "why no distance is known is not shown"
+if ! grep -q 'no hwloc' "$scratch/text"; then
+    HWLOC_XMLFILE=$BRAID_SOURCE/tests/tools/two_sockets.xml BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=devices=2 \
+        "$braid" info > "$scratch/text" || fail "exit code $?"
+    grep -q ' NICs: ib0 mlx5_0 (same PCIe switch), eth0 (same host bridge),' "$scratch/text" ||
+        fail "the distances of the NICs are not shown"
+fi
 BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=no_dmabuf,fail=cuStreamSynchronize:719 "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q 'dma-buf: the driver gives none' "$scratch/text" || fail "a lacking dma-buf is not shown"
 grep -q 'not usable: GPU 0: the trial copy: CUDA_ERROR_LAUNCH_FAILED' "$scratch/text" || fail "a failing trial is not shown"
