@@ -20,11 +20,16 @@ double br_delay_iteration(const struct br_delay_times *t, int k)
     return steady + fmax(excess, 0) / k;
 }
 
+double br_delay_shared(const struct br_delay_times *t, int k)
+{
+    return fmax(br_delay_iteration(t, k), t->push + (t->communication - t->push) / k);
+}
+
 int br_delay_choose(const struct br_delay_times *t)
 {
     int k = 1;
 
-    while (k < BR_DELAY_MOST && br_delay_iteration(t, k + 1) < br_delay_iteration(t, k) * (1 - WORTH))
+    while (k < BR_DELAY_MOST && br_delay_shared(t, k + 1) < br_delay_shared(t, k) * (1 - WORTH))
         k++;
     return k;
 }

@@ -22,7 +22,10 @@ double br_delay_ssgd(const struct br_delay_times *times);
 /* Mean of one iteration with a pull every k-th; k >= 1. Never less than computation or pushes take. */
 double br_delay_iteration(const struct br_delay_times *times, int k);
 
-/* The smallest k of 1..BR_DELAY_MOST after which one more saves less than 3 %. */
+/* Ours: and never less than a link takes for k iterations' pushes and one's pulls, as where every worker is a server. */
+double br_delay_shared(const struct br_delay_times *times, int k);
+
+/* By br_delay_shared(): the smallest k of 1..BR_DELAY_MOST after which one more saves less than 3 %. */
 int br_delay_choose(const struct br_delay_times *times);
 
 #endif

@@ -14,6 +14,10 @@
  *    answers from the buffer of the push, as each worker gets other weights.
  * 6. With ssd nobody waits for a push, so it may be on its way until the gradient after next is written: gradients of even and odd iterations
  *    have different memory. Behind an iteration with a pull the pushes lag, and would stop the backward pass.
+ * 7. A slice is as urgent as its layer is early in the forward pass, which waits for it. Delayed pulls, and the pushes that they wait
+ *    for, go ahead of the pushes of other iterations, and in the order in which they come otherwise. Rejected: by layers. Then in each iteration early
+ *    layers overtake what the last one still waits for from the iteration before, until nothing else is left to send, and the links are idle
+ *    until the program has come to its next push.
  */
 #ifndef BR_TRAINING_PARAMETERS_H
 #define BR_TRAINING_PARAMETERS_H
@@ -122,16 +126,16 @@ uint64_t br_parameters_rounds(const struct braid_parameters *p, uint64_t iterati
 
 /* Operations. reap: 1: it has ended well, *op is NULL; 0: it has not ended; an error with words. */
 int br_parameters_reap(struct braid_op **op);
-int br_parameters_send(struct braid_parameters *p, uint32_t slice, bool pull, const float *from, int peer,
-                       struct braid_op **op);
+int br_parameters_send(struct braid_parameters *p, uint32_t slice, bool pull, uint64_t iteration,
+                       const float *from, int peer, struct braid_op **op);
 int br_parameters_receive(struct braid_parameters *p, uint32_t slice, bool pull, float *to, int peer,
                           struct braid_op **op);
 
 /* worker.c, our thread: all layers that were handed over. How much was done, or an error with words. */
 int br_parameters_work(struct braid_parameters *p);
 /* Slices of a layer are pushed from `from`; pushes: p->pushes[...]. */
-int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, const float *from,
-                             struct braid_op **pushes);
+int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, uint64_t iteration,
+                             const float *from, struct braid_op **pushes);
 
 /* server.c, our thread: the most urgent slice for which something can be done; likewise. */
 int br_parameters_serve(struct braid_parameters *p);

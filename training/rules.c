@@ -51,27 +51,40 @@ int br_parameters_reap(struct braid_op **op)
     return rc ? rc : 1;
 }
 
-/* However long the program pauses between two iterations; a peer that has died is noticed anyway. */
-static struct braid_options options(const struct braid_parameters *p, uint32_t slice, bool pull)
+static int32_t by_layer(const struct braid_parameters *p, uint32_t slice)
 {
-    return (struct braid_options){.priority =
-                                      p->options.priority + (int32_t)(p->n - p->shards.list[slice].layer),
-                                  .tag = 2 * slice + pull,
-                                  .timeout_ms = INT_MAX};
+    return (int32_t)(p->n - p->shards.list[slice].layer);
 }
 
-int br_parameters_send(struct braid_parameters *p, uint32_t slice, bool pull, const float *from, int peer,
-                       struct braid_op **op)
+/* Larger leaves first: note 7 of parameters.h. */
+static int32_t urgency(const struct braid_parameters *p, uint32_t slice, uint64_t iteration)
 {
-    struct braid_options o = options(p, slice, pull);
+    bool delayed = p->method == BR_PARAMETERS_SSD && is_delayed(p, iteration);
+
+    return delayed ? br_parameters_pulls(p, iteration) : by_layer(p, slice);
+}
+
+/* However long the program pauses between two iterations; a peer that has died is noticed anyway. */
+static struct braid_options options(const struct braid_parameters *p, uint32_t slice, bool pull,
+                                    int32_t urgent)
+{
+    return (struct braid_options){
+        .priority = p->options.priority + urgent, .tag = 2 * slice + pull, .timeout_ms = INT_MAX};
+}
+
+int br_parameters_send(struct braid_parameters *p, uint32_t slice, bool pull, uint64_t iteration,
+                       const float *from, int peer, struct braid_op **op)
+{
+    struct braid_options o = options(p, slice, pull, urgency(p, slice, iteration));
 
     return braid_send(p->comm, from, p->shards.list[slice].count * sizeof *from, peer, &o, op);
 }
 
+/* That it is posted is all that travels, and k may not be known yet. */
 int br_parameters_receive(struct braid_parameters *p, uint32_t slice, bool pull, float *to, int peer,
                           struct braid_op **op)
 {
-    struct braid_options o = options(p, slice, pull);
+    struct braid_options o = options(p, slice, pull, by_layer(p, slice));
 
     return braid_recv(p->comm, to, p->shards.list[slice].count * sizeof *to, peer, &o, op);
 }

@@ -23,10 +23,11 @@ static int post(struct braid_parameters *p, struct br_parameters_slice *s, int w
     return br_parameters_receive(p, s->number, false, s->in[worker], worker, &s->receives[worker]);
 }
 
-static int answer(struct braid_parameters *p, struct br_parameters_slice *s, int worker, const float *from)
+static int answer(struct braid_parameters *p, struct br_parameters_slice *s, uint64_t iteration, int worker,
+                  const float *from)
 {
     atomic_fetch_add(&s->sending, 1);
-    return br_parameters_send(p, s->number, true, from, worker, &s->sends[worker]);
+    return br_parameters_send(p, s->number, true, iteration, from, worker, &s->sends[worker]);
 }
 
 static void move(struct braid_parameters *p, struct br_parameters_slice *s, uint64_t iteration,
@@ -85,7 +86,7 @@ static int serve_together(struct braid_parameters *p, struct br_parameters_slice
     if (!rc && replies)
         memcpy(s->answer, s->weight, s->shard->count * sizeof *s->answer);
     for (int r = 0; r < p->ranks && replies && !rc; r++)
-        rc = answer(p, s, r, s->answer);
+        rc = answer(p, s, s->round, r, s->answer);
     s->round++;
     atomic_fetch_add(&s->applied, (uint64_t)p->ranks);
     return rc < 0 ? rc : 1;
@@ -95,6 +96,7 @@ static int serve_together(struct braid_parameters *p, struct br_parameters_slice
 
 static int serve_worker(struct braid_parameters *p, struct br_parameters_slice *s, int worker)
 {
+    uint64_t iteration;
     int rc;
 
     if (s->sends[worker]) {
@@ -108,9 +110,10 @@ static int serve_worker(struct braid_parameters *p, struct br_parameters_slice *
     rc = s->receives[worker] ? br_parameters_reap(&s->receives[worker]) : 0;
     if (rc <= 0)
         return rc;
-    move(p, s, s->pushes[worker]++, s->in[worker]);
+    iteration = s->pushes[worker]++;
+    move(p, s, iteration, s->in[worker]);
     memcpy(s->in[worker], s->weight, s->shard->count * sizeof *s->weight);
-    rc = answer(p, s, worker, s->in[worker]);
+    rc = answer(p, s, iteration, worker, s->in[worker]);
     atomic_fetch_add(&s->applied, 1);
     return rc ? rc : 1;
 }

@@ -156,7 +156,7 @@ static int take_leave(struct braid_parameters *p)
     if (!rc)
         rc = braid_barrier(p->comm, NULL, NULL); /* and nobody takes what comes for a gradient */
     for (uint32_t l = p->n; l-- > 0 && !rc;)
-        rc = br_parameters_push_layer(p, l, p->layers[l].gradients[0], p->pushes[0]);
+        rc = br_parameters_push_layer(p, l, 0, p->layers[l].gradients[0], p->pushes[0]);
     if (!rc)
         rc = finish(p->pushes[0], p->n_pushes);
     return rc ? rc : wait_until(p, is_empty, "braid_parameters_free");

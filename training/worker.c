@@ -90,7 +90,7 @@ static int begin(struct braid_parameters *p, uint32_t layer)
     if (own)
         update(p, l);
     rc = own && pulls && p->method == BR_PARAMETERS_LOCAL
-             ? br_parameters_push_layer(p, layer, l->weight, p->pushes[0])
+             ? br_parameters_push_layer(p, layer, l->iteration, l->weight, p->pushes[0])
              : 0;
     if (!rc && pulls)
         rc = post_pull(p, layer);
@@ -215,13 +215,13 @@ float *braid_parameters_gradient(struct braid_parameters *p, int layer)
     return rc ? NULL : p->layers[layer].gradients[p->iteration % 2];
 }
 
-int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, const float *from,
-                             struct braid_op **pushes)
+int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, uint64_t iteration,
+                             const float *from, struct braid_op **pushes)
 {
     int rc = 0;
 
     for (uint32_t i = p->shards.first[layer]; i < p->shards.first[layer + 1] && !rc; i++)
-        rc = br_parameters_send(p, i, false, from + p->shards.list[i].offset,
+        rc = br_parameters_send(p, i, false, iteration, from + p->shards.list[i].offset,
                                 p->servers[p->shards.list[i].server], &pushes[i]);
     return rc;
 }
@@ -253,7 +253,7 @@ static int choose(struct braid_parameters *p)
     p->report.last_backward = t.last_backward;
     p->report.predicted[0] = br_delay_ssgd(&t);
     for (int k = 1; k <= 5; k++)
-        p->report.predicted[k] = br_delay_iteration(&t, k);
+        p->report.predicted[k] = br_delay_shared(&t, k);
     if (!atomic_load(&p->steps))
         atomic_store(&p->steps, br_delay_choose(&t));
     return 0;
@@ -278,7 +278,8 @@ static int push(struct braid_parameters *p, uint32_t layer)
     if (rc)
         return rc;
     if (p->method != BR_PARAMETERS_LOCAL || p->iteration < p->warmup)
-        rc = br_parameters_push_layer(p, layer, l->gradients[p->iteration % 2], p->pushes[p->iteration % 2]);
+        rc = br_parameters_push_layer(p, layer, p->iteration, l->gradients[p->iteration % 2],
+                                      p->pushes[p->iteration % 2]);
     l->iteration = p->iteration;
     p->next--;
     if (p->next < 0) {

@@ -37,6 +37,20 @@ static void iteration__is_never_less_than_its_computation(void **state)
     assert_true(fabs(br_delay_ssgd(&t) - 3) < 1e-12);
 }
 
+static void shared__carries_pulls_on_the_same_links(void **state)
+{
+    struct br_delay_times t = balanced;
+
+    (void)state;
+    assert_true(fabs(br_delay_shared(&t, 1) - 8) < 1e-12); /* pushes 3, pulls 5 */
+    assert_true(fabs(br_delay_shared(&t, 4) - (3 + 5 / 4.)) < 1e-12);
+    t.communication = 4; /* the computation is longer */
+    assert_true(fabs(br_delay_shared(&t, 2) - 3.5) < 1e-12);
+    assert_true(fabs(br_delay_shared(&t, 4) - br_delay_iteration(&t, 4)) > 0.1);
+    t.push = 1;
+    assert_true(fabs(br_delay_shared(&t, 4) - br_delay_iteration(&t, 4)) < 1e-12);
+}
+
 static void choose__stops_when_little_is_saved(void **state)
 {
     struct br_delay_times t = balanced;
@@ -48,6 +62,8 @@ static void choose__stops_when_little_is_saved(void **state)
     assert_int_equal(br_delay_choose(&t), 1);
     t.communication = 5; /* excess 0.4: the second saves 6 %, the third 2 % */
     assert_int_equal(br_delay_choose(&t), 2);
+    t.push = 2; /* and 3 of pulls: 5, 3.5, 3.23, 3.2 */
+    assert_int_equal(br_delay_choose(&t), 3);
 }
 
 int main(void)
@@ -55,6 +71,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(iteration__is_the_formula),
         cmocka_unit_test(iteration__is_never_less_than_its_computation),
+        cmocka_unit_test(shared__carries_pulls_on_the_same_links),
         cmocka_unit_test(choose__stops_when_little_is_saved),
     };
 

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Parameter servers in virtual time: training/ as it is, over the engine and the protocol, against what the links need.
+ *
+ * 1. What training/ calls of a communicator is replaced by the linker (--wrap, in tests/CMakeLists.txt): operations go to the simulated job,
+ *    collectives and the thread beside the program are not there.
+ * 2. The program is a device that computes for given times. It may not block here, so it calls only what will return at once.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <braid/parameters.h>
+
+#include "base/clock.h"
+#include "collectives/comm.h"
+#include "tools/sim_job.h"
+#include "training/agree.h"
+#include "training/delay.h"
+#include "training/parameters.h"
+
+#define RANKS    4
+#define LAYERS   4
+#define SETTLING 8 /* iterations that do not count */
+#define COUNTED  24
+#define BITS     100000000 /* a second, of a link */
+
+/* As `braid train --width 2048`: two convolutions, nearly all weights in one dense layer, a small last one. */
+static const size_t counts[LAYERS] = {80, 1168, 296960, 20490};
+
+struct program {
+    struct braid_comm comm; /* first: what training/ has in its hands */
+    struct braid_parameters *parameters;
+    int layer, iteration;
+    bool forward, computing;
+    uint64_t until, began;
+};
+
+static struct br_sim_job job;
+static struct program programs[RANKS];
+static uint64_t device; /* ns that an iteration computes, a third of it forwards, all layers as long */
+
+/* ---- what training/ calls ------------------------------------------------------------------- */
+
+int __wrap_br_comm_check(const struct braid_comm *comm, const char *name);
+int __wrap_braid_rank(const struct braid_comm *comm);
+int __wrap_braid_size(const struct braid_comm *comm);
+int __wrap_braid_comm_split(struct braid_comm *comm, int color, int key, struct braid_comm **out);
+int __wrap_braid_finalize(struct braid_comm *comm);
+void *__wrap_braid_alloc(struct braid_comm *comm, size_t bytes);
+void __wrap_braid_free(struct braid_comm *comm, void *memory);
+int __wrap_braid_broadcast(struct braid_comm *comm);
+int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who, const char *what);
+int __wrap_br_parameters_start(struct braid_parameters *p);
+uint64_t __wrap_br_comm_now(const struct braid_comm *comm);
+void __wrap_br_progress_nudge(struct br_family *family);
+int __wrap_braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
+                      const struct braid_options *options, struct braid_op **op);
+int __wrap_braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
+                      const struct braid_options *options, struct braid_op **op);
+int __wrap_braid_wait(struct braid_op *op, int timeout_ms);
+
+int __wrap_br_comm_check(const struct braid_comm *comm, const char *name)
+{
+    (void)comm;
+    (void)name;
+    return 0;
+}
+
+int __wrap_braid_rank(const struct braid_comm *comm)
+{
+    return comm->rank;
+}
+
+int __wrap_braid_size(const struct braid_comm *comm)
+{
+    return comm->size;
+}
+
+int __wrap_braid_comm_split(struct braid_comm *comm, int color, int key, struct braid_comm **out)
+{
+    (void)color;
+    (void)key;
+    *out = comm;
+    return 0;
+}
+
+int __wrap_braid_finalize(struct braid_comm *comm)
+{
+    (void)comm;
+    return 0;
+}
+
+void *__wrap_braid_alloc(struct braid_comm *comm, size_t bytes)
+{
+    (void)comm;
+    return calloc(1, bytes);
+}
+
+void __wrap_braid_free(struct braid_comm *comm, void *memory)
+{
+    (void)comm;
+    free(memory);
+}
+
+int __wrap_braid_broadcast(struct braid_comm *comm)
+{
+    (void)comm;
+    return 0;
+}
+
+int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who, const char *what)
+{
+    (void)comm;
+    (void)digest;
+    (void)who;
+    (void)what;
+    return rc;
+}
+
+int __wrap_br_parameters_start(struct braid_parameters *p)
+{
+    (void)p;
+    return 0;
+}
+
+uint64_t __wrap_br_comm_now(const struct braid_comm *comm)
+{
+    return br_sim_host_now(job.sim, comm->rank);
+}
+
+void __wrap_br_progress_nudge(struct br_family *family)
+{
+    (void)family; /* its rank has its turn anyway */
+}
+
+static int submit(struct braid_comm *comm, struct br_operation like, const struct braid_options *options,
+                  struct braid_op **op)
+{
+    struct br_operation *operation = calloc(1, sizeof *operation);
+
+    assert_non_null(operation);
+    *operation = like;
+    operation->priority = options->priority;
+    operation->tag = options->tag;
+    *op = (struct braid_op *)operation;
+    return br_sim_job_submit(&job, (uint32_t)comm->rank, operation);
+}
+
+int __wrap_braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
+                      const struct braid_options *options, struct braid_op **op)
+{
+    return submit(
+        comm,
+        (struct br_operation){
+            .kind = BR_OPERATION_SEND, .send = memory, .send_bytes = bytes, .count = bytes, .peer = peer},
+        options, op);
+}
+
+int __wrap_braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
+                      const struct braid_options *options, struct braid_op **op)
+{
+    return submit(
+        comm,
+        (struct br_operation){
+            .kind = BR_OPERATION_RECV, .recv = memory, .recv_bytes = bytes, .count = bytes, .peer = peer},
+        options, op);
+}
+
+int __wrap_braid_wait(struct braid_op *op, int timeout_ms)
+{
+    struct br_operation *operation = (struct br_operation *)op;
+    int status = operation->status;
+
+    (void)timeout_ms;
+    assert_int_equal(atomic_load(&operation->state), BR_OPERATION_ENDED);
+    free(operation);
+    return status;
+}
+
+/* ---- the job -------------------------------------------------------------------------------- */
+
+static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t now)
+{
+    (void)with;
+    (void)rank;
+    (void)now;
+    assert_int_equal(op->status, 0);
+    atomic_store(&op->state, BR_OPERATION_ENDED);
+}
+
+static bool have_ended(struct braid_op **ops, uint32_t first, uint32_t end)
+{
+    for (uint32_t i = first; i < end; i++)
+        if (ops[i] && atomic_load(&((struct br_operation *)ops[i])->state) != BR_OPERATION_ENDED)
+            return false;
+    return true;
+}
+
+/* Would the call before this pass of the layer return at once? */
+static bool may_begin(const struct program *g)
+{
+    const struct braid_parameters *p = g->parameters;
+    const uint32_t *slices = &p->shards.first[g->layer];
+
+    return atomic_load(&p->layers[g->layer].state) == BR_PARAMETERS_PROGRAMS &&
+           (g->forward || have_ended(p->pushes[p->iteration % 2], slices[0], slices[1]));
+}
+
+static void begin(struct program *g, uint64_t now)
+{
+    if (g->forward)
+        assert_int_equal(braid_parameters_wait(g->parameters, g->layer), 0);
+    else
+        assert_non_null(braid_parameters_gradient(g->parameters, g->layer));
+    g->computing = true;
+    g->until = now + device * (g->forward ? 1 : 2) / 3 / LAYERS;
+}
+
+static void finish(struct program *g, uint64_t now)
+{
+    g->computing = false;
+    if (!g->forward)
+        assert_int_equal(braid_parameters_push(g->parameters, g->layer), 0);
+    if (g->forward && g->layer < LAYERS - 1) {
+        g->layer++;
+    } else if (!g->forward && g->layer > 0) {
+        g->layer--;
+    } else {
+        g->forward = !g->forward;
+        g->iteration += g->forward;
+        if (g->forward && g->iteration == SETTLING)
+            g->began = now;
+    }
+}
+
+static uint64_t turn(void *with, uint32_t rank, uint64_t now)
+{
+    struct program *g = &programs[rank];
+    int served, worked;
+
+    (void)with;
+    do {
+        if (g->computing && now >= g->until)
+            finish(g, now);
+        served = br_parameters_serve(g->parameters);
+        worked = br_parameters_work(g->parameters);
+        assert_true(served >= 0 && worked >= 0);
+        if (!g->computing && may_begin(g))
+            begin(g, now);
+    } while (served || worked || (g->computing && now >= g->until));
+    return g->computing ? g->until : UINT64_MAX;
+}
+
+static void open_program(int rank, const struct braid_parameters_options *options)
+{
+    struct braid_parameter_layer layers[LAYERS];
+
+    for (int l = 0; l < LAYERS; l++)
+        layers[l] = (struct braid_parameter_layer){.count = counts[l]};
+    programs[rank] = (struct program){.comm = {.rank = rank, .size = RANKS}, .forward = true};
+    assert_int_equal(
+        braid_parameters_create(&programs[rank].comm, layers, LAYERS, options, &programs[rank].parameters),
+        0);
+}
+
+static void free_operations(struct braid_op **ops, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        free(ops[i]);
+}
+
+static void close_program(struct program *g)
+{
+    struct braid_parameters *p = g->parameters;
+
+    free_operations(p->pushes[0], p->n_pushes);
+    free_operations(p->pulls, p->shards.n);
+    for (uint32_t i = 0; i < p->n_slices; i++) {
+        free_operations(p->slices[i].receives, RANKS);
+        free_operations(p->slices[i].sends, RANKS);
+    }
+    br_parameters_destroy(p, 0);
+}
+
+/* ms of an iteration, of the slowest rank; k 0: ssgd. */
+static double iteration(uint64_t device_ms, int k)
+{
+    static struct br_topology topology;
+    struct braid_parameters_options options = {
+        .method = k ? "ssd" : "ssgd", .steps = k, .warmup = -1, .momentum = 0.9f, .slice_bytes = 50000};
+    struct br_sim_job_config config = {
+        .topology = &topology,
+        .rails = 1,
+        .network = {
+            .seed = 1, .bits_per_second = BITS, .latency_ns = 50000, .forward_bytes = 1500, .hollow = true}};
+    double slowest = 0;
+
+    device = device_ms * BR_MS;
+    assert_int_equal(br_topology_parse(&topology, "flat:4"), 0);
+    br_cost_model_on(&config.model, &topology, BR_COST_NETWORK, 1);
+    assert_int_equal(br_sim_job_open(&job, &config), 0);
+    assert_int_equal(br_sim_job_connect(&job), 0);
+    for (int r = 0; r < RANKS; r++)
+        open_program(r, &options);
+    job.program = (struct br_sim_job_program){.ended = ended, .turn = turn};
+    for (int r = 0; r < RANKS; r++)
+        while (programs[r].iteration < SETTLING + COUNTED)
+            assert_int_equal(br_sim_job_advance(&job), 0);
+    for (int r = 0; r < RANKS; r++)
+        slowest = fmax(slowest, (double)(br_sim_host_now(job.sim, r) - programs[r].began) / BR_MS /
+                                    (programs[r].iteration - SETTLING));
+    br_sim_job_close(&job);
+    for (int r = 0; r < RANKS; r++)
+        close_program(&programs[r]);
+    return slowest;
+}
+
+/* ms in which a link carries all pushes of an iteration, or all pulls: each rank serves a part of the slices and sends the others'. */
+static double push_ms(void)
+{
+    double bytes = 0;
+
+    for (int l = 0; l < LAYERS; l++)
+        bytes += (double)(counts[l] * sizeof(float));
+    return bytes * (RANKS - 1) / RANKS * 8 / BITS * 1e3;
+}
+
+static void assert_near(double is, double should, double share)
+{
+    if (is > should * (1 + share) || is < should * (1 - share / 4))
+        fail_msg("%g ms, not %g", is, should);
+}
+
+/* The next forward pass waits for what was pushed. */
+static void parameters__ssgd_takes_what_the_formula_says(void **state)
+{
+    struct br_delay_times t = {.forward = 100 / 3.,
+                               .backward = 200 / 3.,
+                               .communication = 2 * push_ms(),
+                               .push = push_ms(),
+                               .last_backward = 200 / 3. / LAYERS};
+
+    (void)state;
+    assert_near(iteration(100, 0), br_delay_ssgd(&t), .06);
+}
+
+/* Of k iterations the links carry k pushes and a pull, and are not idle while the device waits. */
+static void parameters__delayed_pulls_take_what_the_links_need(void **state)
+{
+    (void)state;
+    for (int ms = 50; ms <= 100; ms += 50)
+        for (int k = 1; k <= 4; k++) {
+            double links = push_ms() * (k + 1) / k, is = iteration((uint64_t)ms, k);
+
+            print_message("device %d ms, k %d: %.1f ms, links %.1f\n", ms, k, is, links);
+            assert_near(is, fmax(links, ms), .12);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameters__ssgd_takes_what_the_formula_says),
+        cmocka_unit_test(parameters__delayed_pulls_take_what_the_links_need),
+    };
+
+    return cmocka_run_group_tests_name("sim/parameters", tests, NULL, NULL);
+}
