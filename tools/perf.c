@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "tools/perf/buffer.h"
 #include "tools/perf/cycles.h"
 #include "tools/perf/exchange.h"
 #include "tools/perf/interrupt.h"
@@ -127,6 +128,8 @@ int br_tool_perf(int argc, char **argv)
                 "braid perf: -C: this processor has no cycle counter that braid reads; leave it out\n");
         return 2;
     }
+    if (settings.gpu >= 0 && br_buffer_check_gpu((int)settings.gpu))
+        return complain(&settings);
     set_number("BRAID_GID_INDEX", settings.gid_index);
     set_number("BRAID_SERVICE_LEVEL", settings.service_level);
     set_number("BRAID_TRAFFIC_CLASS", settings.traffic_class);

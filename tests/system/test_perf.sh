@@ -212,6 +212,49 @@ done
 ended 0
 grep -q -- '-s: 2 at the server, 8 at the client' "$work/server.err" || fail "the server does not say what differs"
 
+# Memory of a GPU: the fake driver's, which faults when the CPU touches it. What was copied says which way the bytes went: 40 messages, out of
+# the GPU of who sends, into that of who receives.
+copied() { # FILE TO_HOST TO_GPU
+    jq -e ".gpu.device == 1 and .gpu.gpu_to_host_bytes == $2 and .gpu.host_to_gpu_bytes == $3" "$work/$1" > /dev/null ||
+        fail "copies of $1: $(jq -c .gpu "$work/$1"), not $2 and $3"
+}
+on_gpu() { # TEST OPTION...: the client's buffers are a GPU's; its report in client.json
+    BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=devices=2,late=1 timeout -k 1 60 \
+        "$braid" perf "$@" --use_cuda 1 --out_json_file "$work/client.json" -p "$port" localhost > "$work/out" 2> "$work/err" ||
+        fail "client: $*"
+}
+if command -v jq > /dev/null; then
+    for backend in shm uring; do
+        common=(--backend "$backend" -n 40 -s 100000)
+        serve write_bw "${common[@]}" --data_validation
+        on_gpu write_bw "${common[@]}" --data_validation
+        ended 0
+        grep -q 'CUDA device     : 1, staged' "$work/out" || fail "the GPU is not named"
+        copied client.json 4000000 0
+        serve read_bw "${common[@]}" --data_validation
+        on_gpu read_bw "${common[@]}" --data_validation
+        ended 0
+        copied client.json 0 4000000
+        BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=devices=2,late=1 serve send_bw "${common[@]}" --data_validation \
+            --use_cuda 1 --out_json_file "$work/server.json"
+        on_gpu send_bw "${common[@]}" --data_validation
+        ended 0
+        copied client.json 4000000 0
+        copied server.json 0 4000000
+        serve send_lat "${common[@]}"
+        on_gpu send_lat "${common[@]}"
+        ended 0
+        copied client.json 4000000 4000000
+        valid "$work/client.json"
+    done
+fi
+BRAID_CUDA_LIBRARY=/nowhere.so timeout 20 "$braid" perf send_bw --use_cuda 0 > "$work/out" 2> "$work/err"
+[[ $? -eq 1 ]] || fail "no driver"
+grep -q -- '--use_cuda 0: the CUDA driver cannot be loaded .*apt-get install' "$work/err" || fail "no driver, without words"
+BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA timeout 20 "$braid" perf send_bw --use_cuda 7 > "$work/out" 2> "$work/err"
+[[ $? -eq 1 ]] || fail "no such GPU"
+grep -q -- '--use_cuda 7: there is no such GPU' "$work/err" || fail "no such GPU, without words"
+
 # Words.
 timeout 20 "$braid" perf send_lat -p "$port" localhost > "$work/out" 2> "$work/err"
 [[ $? -eq 1 ]] || fail "no server"

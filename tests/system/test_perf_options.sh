@@ -173,9 +173,14 @@ write_bw --run_infinitely -a|does not go with
 send_bw --cpu_util|runs with -D only
 write_bw --packet_cost|--backend udp or dpdk only
 write_bw --backend udp --run_infinitely --packet_cost|runs that end only
-write_bw --use_cuda 0|no GPU support
-write_bw --use_cuda=0|no GPU support
-write_bw --use_cuda_dmabuf|no GPU support
+write_bw --use_cuda 64|from 0 to 63
+write_bw --use_cuda=0|give it to the client
+read_lat --use_cuda 0|give it to the client
+write_lat --use_cuda 0 host|send_bw, read_lat and send_lat only
+atomic_lat --use_cuda 0|send_bw, read_lat and send_lat only
+send_bw --use_cuda 0 --use_cuda_dmabuf|pinned host memory
+send_bw --use_cuda_bus_id 1|which GPU
+send_bw --use_rocm 0|NVIDIA's GPUs only
 send_lat --data_validation|write_bw, read_bw and send_bw only
 write_bw --hdr file|write_lat, read_lat, send_lat and atomic_lat only
 write_bw --priority 9999999999|from -2147483648

@@ -65,7 +65,7 @@ static int look(struct trips *t, uint8_t value)
 {
     int rc = 0, looks = 0;
 
-    while (!rc && t->pair->stop && !has_marks(t->pair->in, t->bytes, value)) {
+    while (!rc && t->pair->stop && !has_marks(t->pair->in.memory, t->bytes, value)) {
         rc = br_pair_test(t->pair, &t->pair->stop);
         if (++looks % LOOKS == 0)
             sched_yield();
@@ -88,7 +88,7 @@ static int go_and_return(struct trips *t)
     int rc;
 
     if (t->verb == BR_PERF_WRITE) {
-        set_marks(t->pair->out, t->bytes, mark(t->done));
+        set_marks(t->pair->out.memory, t->bytes, mark(t->done));
         rc = post(t);
         return rc ? rc : look(t, mark(t->done));
     }
@@ -167,7 +167,7 @@ static int serve_writes(struct trips *t)
         rc = look(t, mark(t->done));
         if (rc || !t->pair->stop)
             break;
-        set_marks(t->pair->out, t->bytes, mark(t->done));
+        set_marks(t->pair->out.memory, t->bytes, mark(t->done));
         rc = post(t);
         t->done++;
     }

@@ -14,7 +14,9 @@ struct refused {
     const char *why;
 };
 
-#define NO_GPU     "this braid measures with host memory only, it has no GPU support"
+#define NO_DMABUF                                                                                            \
+    "bytes of a GPU go through pinned host memory, no NIC reads or writes the GPU's; --use_cuda N alone "    \
+    "measures that"
 #define NO_LIMITER "braid has no rate limiter; shape the link with tc"
 #define NO_DC      "braid's rails are reliable connections (RC), not DC"
 #define NO_AES     "braid does not encrypt on the NIC"
@@ -45,8 +47,7 @@ static const struct refused refused[] = {
     {"mr_per_qp", 0, true, "a region serves all rails"},
     {"odp", 0, true, "buffers are braid_alloc()'s, registered from the start"},
     {"use_hugepages", 0, true, "buffers are braid_alloc()'s"},
-    {"use_cuda", 0, false, NO_GPU},
-    {"use_cuda_dmabuf", 0, true, NO_GPU},
+    {"use_cuda_dmabuf", 0, true, NO_DMABUF},
     {"use_old_post_send", 0, true, "braid has one way to post"},
     {"pkey_index", 0, false, "braid takes the default partition"},
     {"reversed", 0, true, "start the server on the other side"},
@@ -67,8 +68,8 @@ static const struct refused refused[] = {
     {"kek_path", 0, false, NO_AES},
     {"credentials_path", 0, false, NO_AES},
     {"data_enc_key_app_path", 0, false, NO_AES},
-    {"use_cuda_bus_id", 0, false, NO_GPU},
-    {"use_rocm", 0, false, NO_GPU},
+    {"use_cuda_bus_id", 0, false, "--use_cuda N says which GPU; `braid info` shows their addresses"},
+    {"use_rocm", 0, false, "braid knows NVIDIA's GPUs only"},
     {"latency_gap", 0, false, "messages of a latency test follow each other at once"},
 };
 
@@ -148,6 +149,8 @@ static int serve(struct br_perf_settings *s, struct br_perf_texts *t, struct br_
         {"priority", 0, BR_OPTION_NUMBER, &s->priority, INT32_MIN, INT32_MAX, "N of the messages; default 0"},
         {"hdr", 0, BR_OPTION_TEXT, &s->hdr, 0, 0,
          "FILE distribution of the times, as HdrHistogram prints it"},
+        {"use_cuda", 0, BR_OPTION_NUMBER, &s->gpu, 0, 63,
+         "N this side's buffers are memory of GPU N; not write_lat, not atomic_lat"},
         {"clients", 0, BR_OPTION_NUMBER, &s->clients, 0, 1000000,
          "N server: how many are served, one after another; default 1, 0: until Ctrl-C"},
     };
@@ -203,6 +206,8 @@ static bool is_other(const struct br_perf_test *test, const struct br_option *op
         return test->verb != BR_PERF_ATOMIC;
     if (option->letter == 'a' || option->letter == 's')
         return test->verb == BR_PERF_ATOMIC;
+    if (!strcmp(option->name, "use_cuda"))
+        return !br_perf_test_on_gpu(test);
     if (test->latency)
         return !strcmp(option->name, "report_gbits") || !strcmp(option->name, "report-both") ||
                !strcmp(option->name, "report-per-port") || !strcmp(option->name, "data_validation") ||

@@ -19,15 +19,16 @@ static size_t most_bytes(const struct br_perf_settings *s)
 
 static int get_memory(struct br_pair *pair)
 {
+    enum br_perf_verb verb = pair->settings->test->verb;
     size_t bytes = most_bytes(pair->settings);
     uint64_t available = br_host_memory_available();
+    int gpu = (int)pair->settings->gpu, rc;
 
     if (available && 2 * bytes > available / 2)
         return br_error(ENOMEM, "2 buffers of %zu MiB are needed, but only %llu MiB are free: lower -s",
                         bytes >> 20, (unsigned long long)(available >> 20));
-    pair->out = braid_alloc(pair->comm, bytes);
-    pair->in = pair->out ? braid_alloc(pair->comm, bytes) : NULL;
-    return pair->in ? 0 : -ENOMEM;
+    rc = br_buffer_get(&pair->out, pair->comm, bytes, verb == BR_PERF_READ ? -1 : gpu);
+    return rc ? rc : br_buffer_get(&pair->in, pair->comm, bytes, verb == BR_PERF_WRITE ? -1 : gpu);
 }
 
 static int swap_keys(struct br_pair *pair)
@@ -36,7 +37,8 @@ static int swap_keys(struct br_pair *pair)
     struct braid_key mine;
     struct braid_op *op = NULL;
     int rc =
-        braid_key(pair->comm, verb == BR_PERF_READ || verb == BR_PERF_ATOMIC ? pair->out : pair->in, &mine);
+        braid_key(pair->comm,
+                  verb == BR_PERF_READ || verb == BR_PERF_ATOMIC ? pair->out.memory : pair->in.memory, &mine);
 
     if (!rc)
         rc = braid_recv(pair->comm, &pair->key, sizeof pair->key, pair->other, &pair->options[BR_PAIR_KEY],
@@ -79,7 +81,8 @@ int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s, const s
                                   .spin_us = s->events ? 1 : 0};
     int rc;
 
-    *pair = (struct br_pair){.settings = s, .client = s->server != NULL, .other = s->server ? 0 : 1};
+    *pair = (struct br_pair){
+        .settings = s, .client = s->server != NULL, .other = s->server ? 0 : 1, .out.gpu = -1, .in.gpu = -1};
     for (uint32_t tag = 0; tag <= BR_PAIR_KEY; tag++)
         pair->options[tag] = (struct braid_options){.tag = tag, .timeout_ms = INT32_MAX};
     pair->options[BR_PAIR_DATA].priority = (int32_t)s->priority;
@@ -87,7 +90,7 @@ int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s, const s
     if (rc)
         return rc;
     rc = get_memory(pair);
-    if (!rc)
+    if (!rc && s->test->verb != BR_PERF_SEND)
         rc = swap_keys(pair);
     if (rc) {
         char words[BR_ERROR_WORDS];
@@ -101,10 +104,15 @@ int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s, const s
 
 int br_pair_close(struct br_pair *pair, bool abort)
 {
+    int rc;
+
     if (abort)
         braid_comm_abort(pair->comm, br_interrupted() ? "the other side was interrupted (Ctrl-C)"
                                                       : "the other side failed");
-    return braid_finalize(pair->comm);
+    rc = braid_finalize(pair->comm);
+    br_buffer_put(&pair->out);
+    br_buffer_put(&pair->in);
+    return rc;
 }
 
 /* What a side sends with --data_validation: other bytes for each size and side. */
@@ -116,9 +124,12 @@ static uint8_t content(int rank, size_t bytes, size_t at)
 int br_pair_validate(const struct br_pair *pair, size_t bytes)
 {
     size_t wrong = 0, first = 0;
+    int rc = br_buffer_from_gpu(&pair->in, bytes);
 
+    if (rc)
+        return rc;
     for (size_t i = bytes; i-- > 0;)
-        if (pair->in[i] != content(pair->other, bytes, i)) {
+        if (pair->in.host[i] != content(pair->other, bytes, i)) {
             wrong++;
             first = i;
         }
@@ -131,9 +142,14 @@ int br_pair_begin(struct br_pair *pair, size_t bytes)
 {
     int rc;
 
-    memset(pair->in, 0, bytes);
+    memset(pair->in.host, 0, bytes);
     for (size_t i = 0; i < bytes && pair->settings->validates; i++)
-        pair->out[i] = content(1 - pair->other, bytes, i);
+        pair->out.host[i] = content(1 - pair->other, bytes, i);
+    rc = br_buffer_to_gpu(&pair->in, bytes);
+    if (!rc)
+        rc = br_buffer_to_gpu(&pair->out, bytes);
+    if (rc)
+        return rc;
     rc = braid_recv(pair->comm, &pair->heard, sizeof pair->heard, pair->other, &pair->options[BR_PAIR_STOP],
                     &pair->stop);
     return rc ? rc : braid_barrier(pair->comm, NULL, NULL);
@@ -145,22 +161,22 @@ int br_pair_post(struct br_pair *pair, size_t bytes, struct braid_op **op)
 
     switch (pair->settings->test->verb) {
     case BR_PERF_WRITE:
-        return braid_put(pair->comm, pair->out, bytes, &pair->key, 0, options, op);
+        return braid_put(pair->comm, pair->out.memory, bytes, &pair->key, 0, options, op);
     case BR_PERF_READ:
-        return braid_get(pair->comm, pair->in, bytes, &pair->key, 0, options, op);
+        return braid_get(pair->comm, pair->in.memory, bytes, &pair->key, 0, options, op);
     case BR_PERF_ATOMIC:
-        return pair->settings->swaps
-                   ? braid_compare_swap(pair->comm, (uint64_t *)(void *)pair->in, 0, 0, &pair->key, 0,
-                                        options, op)
-                   : braid_fetch_add(pair->comm, (uint64_t *)(void *)pair->in, 1, &pair->key, 0, options, op);
+        return pair->settings->swaps ? braid_compare_swap(pair->comm, (uint64_t *)(void *)pair->in.memory, 0,
+                                                          0, &pair->key, 0, options, op)
+                                     : braid_fetch_add(pair->comm, (uint64_t *)(void *)pair->in.memory, 1,
+                                                       &pair->key, 0, options, op);
     default:
-        return braid_send(pair->comm, pair->out, bytes, pair->other, options, op);
+        return braid_send(pair->comm, pair->out.memory, bytes, pair->other, options, op);
     }
 }
 
 int br_pair_receive(struct br_pair *pair, size_t bytes, struct braid_op **op)
 {
-    return braid_recv(pair->comm, pair->in, bytes, pair->other, &pair->options[BR_PAIR_DATA], op);
+    return braid_recv(pair->comm, pair->in.memory, bytes, pair->other, &pair->options[BR_PAIR_DATA], op);
 }
 
 /* The server alone: a client ends in good order by itself. */

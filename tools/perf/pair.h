@@ -17,6 +17,7 @@
 
 #include <braid/braid.h>
 
+#include "tools/perf/buffer.h"
 #include "tools/perf/exchange.h"
 #include "tools/perf/samples.h"
 #include "tools/perf/settings.h"
@@ -33,7 +34,7 @@ struct br_pair {
     struct braid_comm *comm;
     int other; /* its rank */
     bool client;
-    uint8_t *out, *in;                             /* of the largest size */
+    struct br_buffer out, in;                      /* of the largest size */
     struct braid_key key;                          /* of the other's `in`, or with reads of its `out` */
     struct braid_options options[BR_PAIR_KEY + 1]; /* by tag */
     struct braid_op *stop;                         /* receives `heard`; NULL: it has come */

@@ -141,12 +141,26 @@ static void add_rails(struct br_perf_report *r, struct braid_comm *comm)
     }
 }
 
+/* Which way its bytes went. */
+static void add_gpu(struct br_perf_report *r, struct braid_comm *comm)
+{
+    cJSON *gpu = cJSON_AddObjectToObject(r->root, "gpu");
+    struct braid_stats stats = {0};
+
+    braid_stats(comm, &stats);
+    cJSON_AddNumberToObject(gpu, "device", (double)r->settings->gpu);
+    cJSON_AddNumberToObject(gpu, "gpu_to_host_bytes", (double)stats.gpu_to_host_bytes);
+    cJSON_AddNumberToObject(gpu, "host_to_gpu_bytes", (double)stats.host_to_gpu_bytes);
+}
+
 int br_perf_report_finish(struct br_perf_report *r, struct braid_comm *comm, bool complete)
 {
     int rc;
 
     cJSON_AddBoolToObject(r->root, "complete", complete);
     add_rails(r, comm);
+    if (r->settings->gpu >= 0)
+        add_gpu(r, comm);
     rc = br_output_close(r->file, r->settings->json, br_output_json(r->file, r->root));
     cJSON_Delete(r->root);
     free(r);

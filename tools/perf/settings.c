@@ -35,6 +35,11 @@ const struct br_perf_test *br_perf_test_find(const char *name)
     return NULL;
 }
 
+bool br_perf_test_on_gpu(const struct br_perf_test *test)
+{
+    return !test->latency || test->verb == BR_PERF_READ || test->verb == BR_PERF_SEND;
+}
+
 /* ---- what goes with what -------------------------------------------------------------------- */
 
 static int only(bool given, bool fits, const char *option, const char *where)
@@ -98,6 +103,20 @@ static int check_time(const struct br_perf_settings *s)
     if ((s->histogram || s->unsorted) && s->duration > 0)
         return br_error(EINVAL, "-H and -U print every result of -n messages; with -D use --hdr FILE");
     return 0;
+}
+
+static int check_gpu(const struct br_perf_settings *s)
+{
+    bool passive = !s->server && !s->bidirectional && s->test->verb != BR_PERF_SEND;
+
+    if (s->gpu >= 0 && passive && br_perf_test_on_gpu(s->test))
+        return br_error(EINVAL,
+                        "--use_cuda %" PRId64
+                        ": memory of a GPU cannot be put to or got from by others, and the server of %s does "
+                        "nothing else; give it to the client",
+                        s->gpu, s->test->name);
+    return only(s->gpu >= 0, br_perf_test_on_gpu(s->test), "--use_cuda",
+                "write_bw, read_bw, send_bw, read_lat and send_lat");
 }
 
 static int check_backend(const struct br_perf_settings *s)
@@ -302,7 +321,8 @@ int br_perf_settings_parse(struct br_perf_settings *s, int argc, char **argv)
                                    .gid_index = -1,
                                    .service_level = -1,
                                    .traffic_class = -1,
-                                   .ib_port = -1};
+                                   .ib_port = -1,
+                                   .gpu = -1};
     if (!s->test)
         return br_error(EINVAL, "there is no test '%s'", argv[0]);
     if (wants(argc, argv, "--help", "-h")) {
@@ -314,7 +334,8 @@ int br_perf_settings_parse(struct br_perf_settings *s, int argc, char **argv)
         return 1;
     }
     if ((rc = parse(s, &texts, argc, argv)) || (rc = check_texts(s, &texts)) || (rc = check_test(s)) ||
-        (rc = check_time(s)) || (rc = check_backend(s)) || (rc = name_ports(s)) || (rc = check_output(s)))
+        (rc = check_time(s)) || (rc = check_backend(s)) || (rc = check_gpu(s)) || (rc = name_ports(s)) ||
+        (rc = check_output(s)))
         return rc;
     return fill_in(s);
 }

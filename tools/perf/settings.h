@@ -45,6 +45,7 @@ struct br_perf_settings {
     int64_t priority;
     int64_t messages, window, ahead; /* iterations, depth and rx_depth of all rails together */
     int64_t gid_index, service_level, traffic_class, ib_port; /* verbs alone; -1: not given */
+    int64_t gpu;                                              /* whose memory the buffers are; -1: none */
     char ports[256];                    /* the devices with their port, for `devices`; -i */
     double limit_bandwidth, limit_rate; /* in the unit that is printed, and Mpps; 0: none */
     bool all, bidirectional, no_peak, gbits, events, histogram, unsorted, cycles, warm_up, report_both,
@@ -54,6 +55,9 @@ struct br_perf_settings {
 
 /* What of a trip there and back is the message's time: all of a read and an atomic, else half. */
 double br_perf_share(const struct br_perf_test *test);
+
+/* May its buffers be memory of a GPU? As in perftest: not where a side looks into its memory while a put arrives there, nor an atomic's value. */
+bool br_perf_test_on_gpu(const struct br_perf_test *test);
 
 /* NULL: there is no such test. */
 const struct br_perf_test *br_perf_test_find(const char *name);

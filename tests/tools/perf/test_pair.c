@@ -14,7 +14,7 @@
 static void br_pair_validate__sees_what_did_not_arrive(void **state)
 {
     uint8_t memory[4096] = {0};
-    struct br_pair pair = {.other = 1, .in = memory};
+    struct br_pair pair = {.other = 1, .in = {.memory = memory, .host = memory, .gpu = -1}};
 
     (void)state;
     assert_int_equal(br_pair_validate(&pair, sizeof memory), -EIO);
