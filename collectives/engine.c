@@ -69,8 +69,10 @@ int br_engine_create(struct br_worker *worker, const struct br_engine_config *co
         br_engine_destroy(engine);
         return rc;
     }
-    for (uint32_t i = engine->config.max_runs; i-- > 0; engine->n_free++)
+    for (uint32_t i = engine->config.max_runs; i-- > 0; engine->n_free++) {
+        engine->runs[i].engine = engine;
         br_list_push_front(&engine->free_runs, &engine->runs[i].node);
+    }
     *out = engine;
     return 0;
 }

@@ -14,13 +14,16 @@ struct br_run_step {
     struct br_run *run;
     uint32_t remaining; /* steps that must end first */
     uint32_t readers;   /* RECV: sources that will read it where it is mapped */
-    size_t done;        /* REDUCE, COPY: elements */
+    struct br_combiner
+        combiner; /* RECV: does what the REDUCE in `context`, a step of the run, is for (run.c, note 5) */
+    size_t done;  /* REDUCE, COPY: elements */
     bool ended;
     struct br_trace_span span; /* in the timeline, from its start to its end */
 };
 
 /* One fragment under way. Runs are made with the engine; their steps and scratch only grow. */
 struct br_run {
+    struct br_engine *engine;
     struct br_list node; /* the engine's free runs, or its operation's runs */
     struct br_operation *op;
     const struct br_schedule *schedule;

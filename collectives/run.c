@@ -12,6 +12,9 @@
  *    direction at a time (1.41 T_F instead of 1.09 on BCube(3,2) with a NIC out).
  * 4. Local work is done in quanta, and the ready list is asked anew for each: what is more urgent
  *    overtakes in between.
+ * 5. Where a REDUCE waits for nothing but the bytes of one RECV, they are combined as they come instead of lying in scratch first
+ *    (transport/slot.h, note 5), and the step has nothing left to do when its turn comes. The order of the sources is that of the
+ *    step, so the bits are the same either way. If bytes have come before the other sources were there, it is done as always.
  */
 #include "collectives/engine_internal.h"
 
@@ -123,6 +126,80 @@ static void enqueue(struct br_engine *engine, struct br_run_step *rs)
     br_list_insert_before(behind->next, &rs->node);
 }
 
+/* ---- combining as it comes (note 5) ---------------------------------------------------------- */
+
+static void combine(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length)
+{
+    struct br_run_step *rs = context;
+    const struct br_run *run = rs->run;
+    const struct br_step *step = &run->schedule->steps[rs - run->steps];
+    const struct br_source *sources = &run->schedule->sources[step->first_source];
+    size_t size = br_type_size(run->op->type);
+    struct br_region *region;
+    const void **from = run->engine->sources;
+    int rc;
+
+    for (uint32_t i = 0; i < step->n_sources; i++)
+        from[i] = sources[i].recv >= 0 && !run->steps[sources[i].recv].ended
+                      ? bytes
+                      : (const uint8_t *)source_address(run, &sources[i]) + offset;
+    rc = br_reduce(run->op->type, run->op->reduction, locate(run, &step->span, &region) + offset, from,
+                   (int)step->n_sources, length / size,
+                   step->flags & BR_STEP_FINAL ? run->op->group->size : 0);
+    if (rc) /* not the arguments: they were checked at submit */
+        br_worker_fail(run->engine->worker, -rc, br_error_words());
+}
+
+/* The REDUCE that reads RECV number `recv` and waits for nothing else; NULL: there is none. */
+static struct br_run_step *waits_only_for(struct br_run *run, uint32_t recv)
+{
+    const struct br_schedule *s = run->schedule;
+    const struct br_step *step = &s->steps[recv];
+
+    if (run->steps[recv].readers != 1)
+        return NULL;
+    for (uint32_t i = 0; i < step->n_successors; i++) {
+        uint32_t next = s->successors[step->first_successor + i];
+
+        if (run->steps[next].remaining != 1)
+            continue;
+        for (uint32_t k = 0; k < s->steps[next].n_sources; k++)
+            if (s->sources[s->steps[next].first_source + k].recv == (int32_t)recv)
+                return &run->steps[next];
+    }
+    return NULL;
+}
+
+static void has_combined(struct br_run_step *recv)
+{
+    struct br_run_step *reduce = recv->combiner.context;
+    const struct br_run *run = recv->run;
+
+    reduce->done = step_elements(run, &run->schedule->steps[reduce - run->steps]);
+}
+
+/* RECV number `recv` has been posted, or the step that reads it waits for less. */
+static void try_combine(struct br_engine *engine, struct br_run *run, uint32_t recv)
+{
+    struct br_run_step *rs = &run->steps[recv], *reduce = waits_only_for(run, recv);
+
+    if (!reduce || rs->transfer.state == BR_TRANSFER_IDLE)
+        return;
+    reduce->run = run;
+    rs->combiner = (struct br_combiner){combine, reduce};
+    (void)br_transfer_combine(engine->worker, &rs->transfer, &rs->combiner);
+}
+
+static void try_sources(struct br_engine *engine, struct br_run *run, const struct br_step *step)
+{
+    for (uint32_t i = 0; i < step->n_sources; i++) {
+        int32_t recv = run->schedule->sources[step->first_source + i].recv;
+
+        if (recv >= 0 && !run->steps[recv].ended)
+            try_combine(engine, run, (uint32_t)recv);
+    }
+}
+
 static void trace_step(struct br_engine *engine, const struct br_run *run, uint32_t index)
 {
     static const struct br_trace_kind kind = {.category = "step",
@@ -156,6 +233,8 @@ static void start_step(struct br_engine *engine, struct br_run *run, uint32_t in
         post(engine, run, step, rs);
     else
         enqueue(engine, rs);
+    if (step->flags & BR_STEP_MAY_MAP)
+        try_combine(engine, run, index);
 }
 
 static void release(struct br_engine *engine, struct br_run *run)
@@ -227,6 +306,8 @@ static void step_ended(struct br_engine *engine, struct br_run *run, uint32_t in
 
         if (--run->steps[next].remaining == 0)
             start_step(engine, run, next);
+        else if (run->steps[next].remaining == 1)
+            try_sources(engine, run, &s->steps[next]);
     }
     if (--run->left == 0 && !engine->worker->failed)
         steps_ended(engine, run);
@@ -236,6 +317,8 @@ void br_run_transfer_ended(struct br_engine *engine, struct br_transfer *t)
 {
     struct br_run_step *rs = t->owner;
 
+    if (!t->is_send && t->combined)
+        has_combined(rs);
     step_ended(engine, rs->run, (uint32_t)(rs - rs->run->steps));
 }
 

@@ -224,6 +224,7 @@ struct br_peer {
         eager_bytes; /* up to this size in one message; where mapping is cheap, that pays only for very small ones */
     struct br_rail *rails;             /* [n_rails] */
     uint8_t place_rails;               /* rails whose device needs place tokens, a bit each */
+    bool combines;                     /* the device of one of the rails does (br_caps) */
     uint64_t uses;                     /* frames posted */
     uint64_t readys, waited_ready;     /* READYs for our sends; ns from their submission to it */
     struct br_queue queues[BR_QUEUES]; /* what wants to leave, by br_queue_kind */

@@ -83,6 +83,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     t->awaited = false;
     t->status = 0;
     t->mapped = NULL;
+    t->combined = false;
     t->slot = NULL;
     t->renews = 0;
     br_queued_init(&t->queued, t->priority, t->order, t->within);
@@ -94,6 +95,15 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     if (!rc && !w->failed)
         offer_place(w, t);
     return rc;
+}
+
+/* Not where the sender writes by itself: br_slot_renew() forgets what has come. */
+bool br_transfer_combine(struct br_worker *w, struct br_transfer *t, const struct br_combiner *combiner)
+{
+    const struct br_peer *peer = &w->peers[t->peer];
+
+    return peer->combines && !peer->place_rails && t->slot && t->state != BR_TRANSFER_ENDED &&
+           br_slot_set_combiner(t->slot, combiner);
 }
 
 bool br_transfer_is_eager(const struct br_worker *w, int peer, uint32_t length)
@@ -169,6 +179,7 @@ static void complete(struct br_worker *w, struct br_rail *rail, struct br_slot *
     if (wants_done)
         br_receive_confirm(w, rail->peer, br_slot_number(&w->slots, slot));
     t->mapped = slot->mapped;
+    t->combined = slot->combiner && !slot->mapped;
     if (!t->mapped)
         put_slot(w, t);
     br_transfer_end(w, t, 0);
@@ -227,6 +238,8 @@ static void placed(struct br_worker *w, struct br_rail *rail, const struct br_ev
     }
     if (w->config.trace && ((const struct br_transfer *)slot->owner)->traced)
         br_tracing_arrived(w, rail, slot->owner, event);
+    if (slot->combiner && !event->mapped) /* nothing is left to do where the back end has done it */
+        br_slot_combine(slot, event->offset, slot->base + event->offset, event->length);
     if (br_slot_arrive(slot, event->offset, event->length))
         complete(w, rail, slot, flags.flags & BR_PLACED_DONE);
 }

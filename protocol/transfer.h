@@ -53,7 +53,8 @@ struct br_transfer {
     /* result */
     int status; /* 0 or negative errno */
     const uint8_t
-        *mapped; /* receive: read the bytes here, then br_transfer_release(); NULL: they are in memory */
+        *mapped;   /* receive: read the bytes here, then br_transfer_release(); NULL: they are in memory */
+    bool combined; /* receive: its combiner has had all bytes, memory holds nothing of use */
 
     /* the worker's */
     enum br_transfer_state state;
@@ -93,6 +94,11 @@ bool br_transfer_needs_credit(const struct br_worker *worker, int peer, bool is_
 
 /* Bytes of a send that have not left yet, for the first time or again; once it has its READY. */
 uint64_t br_transfer_left(const struct br_transfer *transfer);
+
+/* For a receive that is under way: its bytes go through the combiner, which must live as long as the transfer is the worker's. false:
+ * they come in memory, because no rail to the peer combines, or because some have come already. */
+bool br_transfer_combine(struct br_worker *worker, struct br_transfer *transfer,
+                         const struct br_combiner *combiner);
 
 /* After a mapped receive: the bytes are no longer read. */
 void br_transfer_release(struct br_worker *worker, struct br_transfer *transfer);

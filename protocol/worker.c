@@ -193,6 +193,7 @@ static int set_rails(struct br_worker *w, struct br_peer *peer, const struct br_
         set_rail(w, rail, i < n_rails ? &rails[i] : NULL);
         if (rail->device->caps.needs_place)
             peer->place_rails |= (uint8_t)(1u << i);
+        peer->combines = peer->combines || rail->device->caps.combines;
         if (rail->detour)
             peer->detours |= (uint8_t)(1u << i);
         else

@@ -73,6 +73,7 @@ struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t le
     slot->region = NULL;
     slot->placed = 0;
     slot->may_map = false;
+    slot->combiner = NULL;
     slot->base = base;
     slot->length = length;
     slot->slice_bytes = br_slot_slice_bytes(length, slice_bytes);
@@ -97,6 +98,7 @@ void br_slot_put(struct br_slot_table *table, struct br_slot *slot)
     slot->used = false;
     slot->owner = NULL;
     slot->base = NULL;
+    slot->combiner = NULL;
     slot->region = NULL;
     next_generation(slot);
     table->free_[table->n_free++] = (uint32_t)(slot - table->slots);
@@ -179,6 +181,39 @@ int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset
     }
     *slot_out = slot;
     return 0;
+}
+
+bool br_slot_set_combiner(struct br_slot *slot, const struct br_combiner *combiner)
+{
+    uint64_t all = br_slot_all(slot->length, slot->slice_bytes);
+
+    if (slot->missing != all || slot->n_maps)
+        return false;
+    for (int i = 0; i < __builtin_popcountll(all); i++)
+        if (slot->arrived[i])
+            return false;
+    slot->combiner = combiner;
+    return true;
+}
+
+void br_slot_combine(struct br_slot *slot, uint32_t offset, const uint8_t *bytes, uint32_t length)
+{
+    uint32_t slice = offset / slot->slice_bytes, end = offset + length;
+    uint64_t left = granule_mask(slot, offset, length) & ~slot->arrived[slice];
+
+    slot->arrived[slice] |= left;
+    while (left) { /* each run of them in one call */
+        uint32_t first = (uint32_t)__builtin_ctzll(left);
+        uint64_t gap = ~(left >> first);
+        uint32_t n = gap ? (uint32_t)__builtin_ctzll(gap) : BR_SLOT_GRANULES;
+        uint32_t from = slice * slot->slice_bytes + first * slot->granule_bytes;
+        uint32_t part = n * slot->granule_bytes;
+
+        if (part > end - from)
+            part = end - from;
+        slot->combiner->combine(slot->combiner->context, from, bytes + (from - offset), part);
+        left &= first + n < BR_SLOT_GRANULES ? ~0ull << (first + n) : 0;
+    }
 }
 
 bool br_slot_arrive(struct br_slot *slot, uint32_t offset, uint32_t length)

@@ -13,6 +13,15 @@
  *    slices (br_slot_renew). Of the others nothing counts: a frame posted with the old number may come in late, and if it
  *    counted, the transfer could be complete before the frame that repeats it has landed.
  * 4. A table belongs to one worker; back ends of this worker read it in poll(). No locks.
+ * 5. A slot with a combiner has its bytes combined with something instead of written: a sum of what a peer sends and what is
+ *    here is made straight out of the ring that it comes through, without a pass over scratch. A granule is combined once, by
+ *    whoever has all of it first, and its bit is set in the same call (br_slot_combine): a frame that comes again after
+ *    its link was lost in the middle of it finds its bits. A back end that has a frame in memory of its own may combine from
+ *    there (caps.combines); others write into `base` as always, and the protocol combines from there when the frame has come.
+ *    So the rails of a peer may be of different kinds.
+ *    Rejected: combining packets of a few hundred bytes as they come (datagram/): they are smaller than granules and have no
+ *    bits, so a lost link would leave half a granule combined. Rejected: handing the ring's memory up like a mapping: a
+ *    reduction that waits for another peer would stop the ring, and with it what it waits for.
  */
 #ifndef BR_TRANSPORT_SLOT_H
 #define BR_TRANSPORT_SLOT_H
@@ -28,6 +37,13 @@
 struct br_device;
 struct br_region;
 
+/* What becomes of the bytes of a transfer where they are not wanted as they are. */
+struct br_combiner {
+    /* [offset, offset + length) of the transfer stands at `bytes`: whole granules, or up to its end. Neither blocks nor fails. */
+    void (*combine)(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length);
+    void *context;
+};
+
 struct br_slot {
     uint16_t generation; /* of the present or next use */
     uint16_t first;      /* generation with which the present use began (br_slot_renew) */
@@ -37,10 +53,11 @@ struct br_slot {
     uint32_t slice_bytes; /* multiple of granule_bytes; the last slice may be shorter */
     uint32_t granule_bytes;
     uint8_t *base; /* the place; NULL is allowed only with may_map (the bytes must come as a mapping) */
-    struct br_region *region;         /* that `base` lies in, or NULL; set by the owner */
-    void *owner;                      /* the transfer, for the protocol */
-    uint64_t missing;                 /* bit i: slice i is not complete */
-    uint64_t arrived[BR_SLOT_SLICES]; /* bit j of [i]: granule j of slice i is there */
+    const struct br_combiner *combiner; /* note 5; NULL: the bytes go to `base`. The owner's */
+    struct br_region *region;           /* that `base` lies in, or NULL; set by the owner */
+    void *owner;                        /* the transfer, for the protocol */
+    uint64_t missing;                   /* bit i: slice i is not complete */
+    uint64_t arrived[BR_SLOT_SLICES]; /* bit j of [i]: granule j of slice i is there, or has been combined */
     const uint8_t *mapped;            /* start of the transfer in the peer's memory, once mapped; else NULL */
     bool copied;                      /* bytes have arrived otherwise */
     struct br_device *map_device;     /* where to give the mappings back */
@@ -85,6 +102,12 @@ uint64_t br_slot_all(uint32_t length,
  * out of bounds or off the grid (the link must fail, counted). The place is slot->base + offset. */
 int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset, uint32_t length,
                    struct br_slot **slot_out);
+
+/* From now on its bytes are combined. false: some have arrived already, they go to `base` as before. */
+bool br_slot_set_combiner(struct br_slot *slot, const struct br_combiner *combiner);
+/* Combines those granules of [offset, offset + length) that have not been yet, and marks them: whole granules of one slice, or
+ * up to the end of the transfer, as br_slot_expect() wants them. For back ends and for the protocol. */
+void br_slot_combine(struct br_slot *slot, uint32_t offset, const uint8_t *bytes, uint32_t length);
 
 /* For the protocol, on a PLACED event: marks the bytes. true when the transfer has become complete just now. */
 bool br_slot_arrive(struct br_slot *slot, uint32_t offset, uint32_t length);

@@ -25,7 +25,9 @@
  *    tokens, which it asks for when all frames posted before have been SENT or their link is fenced on both sides
  *    (br_slot_renew). So the back end must tell numbers apart: a frame posted with an older number of a slot is reported
  *    with that number, or as `stale`, never as one of the present number, even if its bytes stand in the place.
- * 9. Back ends know nothing of peers, credits, priorities or authentication. They must survive any bytes: a
+ * 9. Combining (caps.combines): where a slot has a combiner, the back end may give it the payload instead of writing it to
+ *    slot->base, by br_slot_combine() and only from memory that still holds what was sent when the link is lost. slot.h, note 5.
+ * 10. Back ends know nothing of peers, credits, priorities or authentication. They must survive any bytes: a
  *    malformed frame fails its link with words (-EPROTO), never the process.
  */
 #ifndef BR_TRANSPORT_TRANSPORT_H
@@ -55,6 +57,7 @@ struct br_caps {
     bool zero_copy_send;    /* no copy of payload in user space on the way out */
     bool zero_copy_receive; /* no copy in user space besides the one that places the payload */
     bool maps;              /* may report mapped arrivals for slots with may_map */
+    bool combines;          /* applies a slot's combiner itself (note 9) */
     bool pins;              /* region_register pins memory and costs: worth keeping (cache.h) */
     bool
         needs_place; /* PLACED frames need a place token (note 8). Implies sent_means_placed, excludes maps */
@@ -170,6 +173,7 @@ struct br_device {
         uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes; /* bytes: payload */
         uint64_t tx_copied_bytes, rx_copied_bytes; /* payload copied in user space besides placing it */
         uint64_t rx_mapped_bytes;                  /* handed over without any copy */
+        uint64_t rx_combined_bytes;                /* combined where they lay (caps.combines) */
         uint64_t registrations;                    /* memory regions registered with the NIC so far */
         uint64_t pinned_bytes;                     /* of those that are registered now */
         uint64_t system_calls;

@@ -45,7 +45,8 @@ static int sim_rough_setup(struct contract *contract)
                                                            .duplicate_ppm = 50000,
                                                            .reorder_ppm = 300000,
                                                            .queue_bytes = 1 << 20,
-                                                           .retry_limit = 30});
+                                                           .retry_limit = 30,
+                                                           .combine_ports = 1});
 }
 
 static int sim_early_setup(struct contract *contract)

@@ -323,6 +323,53 @@ static void no_place__fails_the_link(void **state)
     assert_int_equal(contract_event(contract, 1, BR_EVENT_CLOSED, b, 0)->event.error, -EPROTO);
 }
 
+static void add_up(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length)
+{
+    const struct transfer *transfer = context;
+
+    assert_int_equal(offset % transfer->slot->granule_bytes, 0);
+    assert_true(length % transfer->slot->granule_bytes == 0 || offset + length == transfer->length);
+    for (uint32_t i = 0; i < length; i++)
+        transfer->to[offset + i] = (uint8_t)(transfer->to[offset + i] + bytes[i]);
+}
+
+/* Where a device combines, it does so itself, with each byte once although the transfer is sent twice, and writes nothing to
+ * the place. Odd lengths and as many bytes that a ring goes round. */
+static void combined__once_and_not_written(void **state)
+{
+    static const uint32_t lengths[] = {1, 65, 4097, 262145, 999999, 700001, 70000};
+    struct contract *contract = *state;
+    struct br_link *a, *b;
+    int before = 0;
+
+    contract_open_two(contract);
+    if (!contract->sides[1].device->caps.combines)
+        return;
+    contract_connect(contract, 0, 1, &a, &b);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        struct transfer transfer = transfer_new(contract, lengths[i], 65536, i);
+        struct br_combiner combiner = {add_up, &transfer};
+        uint32_t granule = transfer.slot->granule_bytes, length = transfer.length;
+        uint32_t limit = a->device->caps.max_frame / granule * granule, cut = i % 2 ? limit : 3 * granule;
+        uint64_t combined = b->device->counters.rx_combined_bytes;
+        static uint8_t place[1 << 20];
+        int n;
+
+        memset(transfer.to, 0, length);
+        transfer.slot->base = memset(place, 0xcc, length);
+        assert_true(br_slot_set_combiner(transfer.slot, &combiner));
+        n = send_all(contract, a, &transfer, limit) + send_all(contract, a, &transfer, cut);
+        assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, before + n));
+        assert_true(arrive(contract, b, transfer.slot, before, before + n) || !transfer.slot->missing);
+        expect_arrived(&transfer);
+        assert_true(b->device->counters.rx_combined_bytes >= combined + length);
+        assert_true(all_bytes_are(place, length, 0xcc));
+        assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, before + n));
+        before += n;
+        transfer_free(contract, &transfer);
+    }
+}
+
 static void region__is_registered_and_sent_from(void **state)
 {
     struct contract *contract = *state;
@@ -442,6 +489,7 @@ int main(void)
         CONTRACT_CASE(complete_slice__is_not_written_again),
         CONTRACT_CASE(out_of_bounds__fails_the_link),
         CONTRACT_CASE(no_place__fails_the_link),
+        CONTRACT_CASE(combined__once_and_not_written),
         CONTRACT_CASE(region__is_registered_and_sent_from),
         CONTRACT_CASE(mapped__is_readable_until_released),
         CONTRACT_CASE(mapped__outlives_the_link),

@@ -29,6 +29,8 @@ struct transfer {
     struct br_slot *slot;
     uint32_t number, length, pieces, posted, sent;
     uint32_t *order;
+    uint8_t *base; /* the slot's, apart from `to` where its bytes are combined */
+    struct br_combiner combiner;
     bool complete;
 };
 
@@ -93,6 +95,31 @@ static void send_message(struct soak *soak)
     soak->busy[i] = true;
 }
 
+/* `to` begins as zeros, so what is combined twice shows. */
+static void add_up(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length)
+{
+    const struct transfer *transfer = context;
+
+    assert_int_equal(offset % transfer->slot->granule_bytes, 0);
+    assert_true(length % transfer->slot->granule_bytes == 0 || offset + length == transfer->length);
+    for (uint32_t i = 0; i < length; i++)
+        transfer->to[offset + i] = (uint8_t)(transfer->to[offset + i] + bytes[i]);
+}
+
+static void combine_some(struct soak *soak, struct transfer *transfer)
+{
+    const struct br_device *device = soak->contract->sides[!transfer->from_side].device;
+
+    transfer->base = transfer->to;
+    if (device->caps.needs_place || below(soak, 2))
+        return;
+    transfer->base = malloc(transfer->length);
+    assert_non_null(transfer->base);
+    transfer->slot->base = transfer->base;
+    transfer->combiner = (struct br_combiner){add_up, transfer};
+    assert_true(br_slot_set_combiner(transfer->slot, &transfer->combiner));
+}
+
 static void begin_transfer(struct soak *soak)
 {
     uint64_t index = below(soak, TRANSFERS);
@@ -116,6 +143,7 @@ static void begin_transfer(struct soak *soak)
                                    slice < most ? slice : most);
     transfer->slot->may_map = below(soak, 2);
     transfer->slot->owner = transfer;
+    combine_some(soak, transfer);
     transfer->number = br_slot_number(slots, transfer->slot);
     transfer->pieces = (transfer->length + transfer->slot->slice_bytes - 1) / transfer->slot->slice_bytes;
     transfer->order = malloc(transfer->pieces * sizeof *transfer->order);
@@ -151,6 +179,8 @@ static void end_transfer(struct soak *soak, struct transfer *transfer)
 {
     if (!transfer->complete || transfer->sent < transfer->pieces)
         return;
+    if (transfer->base != transfer->to)
+        free(transfer->base);
     free(transfer->to);
     free(transfer->order);
     transfer->used = false;
@@ -169,6 +199,8 @@ static void take_placed(struct soak *soak, int side, const struct br_event *even
         assert_true(slot->may_map);
         memcpy(transfer->to + event->offset, event->mapped, event->length);
         soak->contract->ops->map_release(event->link->device, event->map_handle);
+    } else if (slot->combiner) {
+        br_slot_combine(slot, event->offset, slot->base + event->offset, event->length);
     }
     if (!br_slot_arrive(slot, event->offset, event->length))
         return;

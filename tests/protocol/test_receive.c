@@ -254,6 +254,67 @@ static void withdraw__in_every_state(void **state)
     assert_int_equal(x->w->failed, 0);
 }
 
+/* ---- combining ------------------------------------------------------------------------------------------- */
+
+static uint8_t sum[LENGTH];
+
+static void add_up(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length)
+{
+    (void)context;
+    for (uint32_t i = 0; i < length; i++)
+        sum[offset + i] = (uint8_t)(sum[offset + i] + bytes[i]);
+}
+
+static const struct br_combiner adding = {add_up, NULL};
+
+/* A rail that only writes beside one that would combine: the worker combines what has come, once, although some comes again. */
+static void combined__what_a_rail_has_written(void **state)
+{
+    struct br_transfer t = receive_of(1, LENGTH);
+    struct wired *x = *state;
+    uint32_t slot;
+
+    memset(sum, 0, sizeof sum);
+    x->w->peers[1].combines = true;
+    slot = posted(x, &t);
+    assert_true(br_transfer_combine(x->w, &t, &adding));
+    place(x, 0, slot, 0, SLICE / 2, 0);
+    wired_turn(x, 0);
+    assert_memory_equal(sum, from, SLICE / 2);
+    for (uint32_t at = 0; at < LENGTH; at += SLICE)
+        place(x, 1, slot, at, LENGTH - at < SLICE ? LENGTH - at : SLICE, 0);
+    wired_turn(x, 0);
+    assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    assert_true(t.combined);
+    assert_memory_equal(sum, from, LENGTH);
+}
+
+static void combined__not_once_bytes_have_come(void **state)
+{
+    struct br_transfer t = receive_of(1, LENGTH), other = receive_of(2, LENGTH);
+    struct wired *x = *state;
+    uint32_t slot = posted(x, &t);
+
+    memset(sum, 0, sizeof sum);
+    assert_false(br_transfer_combine(x->w, &t, &adding)); /* no rail does */
+    x->w->peers[1].combines = true;
+    place(x, 0, slot, 0, SLICE, 0);
+    wired_turn(x, 0);
+    assert_false(br_transfer_combine(x->w, &t, &adding));
+    for (uint32_t at = SLICE; at < LENGTH; at += SLICE)
+        place(x, 0, slot, at, LENGTH - at < SLICE ? LENGTH - at : SLICE, 0);
+    wired_turn(x, 0);
+    assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    assert_false(t.combined);
+    assert_false(br_transfer_combine(x->w, &t, &adding));
+    assert_memory_equal(to, from, LENGTH);
+    assert_int_equal(sum[0], 0);
+    (void)posted(x, &other);
+    x->w->peers[1].place_rails = 1; /* a NIC that writes by itself may write late */
+    assert_false(br_transfer_combine(x->w, &other, &adding));
+    x->w->peers[1].place_rails = 0;
+}
+
 /* ---- mappings: wired_destroy() checks that all are given back --------------------------------------------- */
 
 static void mapped__until_released(void **state)
@@ -423,6 +484,8 @@ int main(void)
         WIRED_TEST(slotless__served_in_order, .rails = 1, .up = true),
         WIRED_TEST(slotless__two_slots_are_kept, .rails = 1, .up = true),
         WIRED_TEST(withdraw__in_every_state, .rails = 1, .up = true),
+        WIRED_TEST(combined__what_a_rail_has_written, .rails = 2, .up = true),
+        WIRED_TEST(combined__not_once_bytes_have_come, .rails = 1, .up = true),
         WIRED_TEST(mapped__until_released, .rails = 1, .up = true),
         WIRED_TEST(mapped__too_many_pieces, .rails = 1, .up = true),
         cmocka_unit_test(mapped__in_parts_that_do_not_fit),

@@ -81,6 +81,16 @@ static void draw_places(struct storm_plan *plan)
         plan->network.place_refused_ppm = (uint32_t)spread(r, 100, 300000);
 }
 
+/* On some levels or all, what is to be added up is so as it comes. Drawn apart, as above. */
+static void draw_combining(struct storm_plan *plan)
+{
+    struct br_random random, *r = &random;
+
+    br_random_seed(r, plan->seed ^ 0x636f6d62696eull);
+    if (chance(r, 50))
+        plan->network.combine_ports = 1 + (uint32_t)below(r, (1u << plan->rails) - 1);
+}
+
 static void draw_settings(struct br_random *r, struct storm_plan *plan)
 {
     plan->worker = (struct br_worker_config){
@@ -320,6 +330,7 @@ void storm_draw(uint64_t seed, struct storm_plan *plan)
     plan->aborter = -1;
     draw_network(r, plan);
     draw_places(plan);
+    draw_combining(plan);
     draw_settings(r, plan);
     draw_program(r, plan);
     storm_draw_comms(plan);
@@ -368,10 +379,11 @@ void storm_show(const struct storm_plan *plan)
     fprintf(stderr, "# seed %llu: %d ranks, %d %s, %s\n", (unsigned long long)plan->seed, plan->n,
             plan->rails, plan->cube.hosts ? "levels of a cube" : "rails", plan->calm ? "calm" : "not calm");
     fprintf(stderr,
-            "# network: place tokens on ports %x (%u ppm refused), %s%s%s%llu b/s, latency %llu ns, frames "
+            "# network: place tokens on ports %x (%u ppm refused), combining on ports %x, %s%s%s%llu b/s, "
+            "latency %llu ns, frames "
             "to %u, depth %u, loss %u, corrupt %u, "
             "duplicates %u, reordered %u ppm, retransmit %llu us\n",
-            net->place_ports, net->place_refused_ppm, net->unordered ? "unordered, " : "",
+            net->place_ports, net->place_refused_ppm, net->combine_ports, net->unordered ? "unordered, " : "",
             net->early_sent ? "early sent, " : "", net->maps ? "maps, " : "",
             (unsigned long long)net->bits_per_second, (unsigned long long)net->latency_ns, net->max_frame,
             net->tx_depth, net->loss_ppm, net->corrupt_ppm, net->duplicate_ppm, net->reorder_ppm,

@@ -66,6 +66,7 @@ static void slot_get__starts_clean(void **state)
     slot->n_maps = 3;
     slot->owner = place;
     slot->region = (struct br_region *)place;
+    slot->combiner = (struct br_combiner *)place;
     slot->placed = 1;
     assert_true(br_slot_arrive(slot, 0, 100));
     br_slot_put(&table, slot);
@@ -74,6 +75,7 @@ static void slot_get__starts_clean(void **state)
     assert_null(slot->mapped);
     assert_null(slot->owner);
     assert_null(slot->region);
+    assert_null(slot->combiner);
     assert_int_equal(slot->placed, 0);
     assert_int_equal(slot->n_maps, 0);
     assert_int_equal(slot->missing, 1);
@@ -274,6 +276,68 @@ static void slot_arrive__random_orders(void **state)
     }
 }
 
+/* Adds up what comes for the slot in `context`, whose bytes are all 1. */
+static void count_bytes(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length)
+{
+    const struct br_slot *slot = context;
+
+    assert_int_equal(offset % slot->granule_bytes, 0);
+    assert_true(length % slot->granule_bytes == 0 || offset + length == slot->length);
+    for (uint32_t i = 0; i < length; i++)
+        place[offset + i] = (uint8_t)(place[offset + i] + bytes[i]);
+}
+
+/* Frames that overlap and come again, as after lost links: each byte counts once. */
+static void slot_combine__each_byte_once(void **state)
+{
+    static uint8_t ones[1 << 20];
+    struct br_random random;
+
+    (void)state;
+    br_random_seed(&random, 8);
+    memset(ones, 1, sizeof ones);
+    for (int round = 0; round < 200; round++) {
+        uint32_t length = 1 + (uint32_t)br_random_below(&random, round % 2 ? 9000 : sizeof ones), granules;
+        struct br_slot *slot = br_slot_get(&table, NULL, length, 1u << (12 + br_random_below(&random, 7)));
+        struct br_combiner combiner = {count_bytes, slot};
+
+        memset(place, 0, length);
+        assert_true(br_slot_set_combiner(slot, &combiner));
+        granules = slot->slice_bytes / slot->granule_bytes;
+        while (slot->missing) {
+            uint32_t slice = (uint32_t)__builtin_ctzll(slot->missing) * slot->slice_bytes;
+            uint32_t from = slice + (uint32_t)br_random_below(&random, granules) * slot->granule_bytes;
+            uint32_t most = length < slice + slot->slice_bytes ? length : slice + slot->slice_bytes, end;
+
+            if (from >= most)
+                continue;
+            end = from + (1 + (uint32_t)br_random_below(&random, granules)) * slot->granule_bytes;
+            end = end < most ? end : most;
+            br_slot_combine(slot, from, ones, end - from);
+            if (br_random_below(&random, 2)) /* else its link is lost before anybody hears of it */
+                (void)br_slot_arrive(slot, from, end - from);
+        }
+        assert_memory_equal(place, ones, length);
+        br_slot_put(&table, slot);
+    }
+}
+
+static void slot_set_combiner__only_before_the_first_byte(void **state)
+{
+    struct br_slot *slot = br_slot_get(&table, place, 10000, 4096);
+    struct br_combiner combiner = {count_bytes, slot};
+
+    (void)state;
+    assert_false(br_slot_arrive(slot, 4096, 64));
+    assert_false(br_slot_set_combiner(slot, &combiner));
+    assert_false(br_slot_arrive(slot, 4096, 4096));
+    assert_false(br_slot_set_combiner(slot, &combiner));
+    assert_null(slot->combiner);
+    slot = br_slot_get(&table, place, 10000, 4096);
+    slot->n_maps = 1;
+    assert_false(br_slot_set_combiner(slot, &combiner));
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -289,6 +353,8 @@ int main(void)
         CASE(slot_expect__stale),
         CASE(slot_arrive__duplicates_do_not_complete),
         CASE(slot_arrive__random_orders),
+        CASE(slot_combine__each_byte_once),
+        CASE(slot_set_combiner__only_before_the_first_byte),
         CASE(slot_renew__keeps_complete_slices),
         CASE(slot_renew__over_the_end_of_the_generations),
     };

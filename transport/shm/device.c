@@ -90,6 +90,7 @@ static void describe(struct br_shm_device *device, const struct br_transport_ops
                                          .zero_copy_send = true,
                                          .zero_copy_receive = true,
                                          .maps = true,
+                                         .combines = true,
                                          .budget_free = true};
     snprintf(device->base.name, sizeof device->base.name, NAME);
 }

@@ -40,7 +40,7 @@ static int lay_out(struct br_inbox *inbox, uint32_t message_bytes, uint32_t mess
 static int map(struct br_inbox *inbox, int fd)
 {
     size_t cells = (size_t)inbox->mask + 1;
-    uint8_t *at = br_segment_map(fd, inbox->bytes, PROT_READ | PROT_WRITE);
+    uint8_t *at = br_segment_map_ring(fd, inbox->bytes, BR_INBOX_PIPE);
 
     if (!at)
         return -ENOMEM;
@@ -88,6 +88,6 @@ int br_inbox_attach(struct br_inbox *inbox, uint32_t message_bytes, uint32_t mes
 void br_inbox_unmap(struct br_inbox *inbox)
 {
     if (inbox->header)
-        munmap(inbox->header, inbox->bytes);
+        munmap(inbox->header, inbox->bytes + BR_INBOX_PIPE);
     memset(inbox, 0, sizeof *inbox);
 }

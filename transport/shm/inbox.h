@@ -15,7 +15,8 @@
  * 3. Ticket t < message_buffers owns the t-th buffer of the message area; the tickets above are those of PLACED frames.
  * 4. The pipe is a byte ring for payload that lies in no segment: the writer copies it in, the reader out. Pages of the ring exist
  *    once they were used. 1 MiB, because the part of a transfer that fits is written without waiting for the reader: all-reduce of
- *    1 MiB between two ranks 110 us, with a ring of 256 KiB 180 us.
+ *    1 MiB between two ranks 110 us, with a ring of 256 KiB 180 us. It is mapped twice, one behind the other, so that any part of what
+ *    is in it lies in one piece: a combiner takes whole granules (transport/slot.h, note 5).
  *    Rejected: that the reader fetches the payload itself with process_vm_readv(). One copy instead of two, but the kernel looks up
  *    and pins every page for it: 180 against 240 us for 1 MiB, 16 against 33 us for 64 KiB.
  * 5. Nothing read from here is trusted: both sides keep the sizes and their own positions in private memory, copy a cell or
@@ -87,7 +88,7 @@ struct br_inbox {
     _Atomic uint32_t *returns;
     uint8_t *messages;
     uint8_t *pipe;
-    size_t bytes;
+    size_t bytes; /* of the segment; the pipe is its end, and is mapped once more behind it */
     uint32_t message_bytes, message_stride;
     uint32_t message_buffers;
     uint32_t n_tickets;

@@ -93,6 +93,8 @@ struct br_shm_arriving {
     bool active, dropping;
     enum br_inbox_source source;
     uint32_t length, slot, offset, done;
+    uint32_t
+        unit; /* bytes that are moved at least: 1, or a granule where the slot's combiner takes them out of the pipe */
     uint64_t address;
     uint32_t segment, segment_id;
     uint32_t ticket;

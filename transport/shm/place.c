@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How the bytes of a PLACED frame come to their place: one copy out of the peer's segment, mapped here, or out of the pipe. Or none: a
- * slot that takes maps gets the address in the segment.
+ * slot that takes maps gets the address in the segment, and one with a combiner has it applied to the bytes in the pipe. Not to those in a
+ * segment: when its owner has closed the link, they may be others already.
  *
  * Every continuation asks br_slot_expect() again: the slot may be gone, or its slice complete from another rail.
  */
@@ -28,20 +29,42 @@ static int pipe_fill(const struct br_shm_link *link, uint32_t *fill)
     return 0;
 }
 
-/* Up to want bytes into to (NULL: away). Returns how many. */
-static int from_pipe(struct br_shm_link *link, uint8_t *to, uint32_t want)
+/* Of so many bytes of what is left of the frame, as many as may be moved now. */
+static uint32_t whole(const struct br_shm_arriving *arriving, uint32_t bytes)
 {
-    uint32_t fill = 0, at, n, moved = 0;
+    uint32_t left = arriving->length - arriving->done;
+
+    return bytes < left ? bytes - bytes % arriving->unit : left;
+}
+
+/* The next n bytes of the frame stand at `from`. slot NULL: nobody wants them. */
+static void put(struct br_shm_link *link, struct br_slot *slot, const uint8_t *from, uint32_t n)
+{
+    struct br_shm_arriving *arriving = &link->arriving;
+    uint32_t offset = arriving->offset + arriving->done;
+
+    arriving->done += n;
+    if (!slot)
+        return;
+    if (arriving->unit == 1) {
+        memcpy(slot->base + offset, from, n);
+        return;
+    }
+    br_slot_combine(slot, offset, from, n);
+    link->base.device->counters.rx_combined_bytes += n;
+}
+
+/* Up to want bytes. Returns how many. */
+static int from_pipe(struct br_shm_link *link, struct br_slot *slot, uint32_t want)
+{
+    uint32_t fill = 0, n, moved = 0;
     int rc = pipe_fill(link, &fill);
 
     if (rc)
         return rc;
     want = least(want, fill);
-    while (moved < want) {
-        at = (uint32_t)link->pipe_read % BR_INBOX_PIPE;
-        n = least(least(want - moved, BR_INBOX_PIPE - at), BR_INBOX_PIECE);
-        if (to)
-            memcpy(to + moved, link->in.pipe + at, n);
+    while ((n = whole(&link->arriving, least(want - moved, BR_INBOX_PIECE)))) {
+        put(link, slot, link->in.pipe + link->pipe_read % BR_INBOX_PIPE, n);
         link->pipe_read += n;
         atomic_store_explicit(&link->in.header->pipe_read, link->pipe_read, memory_order_release);
         moved += n;
@@ -88,17 +111,18 @@ static int hand_over(struct br_shm_link *link, struct br_shm_mapping *mapping, c
     return 1;
 }
 
-static int copy_some(struct br_shm_link *link, uint8_t *to, uint32_t want)
+static int copy_some(struct br_shm_link *link, struct br_slot *slot, uint32_t want)
 {
     struct br_shm_mapping *mapping;
     const uint8_t *from;
 
     if (link->arriving.source == BR_SOURCE_PIPE)
-        return from_pipe(link, to, want);
+        return from_pipe(link, slot, want);
     from = in_segment(link, &mapping);
     if (!from)
         return -EPROTO;
-    memcpy(to, from + link->arriving.done, want);
+    want = least(want, link->arriving.length - link->arriving.done);
+    put(link, slot, from + link->arriving.done, want);
     return (int)want;
 }
 
@@ -112,11 +136,18 @@ static int drop(struct br_shm_link *link, struct br_event *event)
     arriving->dropping = true;
     if (arriving->source != BR_SOURCE_PIPE)
         return 1;
+    arriving->unit = 1;
     n = from_pipe(link, NULL, arriving->length - arriving->done);
     if (n < 0)
         return n;
-    arriving->done += (uint32_t)n;
     return arriving->done == arriving->length;
+}
+
+static uint32_t unit_of(const struct br_shm_arriving *arriving, const struct br_slot *slot)
+{
+    bool combines = slot->combiner && arriving->source == BR_SOURCE_PIPE;
+
+    return combines && slot->granule_bytes <= BR_INBOX_PIECE ? slot->granule_bytes : 1;
 }
 
 int br_shm_place(struct br_shm_link *link, uint32_t *budget, struct br_event *event)
@@ -140,11 +171,11 @@ int br_shm_place(struct br_shm_link *link, uint32_t *budget, struct br_event *ev
     }
     if (!slot->base)
         return br_error(EPROTO, "slot 0x%x takes only maps, the frame is not in a segment", arriving->slot);
-    n = copy_some(link, slot->base + arriving->offset + arriving->done,
-                  least(arriving->length - arriving->done, *budget));
+    if (!arriving->done)
+        arriving->unit = unit_of(arriving, slot);
+    n = copy_some(link, slot, *budget);
     if (n < 0)
         return n;
-    arriving->done += (uint32_t)n;
     *budget -= (uint32_t)n;
     return arriving->done == arriving->length;
 }
@@ -153,5 +184,6 @@ bool br_shm_place_pending(const struct br_shm_link *link)
 {
     uint32_t fill = 0;
 
-    return link->arriving.source != BR_SOURCE_PIPE || link->peer_left || pipe_fill(link, &fill) || fill;
+    return link->arriving.source != BR_SOURCE_PIPE || link->peer_left || pipe_fill(link, &fill) ||
+           whole(&link->arriving, fill);
 }

@@ -132,7 +132,6 @@ static void pipe_out(struct br_shm_link *link)
         uint32_t n = posted->length - link->piping_done;
 
         n = n < room ? n : room;
-        n = n < BR_INBOX_PIPE - at ? n : BR_INBOX_PIPE - at;
         n = n < BR_INBOX_PIECE ? n : BR_INBOX_PIECE;
         memcpy(link->out.pipe + at, posted->payload + link->piping_done, n);
         link->pipe_written += n;

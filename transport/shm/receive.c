@@ -36,6 +36,7 @@ static int take_cell(struct br_shm_link *link, struct br_event *event)
     if (kind == BR_FRAME_PLACED && source >= BR_SOURCE_SEGMENT && source <= BR_SOURCE_PIPE &&
         length <= BR_FRAME_MAX_PAYLOAD) {
         link->arriving = (struct br_shm_arriving){.active = true,
+                                                  .unit = 1,
                                                   .source = source,
                                                   .length = length,
                                                   .slot = cell->slot,

@@ -24,5 +24,8 @@ int br_segment_check(int fd, size_t *bytes);
 
 /* Maps bytes of fd, aligned for huge pages where large. NULL with words on failure. Undo with munmap(). */
 void *br_segment_map(int fd, size_t bytes, int protection);
+/* The same, readable and writable, with the last `ring` bytes, whole pages, once more behind: a ring in them has no seam. Undo with
+ * munmap() of bytes + ring. */
+void *br_segment_map_ring(int fd, size_t bytes, size_t ring);
 
 #endif

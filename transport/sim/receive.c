@@ -152,7 +152,10 @@ static void take_placed(struct br_sim_link *link, struct br_sim_frame *frame)
     } else if (!slot->base) {
         reject(link, frame, br_error(EPROTO, "bytes for a transfer that takes only mappings"));
     } else {
-        if (!device_of(link)->sim->config.hollow)
+        if (slot->combiner && device->caps.combines) {
+            br_slot_combine(slot, header->offset, frame->payload, header->length);
+            device->counters.rx_combined_bytes += header->length;
+        } else if (!device_of(link)->sim->config.hollow)
             memcpy(slot->base + header->offset, frame->payload, header->length);
         note(link, frame, BR_EVENT_PLACED);
         br_sim_frame_answer(frame, BR_SIM_OK);

@@ -46,6 +46,8 @@ struct br_sim_config {
     /* As an RDMA NIC: devices of port i, for each bit i, need place tokens, and no frame is looked at before its bytes are
      * written. early_sent and maps do not hold there. What must never happen is counted in bad_places. */
     uint32_t place_ports;
+    uint32_t
+        combine_ports; /* devices of port i, for each bit i, apply combiners themselves; not with hollow, nor where place_ports has it */
     uint32_t place_refused_ppm; /* tokens that a device cannot make */
     uint32_t max_frame;         /* [256 KiB] */
     uint32_t max_message;       /* at most the device's message_bytes [that] */
