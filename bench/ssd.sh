@@ -5,8 +5,8 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BRAID_BUILD:-$here/../build/release}
-parts="accuracy speed" seeds="1 2 3 4 5" ranks=4 iterations=8000 rate=0.01 batch=32 samples=8000
-hosts=4 nic=100mbit device=100 width=2048 slice=50000 rounds=3 timed=82
+parts="accuracy speed" seeds="1 2 3 4 5" ranks=4 iterations=8000 rate=0.01 batch=32 samples=8000 test=8000
+hosts=4 nic=100mbit devices="50 100 200" width=2048 slice=50000 rounds=3 timed=120
 
 usage() {
     cat << END
@@ -18,21 +18,23 @@ usage: bench/ssd.sh [options]
   --iterations N    (default $iterations)
   --batch N         of a worker (default $batch)
   --samples N       to learn from (default $samples)
+  --test N          that accuracy is taken on (default $test)
   --rate R          learning rate (default $rate)
  speed, on emulated hosts on one switch:
   --hosts N         a rank each (default $hosts)
   --nic RATE        of each (default $nic)
-  --device N        ms that a device takes for an iteration (default $device)
+  --devices "..."   ms that a device takes for an iteration (default $devices)
   --width N         of the network's dense layer: 145 weights each (default $width)
   --slice BYTES     of a push or pull (default $slice)
-  --timed N         iterations (default $timed)
+  --timed N         iterations, of which the second half counts (default $timed)
   --rounds N        medians count (default $rounds)
 BRAID_BUILD names the build directory (default build/release). \`speed\` needs root, for network namespaces.
 END
 }
 while (($#)); do
     case $1 in
-    --parts | --seeds | --ranks | --iterations | --batch | --samples | --rate | --hosts | --nic | --device | --width | --timed | --rounds)
+    --parts | --seeds | --ranks | --iterations | --batch | --samples | --test | --rate | --hosts | --nic | \
+        --devices | --width | --slice | --timed | --rounds)
         declare "${1#--}=${2?$1 needs a value}" ;;
     --help | -h) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
@@ -53,7 +55,7 @@ accuracy() {
         for method in "${methods[@]}"; do
             # shellcheck disable=SC2086 # options
             "$build/braid" train --alone "$ranks" --servers $method --warmup 500 -n "$iterations" -b "$batch" \
-                --samples "$samples" -r "$rate" --seed "$seed" > "$work/out" || exit 1
+                --samples "$samples" --test "$test" -r "$rate" --seed "$seed" > "$work/out" || exit 1
             echo "$seed;$method;$(sed -n 's/.*accuracy \([0-9.]*\) %.*/\1/p' "$work/out")" | tee -a "$work/accuracy" >&2
         done
     done
@@ -71,30 +73,38 @@ for method in dict.fromkeys(method for _, method, _ in rows):
 END
 }
 
-# Medians, over rounds in which the methods take turns, of the ms of an iteration.
+# Medians, over rounds in which the methods take turns, of the ms of an iteration; beside them what the formula makes of the times of the
+# warm-up of the last round.
 speed() {
-    local round method
+    local round device method
     : > "$work.up"
     "$build/braid" bcube emulate "$hosts" 1 --rate "$nic" --name "$bed" > /dev/null || exit 1
     for ((round = 0; round < rounds; round++)); do
-        for method in "${methods[@]:0:5}"; do
-            # shellcheck disable=SC2086
-            "$build/braid" bcube run --name "$bed" -- "$build/braid" train --servers $method --warmup 2 -n "$timed" -b 16 \
-                --samples 100 --width "$width" --device-ms "$device" --slice "$slice" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
-            echo "$method;$(sed -n 's/.* \([0-9.]*\) ms each.*/\1/p' "$work/out")" | tee -a "$work/speed" >&2
+        for device in $devices; do
+            for method in "${methods[@]:0:5}"; do
+                # shellcheck disable=SC2086
+                "$build/braid" bcube run --name "$bed" --no-prefix -- "$build/braid" train --servers $method --warmup 6 -n "$timed" -b 4 \
+                    --samples 100 --test 64 --width "$width" --device-ms "$device" --slice "$slice" > "$work/out" 2>&1 ||
+                    { cat "$work/out" >&2; exit 1; }
+                echo "$device;$method;$(sed -n 's/.*, \([0-9.]*\) of the second half.*/\1/p' "$work/out");$(sed -n \
+                    's/^ms by.* ssgd \([0-9.]*\), k = 1 to 5 /\1 /p' "$work/out")" | tee -a "$work/speed" >&2
+            done
         done
     done
-    echo "| method | ms an iteration | against ssgd |"
-    echo "|---|---|---|"
+    echo "| device, ms | method | ms an iteration | predicted | against ssgd |"
+    echo "|---|---|---|---|---|"
     python3 - "$work/speed" << 'END'
 import statistics, sys
-got = {}
+got, predicted = {}, {}
 for line in open(sys.argv[1]):
-    method, ms = line.strip().split(";")
-    got.setdefault(method, []).append(float(ms))
-for method, ms in got.items():
-    middle = statistics.median(ms)
-    print("| %s | %.1f | %+.0f %% |" % (method, middle, 100 * (statistics.median(got["ssgd"]) / middle - 1)))
+    device, method, ms, formula = line.strip().split(";")
+    got.setdefault((device, method), []).append(float(ms))
+    if formula:
+        predicted[device] = [float(x) for x in formula.split()]
+for (device, method), ms in got.items():
+    middle, k = statistics.median(ms), 0 if method == "ssgd" else int(method.split()[-1])
+    formula = "%.1f" % predicted[device][k] if device in predicted else ""
+    print("| %s | %s | %.1f | %s | %+.0f %% |" % (device, method, middle, formula, 100 * (statistics.median(got[device, "ssgd"]) / middle - 1)))
 END
 }
 

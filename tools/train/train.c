@@ -19,12 +19,13 @@
 #include "tools/tool.h"
 #include "tools/train/way.h"
 
-#define TEST_SAMPLES 8000
-#define TEST_SEED    77
+#define TEST_SEED 77
+#define LATE      (200 * BR_US) /* of a sleep's end; what is longer was a wait */
 
 /* What a run came to. */
 struct outcome {
     double seconds, loss, accuracy, best;
+    double steady; /* s an iteration of the second half, without what ends the training */
     uint64_t digest;
     struct braid_session_report session;
     struct braid_parameters_report servers;
@@ -41,15 +42,20 @@ static void draw_batch(const struct br_train *t, int rank, int *index)
         index[b] = (int)br_random_below(&random, (uint64_t)t->settings->samples);
 }
 
-/* --device-ms: a pass takes at least so long, a third of it forwards, as on a device that computes by itself. */
-static void pretend(const struct br_train *t, uint64_t start, int thirds)
+/* --device-ms: a pass takes at least so long, a third of it forwards, as on a device that computes by itself. A sleep ends late: the next pass
+ * begins when this one should have ended. */
+static void pretend(struct br_train *t, uint64_t start, int thirds)
 {
-    uint64_t ms = (uint64_t)t->settings->device_ms, now = br_clock_now();
-    uint64_t end = start + ms * BR_MS * (uint64_t)thirds / 3 / BR_TRAIN_LAYERS;
-    struct timespec left = {(time_t)((end - now) / BR_SEC), (long)((end - now) % BR_SEC)};
+    uint64_t ns = (uint64_t)t->settings->device_ms * BR_MS;
+    struct timespec until;
 
-    if (ms && end > now)
-        nanosleep(&left, NULL);
+    if (!ns)
+        return;
+    if (start > t->device_free + LATE)
+        t->device_free = start;
+    t->device_free += ns * (uint64_t)thirds / 3 / BR_TRAIN_LAYERS;
+    until = (struct timespec){(time_t)(t->device_free / BR_SEC), (long)(t->device_free % BR_SEC)};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
 static int forward(struct br_train *t)
@@ -119,9 +125,9 @@ static uint64_t digest(struct br_train *t)
 
 static int judge(struct br_train *t, struct outcome *outcome)
 {
-    int index[BR_TRAIN_BATCH], batches = TEST_SAMPLES / t->network.batch, right = 0;
+    int index[BR_TRAIN_BATCH], batches = (int)t->settings->test / t->network.batch, right = 0;
     struct br_train_data data;
-    int rc = br_train_data_make(&data, TEST_SAMPLES, TEST_SEED);
+    int rc = br_train_data_make(&data, (int)t->settings->test, TEST_SEED);
 
     for (int i = 0; i < batches && !rc; i++) {
         double loss;
@@ -144,13 +150,18 @@ static int judge(struct br_train *t, struct outcome *outcome)
 
 static int run(struct br_train *t, const struct br_train_data *data, struct outcome *outcome)
 {
-    uint64_t start;
+    int64_t all = t->settings->iterations;
+    uint64_t start, middle = 0;
     double loss;
     int rc = t->comm ? braid_barrier(t->comm, NULL, NULL) : 0;
 
     start = br_clock_now();
-    for (int64_t i = 0; i < t->settings->iterations && !rc; i++)
+    for (int64_t i = 0; i < all && !rc; i++) {
+        if (i == all / 2)
+            middle = br_clock_now();
         rc = iterate(t, data, &loss);
+    }
+    outcome->steady = (double)(br_clock_now() - middle) / 1e9 / (double)(all - all / 2);
     if (!t->comm)
         t->rank = 0;
     if (!rc)
@@ -179,10 +190,15 @@ static void print(const struct br_train *t, const struct outcome *o)
         snprintf(how, sizeof how, "policy %s, %d groups", s->policy ? s->policy : "auto", o->session.groups);
     else
         snprintf(how, sizeof how, "alone");
-    printf("%-28s %3d ranks %6" PRId64 " iterations %9.3f ms each  loss %.4f  accuracy %.2f %% (at best %.2f "
+    printf("%-28s %3d ranks %6" PRId64
+           " iterations %9.3f ms each, %.3f of the second half  loss %.4f  accuracy %.2f %% (at best %.2f "
            "%%)  weights %016" PRIx64 "\n",
-           how, t->ranks, s->iterations, o->seconds * 1e3 / (double)s->iterations, o->loss, o->accuracy * 100,
-           o->best * 100, o->digest);
+           how, t->ranks, s->iterations, o->seconds * 1e3 / (double)s->iterations, o->steady * 1e3, o->loss,
+           o->accuracy * 100, o->best * 100, o->digest);
+    if (o->servers.predicted[0] > 0)
+        printf("ms by the warm-up's times: ssgd %.3f, k = 1 to 5 %.3f %.3f %.3f %.3f %.3f\n",
+               o->servers.predicted[0] * 1e3, o->servers.predicted[1] * 1e3, o->servers.predicted[2] * 1e3,
+               o->servers.predicted[3] * 1e3, o->servers.predicted[4] * 1e3, o->servers.predicted[5] * 1e3);
     fflush(stdout);
 }
 
@@ -257,7 +273,7 @@ int br_tool_train(int argc, char **argv)
                                 "--servers ssd --steps 4\n"
                                 "trains a small network on a generated data set, over all ranks\n";
     struct br_train_settings s = {
-        .iterations = 600, .batch = 16, .width = 64, .seed = 1, .samples = 8000, .warmup = 100};
+        .iterations = 600, .batch = 16, .width = 64, .seed = 1, .samples = 8000, .test = 8000, .warmup = 100};
     const char *rate = NULL;
     const struct br_option options[] = {
         {"policy", 'p', BR_OPTION_TEXT, &s.policy, 0, 0,
@@ -279,6 +295,8 @@ int br_tool_train(int argc, char **argv)
         {"width", 'w', BR_OPTION_NUMBER, &s.width, 1, 65536,
          "N of the first dense layer, which has 145 weights for each; default 64"},
         {"samples", 0, BR_OPTION_NUMBER, &s.samples, 1, 10000000, "N to learn from; default 8000"},
+        {"test", 0, BR_OPTION_NUMBER, &s.test, BR_TRAIN_BATCH, 10000000,
+         "N samples that accuracy is taken on; default 8000"},
         {"seed", 0, BR_OPTION_NUMBER, &s.seed, 0, 1 << 20, "N of samples and first weights; default 1"},
         {"device-ms", 0, BR_OPTION_NUMBER, &s.device_ms, 0, 10000,
          "N an iteration's passes take at least so long, as on a device"},

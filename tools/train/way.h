@@ -15,7 +15,7 @@
 
 struct br_train_settings {
     const char *policy, *servers, *local; /* policy: of a session; servers: method; both NULL: auto */
-    int64_t iterations, batch, width, seed, samples, steps, warmup, alone, device_ms, count,
+    int64_t iterations, batch, width, seed, samples, test, steps, warmup, alone, device_ms, count,
         slice; /* count: servers; slice: of theirs, bytes */
     float rate;
 };
@@ -26,6 +26,7 @@ struct br_train {
     int rank, ranks;         /* alone: that it is at work for, and as many as it stands for */
     struct br_train_network network;
     uint64_t iteration;
+    uint64_t device_free; /* ns: when the pretended device is done with what it has */
     const struct br_train_way *way;
 
     struct braid_session *session;
