@@ -49,6 +49,7 @@ struct CUfunc_st;   /* CUfunction */
     X(BR_CUDA_SYSTEM_DRIVER_MISMATCH, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                                \
     X(BR_CUDA_CAPTURE_UNSUPPORTED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900)                               \
     X(BR_CUDA_CAPTURE_INVALIDATED, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)                               \
+    X(BR_CUDA_CAPTURE_IMPLICIT, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906)                                     \
     X(BR_CUDA_CAPTURED_EVENT, CUDA_ERROR_CAPTURED_EVENT, 907)                                                \
     X(BR_CUDA_UNKNOWN, CUDA_ERROR_UNKNOWN, 999)                                                              \
                                                                                                              \

@@ -12,7 +12,7 @@
  *    only; arguments of a kernel are copied when it is launched; an event that was never recorded is complete.
  * 4. Kernels are found by name, whatever the image is that was loaded: those of gpu/reduce.cu, compiled for the CPU (kernels_on_host.h), and
  *    functions of the test (fake_cuda_kernel()).
- * 5. Different from the real one: the NULL stream waits for no other; there is one context a device, the primary one.
+ * 5. Different from the real one: the default streams are one, which waits for no other; there is one context a device, the primary one.
  *
  * All of it is thread-safe, except that control is to be changed while nothing runs.
  */

@@ -17,9 +17,15 @@ static pthread_t thread;
 static atomic_bool stopping;
 static bool running;
 
+/* The handles of default streams: NULL and 1, the legacy one; 2, that of the thread. */
+static bool is_default(const struct CUstream_st *stream)
+{
+    return (uintptr_t)stream <= 2;
+}
+
 static struct CUstream_st *stream_of(struct CUstream_st *stream)
 {
-    return stream ? stream : &legacy;
+    return is_default(stream) ? &legacy : stream;
 }
 
 static bool value_there(const struct fake_work *work)
@@ -322,7 +328,7 @@ br_cuda_result cuStreamQuery(struct CUstream_st *on)
 br_cuda_result cuStreamGetCtx(struct CUstream_st *stream, struct CUctx_st **out)
 {
     ENTER(cuStreamGetCtx, DRIVER);
-    *out = stream ? stream->context : fake_current();
+    *out = is_default(stream) ? fake_current() : stream->context;
     return *out ? BR_CUDA_SUCCESS : BR_CUDA_INVALID_CONTEXT;
 }
 
@@ -338,7 +344,7 @@ br_cuda_result cuStreamIsCapturing(struct CUstream_st *stream, unsigned int *out
 {
     ENTER(cuStreamIsCapturing, DRIVER);
     *out = stream_of(stream)->capture;
-    return BR_CUDA_SUCCESS;
+    return is_default(stream) && atomic_load(&fake_captures) ? BR_CUDA_CAPTURE_IMPLICIT : BR_CUDA_SUCCESS;
 }
 
 br_cuda_result cuThreadExchangeStreamCaptureMode(unsigned int *mode)

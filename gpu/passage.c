@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "gpu/passage.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "gpu/driver.h"
+
+#define LEAST_BYTES (64u << 10)
+
+/* Shared with the GPU; a cache line each. */
+struct words {
+    _Alignas(64) _Atomic uint32_t ready;
+    _Atomic uint32_t done, idle;
+    _Atomic uint32_t probe; /* stays 0 */
+};
+
+struct br_passage {
+    struct words *words;
+    uint32_t turn;           /* of the use that is under way or was the last one */
+    void *memory;            /* NULL: has none yet */
+    size_t bytes;            /* of it */
+    struct CUctx_st *pinned; /* the context that knows it */
+};
+
+struct br_passages {
+    struct br_passage_memory source;
+    const struct br_cuda *cuda;
+    struct words *words;      /* [BR_PASSAGES]; NULL: no stream has been seen yet */
+    struct CUctx_st *context; /* that they were allocated in */
+    bool tried;               /* a stream has taken a wait */
+    int n;                    /* passages that have been used */
+    struct br_passage passages[BR_PASSAGES];
+};
+
+int br_passages_create(const struct br_passage_memory *memory, struct br_passages **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return br_error(ENOMEM, "no memory for passages of streams");
+    (*out)->source = *memory;
+    return 0;
+}
+
+static bool is_idle(const struct br_passage *passage)
+{
+    return atomic_load_explicit(&passage->words->idle, memory_order_acquire) == passage->turn;
+}
+
+bool br_passages_idle(const struct br_passages *passages)
+{
+    for (int i = 0; i < passages->n; i++)
+        if (!is_idle(&passages->passages[i]))
+            return false;
+    return true;
+}
+
+static void unpin(const struct br_passages *passages, struct br_passage *passage)
+{
+    if (passage->memory && !br_cuda_enter(passages->cuda, passage->pinned)) {
+        passages->cuda->host_unregister(passage->memory);
+        br_cuda_leave(passages->cuda);
+    }
+}
+
+void br_passages_destroy(struct br_passages *passages)
+{
+    bool idle;
+
+    if (!passages)
+        return;
+    idle = br_passages_idle(passages);
+    for (int i = 0; i < passages->n; i++)
+        if (is_idle(&passages->passages[i]))
+            unpin(passages, &passages->passages[i]);
+    if (idle && passages->words && !br_cuda_enter(passages->cuda, passages->context)) {
+        passages->cuda->host_free(passages->words);
+        br_cuda_leave(passages->cuda);
+    }
+    free(passages);
+}
+
+/* ---- the stream ------------------------------------------------------------------------------ */
+
+static int check_driver(const struct br_cuda *cuda)
+{
+    if (cuda->stream_wait_32 && cuda->stream_write_32 && cuda->stream_capturing && cuda->stream_context &&
+        cuda->context_device && cuda->host_device_pointer)
+        return 0;
+    return br_error(
+        EOPNOTSUPP,
+        "the CUDA driver cannot let a stream wait for host memory (cuStreamWaitValue32, CUDA 11.7): "
+        "install a later one, or synchronise the stream and give no stream");
+}
+
+static int check_capture(const struct br_cuda *cuda, struct CUstream_st *stream)
+{
+    unsigned int status = BR_CUDA_CAPTURE_NONE;
+    br_cuda_result result = cuda->stream_capturing(stream, &status);
+
+    if (result == BR_CUDA_CAPTURE_IMPLICIT || (result == BR_CUDA_SUCCESS && status != BR_CUDA_CAPTURE_NONE))
+        return br_error(
+            EOPNOTSUPP,
+            "the stream is being captured into a graph, and an operation cannot be part of one: end the "
+            "capture before the call, and begin another behind it");
+    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "the stream");
+}
+
+/* The stream's context, and the primary one of its GPU. */
+static int look_at_stream(const struct br_cuda *cuda, struct CUstream_st *stream, struct CUctx_st **context,
+                          struct CUctx_st **primary)
+{
+    br_cuda_result result = cuda->stream_context(stream, context);
+    br_cuda_device device = 0;
+    int rc;
+
+    if (result == BR_CUDA_INVALID_CONTEXT)
+        return br_error(EINVAL, "a default stream is that of the current context, and this thread has none: "
+                                "cudaSetDevice() first");
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(cuda, result, "the stream");
+    rc = br_cuda_enter(cuda, *context);
+    if (rc)
+        return rc;
+    result = cuda->context_device(&device);
+    br_cuda_leave(cuda);
+    return result == BR_CUDA_SUCCESS ? br_cuda_context(device, primary)
+                                     : br_cuda_error(cuda, result, "the stream's GPU");
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Words for all, the first time. */
+static int make_words(struct br_passages *passages, struct CUctx_st *primary)
+{
+    size_t bytes = BR_PASSAGES * sizeof(struct words);
+    br_cuda_result result;
+    void *memory = NULL;
+
+    if (passages->words)
+        return 0;
+    result = passages->cuda->host_alloc(&memory, bytes, BR_CUDA_HOST_PORTABLE | BR_CUDA_HOST_MAPPED);
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(passages->cuda, result, "%zu bytes of pinned host memory", bytes);
+    memset(memory, 0, bytes);
+    passages->words = memory;
+    passages->context = primary;
+    return 0;
+}
+
+static int make_memory(struct br_passages *passages, struct br_passage *passage, struct CUctx_st *primary,
+                       size_t bytes)
+{
+    const struct br_cuda *cuda = passages->cuda;
+    size_t room = LEAST_BYTES;
+    br_cuda_result result;
+
+    if (passage->bytes >= bytes)
+        return 0;
+    if (passage->memory) {
+        unpin(passages, passage);
+        passages->source.give_back(passages->source.context, passage->memory);
+    }
+    passage->bytes = 0;
+    while (room < bytes)
+        room *= 2;
+    passage->memory = passages->source.take(passages->source.context, room);
+    if (!passage->memory)
+        return -ENOMEM;
+    result = cuda->host_register(passage->memory, room, BR_CUDA_REGISTER_PORTABLE);
+    if (result != BR_CUDA_SUCCESS) {
+        passages->source.give_back(passages->source.context, passage->memory);
+        passage->memory = NULL;
+        return br_cuda_error(cuda, result,
+                             "%zu bytes cannot be pinned for the copies of a stream; `ulimit -l unlimited` "
+                             "before the job may help",
+                             room);
+    }
+    passage->pinned = primary;
+    passage->bytes = room;
+    return 0;
+}
+
+/* A free one: the smallest that is large enough, else the largest, which will grow; NULL: all are under way. */
+static struct br_passage *choose(struct br_passages *passages, size_t bytes)
+{
+    struct br_passage *best = NULL;
+
+    for (int i = 0; i < passages->n; i++) {
+        struct br_passage *one = &passages->passages[i];
+        bool better = !best || (best->bytes >= bytes ? one->bytes >= bytes && one->bytes < best->bytes
+                                                     : one->bytes > best->bytes);
+
+        if (better && is_idle(one))
+            best = one;
+    }
+    if (!best && passages->n < BR_PASSAGES) {
+        best = &passages->passages[passages->n];
+        best->words = &passages->words[passages->n++];
+    }
+    return best;
+}
+
+static int take(struct br_passages *passages, struct CUctx_st *primary, size_t bytes, struct br_passage **out)
+{
+    int rc = br_cuda_enter(passages->cuda, primary);
+
+    if (rc)
+        return rc;
+    rc = make_words(passages, primary);
+    if (!rc) {
+        *out = choose(passages, bytes);
+        rc = *out ? make_memory(passages, *out, primary, bytes)
+                  : br_error(EAGAIN, "%d operations are in streams; synchronise one of them", BR_PASSAGES);
+    }
+    br_cuda_leave(passages->cuda);
+    return rc;
+}
+
+/* ---- passages -------------------------------------------------------------------------------- */
+
+/* From here on under the stream's context. Where the GPU finds a word. */
+static br_cuda_result find(const struct br_cuda *cuda, const _Atomic uint32_t *word, br_cuda_pointer *out)
+{
+    return cuda->host_device_pointer(out, (void *)(uintptr_t)word, 0);
+}
+
+/* Once, before anything hangs on it: does this driver do what check_driver() has found? */
+static br_cuda_result try_waiting(struct br_passages *passages, struct CUstream_st *stream)
+{
+    br_cuda_pointer probe;
+    br_cuda_result result =
+        passages->tried ? BR_CUDA_SUCCESS : find(passages->cuda, &passages->words->probe, &probe);
+
+    if (passages->tried || result != BR_CUDA_SUCCESS)
+        return result;
+    result = passages->cuda->stream_wait_32(stream, probe, 0, BR_CUDA_WAIT_GEQ);
+    passages->tried = result == BR_CUDA_SUCCESS;
+    return result;
+}
+
+/* *taken: the stream has some of it. */
+static br_cuda_result put(const struct br_cuda *cuda, const struct br_passage *passage,
+                          const struct br_passage_plan *plan, bool *taken)
+{
+    br_cuda_pointer memory = (uintptr_t)passage->memory, ready, done, idle;
+    struct CUstream_st *stream = plan->stream;
+    br_cuda_result result = find(cuda, &passage->words->ready, &ready);
+
+    if (result == BR_CUDA_SUCCESS)
+        result = find(cuda, &passage->words->done, &done);
+    if (result == BR_CUDA_SUCCESS)
+        result = find(cuda, &passage->words->idle, &idle);
+    if (result == BR_CUDA_SUCCESS && plan->send)
+        result = cuda->copy_async(memory, (uintptr_t)plan->send, plan->bytes, stream);
+    *taken = result == BR_CUDA_SUCCESS && plan->send;
+    if (result == BR_CUDA_SUCCESS)
+        result = cuda->stream_write_32(stream, ready, passage->turn, 0);
+    *taken = *taken || result == BR_CUDA_SUCCESS;
+    if (result == BR_CUDA_SUCCESS)
+        result = cuda->stream_wait_32(stream, done, passage->turn, BR_CUDA_WAIT_GEQ);
+    if (result == BR_CUDA_SUCCESS && plan->recv)
+        result = cuda->copy_async((uintptr_t)plan->recv, memory, plan->bytes, stream);
+    if (result == BR_CUDA_SUCCESS)
+        result = cuda->stream_write_32(stream, idle, passage->turn, 0);
+    return result;
+}
+
+static int begin(struct br_passages *passages, const struct br_passage_plan *plan, struct CUctx_st *context,
+                 struct br_passage *passage)
+{
+    const struct br_cuda *cuda = passages->cuda;
+    int rc = br_cuda_enter(cuda, context);
+    br_cuda_result result;
+    bool taken = false;
+
+    if (rc)
+        return rc;
+    passage->turn++;
+    result = try_waiting(passages, plan->stream);
+    if (result == BR_CUDA_SUCCESS)
+        result = put(cuda, passage, plan, &taken);
+    br_cuda_leave(cuda);
+    if (result == BR_CUDA_SUCCESS)
+        return 0;
+    if (taken)
+        br_passage_release(passage); /* and it is never idle again */
+    else
+        passage->turn--;
+    return br_cuda_error(cuda, result, "what an operation puts into the stream");
+}
+
+int br_passage_begin(struct br_passages *passages, const struct br_passage_plan *plan,
+                     struct br_passage **out)
+{
+    size_t bytes = plan->send || plan->recv ? plan->bytes : 0;
+    struct CUctx_st *context, *primary;
+    int rc = br_cuda_driver(&passages->cuda);
+
+    if (!rc)
+        rc = check_driver(passages->cuda);
+    if (!rc)
+        rc = check_capture(passages->cuda, plan->stream);
+    if (!rc)
+        rc = look_at_stream(passages->cuda, plan->stream, &context, &primary);
+    if (!rc)
+        rc = take(passages, primary, bytes, out);
+    return rc ? rc : begin(passages, plan, context, *out);
+}
+
+void *br_passage_memory(const struct br_passage *passage)
+{
+    return passage->memory;
+}
+
+bool br_passage_arrived(const struct br_passage *passage)
+{
+    return atomic_load_explicit(&passage->words->ready, memory_order_acquire) == passage->turn;
+}
+
+void br_passage_release(struct br_passage *passage)
+{
+    atomic_store_explicit(&passage->words->done, passage->turn, memory_order_release);
+}
