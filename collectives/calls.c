@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <braid/gpu.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "collectives/type.h"
@@ -48,10 +50,13 @@ static bool writes(const struct braid_comm *comm, const struct call *c)
     return !br_collective_to_root(c->collective) || c->root == comm->rank;
 }
 
-static int check_call(struct braid_comm *comm, const char *name, const struct call *c)
+static int check_call(struct braid_comm *comm, const char *name, const struct call *c,
+                      const struct braid_options *options)
 {
     int rc = br_comm_check(comm, name);
 
+    if (!rc)
+        rc = check_options(name, options);
     if (rc || c->collective == BR_BARRIER)
         return rc;
     if ((unsigned)c->type > BRAID_UINT64)
@@ -153,29 +158,37 @@ static bool call_local(struct braid_comm *comm, const struct call *c, const stru
     return true;
 }
 
+static int make(struct braid_comm *comm, const char *name, const struct call *c,
+                const struct braid_options *options, struct br_operation **out)
+{
+    struct br_operation *op = br_comm_get_operation(comm);
+    int rc;
+
+    if (!op)
+        return -EAGAIN;
+    fill(comm, c, options, op);
+    rc = br_comm_look_at_memory(name, op);
+    if (rc)
+        br_comm_put_operation(op);
+    *out = op;
+    return rc;
+}
+
 static int call(struct braid_comm *comm, const char *name, const struct call *c,
                 const struct braid_options *options, bool persistent, struct braid_op **out)
 {
     struct br_operation *op;
-    int rc = check_call(comm, name, c);
+    int rc = check_call(comm, name, c, options);
 
-    if (!rc)
-        rc = check_options(name, options);
     if (rc)
         return rc;
     if (persistent && !out)
         return br_error(EINVAL, "%s: nowhere to store the operation", name);
     if (!out && comm->local && call_local(comm, c, options, &rc))
         return rc;
-    op = br_comm_get_operation(comm);
-    if (!op)
-        return -EAGAIN;
-    fill(comm, c, options, op);
-    rc = br_comm_look_at_memory(name, op);
-    if (rc) {
-        br_comm_put_operation(op);
+    rc = make(comm, name, c, options, &op);
+    if (rc)
         return rc;
-    }
     op->persistent = persistent;
     if (!persistent)
         return go(op, out);
@@ -202,6 +215,23 @@ int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, 
 {
     return call(comm, "braid_allreduce_init",
                 &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0}, options, true, op);
+}
+
+int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                              enum braid_type type, enum braid_reduction reduction,
+                              const struct braid_options *options, void *stream)
+{
+    const struct call c = {BR_ALLREDUCE, send, recv, count, type, reduction, 0};
+    const char *name = "braid_allreduce_on_stream";
+    struct br_operation *op;
+    int rc = check_call(comm, name, &c, options);
+
+    if (!rc)
+        rc = make(comm, name, &c, options, &op);
+    if (rc)
+        return rc;
+    rc = br_stream_submit(op, stream);
+    return rc ? br_error_prefix(rc, "%s: ", name) : 0;
 }
 
 int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count,

@@ -15,6 +15,7 @@
 #include "collectives/local.h"
 #include "collectives/reduce.h"
 #include "collectives/views.h"
+#include "gpu/passage.h"
 #include "gpu/pointer.h"
 
 #define STRINGIFY(x)  #x
@@ -220,6 +221,25 @@ static int init_gpus(struct br_family *family)
     return br_copier_create(&family->copier);
 }
 
+static int init_streams(struct br_family *family)
+{
+    pthread_mutex_init(&family->passage_lock, NULL);
+    br_list_init(&family->holding);
+    return br_streams_create(family);
+}
+
+/* Every stream goes on; what GPUs copy out of our memory should be through before that goes. */
+static void destroy_streams(struct br_family *family)
+{
+    uint64_t until = br_clock_now() + BR_STAGE_PATIENCE;
+    struct timespec nap = {0, 50000};
+
+    while (!br_passages_idle(family->passages) && br_clock_now() < until)
+        nanosleep(&nap, NULL);
+    br_passages_destroy(family->passages);
+    pthread_mutex_destroy(&family->passage_lock);
+}
+
 static void destroy_gpus(struct br_family *family)
 {
     br_copier_destroy(family->copier);
@@ -306,6 +326,7 @@ static const struct phase {
     {"network", init_network, destroy_network},
     {"report", init_report, destroy_report},
     {"GPUs", init_gpus, destroy_gpus},
+    {"streams", init_streams, destroy_streams},
     {"engine", init_engine, destroy_engine},
     {"communicator", init_first, destroy_comms},
     {"views", br_views_create, br_views_destroy},
@@ -404,6 +425,20 @@ int braid_comm_abort(struct braid_comm *comm, const char *reason)
     return 0;
 }
 
+int braid_comm_error(struct braid_comm *comm)
+{
+    int rc = br_comm_check(comm, "braid_comm_error");
+
+    if (rc)
+        return rc;
+    br_gate_lock(comm->family);
+    rc = comm->family->worker->failed;
+    if (rc)
+        br_error(-rc, "%s", comm->family->worker->words);
+    br_gate_unlock(comm->family);
+    return rc;
+}
+
 /* ---- a communicator ---------------------------------------------------------------------------------------- */
 
 /* The own thread may be running or not be there yet. */
@@ -445,6 +480,8 @@ int br_comm_create(struct br_family *family, struct br_group *group, struct brai
     if (!comm)
         return br_error(ENOMEM, "rank %d: no memory for a communicator", family->rank);
     *comm = (struct braid_comm){.family = family, .rank = group->rank, .size = group->size, .group = group};
+    br_list_init(&comm->held);
+    br_list_init(&comm->holding);
     rc = share_board(comm);
     if (rc)
         comm->group = NULL;

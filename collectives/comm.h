@@ -49,6 +49,7 @@
 
 struct br_cache;
 struct br_local;
+struct br_passages;
 struct br_serve;
 struct br_store;
 struct br_views;
@@ -103,7 +104,9 @@ struct br_family {
     struct br_settings settings;
     struct br_worker *worker;
     struct br_engine *engine;
-    struct br_copier *copier; /* of memory of GPUs; what is open there is found out as it comes */
+    struct br_copier *copier;     /* of memory of GPUs; what is open there is found out as it comes */
+    struct br_passages *passages; /* of operations on streams; under its own lock */
+    pthread_mutex_t passage_lock; /* taken before `lock`, if both are */
     struct br_network network;
     struct br_usages *usages; /* NULL: nobody wants a report */
     struct br_drift drift;    /* rank 0, with a calibration: is it still right? */
@@ -130,6 +133,7 @@ struct br_family {
     bool shows_numbers;                           /* to a split that is under way (split.c, note 2) */
     uint32_t first_to_split;                      /* lowest number of a communicator that is being split */
     struct br_list boards;                        /* struct br_local */
+    struct br_list holding;                       /* communicators whose `held` is not empty */
     struct braid_region *regions[BR_MAX_REGIONS]; /* by address */
     int n_regions;
     uint32_t next_region;
@@ -164,6 +168,8 @@ struct braid_comm {
     _Atomic int outstanding; /* operations submitted and not ended */
     uint64_t next_sequence;  /* of collectives; the same on all ranks; under the lock, as all below */
     uint64_t operations, failed_operations; /* ended */
+    struct br_list held;    /* collectives that wait for a stream, and those behind them (stream.c) */
+    struct br_list holding; /* in the family's list */
 };
 
 /* configure.c: *settings from config, environment and defaults; -EINVAL with words. Blocks on a secret file. */
@@ -195,6 +201,9 @@ void br_memory_unuse(struct br_family *family, struct br_region *region); /* NUL
 /* A line for the report, or "" where no device pins memory. */
 const char *br_memory_text(const struct br_family *family, char text[BR_MEMORY_TEXT]);
 
+/* Passages of streams, whose host memory is the family's. */
+int br_streams_create(struct br_family *family); /* -ENOMEM */
+
 /* comm.c */
 int br_comm_check(const struct braid_comm *comm,
                   const char *name);                 /* -EINVAL with words: none, or finalized */
@@ -212,11 +221,22 @@ void br_comm_destroy(struct braid_comm *comm); /* under the lock, or the last on
 int br_comm_look_at_memory(const char *name, struct br_operation *op);
 int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes);
 
+/* stream.c: operations on streams. submit: a collective whose input and output are one block each; op is given back when it fails, with words.
+ * The others under the lock. */
+int br_stream_submit(struct br_operation *op, void *stream);
+/* true: op, which has its sequence number, has to wait, and begins or fails in br_stream_step(). */
+bool br_stream_holds(struct br_operation *op);
+int br_stream_step(struct br_family *family, uint64_t now);                 /* returns how much was done */
+uint64_t br_stream_next_look(const struct br_family *family, uint64_t now); /* UINT64_MAX: nothing is held */
+void br_stream_end(struct br_operation *op); /* it has ended: its stream goes on */
+
 /* operation.c */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; NULL with words: -EAGAIN */
 void br_comm_put_operation(struct br_operation *op);
-void br_comm_put_operations(struct braid_comm *comm);                /* all of it; none is under way */
-void br_comm_start_operation(struct br_operation *op, uint64_t now); /* under the lock */
+void br_comm_put_operations(struct braid_comm *comm); /* all of it; none is under way */
+/* Both under the lock. start: gives it its place in the order; begin: that place has come, which start() finds out. */
+void br_comm_start_operation(struct br_operation *op, uint64_t now);
+void br_comm_begin_operation(struct br_operation *op, uint64_t now);
 /* Of a persistent one, once before its first start: makes room for it. Errors of br_engine_reserve(). */
 int br_comm_prepare_operation(struct br_operation *op);
 void br_comm_forget_operation(struct br_operation *op);  /* gives that room and op back */

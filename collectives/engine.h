@@ -71,6 +71,8 @@ void br_engine_learn(struct br_engine *engine, struct br_group *group, const str
 
 /* Status and words of the worker's failure, for an operation that ends with it. */
 void br_operation_fail(const struct br_engine *engine, struct br_operation *op);
+/* "all-reduce of 16 int32 (operation 3)"; returns its length. */
+size_t br_operation_describe(const struct br_operation *op, char *words, size_t bytes);
 
 /* The next ended operation, the caller's again; or NULL. */
 struct br_operation *br_engine_ended(struct br_engine *engine);

@@ -121,6 +121,5 @@ void br_access_transfer_ended(struct br_engine *engine, struct br_operation *op,
 /* overdue.c: deadlines and words */
 void br_overdue_expect(struct br_engine *engine, const struct br_operation *op);
 void br_overdue_check(struct br_engine *engine, uint64_t now); /* fails the worker when one has passed */
-size_t br_operation_describe(const struct br_operation *op, char *words, size_t bytes);
 
 #endif

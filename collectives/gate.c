@@ -68,6 +68,9 @@ static uint64_t next_timer(struct br_family *family, uint64_t now, uint64_t unti
         next = timer;
     if (deadline < next)
         next = deadline;
+    timer = br_stream_next_look(family, now);
+    if (timer < next)
+        next = timer;
     if (now + LOOK_NAP < next && looks_at_boards(family))
         next = now + LOOK_NAP;
     return until < next ? until : next;

@@ -86,7 +86,6 @@ uint64_t br_comm_next_sequence(struct braid_comm *comm)
 void br_comm_start_operation(struct br_operation *op, uint64_t now)
 {
     struct braid_comm *comm = op->comm;
-    int rc;
 
     op->order = comm->family->next_order++;
     op->deadline = now + op->timeout;
@@ -94,6 +93,15 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
     br_comm_use_memory(comm, op);
     if (op->kind == BR_OPERATION_COLLECTIVE)
         op->sequence = br_comm_next_sequence(comm);
+    if (!br_stream_holds(op))
+        br_comm_begin_operation(op, now);
+}
+
+void br_comm_begin_operation(struct br_operation *op, uint64_t now)
+{
+    struct braid_comm *comm = op->comm;
+    int rc;
+
     if (comm->local && !comm->family->worker->failed && br_local_takes(comm->local, op)) {
         if (!br_operation_is_staged(op) || br_stage_board_begin(comm->family->engine, op))
             br_local_submit(comm->local, op);

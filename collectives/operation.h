@@ -43,6 +43,7 @@ enum br_operation_state {
 };
 
 struct br_group;
+struct br_passage;
 struct br_plan;
 struct br_way;
 
@@ -94,6 +95,8 @@ struct br_operation {
     struct br_staged board;                      /* while it is on the board */
     struct br_group *group; /* whose ranks root and peer are; NULL: all ranks of the job */
     struct braid_comm *comm;
+    struct br_passage
+        *passage; /* of an operation on a stream (stream.c), which nobody waits for; NULL: another */
 
     int status; /* 0 or negative errno, with words */
     _Atomic int state;

@@ -38,11 +38,16 @@ static void wake_waiters(struct br_family *family)
 
 void br_progress_end(struct br_operation *op)
 {
-    struct br_family *family = op->comm->family;
+    struct braid_comm *comm = op->comm;
+    struct br_family *family = comm->family;
+    bool is_callers = !op->passage;
 
     br_comm_operation_ended(op);
-    atomic_fetch_sub(&op->comm->outstanding, 1);
-    atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
+    if (!is_callers)
+        br_stream_end(op);
+    atomic_fetch_sub(&comm->outstanding, 1);
+    if (is_callers)
+        atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
     atomic_fetch_add(&family->events, 1);
     if (family->sleeping_callers)
         br_gate_wake(family);
@@ -122,6 +127,8 @@ int br_progress_turn(struct br_family *family, uint64_t now)
 
     family->now = now;
     family->progress.turns++;
+    if (!br_list_empty(&family->holding))
+        n += br_stream_step(family, now);
     n += br_engine_turn(family->engine, now);
     while ((op = br_engine_ended(family->engine)))
         end_staged(op);
@@ -421,7 +428,8 @@ bool br_progress_local(struct braid_comm *comm, struct br_operation *op)
     if (!comm->local || !br_local_takes(comm->local, op) || pthread_mutex_trylock(&family->lock))
         return false;
     op->sequence = comm->next_sequence;
-    if (!family->worker->failed && br_ring_idle(&family->submissions) && br_local_begin(comm->local, op)) {
+    if (!family->worker->failed && br_ring_idle(&family->submissions) && br_list_empty(&comm->held) &&
+        br_local_begin(comm->local, op)) {
         taken = true;
         br_comm_next_sequence(comm);
         family->next_order++;

@@ -224,6 +224,11 @@ void br_copier_unpin(struct br_copier *copier, int gpu, void *memory)
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
+void br_copier_count(struct br_copier *copier, enum br_copy_direction direction, size_t bytes)
+{
+    atomic_fetch_add_explicit(&copier->bytes[direction], bytes, memory_order_relaxed);
+}
+
 /* In the GPU's context. */
 static int ask(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
                const void *from, size_t bytes)
@@ -235,7 +240,7 @@ static int ask(struct br_copier *copier, int gpu, enum br_copy_direction directi
     if (result != BR_CUDA_SUCCESS)
         return br_cuda_error(copier->cuda, result, "GPU %d: a copy of %zu bytes %s", gpu - 1, bytes,
                              direction == BR_COPY_TO_HOST ? "to the host" : "from the host");
-    atomic_fetch_add_explicit(&copier->bytes[direction], bytes, memory_order_relaxed);
+    br_copier_count(copier, direction, bytes);
     return 0;
 }
 

@@ -54,6 +54,8 @@ int br_copier_copy(struct br_copier *copier, int gpu, enum br_copy_direction dir
 /* The same, and waits for it, and for all that was asked for in this direction before: for the program's own threads. Not under the lock. */
 int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
                        const void *from, size_t bytes);
+/* A copy that was asked for in another stream (passage.h) counts, too. */
+void br_copier_count(struct br_copier *copier, enum br_copy_direction direction, size_t bytes);
 /* Marks what was asked for in this direction so far. After copies there is always an event for it: br_copier_copy() has seen to that; recording
  * it fails with an error of the context only, which has ended the copies, too. */
 int br_copier_mark(struct br_copier *copier, int gpu, enum br_copy_direction direction, struct br_copy *copy);

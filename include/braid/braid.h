@@ -105,6 +105,10 @@ int braid_finalize(struct braid_comm *comm);
  * with `reason` (may be NULL) in the words. From any thread; does not wait. */
 int braid_comm_abort(struct braid_comm *comm, const char *reason);
 
+/* 0: well; else what has ended the communicator and its family, with its words: the error of the first operation that failed, a lost rank,
+ * braid_comm_abort(). For those who have no operation to ask (gpu.h). Does not wait for anything, does not progress. */
+int braid_comm_error(struct braid_comm *comm);
+
 /*
  * Communicators of some of the ranks, as MPI_Comm_split() makes them. Collective over comm; blocks. Ranks that give the
  * same color >= 0 come together in *out, ordered by key, then by their rank in comm. With BRAID_UNDEFINED *out is NULL.
@@ -148,7 +152,7 @@ int braid_deregister(struct braid_region *region); /* -EBUSY: an operation uses 
 /*
  * Memory of GPUs (CUDA device memory) may be given wherever an operation takes a buffer, on any rank, whatever the others give. The driver is
  * loaded only where there is one (doc/gpu.md). A buffer belongs to braid from the call on: who has written it on a stream synchronises that stream
- * first, and what is read after the operation has ended needs no more. Errors of the first operation on a GPU, besides the common ones: -ENODEV,
+ * first or gives the stream (gpu.h), and what is read after the operation has ended needs no more. Errors of the first operation on a GPU, besides the common ones: -ENODEV,
  * -EIO, -ENOMEM with the driver's words; nothing has left then. Managed memory counts as host memory.
  */
 
