@@ -341,8 +341,9 @@ static int spread(struct braid_parameters *p, const struct braid_parameter_layer
         struct br_parameters_layer *l = &p->layers[i];
 
         if (p->rank == 0 && layers[i].initial)
-            memcpy(l->weight, layers[i].initial, l->count * sizeof *l->weight);
-        rc = braid_broadcast(p->comm, l->weight, l->weight, l->count, BRAID_FLOAT32, 0, NULL, NULL);
+            rc = br_comm_copy(p->comm, l->weight, layers[i].initial, l->count * sizeof *l->weight);
+        if (!rc)
+            rc = braid_broadcast(p->comm, l->weight, l->weight, l->count, BRAID_FLOAT32, 0, NULL, NULL);
         if (l->before)
             memcpy(l->before, l->weight, l->count * sizeof *l->before);
     }

@@ -61,8 +61,8 @@ struct braid_parameters;
 /* A layer of the network, float32. Layers count from 0 in the order of the forward pass. */
 struct braid_parameter_layer {
     size_t count; /* elements, at least 1; the same on all ranks */
-    const float
-        *initial; /* its first weights: read on rank 0 only, in braid_parameters_create(); NULL: zeros */
+    /* Its first weights, in memory of the host or of a GPU: read on rank 0 only, in braid_parameters_create(). NULL: zeros. */
+    const float *initial;
 };
 
 /* Zero-initialise, then set what differs; all of it the same on all ranks. */

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <braid/parameters.h>
 #include <braid/training.h>
 
 #include "gpu/driver.h"
@@ -234,6 +235,7 @@ static int train(struct braid_comm *comm, void *context)
     struct braid_layer layers[LAYERS] = {0};
     struct braid_session *session;
     struct braid_stats stats;
+    uint64_t bytes = 0; /* each gradient once an iteration, merged or not */
 
     for (int l = 0; l < LAYERS; l++) {
         layers[l].count = (size_t)(1000 + 7000 * l);
@@ -245,6 +247,7 @@ static int train(struct braid_comm *comm, void *context)
             for (size_t i = 0; i < layers[l].count; i++)
                 ((float *)view(layers[l].gradient))[i] = (float)(turn + l + 2 * braid_rank(comm));
             RETURNS(0, braid_gradient_ready(session, l));
+            bytes += layers[l].count * sizeof(float);
         }
         for (int l = 0; l < LAYERS; l++) {
             RETURNS(0, braid_gradient_wait(session, l));
@@ -255,7 +258,10 @@ static int train(struct braid_comm *comm, void *context)
         RETURNS(0, braid_session_step(session));
     }
     RETURNS(0, braid_stats(comm, &stats));
-    CHECK(stats.gpu_to_host_bytes >= 5 * 1000 * sizeof(float), "the GPU's memory was not staged");
+    CHECK(stats.gpu_to_host_bytes == bytes && stats.host_to_gpu_bytes == bytes,
+          "%s: %llu and %llu bytes were copied, not %llu", policy,
+          (unsigned long long)stats.gpu_to_host_bytes, (unsigned long long)stats.host_to_gpu_bytes,
+          (unsigned long long)bytes);
     RETURNS(0, braid_session_free(session));
     for (int l = 0; l < LAYERS; l++)
         release(cuda, layers[l].gradient);
@@ -264,7 +270,8 @@ static int train(struct braid_comm *comm, void *context)
 
 static void gpu__gradient_sessions(void **state)
 {
-    static const char *const policies[] = {"layerwise", "single", "bucket", "p3"};
+    static const char *const policies[] = {"layerwise", "single", "bucket", "mgwfbp",
+                                           "optimal",   "p3",     "auto"};
 
     (void)state;
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
@@ -273,6 +280,46 @@ static void gpu__gradient_sessions(void **state)
                                   .backend = i % 2 ? "shm" : "uring",
                                   .devices = i % 2 ? NULL : "127.0.0.1"},
                   train, (void *)(uintptr_t)policies[i]);
+}
+
+/* Weights and gradients of parameter servers lie in braid's own host memory; the first weights may come from a GPU. */
+static int serve(struct braid_comm *comm, void *context)
+{
+    const struct br_cuda *cuda = start_cuda();
+    const size_t count = 5000;
+    float *initial = allocate(cuda, count * sizeof *initial);
+    struct braid_parameter_layer layer = {.count = count, .initial = initial};
+    struct braid_parameters *parameters;
+    struct braid_stats stats;
+
+    (void)context;
+    for (size_t i = 0; i < count; i++)
+        ((float *)view(initial))[i] = (float)(i % 97);
+    RETURNS(0, braid_parameters_create(comm, &layer, 1, &(struct braid_parameters_options){.rate = 1},
+                                       &parameters));
+    release(cuda, initial);
+    for (int turn = 0; turn < 3; turn++) {
+        RETURNS(0, braid_parameters_wait(parameters, 0));
+        for (size_t i = 0; i < count; i++) {
+            CHECK(braid_parameters_weight(parameters, 0)[i] == (float)(i % 97) - (float)turn,
+                  "turn %d, weight %zu", turn, i);
+            braid_parameters_gradient(parameters, 0)[i] = (float)(2 * braid_rank(comm));
+        }
+        RETURNS(0, braid_parameters_push(parameters, 0));
+    }
+    RETURNS(0, braid_stats(comm, &stats));
+    CHECK(stats.gpu_to_host_bytes == (braid_rank(comm) == 0) * count * sizeof(float) &&
+              !stats.host_to_gpu_bytes,
+          "%llu and %llu bytes were copied", (unsigned long long)stats.gpu_to_host_bytes,
+          (unsigned long long)stats.host_to_gpu_bytes);
+    return braid_parameters_free(parameters);
+}
+
+static void gpu__parameter_servers(void **state)
+{
+    (void)state;
+    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, serve, NULL);
 }
 
 /* ---- errors --------------------------------------------------------------------------------- */
@@ -376,6 +423,7 @@ int main(void)
         cmocka_unit_test(gpu__persistent),
         cmocka_unit_test(gpu__messages_and_accesses),
         cmocka_unit_test(gpu__gradient_sessions),
+        cmocka_unit_test(gpu__parameter_servers),
         cmocka_unit_test(gpu__out_of_memory_at_the_first_use),
         cmocka_unit_test(gpu__copies_for_the_board_that_fail),
         cmocka_unit_test(gpu__copies_of_the_board_that_hang),

@@ -2,6 +2,7 @@
 /*
  * Every collective x type x reduction x number of ranks x size x in place x alignment x kind of memory x algorithm x way to
  * call it x back end, between real processes, against a reference in higher precision (tools/data.h), twice for the same bits.
+ * With memory of the fake GPU, anywhere, the counters must say besides that each byte was copied once in each direction.
  * The product is sampled: BRAID_MATRIX_SEED and BRAID_MATRIX_CASES (a job) choose another or a larger sample. A failing case
  * says the seed; BRAID_MATRIX_RANKS and the name of a test as argument leave out the jobs of other sizes and kinds.
  */
@@ -19,6 +20,8 @@
 #include "base/random.h"
 #include "collectives/schedule.h"
 #include "collectives/type.h"
+#include "gpu/driver.h"
+#include "tests/fake_cuda/fake_cuda.h"
 #include "tests/system/ranks.h"
 #include "tools/data.h"
 
@@ -34,12 +37,17 @@ enum way { WAY_BLOCK, WAY_WAIT, WAY_TEST, WAY_SHORT_WAITS, WAY_PERSISTENT, WAYS 
 
 static const char *const way_names[] = {"blocking", "wait", "test", "short waits", "persistent"};
 
+enum memory { PLAIN, ALLOCATED, OF_GPU, MEMORIES };
+
+static const char *const memory_names[] = {"malloc", "braid_alloc", "a GPU"};
+
 struct combination {
     enum br_collective collective;
     struct br_data data;
     size_t count;
     int root;
-    bool in_place, allocated;
+    bool in_place;
+    enum memory send_memory, recv_memory; /* in place: that of the larger one counts for both */
     unsigned send_offset, recv_offset;
     struct braid_options options;
     enum way way;
@@ -54,9 +62,15 @@ struct rank {
     struct braid_comm *comm;
     int rank, size;
     uint64_t seed;
-    int number; /* of the case */
-    struct buffers plain, allocated;
-    uint8_t *first; /* result of the first repetition */
+    int number;                       /* of the case */
+    struct buffers buffers[MEMORIES]; /* OF_GPU: NULL where there is none */
+    uint8_t *first;                   /* result of the first repetition */
+};
+
+/* What starts a job's cases. */
+struct setup {
+    uint64_t seed;
+    bool with_gpu;
 };
 
 static long setting(const char *name, long fallback)
@@ -105,7 +119,7 @@ static const char *draw_algorithm(struct br_random *random, enum br_collective c
     return br_random_below(random, 2) ? NULL : names[collective][br_random_below(random, (uint64_t)n)];
 }
 
-/* The same on every rank, but for the way to call. */
+/* The same on every rank, but for the way to call and what lies on the GPU. */
 static struct combination draw(const struct rank *r)
 {
     struct br_random random, own;
@@ -124,7 +138,7 @@ static struct combination draw(const struct rank *r)
     c.count = draw_count(&random, MOST / br_type_size(c.data.type) / blocks);
     c.root = (int)br_random_below(&random, (uint64_t)r->size);
     c.in_place = br_random_below(&random, 2);
-    c.allocated = br_random_below(&random, 2);
+    c.send_memory = c.recv_memory = br_random_below(&random, 2) ? ALLOCATED : PLAIN;
     if (br_random_below(&random, 2)) {
         c.send_offset = (unsigned)br_random_below(&random, 16);
         c.recv_offset = (unsigned)br_random_below(&random, 16);
@@ -133,20 +147,25 @@ static struct combination draw(const struct rank *r)
     c.options.priority = (int32_t)br_random_below(&random, 5) - 2;
     br_random_seed(&own, c.data.seed + (uint64_t)r->rank * 77);
     c.way = (enum way)br_random_below(br_random_below(&random, 2) ? &own : &random, WAYS);
+    if (r->buffers[OF_GPU].send && br_random_below(&own, 3))
+        c.send_memory = OF_GPU;
+    if (r->buffers[OF_GPU].recv && br_random_below(&own, 3))
+        c.recv_memory = OF_GPU;
     return c;
 }
 
 static int wrong(const struct rank *r, const struct combination *c, const char *what, size_t n)
 {
     fprintf(stderr,
-            "BRAID_MATRIX_SEED=%llu case %d, rank %d of %d: %s %s %s, %zu elements, root %d, %s, %s, offsets "
+            "BRAID_MATRIX_SEED=%llu case %d, rank %d of %d: %s %s %s, %zu elements, root %d, %s, from %s to "
+            "%s, offsets "
             "%u and %u, "
             "algorithm %s, priority %d, %s: %zu %s (%s)\n",
             (unsigned long long)r->seed, r->number, r->rank, r->size, br_collective_name(c->collective),
             br_type_name(c->data.type), br_reduction_name(c->data.reduction), c->count, c->root,
-            c->in_place ? "in place" : "apart", c->allocated ? "braid_alloc" : "malloc", c->send_offset,
-            c->recv_offset, c->options.algorithm ? c->options.algorithm : "auto", c->options.priority,
-            way_names[c->way], n, what, braid_last_error());
+            c->in_place ? "in place" : "apart", memory_names[c->send_memory], memory_names[c->recv_memory],
+            c->send_offset, c->recv_offset, c->options.algorithm ? c->options.algorithm : "auto",
+            c->options.priority, way_names[c->way], n, what, braid_last_error());
     return 1;
 }
 
@@ -175,17 +194,22 @@ static bool writes(const struct rank *r, const struct combination *c)
 /* The larger of the two buffers stands at its place, the other one is its block `rank` in place. */
 static void locate(const struct rank *r, const struct combination *c, uint8_t **send, uint8_t **recv)
 {
-    const struct buffers *b = c->allocated ? &r->allocated : &r->plain;
     size_t own = block(c) * (size_t)r->rank;
 
-    *send = b->send + GUARD + c->send_offset;
-    *recv = b->recv + GUARD + c->recv_offset;
+    *send = r->buffers[c->send_memory].send + GUARD + c->send_offset;
+    *recv = r->buffers[c->recv_memory].recv + GUARD + c->recv_offset;
     if (!c->in_place)
         return;
     if (recv_bytes(r, c) < send_bytes(r, c))
         *recv = *send + own;
     else
         *send = send_bytes(r, c) < recv_bytes(r, c) ? *recv + own : *recv;
+}
+
+/* Where the CPU sees memory of whatever kind. */
+static uint8_t *view(uint8_t *memory)
+{
+    return fake_cuda_bytes((uintptr_t)memory);
 }
 
 static bool guards_hold(const uint8_t *start, size_t bytes)
@@ -293,24 +317,56 @@ static size_t count_wrong(const struct rank *r, const struct combination *c, con
     }
 }
 
+/* Which way the bytes went. */
+static int check_copies(const struct rank *r, const struct combination *c, const struct braid_stats *before,
+                        const uint8_t *send, const uint8_t *recv)
+{
+    bool reads = !br_collective_from_root(c->collective) || r->rank == c->root;
+    size_t to_host = reads && view((uint8_t *)(uintptr_t)send) != send ? send_bytes(r, c) : 0;
+    size_t to_gpu = writes(r, c) && view((uint8_t *)(uintptr_t)recv) != recv ? recv_bytes(r, c) : 0;
+    struct braid_stats after;
+
+    if (braid_stats(r->comm, &after))
+        return wrong(r, c, "stats", 1);
+    after.gpu_to_host_bytes -= before->gpu_to_host_bytes;
+    after.host_to_gpu_bytes -= before->host_to_gpu_bytes;
+    /* Off the board the own block is fetched both as input and as output. */
+    if (c->in_place && to_host > recv_bytes(r, c) && after.gpu_to_host_bytes == to_host + recv_bytes(r, c))
+        to_host += recv_bytes(r, c);
+    if (after.gpu_to_host_bytes != to_host)
+        return wrong(r, c, "bytes were copied from the GPU, another number than are read",
+                     after.gpu_to_host_bytes);
+    if (after.host_to_gpu_bytes != to_gpu)
+        return wrong(r, c, "bytes were copied to the GPU, another number than are written",
+                     after.host_to_gpu_bytes);
+    return 0;
+}
+
 static int once(const struct rank *r, const struct combination *c, bool again)
 {
     size_t n_send = send_bytes(r, c), n_recv = writes(r, c) ? recv_bytes(r, c) : 0, n;
     bool whole_send = !c->in_place || n_send >= recv_bytes(r, c); /* not a block of the other buffer */
     bool whole_recv = !c->in_place || recv_bytes(r, c) >= n_send;
-    uint8_t *send, *recv;
+    uint8_t *given_send, *given_recv, *send, *recv;
+    struct braid_stats before;
     int rc;
 
-    locate(r, c, &send, &recv);
+    locate(r, c, &given_send, &given_recv);
+    send = view(given_send);
+    recv = view(given_recv);
+    if (braid_stats(r->comm, &before))
+        return wrong(r, c, "stats", 1);
     memset(recv, 0xee, recv_bytes(r, c));
     br_data_fill(&c->data, r->rank, 0, send, n_send / br_type_size(c->data.type));
     if (whole_send)
         guard(send, n_send);
     if (whole_recv)
         guard(recv, recv_bytes(r, c));
-    rc = run(r, c, send, recv);
+    rc = run(r, c, given_send, given_recv);
     if (rc)
         return wrong(r, c, "was returned", (size_t)-rc);
+    if (check_copies(r, c, &before, given_send, given_recv))
+        return 1;
     n = writes(r, c) ? count_wrong(r, c, recv) : 0;
     if (n)
         return wrong(r, c, "elements are wrong", n);
@@ -328,36 +384,57 @@ static int once(const struct rank *r, const struct combination *c, bool again)
     return 0;
 }
 
+/* The program's own use of CUDA. NULL: there is none. */
+static const struct br_cuda *start_cuda(struct rank *r, size_t bytes)
+{
+    const struct br_cuda *cuda;
+    struct CUctx_st *context;
+    br_cuda_pointer send, recv;
+
+    if (br_cuda_driver(&cuda) || br_cuda_context(0, &context) || br_cuda_enter(cuda, context) ||
+        cuda->memory_alloc(&send, bytes) || cuda->memory_alloc(&recv, bytes))
+        return NULL;
+    r->buffers[OF_GPU] = (struct buffers){(uint8_t *)(uintptr_t)send, (uint8_t *)(uintptr_t)recv};
+    return cuda;
+}
+
 static int all_cases(struct braid_comm *comm, void *context)
 {
+    const struct setup *setup = context;
     long cases = setting("BRAID_MATRIX_CASES", CASES);
     size_t bytes = MOST + 4 * GUARD;
     struct rank r = {
         .comm = comm,
         .rank = braid_rank(comm),
         .size = braid_size(comm),
-        .seed = *(uint64_t *)context,
-        .plain = {malloc(bytes), malloc(bytes)},
-        .allocated = {braid_alloc(comm, bytes), braid_alloc(comm, bytes)},
+        .seed = setup->seed,
+        .buffers = {[PLAIN] = {malloc(bytes), malloc(bytes)},
+                    [ALLOCATED] = {braid_alloc(comm, bytes), braid_alloc(comm, bytes)}},
         .first = malloc(bytes),
     };
-    int rc = !r.plain.send || !r.plain.recv || !r.allocated.send || !r.allocated.recv || !r.first;
+    const struct br_cuda *cuda = setup->with_gpu ? start_cuda(&r, bytes) : NULL;
+    int rc = !r.buffers[PLAIN].send || !r.buffers[PLAIN].recv || !r.buffers[ALLOCATED].send ||
+             !r.buffers[ALLOCATED].recv || !r.first || !cuda != !setup->with_gpu;
 
     for (; r.number < cases && !rc; r.number++) {
         struct combination c = draw(&r);
 
         rc = once(&r, &c, false) || once(&r, &c, true);
     }
+    if (cuda) {
+        cuda->memory_free((uintptr_t)r.buffers[OF_GPU].send);
+        cuda->memory_free((uintptr_t)r.buffers[OF_GPU].recv);
+    }
     free(r.first);
-    free(r.plain.recv);
-    free(r.plain.send);
+    free(r.buffers[PLAIN].recv);
+    free(r.buffers[PLAIN].send);
     return rc;
 }
 
 /* Small slices and eager limits put more boundaries into the same sizes. */
-static void ranks_of(int kind, int n)
+static void ranks_of(int kind, int n, bool with_gpu)
 {
-    uint64_t seed = (uint64_t)setting("BRAID_MATRIX_SEED", SEED);
+    struct setup setup = {(uint64_t)setting("BRAID_MATRIX_SEED", SEED), with_gpu};
     struct ranks job = ranks_kinds[kind];
 
     job.size = n;
@@ -365,7 +442,7 @@ static void ranks_of(int kind, int n)
         job.slice_bytes = 20000;
         job.eager_bytes = 1000;
     }
-    ranks_run(&job, all_cases, &seed);
+    ranks_run(&job, all_cases, &setup);
 }
 
 static void all_numbers_of_ranks(int kind)
@@ -373,7 +450,7 @@ static void all_numbers_of_ranks(int kind)
     int only = (int)setting("BRAID_MATRIX_RANKS", 0);
 
     for (int n = only ? only : 1; n <= (only ? only : 9); n++)
-        ranks_of(kind, n);
+        ranks_of(kind, n, false);
 }
 
 static void matrix__uring(void **state)
@@ -404,7 +481,19 @@ static void matrix__udp_two_rails(void **state)
 {
     (void)state;
     for (int n = 2; n <= 8; n += 3) /* what is udp's own, all of them would not show better */
-        ranks_of(4, n);
+        ranks_of(4, n, false);
+}
+
+/* Staging is the same over all of them; with the board (2, 3) and without, more ranks than cores, small slices (5). */
+static void matrix__gpu(void **state)
+{
+    static const int kinds[] = {2, 0, 2, 3, 4};
+
+    (void)state;
+    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    for (int n = 1; n <= 5; n++)
+        ranks_of(kinds[n - 1], n, true);
+    unsetenv("BRAID_CUDA_LIBRARY");
 }
 
 int main(int argc, char **argv)
@@ -412,7 +501,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrix__uring),         cmocka_unit_test(matrix__uring_two_rails),
         cmocka_unit_test(matrix__shm),           cmocka_unit_test(matrix__auto),
-        cmocka_unit_test(matrix__udp_two_rails),
+        cmocka_unit_test(matrix__udp_two_rails), cmocka_unit_test(matrix__gpu),
     };
 
     if (argc == 2)
