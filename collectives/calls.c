@@ -91,20 +91,6 @@ static void apply_options(const struct braid_comm *comm, const struct braid_opti
         snprintf(op->algorithm, sizeof op->algorithm, "%s", options->algorithm);
 }
 
-/* The result of an ended operation, its words in this thread; frees it unless it is persistent. */
-static int finish(struct br_operation *op)
-{
-    int status = op->status;
-
-    if (status)
-        br_error(-status, "%s", op->words);
-    if (op->persistent)
-        atomic_store(&op->state, BR_OPERATION_IDLE);
-    else
-        br_comm_put_operation(op);
-    return status;
-}
-
 /* Submits; blocks if the caller gave no place for a handle. */
 static int go(struct br_operation *op, struct braid_op **out)
 {
@@ -119,7 +105,7 @@ static int go(struct br_operation *op, struct braid_op **out)
         return 0;
     }
     br_progress_wait(op, UINT64_MAX); /* its deadline ends it */
-    return finish(op);
+    return br_comm_finish_operation(op);
 }
 
 static void fill(const struct braid_comm *comm, const struct call *c, const struct braid_options *options,
@@ -463,58 +449,4 @@ int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compa
         comm, "braid_compare_swap",
         &(struct point){BR_OPERATION_SWAP, NULL, before, sizeof *before, -1, key, offset, {value, compare}},
         options, op);
-}
-
-/* ---- handles ----------------------------------------------------------------------------------------------- */
-
-int braid_wait(struct braid_op *handle, int timeout_ms)
-{
-    struct br_operation *op = (struct br_operation *)handle;
-
-    if (!op)
-        return br_error(EINVAL, "braid_wait: no operation");
-    if (atomic_load(&op->state) == BR_OPERATION_IDLE)
-        return br_error(EINVAL, "braid_wait: the operation has not been started");
-    if (!br_progress_wait(op, timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * BR_MS))
-        return br_error(ETIMEDOUT, "still running after %d ms", timeout_ms);
-    return finish(op);
-}
-
-int braid_test(struct braid_op *handle, int *done)
-{
-    struct br_operation *op = (struct br_operation *)handle;
-
-    if (!op || !done)
-        return br_error(EINVAL, "braid_test: an argument is missing");
-    if (atomic_load(&op->state) == BR_OPERATION_IDLE)
-        return br_error(EINVAL, "braid_test: the operation has not been started");
-    br_progress_try(op->comm->family);
-    *done = atomic_load(&op->state) == BR_OPERATION_ENDED;
-    return *done ? finish(op) : 0;
-}
-
-int braid_start(struct braid_op *handle)
-{
-    struct br_operation *op = (struct br_operation *)handle;
-
-    if (!op || !op->persistent)
-        return br_error(EINVAL, "braid_start: not a persistent operation");
-    if (atomic_load(&op->state) != BR_OPERATION_IDLE)
-        return br_error(EBUSY, "braid_start: the operation runs; wait for it first");
-    return br_progress_submit(op, true);
-}
-
-int braid_op_free(struct braid_op *handle)
-{
-    struct br_operation *op = (struct br_operation *)handle;
-
-    if (!op)
-        return 0;
-    if (!op->persistent)
-        return br_error(EINVAL,
-                        "braid_op_free: only persistent operations are freed by hand; wait for the others");
-    if (atomic_load(&op->state) != BR_OPERATION_IDLE)
-        return br_error(EBUSY, "braid_op_free: the operation runs; wait for it first");
-    br_comm_forget_operation(op);
-    return 0;
 }

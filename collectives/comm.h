@@ -233,6 +233,8 @@ void br_stream_end(struct br_operation *op); /* it has ended: its stream goes on
 /* operation.c */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; NULL with words: -EAGAIN */
 void br_comm_put_operation(struct br_operation *op);
+/* The result of an ended operation, its words in this thread; frees it unless it is persistent. */
+int br_comm_finish_operation(struct br_operation *op);
 void br_comm_put_operations(struct braid_comm *comm); /* all of it; none is under way */
 /* Both under the lock. start: gives it its place in the order; begin: that place has come, which start() finds out. */
 void br_comm_start_operation(struct br_operation *op, uint64_t now);

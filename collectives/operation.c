@@ -44,6 +44,19 @@ void br_comm_put_operation(struct br_operation *op)
     pthread_mutex_unlock(&family->pool_lock);
 }
 
+int br_comm_finish_operation(struct br_operation *op)
+{
+    int status = op->status;
+
+    if (status)
+        br_error(-status, "%s", op->words);
+    if (op->persistent)
+        atomic_store(&op->state, BR_OPERATION_IDLE);
+    else
+        br_comm_put_operation(op);
+    return status;
+}
+
 void br_comm_put_operations(struct braid_comm *comm)
 {
     struct br_family *family = comm->family;

@@ -266,6 +266,31 @@ static void begin__default_streams(void **state)
     look();
 }
 
+/* Memory of one GPU, a stream of another. */
+static void begin__stream_of_another_gpu(void **state)
+{
+    struct br_passage_plan plan = there_and_back();
+    struct br_passage *passage;
+    struct CUstream_st *other;
+    struct CUctx_st *context;
+
+    (void)state;
+    fake_cuda()->devices = 2;
+    assert_int_equal(br_cuda_context(1, &context), 0);
+    assert_int_equal(br_cuda_enter(cuda, context), 0);
+    assert_int_equal(cuda->stream_create(&other, BR_CUDA_STREAM_NON_BLOCKING, 0), BR_CUDA_SUCCESS);
+    br_cuda_leave(cuda);
+    plan.stream = other;
+    assert_int_equal(br_passage_begin(passages, &plan, &passage), 0);
+    cuda->stream_query(other);
+    assert_true(br_passage_arrived(passage));
+    br_passage_release(passage);
+    br_passage_release(begin(BYTES)); /* the next one may be of the first */
+    assert_int_equal(cuda->stream_destroy(other), BR_CUDA_SUCCESS);
+    look();
+    assert_true(br_passages_idle(passages));
+}
+
 static void begin__without_the_functions(void **state)
 {
     struct br_passage_plan plan = there_and_back();
@@ -329,6 +354,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(begin__all_under_way, enter, leave),
         cmocka_unit_test_setup_teardown(begin__capture_is_refused, enter, leave),
         cmocka_unit_test_setup_teardown(begin__default_streams, enter, leave),
+        cmocka_unit_test_setup_teardown(begin__stream_of_another_gpu, enter, leave),
         cmocka_unit_test_setup_teardown(begin__without_the_functions, enter, leave),
         cmocka_unit_test_setup_teardown(begin__fails, enter, NULL),
     };
