@@ -201,6 +201,8 @@ static int open_workload(struct table *t, const struct br_cost_model *model, con
         return rc;
     snprintf(t->w.cost, sizeof t->w.cost, "fitted to simulated all-reduces");
     rc = br_plan_simulation_line(&t->simulation, &t->w.load, &t->w.load.line);
+    if (!rc)
+        rc = br_plan_simulation_behind(&t->simulation, &t->w.load, &t->w.load.behind);
     if (rc)
         br_tool_workload_close(&t->w);
     return rc;

@@ -10,6 +10,7 @@
 #define FORWARD_BYTES 1500u /* as switches with packets of this size; our frames are longer */
 #define LEAST_BYTES   4096.0
 #define STEP          4.0
+#define PART          8.0 /* of the gradients: what overtakes all of them */
 
 static int parse(const char *option, const char *text, double least, double most, double *value)
 {
@@ -79,6 +80,28 @@ int br_plan_simulation_line(const struct br_plan_simulation *s, const struct br_
     }
     br_sim_job_close(&job);
     return rc ? rc : br_line_measure(samples, n, line);
+}
+
+int br_plan_simulation_behind(const struct br_plan_simulation *s, const struct br_workload *work,
+                              double *behind)
+{
+    double all = 0, taken = 0, bytes;
+    struct br_sim_job job;
+    int rc = br_sim_job_open(&job, &s->config);
+
+    if (rc)
+        return rc;
+    for (uint32_t l = 0; l < work->n; l++)
+        all += work->layers[l].bytes;
+    all = fmax(all, PART * LEAST_BYTES);
+    bytes = all / PART;
+    rc = br_sim_job_connect(&job);
+    if (!rc) /* when the other is well under way */
+        rc = br_sim_training_overtake(&job, s->algorithm, (uint64_t)bytes, (uint64_t)all,
+                                      br_line_seconds(&work->line, all) / 4, &taken);
+    br_sim_job_close(&job);
+    *behind = fmax(taken - br_line_seconds(&work->line, bytes), 0);
+    return rc;
 }
 
 int br_plan_simulation_run(const struct br_plan_simulation *s, const struct br_workload *work,

@@ -22,6 +22,10 @@ int br_plan_simulation_open(struct br_plan_simulation *simulation, const struct 
 int br_plan_simulation_line(const struct br_plan_simulation *simulation, const struct br_workload *work,
                             struct br_line *line);
 
+/* What an urgent all-reduce takes longer while another is under way (workload.h); work->line is known. */
+int br_plan_simulation_behind(const struct br_plan_simulation *simulation, const struct br_workload *work,
+                              double *behind);
+
 /* Some iterations by a plan, on a network without a past; line: as in br_sim_training_run(). */
 int br_plan_simulation_run(const struct br_plan_simulation *simulation, const struct br_workload *work,
                            const struct br_policy_plan *plan, struct br_timeline *line);

@@ -333,3 +333,69 @@ int br_sim_training_time(struct br_sim_job *job, const char *algorithm, uint64_t
     free(ops);
     return rc;
 }
+
+/* ---- one that overtakes another ------------------------------------------------------------- */
+
+struct overtake {
+    struct br_sim_job *job;
+    struct br_operation *ops; /* a rank's less urgent one, and its urgent one */
+    bool *started;
+    uint64_t begin; /* of the urgent ones */
+    uint32_t ended;
+    int failed;
+    uint64_t end;
+};
+
+static void overtake_ended(void *with, uint32_t rank, struct br_operation *op, uint64_t now)
+{
+    struct overtake *o = with;
+
+    o->ended++;
+    if (op == &o->ops[2 * rank + 1])
+        o->end = now > o->end ? now : o->end;
+    o->failed = o->failed ? o->failed : op->status;
+}
+
+static uint64_t overtake_turn(void *with, uint32_t rank, uint64_t now)
+{
+    struct overtake *o = with;
+    int rc;
+
+    if (o->started[rank])
+        return UINT64_MAX;
+    if (now < o->begin)
+        return o->begin;
+    o->started[rank] = true;
+    rc = br_sim_job_submit(o->job, rank, &o->ops[2 * rank + 1]);
+    o->failed = o->failed ? o->failed : rc;
+    return UINT64_MAX;
+}
+
+int br_sim_training_overtake(struct br_sim_job *job, const char *algorithm, uint64_t bytes, uint64_t others,
+                             double after, double *seconds)
+{
+    size_t count = bytes / sizeof(float), large = others / sizeof(float);
+    struct overtake o = {.job = job, .begin = br_sim_now(job->sim) + ns(after)};
+    float *memory = calloc(count + large, sizeof *memory);
+    int rc;
+
+    o.ops = calloc(2 * (size_t)job->n, sizeof *o.ops);
+    o.started = calloc(job->n, sizeof *o.started);
+    rc = o.ops && o.started && memory ? 0 : br_error(ENOMEM, "no memory for %zu elements", count + large);
+    job->program = (struct br_sim_job_program){.with = &o, .ended = overtake_ended, .turn = overtake_turn};
+    for (uint32_t r = 0; r < job->n && !rc; r++) {
+        o.ops[2 * r] = allreduce(algorithm, memory + count, large, 0);
+        o.ops[2 * r + 1] = allreduce(algorithm, memory, count, 1);
+        rc = br_sim_job_submit(job, r, &o.ops[2 * r]);
+    }
+    while (!rc && o.ended < 2 * job->n) {
+        rc = br_sim_job_advance(job);
+        rc = rc ? rc : o.failed;
+    }
+    *seconds = (double)(o.end - o.begin) / 1e9;
+    job->program = (struct br_sim_job_program){0};
+    free(memory);
+    free(o.ops);
+    free(o.started);
+    return rc;
+}

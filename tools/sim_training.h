@@ -27,6 +27,10 @@ struct br_sim_training {
 int br_sim_training_run(struct br_sim_job *job, const struct br_sim_training *training,
                         struct br_timeline *line);
 
+/* Seconds of an all-reduce of `bytes` that starts `after` seconds after a less urgent one of `others` bytes. */
+int br_sim_training_overtake(struct br_sim_job *job, const char *algorithm, uint64_t bytes, uint64_t others,
+                             double after, double *seconds);
+
 /* Seconds of one of `at_once` all-reduces of so many bytes, started together by all ranks. */
 int br_sim_training_time(struct br_sim_job *job, const char *algorithm, uint64_t bytes, uint32_t at_once,
                          double *seconds);

@@ -8,7 +8,10 @@
  *    their start-ups overlap in part; one alone would make start-ups look dearer than they are, and the plan merge too much.
  *    Where the job has a calibration (BRAID_CALIBRATION) nothing is measured: the line goes through what `auto` expects of these sizes by
  *    it. All ranks have the same figures to the bit, hence the same line.
- * 3. A plan stays unless another is better by GAIN with the new times: times drift a little all the while.
+ * 3. `behind` (workload.h) is what an urgent all-reduce takes longer while larger ones are on their way: of four, the first has ended. Each
+ *    of its steps waits for the frames that are on the links already, so it is many times as much as one frame takes, and where links
+ *    are slow as much as a third of an iteration.
+ * 4. A plan stays unless another is better by GAIN with the new times: times drift a little all the while.
  */
 #include "training/session.h"
 
@@ -27,6 +30,7 @@
 #define SIZES       5    /* each four times the one before */
 #define ROUNDS      3    /* after one that is not timed; the fastest counts */
 #define LONG_ENOUGH 0.05 /* s for all at once: larger sizes are not measured */
+#define LONGEST     0.2  /* likewise, of those that something more urgent overtakes */
 #define GAIN        0.01
 
 /* What rank 0 tells. */
@@ -99,11 +103,64 @@ static int measure_line(struct braid_session *s)
     return rc ? rc : br_line_measure(samples, n, &s->work.line);
 }
 
+/* Seconds of an urgent all-reduce of half of `bytes` among larger ones; of the slowest rank when nothing disturbs. */
+static int time_overtaking(struct braid_session *s, uint8_t *memory, size_t bytes, double *seconds)
+{
+    struct braid_options urgent = {.priority = 1};
+    int rc = 0;
+
+    *seconds = INFINITY;
+    for (int round = -1; round < ROUNDS && !rc; round++) {
+        struct braid_op *ops[AT_ONCE] = {0};
+        uint64_t start;
+
+        rc = braid_barrier(s->comm, NULL, NULL);
+        for (size_t i = 0; i < AT_ONCE && !rc; i++)
+            rc = braid_allreduce(s->comm, memory + i * bytes, memory + i * bytes, bytes / sizeof(float),
+                                 BRAID_FLOAT32, BRAID_SUM, NULL, &ops[i]);
+        for (int i = 0; i < AT_ONCE; i++) {
+            int failed = ops[i] ? braid_wait(ops[i], -1) : 0;
+
+            rc = rc ? rc : failed;
+            if (i || rc)
+                continue;
+            start = br_comm_now(s->comm);
+            rc = braid_allreduce(s->comm, memory + AT_ONCE * bytes, memory + AT_ONCE * bytes,
+                                 bytes / 2 / sizeof(float), BRAID_FLOAT32, BRAID_SUM, &urgent, NULL);
+            if (round >= 0)
+                *seconds = fmin(*seconds, (double)(br_comm_now(s->comm) - start) / 1e9);
+        }
+    }
+    return rc ? rc : braid_allreduce(s->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
+}
+
+static int measure_behind(struct braid_session *s)
+{
+    const struct br_line *line = &s->work.line;
+    size_t bytes = MOST_BYTES;
+    uint8_t *memory;
+    double seconds;
+    int rc;
+
+    while (bytes > LEAST_BYTES && AT_ONCE * br_line_seconds(line, (double)bytes) > LONGEST)
+        bytes /= 4;
+    memory = braid_alloc(s->comm, (AT_ONCE + 1) * bytes);
+    if (!memory)
+        return -ENOMEM;
+    rc = time_overtaking(s, memory, bytes, &seconds);
+    braid_free(s->comm, memory);
+    if (!rc)
+        s->work.behind = fmax(seconds - br_line_seconds(line, (double)bytes / 2), 0);
+    return rc;
+}
+
 static int find_line(struct braid_session *s)
 {
     int rc =
         s->comm->family->network.measured && s->comm->size > 1 ? line_of_calibration(s) : measure_line(s);
 
+    if (!rc && s->comm->size > 1)
+        rc = measure_behind(s);
     s->has_line = !rc;
     return rc;
 }

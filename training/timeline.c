@@ -3,6 +3,8 @@
  * With priorities each group is more urgent than all that were ready before it, because the backward pass goes the other way. So what
  * waits is a stack: the new group goes on top, and whatever is on top has the line. Each arrival overtakes one group at most, so there
  * are at most two spans a group.
+ *
+ * Where others have the line when a group becomes ready, it goes on top later by `behind`, unless the line becomes idle sooner.
  */
 #include "training/timeline.h"
 
@@ -131,9 +133,9 @@ static double urgent_first(struct br_timeline *line, const struct br_workload *w
     for (uint32_t g = 0; g < line->n_groups || line->n_waiting;) {
         if (!line->n_waiting && line->groups[g].ready > now)
             now = line->groups[g].ready;
-        for (; g < line->n_groups && line->groups[g].ready <= now; g++)
+        for (; g < line->n_groups && line->groups[g].ready + (line->n_waiting ? work->behind : 0) <= now; g++)
             line->waiting[line->n_waiting++] = g;
-        now = go_on(line, work, now, g < line->n_groups ? line->groups[g].ready : INFINITY);
+        now = go_on(line, work, now, g < line->n_groups ? line->groups[g].ready + work->behind : INFINITY);
     }
     return now;
 }

@@ -23,6 +23,8 @@ int br_workload_check(const struct br_workload *work)
         return br_error(EINVAL,
                         "slices of %g bytes, buckets of %g bytes: must be numbers that are not negative",
                         work->slice_bytes, work->bucket_bytes);
+    if (!usable(work->behind))
+        return br_error(EINVAL, "%g s behind others: must be a number that is not negative", work->behind);
     for (uint32_t l = 0; l < work->n; l++) {
         const struct br_layer *layer = &work->layers[l];
 

@@ -13,6 +13,7 @@
 #include "tools/plan_simulate.h"
 
 #define LAYERS 12
+#define VGG    19
 
 static struct br_topology topology;
 static struct br_cost_model model;
@@ -108,6 +109,45 @@ static void training__predictions_hold(void **state)
     }
 }
 
+/*
+ * VGG-19 (0.26 % of each gradient, 110 ms of computation) on 8 hosts at 100 Mb/s: nearly all bytes are ready first, and what the forward pass
+ * begins with overtakes them step by step, each behind frames that are on the links already. `auto` counts with that: without, it
+ * planned one late urgent group, which took 15 % longer than predicted.
+ */
+static void training__auto_counts_what_overtaking_costs(void **state)
+{
+    static const uint32_t counts[VGG] = {5,    97,   193,  386,  771,  1541, 1541,   1541,  3081, 6160,
+                                         6160, 6160, 6160, 6160, 6160, 6160, 268236, 43803, 10694};
+    static const uint32_t forward_us[VGG] = {162,  3455, 1727, 3455, 1727, 3455, 3455, 3455, 1727, 3455,
+                                             3455, 3455, 864,  864,  864,  864,  192,  31,   8};
+    struct br_plan_simulation simulation = network("flat:8", "0.0955", "100");
+    struct br_layer layers[VGG];
+    struct br_workload work = {
+        .layers = layers, .n = VGG, .slice_bytes = BR_TRAINING_SLICE_BYTES, .bucket_bytes = 65536};
+    double taken[BR_POLICIES];
+
+    (void)state;
+    for (int l = 0; l < VGG; l++)
+        layers[l] = (struct br_layer){4. * counts[l], 1e-6 * forward_us[l], 2e-6 * forward_us[l]};
+    simulation.config.chunk_bytes = 0;
+    assert_int_equal(br_plan_simulation_line(&simulation, &work, &work.line), 0);
+    assert_int_equal(br_plan_simulation_behind(&simulation, &work, &work.behind), 0);
+    for (int p = 0; p < BR_POLICIES; p++) {
+        uint8_t joins[VGG];
+        struct br_policy_plan plan = {.joins = joins};
+        struct br_timeline line;
+
+        assert_int_equal(br_policy_make((enum br_policy)p, &work, &plan), 0);
+        simulate(&simulation, &work, joins, plan.urgent, &line);
+        print_message("%s: %.3f ms, predicted %.3f\n", br_policy_name((enum br_policy)p),
+                      line.iteration * 1e3, plan.iteration * 1e3);
+        taken[p] = line.iteration;
+        br_timeline_close(&line);
+    }
+    for (int p = 0; p < BR_POLICIES; p++)
+        assert_true(taken[BR_POLICY_AUTO] < taken[p] * 1.03);
+}
+
 /* Bytes that are not carried change no time, and the same seed gives the same times. */
 static void training__hollow_frames_take_as_long(void **state)
 {
@@ -133,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training__p3s_three_layers),
         cmocka_unit_test(training__predictions_hold),
+        cmocka_unit_test(training__auto_counts_what_overtaking_costs),
         cmocka_unit_test(training__hollow_frames_take_as_long),
     };
 

@@ -58,6 +58,26 @@ static void timeline_run__three_layers_urgent(void **state)
     br_timeline_close(&line);
 }
 
+/* Layer 2 goes on top of layer 3 only when that is through, layer 1 on top of layer 2 a unit after it was ready. */
+static void timeline_run__overtaking_takes_its_time(void **state)
+{
+    struct br_workload slow = p3;
+    struct br_timeline line;
+
+    (void)state;
+    slow.behind = 1;
+    assert_int_equal(br_timeline_open(&line, 3), 0);
+    br_timeline_run(&line, &slow, (uint8_t[]){0, 0, 0}, true);
+    NEAR(line.groups[0].end, 3);
+    NEAR(line.groups[2].end, 6);
+    NEAR(line.groups[1].end, 7);
+    NEAR(line.delay, 3);
+    NEAR(line.iteration, 9);
+    br_timeline_run(&line, &slow, (uint8_t[]){0, 0, 0}, false);
+    NEAR(line.iteration, 10);
+    br_timeline_close(&line);
+}
+
 /* Slices of 2: nothing overtakes within a layer, and layer 1 comes after the first layer that left. */
 static void timeline_run__overtaking_waits_for_the_slice(void **state)
 {
@@ -182,6 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(timeline_run__three_layers_in_order),
         cmocka_unit_test(timeline_run__three_layers_urgent),
+        cmocka_unit_test(timeline_run__overtaking_takes_its_time),
         cmocka_unit_test(timeline_run__overtaking_waits_for_the_slice),
         cmocka_unit_test(timeline_run__the_start_up_is_not_overtaken),
         cmocka_unit_test(timeline_run__in_order_is_the_papers_time),
