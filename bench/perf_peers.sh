@@ -6,13 +6,14 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BRAID_BUILD:-$here/../build/release}
 rounds=5 seconds=2 rate=100mbit delay=2000 parts="rate delay guest" json='' inside=''
-guest_rate=20mbit # what the emulated guest carries with time to spare
+guest_rate=20mbit   # what the emulated guest carries with time to spare
+guest_delay=20000   # us, one way: there whoever sleeps is woken late, by 400 us where perftest spins
 
 usage() {
     cat << END
 usage: bench/perf_peers.sh [options]
   --parts "P ..."  rate: TCP over a link of --rate; delay: TCP over a wire of --delay; guest: soft-RoCE in a guest, $guest_rate, then
-                   a wire of --delay (default "$parts")
+                   a wire of $guest_delay us (default "$parts")
   --rounds N       both programs in turns, the order turns too; medians count (default $rounds)
   --seconds S      of a bandwidth (default $seconds)
   --rate RATE      default $rate
@@ -78,13 +79,13 @@ run_braid() { # UNIT TEST OPTION...
     shift
     [[ $bytes -lt 1000000 ]] || count=5
     case $1 in
-    *_bw) options=(-D $((seconds + 2)) -f 1 --report_gbits) ;;
+    *_bw) options=(-D $((seconds + 2)) -f 1) ;;
     *) options=(-n "$count") ;;
     esac
     both "$build/braid" perf "$@" "${options[@]}" "${to_b[@]}" -p $port -- \
         "$build/braid" perf "$@" "${options[@]}" "${to_a[@]}" -p $port "$address" |
         awk -v bytes="$bytes" -v unit="$unit" -v test="$1" '$1 == bytes && NF > 3 {
-            print unit == "us" ? $5 : test ~ /_bw/ ? $4 * 1000 : $1 * 8 / $5 }'
+            print unit == "us" ? $5 : test ~ /_bw/ ? $4 * 1.048576 * 8 : $1 * 8 / $5 }'
 }
 
 # As many messages of 64 KiB as the link carries in the time.
@@ -163,8 +164,8 @@ if [[ -n $inside ]]; then
     to_a=(--backend verbs -d h0r0) to_b=(--backend verbs -d h1r0)
     shape_guest tbf rate $guest_rate burst 16kb limit 8m
     survey "guest, $guest_rate" "$rows_guest_rate"
-    shape_guest netem delay "${delay}us" limit 10000
-    survey "guest, $delay us" "$rows_guest_delay"
+    shape_guest netem delay "${guest_delay}us" limit 10000
+    survey "guest, $guest_delay us" "$rows_guest_delay"
     exit 0
 fi
 
@@ -205,7 +206,7 @@ part_delay() {
 
 part_guest() {
     (cd "$here/.." && tests/guest/run --setup rails:1 --limit 900 -- bash bench/perf_peers.sh --rounds "$rounds" --seconds "$seconds" \
-        --delay "$delay" --inside yes)
+        --inside yes)
 }
 
 for part in $parts; do "part_$part"; done > "$results"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One-sided access, the requester's side; the target's is protocol/onesided.c. Up to three transfers for each part: the request,
- * the data, and the answer by which the target says that the bytes stand where they should, or why not. What is received is
- * posted before the request leaves, so that the target never waits for us. One part after the other.
+ * the data, and the answer by which the target says that the bytes stand where they should, or why not; a get that goes well has no answer
+ * but its data. What is received is posted before the request leaves, so that the target never waits for us. One part after
+ * the other.
  *
  * Small data of a put, and the operands of an atomic, are the payload of the request: one trip there and back, where a large put takes two
  * (request and READY, data and answer). A get's data come with a READY of their own, which leaves with the request: one trip, too.
@@ -261,18 +262,22 @@ static void stored(struct br_engine *engine, struct br_batch *batch)
 
 void br_access_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
 {
-    struct br_transfer *data = &op->parts.transfers[DATA];
-    uint32_t others = 1u << REQUEST | 1u << STATUS;
+    struct br_transfer *data = &op->parts.transfers[DATA], *status = &op->parts.transfers[STATUS];
+    uint32_t *back = &op->parts.given_back;
 
-    op->parts.given_back |= 1u << (t - op->parts.transfers);
-    if ((op->parts.given_back & others) != others)
+    *back |= 1u << (t - op->parts.transfers);
+    if (!(*back & 1u << REQUEST))
         return;
-    if (!(op->parts.given_back & 1u << DATA)) {
+    if (!(*back & 1u << STATUS)) {
+        if (op->kind != BR_OPERATION_GET || !(*back & 1u << DATA) || status->state == BR_TRANSFER_ENDED)
+            return; /* it will come */
+        br_transfer_withdraw(engine->worker, status);
+    } else if (!(*back & 1u << DATA)) {
         if (!op->parts.answer.status || data->state == BR_TRANSFER_ENDED)
             return; /* it will come */
         br_transfer_withdraw(engine->worker, data);
     }
-    if (op->parts.answer.status)
+    if (*back & 1u << STATUS && op->parts.answer.status)
         refused(engine, op);
     else if (op->kind == BR_OPERATION_PUT || !br_stage_part_store(engine, op, DATA, stored))
         part_ended(engine, op);

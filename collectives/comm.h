@@ -58,8 +58,9 @@ struct br_views;
 struct braid_region {
     struct br_region region;
     struct br_family *family;
-    bool allocated;   /* by braid_alloc(): the memory goes with it */
-    _Atomic int uses; /* operations under way */
+    bool allocated;     /* by braid_alloc(): the memory goes with it */
+    _Atomic int uses;   /* our own operations under way */
+    _Atomic int served; /* those of peers */
 };
 
 /* braid_config with environment and defaults applied; configure.c. */
@@ -293,6 +294,8 @@ void br_progress_nudge(struct br_family *family); /* any thread; wakes those who
 bool br_progress_local(struct braid_comm *comm, struct br_operation *op);
 void br_progress_try(struct br_family *family);  /* one turn, if nobody else is at it */
 void br_progress_drain(struct braid_comm *comm); /* until none of its operations is outstanding */
+/* Drives until *count is zero, for `most` ns at most, and as long as the worker has not failed. */
+void br_progress_settle(struct br_family *family, const _Atomic int *count, uint64_t most);
 
 /* split.c */
 int br_comm_leave(struct braid_comm *comm); /* braid_finalize() of what braid_comm_split() has made */

@@ -10,12 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "gpu/pointer.h"
 #include "transport/cache.h"
 #include "transport/region.h"
 #include "transport/shm/segment.h"
+
+#define LINGER BR_SEC /* memory that is to be freed waits as long for peers that are being served from it */
 
 /* Index of the first region whose base is above address. */
 static int upper(const struct br_family *family, const void *address)
@@ -60,7 +63,7 @@ int br_region_find(void *context, uint32_t id, uint64_t offset, uint64_t bytes, 
             return -EACCES;
         *memory = (char *)r->base + offset;
         *region = r;
-        atomic_fetch_add(&family->regions[i]->uses, 1);
+        atomic_fetch_add(&family->regions[i]->served, 1);
         return 0;
     }
     return -EACCES;
@@ -69,7 +72,17 @@ int br_region_find(void *context, uint32_t id, uint64_t offset, uint64_t bytes, 
 void br_region_done(void *context, struct br_region *region)
 {
     (void)context;
-    atomic_fetch_sub(&br_container_of(region, struct braid_region, region)->uses, 1);
+    atomic_fetch_sub(&br_container_of(region, struct braid_region, region)->served, 1);
+}
+
+/* Takes the lock. That a peer's get is through the peer may have told our program before our NIC has told us: it is not the program's
+ * mistake if it frees the region then. Returns how many still use it. */
+static int lock_unserved(struct braid_region *region)
+{
+    if (!atomic_load(&region->uses))
+        br_progress_settle(region->family, &region->served, LINGER);
+    br_gate_lock(region->family);
+    return atomic_load(&region->uses) + atomic_load(&region->served);
 }
 
 /* Under the lock. The struct is filled in but for id and keys. */
@@ -207,16 +220,19 @@ int braid_free(struct braid_comm *comm, void *memory)
     int rc = br_comm_check(comm, "braid_free");
     struct br_family *family;
     struct braid_region *region;
+    int uses;
 
     if (rc || !memory)
         return rc;
     family = comm->family;
     br_gate_lock(family);
     region = br_region_containing(family, memory, 0);
+    br_gate_unlock(family);
     if (!region || !region->allocated || region->region.base != memory)
-        rc = br_error(EINVAL, "braid_free: %p is not from braid_alloc()", memory);
-    else if (atomic_load(&region->uses))
-        rc = br_error(EBUSY, "braid_free: %d operations still use the memory", atomic_load(&region->uses));
+        return br_error(EINVAL, "braid_free: %p is not from braid_alloc()", memory);
+    uses = lock_unserved(region);
+    if (uses)
+        rc = br_error(EBUSY, "braid_free: %d operations still use the memory", uses);
     else
         take_out(region);
     br_gate_unlock(family);
@@ -253,8 +269,7 @@ int braid_deregister(struct braid_region *region)
     if (!region || region->allocated)
         return br_error(EINVAL, "braid_deregister: not a region from braid_register()");
     family = region->family;
-    br_gate_lock(family);
-    if (atomic_load(&region->uses)) {
+    if (lock_unserved(region)) {
         br_gate_unlock(family);
         return br_error(EBUSY, "braid_deregister: an operation still uses the region");
     }
@@ -373,7 +388,7 @@ void br_memory_unuse(struct br_family *family, struct br_region *region)
     if (family->cache && br_cache_owns(family->cache, region))
         br_cache_put(family->cache, region);
     else
-        br_region_done(family, region);
+        atomic_fetch_sub(&br_container_of(region, struct braid_region, region)->uses, 1);
 }
 
 const char *br_memory_text(const struct br_family *family, char text[BR_MEMORY_TEXT])

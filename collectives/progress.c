@@ -466,3 +466,17 @@ void br_progress_drain(struct braid_comm *comm)
         sched_yield();
     }
 }
+
+void br_progress_settle(struct br_family *family, const _Atomic int *count, uint64_t most)
+{
+    uint64_t now = br_clock_now(), until = now + most;
+    bool failed = false;
+
+    for (; atomic_load(count) && !failed && now < until; now = br_clock_now()) {
+        br_gate_lock(family);
+        br_progress_turn(family, now);
+        failed = family->worker->failed != 0;
+        br_gate_unlock(family);
+        sched_yield();
+    }
+}

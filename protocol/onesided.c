@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The target's side of put, get and atomics. A request names a span of a registered region. Small data of a put come with it;
- * others are an ordinary transfer with the request's tag (part DATA). At the end one more brings the answer (part
- * STATUS). The target's program does nothing. The requester's side is in collectives/access.c.
+ * others are an ordinary transfer with the request's tag (part DATA). One more brings the answer (part STATUS), but for a get that
+ * goes well: its data are the answer, and waiting here until they are acknowledged would cost another trip where a NIC
+ * moves them. The target's program does nothing. The requester's side is in collectives/access.c.
  *
  * Atomics are atomic among themselves, whichever workers and devices they come through, and to a program that uses atomic instructions
  * on its own memory, as both are the CPU's. Rejected: those of the NIC, which are not atomic to the CPU's nor to another NIC's.
@@ -144,7 +145,10 @@ bool br_onesided_ended(struct br_worker *w, struct br_transfer *t)
     } else {
         s = br_container_of(t, struct br_service, data);
         let_go(w, s);
-        answer(w, s, t->status, BR_ANSWER_BYTES);
+        if (t->is_send && !t->status)
+            br_pool_put(&w->services, s);
+        else
+            answer(w, s, t->status, BR_ANSWER_BYTES);
     }
     return true;
 }

@@ -142,12 +142,13 @@ int braid_size(const struct braid_comm *comm);
  * with words. Freed by braid_free() or braid_finalize(). Any other memory works as a buffer too; it may cost a
  * copy or a registration. */
 void *braid_alloc(struct braid_comm *comm, size_t bytes);
-int braid_free(struct braid_comm *comm, void *memory); /* -EINVAL: not from braid_alloc(); -EBUSY: in use */
+int braid_free(struct braid_comm *comm, void *memory); /* -EINVAL: not from braid_alloc(); -EBUSY: as below */
 
 /* Registers memory of the caller's. The span must stay valid until braid_deregister(). Spans must not overlap
  * another registered span (-EEXIST). -EOPNOTSUPP: memory of a GPU, which needs no region. */
 int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region);
-int braid_deregister(struct braid_region *region); /* -EBUSY: an operation uses it */
+/* -EBUSY: an operation uses it, or for more than a second one of a peer's that names it by its key. */
+int braid_deregister(struct braid_region *region);
 
 /*
  * Memory of GPUs (CUDA device memory) may be given wherever an operation takes a buffer, on any rank, whatever the others give. The driver is

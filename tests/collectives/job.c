@@ -119,6 +119,11 @@ void job_create(struct job *job, const struct job_options *options)
 
 void job_destroy(struct job *job)
 {
+    uint64_t end = br_sim_now(job->sim) + 20 * BR_SEC;
+
+    for (int i = 0; i < job->n; i++) /* whoever served a get hears of its end after the one who asked */
+        while (job->ranks[i].exposed.uses && br_sim_now(job->sim) < end)
+            assert_true(job_step(job));
     for (int i = 0; i < job->n; i++) {
         assert_int_equal(job->ranks[i].exposed.uses, 0);
         br_worker_destroy(job->ranks[i].worker);

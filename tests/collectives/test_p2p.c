@@ -302,6 +302,8 @@ static void access__sizes(void **state)
         free(back);
     }
     assert_int_equal(there[12], (uint8_t)(12 * 7 + 1));
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(job.ranks[r].worker->receives.count, 0); /* a get's answer, which never comes */
     job_destroy(&job);
     free(there);
 }
