@@ -221,14 +221,7 @@ static int init_gpus(struct br_family *family)
     return br_copier_create(&family->copier);
 }
 
-static int init_streams(struct br_family *family)
-{
-    pthread_mutex_init(&family->passage_lock, NULL);
-    br_list_init(&family->holding);
-    return br_streams_create(family);
-}
-
-/* Every stream goes on; what GPUs copy out of our memory should be through before that goes. */
+/* Every stream goes on; what GPUs copy out of our memory should be through before that goes. Before the engine ends, which unpins, too. */
 static void destroy_streams(struct br_family *family)
 {
     uint64_t until = br_clock_now() + BR_STAGE_PATIENCE;
@@ -236,12 +229,20 @@ static void destroy_streams(struct br_family *family)
 
     while (!br_passages_idle(family->passages) && br_clock_now() < until)
         nanosleep(&nap, NULL);
+    if (!br_passages_idle(family->passages)) {
+        br_log_error(
+            "rank %d: a kernel hangs before operations in streams: what is pinned for GPUs stays pinned "
+            "and allocated to the end of the process",
+            family->rank);
+        br_copier_lose(family->copier);
+    }
     br_passages_destroy(family->passages);
     pthread_mutex_destroy(&family->passage_lock);
 }
 
 static void destroy_gpus(struct br_family *family)
 {
+    family->stays_pinned = br_copier_has_lost(family->copier);
     br_copier_destroy(family->copier);
 }
 
@@ -326,8 +327,8 @@ static const struct phase {
     {"network", init_network, destroy_network},
     {"report", init_report, destroy_report},
     {"GPUs", init_gpus, destroy_gpus},
-    {"streams", init_streams, destroy_streams},
     {"engine", init_engine, destroy_engine},
+    {"streams", br_streams_create, destroy_streams},
     {"communicator", init_first, destroy_comms},
     {"views", br_views_create, br_views_destroy},
     {"thread", br_progress_start, br_progress_stop},

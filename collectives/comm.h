@@ -108,6 +108,7 @@ struct br_family {
     struct br_copier *copier;     /* of memory of GPUs; what is open there is found out as it comes */
     struct br_passages *passages; /* of operations on streams; under its own lock */
     pthread_mutex_t passage_lock; /* taken before `lock`, if both are */
+    bool stays_pinned; /* at the end: a GPU is lost and may write into our memory yet: it stays mapped */
     struct br_network network;
     struct br_usages *usages; /* NULL: nobody wants a report */
     struct br_drift drift;    /* rank 0, with a calibration: is it still right? */

@@ -79,9 +79,9 @@ void br_operation_end(struct br_engine *engine, struct br_operation *op, int sta
 #define BR_NOT_PINNABLE (-1)
 int br_engine_take_memory(struct br_engine *engine, size_t bytes, uint8_t **memory,
                           struct br_region **region);
-void br_engine_free_memory(struct br_engine *engine, uint8_t *memory, struct br_region *region);
+/* At the end, if it is pinned; then it stays allocated where it has to stay pinned (copier.h). */
+void br_engine_free_memory(struct br_engine *engine, uint8_t *memory, struct br_region *region, int pinned);
 void br_engine_pin(struct br_engine *engine, void *memory, size_t bytes, int gpu, int *pinned);
-void br_engine_unpin(struct br_engine *engine, void *memory, int pinned);
 int br_run_reserve_sources(struct br_engine *engine, uint32_t count); /* -ENOMEM */
 /* A run for op's next fragment, off the free ones, of which there is one. -ENOMEM with words: what it has is too small. */
 int br_run_take(struct br_engine *engine, const struct br_operation *op, struct br_run **run);

@@ -126,7 +126,7 @@ static void take_out(struct braid_region *region)
 
 static void free_region(struct braid_region *region)
 {
-    if (region->allocated)
+    if (region->allocated && !region->family->stays_pinned)
         br_segment_free(region->region.base, region->region.bytes, region->region.segment_fd);
     free(region);
 }

@@ -7,6 +7,9 @@
  *    20 to 180 ms). A persistent operation therefore has room reserved when it is made, for as many of its fragments as run at once,
  *    on top of what others have reserved, as all of them may run at once.
  * 3. Reserved room belongs to nobody: any fragment that it fits may take it.
+ * 4. What is pinned for a GPU is unpinned at the end alone: that waits for the GPU, which may wait for this very worker (gpu/passage.h,
+ *    note 7). Pinned scratch that has become too small is a buffer for messages from then on (stage.h, note 3), and what takes its
+ *    place is twice as large at least, so that all that is outgrown is less than what is in use.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -32,8 +35,10 @@ int br_engine_take_memory(struct br_engine *engine, size_t bytes, uint8_t **memo
     return rc;
 }
 
-void br_engine_free_memory(struct br_engine *engine, uint8_t *memory, struct br_region *region)
+void br_engine_free_memory(struct br_engine *engine, uint8_t *memory, struct br_region *region, int pinned)
 {
+    if (pinned > 0 && !br_copier_unpin(engine->config.copier, pinned, memory))
+        return; /* a GPU may write there yet */
     if (engine->config.scratch_free)
         engine->config.scratch_free(engine->config.scratch_context, memory, region);
     else
@@ -46,22 +51,32 @@ void br_engine_pin(struct br_engine *engine, void *memory, size_t bytes, int gpu
         *pinned = br_copier_pin(engine->config.copier, gpu, memory, bytes) ? gpu : BR_NOT_PINNABLE;
 }
 
-void br_engine_unpin(struct br_engine *engine, void *memory, int pinned)
+static void forget_scratch(struct br_run *run)
 {
-    if (pinned > 0)
-        br_copier_unpin(engine->config.copier, pinned, memory);
-}
-
-static void free_scratch(struct br_engine *engine, struct br_run *run)
-{
-    if (!run->scratch)
-        return;
-    br_engine_unpin(engine, run->scratch, run->scratch_pinned);
-    br_engine_free_memory(engine, run->scratch, run->scratch_region);
     run->scratch = NULL;
     run->scratch_bytes = 0;
     run->scratch_region = NULL;
     run->scratch_pinned = 0;
+}
+
+static void free_scratch(struct br_engine *engine, struct br_run *run)
+{
+    if (run->scratch)
+        br_engine_free_memory(engine, run->scratch, run->scratch_region, run->scratch_pinned);
+    forget_scratch(run);
+}
+
+/* Note 4. */
+static int outgrow_scratch(struct br_engine *engine, struct br_run *run)
+{
+    int rc = br_stage_keep(engine, &(struct br_stage_buffer){.memory = run->scratch,
+                                                             .bytes = run->scratch_bytes,
+                                                             .region = run->scratch_region,
+                                                             .pinned = run->scratch_pinned});
+
+    if (!rc)
+        forget_scratch(run);
+    return rc;
 }
 
 static size_t rounded(size_t scratch)
@@ -71,11 +86,18 @@ static size_t rounded(size_t scratch)
 
 static int grow_scratch(struct br_engine *engine, struct br_run *run, size_t bytes)
 {
-    int rc;
+    int rc = 0;
 
+    if (run->scratch_pinned > 0) {
+        if (bytes < 2 * run->scratch_bytes)
+            bytes = 2 * run->scratch_bytes;
+        rc = outgrow_scratch(engine, run);
+    } else {
+        free_scratch(engine, run);
+    }
     bytes = rounded(bytes);
-    free_scratch(engine, run);
-    rc = br_engine_take_memory(engine, bytes, &run->scratch, &run->scratch_region);
+    if (!rc)
+        rc = br_engine_take_memory(engine, bytes, &run->scratch, &run->scratch_region);
     if (!rc)
         run->scratch_bytes = bytes;
     return rc;

@@ -25,8 +25,7 @@ void br_stage_init(struct br_engine *engine)
 
 static void free_buffer(struct br_engine *engine, struct br_stage_buffer *buffer)
 {
-    br_engine_unpin(engine, buffer->memory, buffer->pinned);
-    br_engine_free_memory(engine, buffer->memory, buffer->region);
+    br_engine_free_memory(engine, buffer->memory, buffer->region, buffer->pinned);
     free(buffer);
 }
 
@@ -146,6 +145,17 @@ static struct br_stage_buffer *make_buffer(struct br_engine *engine, size_t byte
     br_list_init(&buffer->node);
     engine->late_allocations++;
     return buffer;
+}
+
+int br_stage_keep(struct br_engine *engine, const struct br_stage_buffer *memory)
+{
+    struct br_stage_buffer *buffer = malloc(sizeof *buffer);
+
+    if (!buffer)
+        return br_error(ENOMEM, "rank %d: no memory for a buffer of a GPU's memory", engine->config.rank);
+    *buffer = *memory;
+    br_list_push_back(&engine->free_buffers, &buffer->node);
+    return 0;
 }
 
 struct br_stage_buffer *br_stage_get(struct br_engine *engine, int gpu, size_t bytes)

@@ -83,6 +83,8 @@ bool br_stage_busy(const struct br_engine *engine);
 /* NULL: no memory, the worker has failed. */
 struct br_stage_buffer *br_stage_get(struct br_engine *engine, int gpu, size_t bytes);
 void br_stage_put(struct br_engine *engine, struct br_staged *staged); /* nothing without a buffer */
+/* Pinned memory becomes one more buffer that is free, the stage's. -ENOMEM with words. */
+int br_stage_keep(struct br_engine *engine, const struct br_stage_buffer *memory);
 
 /* stage_run.c: fragments of collectives. Bytes that a fragment of so many elements needs on top of its scratch. */
 size_t br_stage_run_bytes(const struct br_operation *op, size_t elements);

@@ -38,6 +38,8 @@ static void give_back(void *family, void *memory)
 
 int br_streams_create(struct br_family *family)
 {
+    pthread_mutex_init(&family->passage_lock, NULL);
+    br_list_init(&family->holding);
     return br_passages_create(&(struct br_passage_memory){take, give_back, family}, &family->passages);
 }
 

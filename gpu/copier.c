@@ -22,6 +22,8 @@ struct lane {
     struct CUstream_st *streams[2]; /* by direction */
     struct CUevent_st *events[EVENTS];
     int n_events;
+    br_cuda_pointer trial; /* memory of the trial, which is kept: freeing it would wait (passage.h, note 7) */
+    void *trial_host;
 };
 
 struct br_copier {
@@ -72,25 +74,34 @@ static int make_streams(struct br_copier *copier, struct lane *lane)
 static void close_lane(struct br_copier *copier, struct lane *lane)
 {
     const struct br_cuda *cuda = copier->cuda;
+    bool lost = atomic_load(&lane->lost);
 
     if (!lane->context || br_cuda_enter(cuda, lane->context))
         return;
     for (int i = 0; i < 2; i++)
         if (lane->streams[i]) {
-            if (!atomic_load(&lane->lost)) /* for ever, else; destroying one that works does not wait */
+            if (!lost) /* for ever, else; destroying one that works does not wait */
                 cuda->stream_synchronize(lane->streams[i]);
             cuda->stream_destroy(lane->streams[i]);
         }
+    if (lane->trial && !lost)
+        cuda->memory_free(lane->trial);
+    if (lane->trial_host && !lost)
+        cuda->host_free(lane->trial_host);
     while (lane->n_events)
         cuda->event_destroy(lane->events[--lane->n_events]);
     br_cuda_leave(cuda);
     memset(lane->streams, 0, sizeof lane->streams);
+    lane->trial = 0;
+    lane->trial_host = NULL;
 }
 
 /* There and back, over the streams that will carry everything. */
-static int try_copies(struct br_copier *copier, struct lane *lane, br_cuda_pointer memory, uint8_t *host)
+static int try_copies(struct br_copier *copier, struct lane *lane)
 {
     const struct br_cuda *cuda = copier->cuda;
+    br_cuda_pointer memory = lane->trial;
+    uint8_t *host = lane->trial_host;
     br_cuda_result result;
 
     for (size_t i = 0; i < TRIAL; i++)
@@ -116,21 +127,14 @@ static int try_copies(struct br_copier *copier, struct lane *lane, br_cuda_point
 static int verify(struct br_copier *copier, struct lane *lane)
 {
     const struct br_cuda *cuda = copier->cuda;
-    br_cuda_pointer memory;
-    void *host = NULL;
-    int rc;
-    br_cuda_result result = cuda->memory_alloc(&memory, TRIAL);
+    br_cuda_result result = cuda->memory_alloc(&lane->trial, TRIAL);
 
     if (result != BR_CUDA_SUCCESS)
         return br_cuda_error(cuda, result, "%d bytes for a trial copy", TRIAL);
-    result = cuda->host_alloc(&host, TRIAL, BR_CUDA_HOST_PORTABLE);
-    rc = result == BR_CUDA_SUCCESS
-             ? try_copies(copier, lane, memory, host)
-             : br_cuda_error(cuda, result, "%d bytes of pinned host memory for a trial copy", TRIAL);
-    cuda->memory_free(memory); /* waits for copies that have failed half-way */
-    if (host)
-        cuda->host_free(host);
-    return rc;
+    result = cuda->host_alloc(&lane->trial_host, TRIAL, BR_CUDA_HOST_PORTABLE);
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(cuda, result, "%d bytes of pinned host memory for a trial copy", TRIAL);
+    return try_copies(copier, lane);
 }
 
 static int open_lane(struct br_copier *copier, int gpu, struct lane *lane)
@@ -212,14 +216,16 @@ bool br_copier_pin(struct br_copier *copier, int gpu, void *memory, size_t bytes
     return false;
 }
 
-void br_copier_unpin(struct br_copier *copier, int gpu, void *memory)
+bool br_copier_unpin(struct br_copier *copier, int gpu, void *memory)
 {
     const struct lane *lane = &copier->lanes[gpu - 1];
+    br_cuda_result result;
 
     if (atomic_load(&lane->lost) || br_cuda_enter(copier->cuda, lane->context))
-        return;
-    copier->cuda->host_unregister(memory);
+        return false;
+    result = copier->cuda->host_unregister(memory);
     br_cuda_leave(copier->cuda);
+    return result == BR_CUDA_SUCCESS;
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -327,6 +333,21 @@ void br_copier_forget(struct br_copier *copier, struct br_copy *copy)
         return;
     atomic_store(&copier->lanes[copy->gpu - 1].lost, true);
     destroy_event(copier, copy);
+}
+
+void br_copier_lose(struct br_copier *copier)
+{
+    for (int i = 0; i < GPUS; i++)
+        atomic_store(&copier->lanes[i].lost, true);
+}
+
+bool br_copier_has_lost(const struct br_copier *copier)
+{
+    bool lost = false;
+
+    for (int i = 0; i < GPUS; i++)
+        lost |= atomic_load(&copier->lanes[i].lost);
+    return lost;
 }
 
 static void give_back(struct br_copier *copier, struct br_copy *copy)

@@ -6,7 +6,7 @@
  *    Non-blocking ones, so that they wait for no work of the application's default stream.
  * 2. A copy is not ordered behind work that the application has put on its own streams: as with MPI, memory belongs to braid from the
  *    call on, and whoever has written it on a stream synchronises that first.
- * 3. Verified before it is used: opening a GPU writes a pattern there and reads it back.
+ * 3. Verified before it is used: opening a GPU writes a pattern there and reads it back. The memory for that is kept to the end.
  * 4. Host memory should be pinned (br_copier_pin): copies of other memory work, but the driver makes them in a call that blocks.
  *
  * One copier a worker. All but open() and copy_now() under the worker's lock; the driver's calls that are made on the data path neither block nor
@@ -45,7 +45,9 @@ int br_copier_open(struct br_copier *copier, int gpu);
 
 /* Makes host memory known to the driver. false: it stays pageable (note 4); said and counted once. Not on the data path. */
 bool br_copier_pin(struct br_copier *copier, int gpu, void *memory, size_t bytes);
-void br_copier_unpin(struct br_copier *copier, int gpu, void *memory);
+/* false: it stays pinned to the end of the process, as the GPU is lost, and the memory has to stay, too. Waits for the GPU: never while an
+ * operation stands in a stream (passage.h, note 7). */
+bool br_copier_unpin(struct br_copier *copier, int gpu, void *memory);
 
 /* Asks for a copy; one of `to` and `from` is memory of that GPU, the other may be of any, and need not be pinned. direction: by which
  * stream, behind what was asked for there before, and how it counts. Negative errno with words. */
@@ -65,6 +67,10 @@ int br_copier_done(struct br_copier *copier, struct br_copy *copy);
 /* Gives up a copy that does not end (nothing without one); what it does to the memory is not known. The GPU counts as lost: copies with it fail
  * from now on with -EIO, nothing waits for it any more, and host memory stays pinned to the end of the process: an unpinning would wait. */
 void br_copier_forget(struct br_copier *copier, struct br_copy *copy);
+
+/* The same of all GPUs: something other than a copy of ours does not end. */
+void br_copier_lose(struct br_copier *copier);
+bool br_copier_has_lost(const struct br_copier *copier); /* any GPU */
 
 struct br_copier_counters br_copier_counters(const struct br_copier *copier);
 

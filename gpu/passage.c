@@ -20,10 +20,16 @@ struct words {
 
 struct br_passage {
     struct words *words;
-    uint32_t turn;           /* of the use that is under way or was the last one */
-    void *memory;            /* NULL: has none yet */
-    size_t bytes;            /* of it */
-    struct CUctx_st *pinned; /* the context that knows it */
+    uint32_t turn; /* of the use that is under way or was the last one */
+    void *memory;  /* of one of the blocks; NULL: has none yet */
+    size_t bytes;  /* of it */
+};
+
+/* Pinned host memory. Those that have become too small for their passage are kept, too (note 7). */
+struct block {
+    struct block *next;
+    void *memory;
+    struct CUctx_st *context; /* that knows it */
 };
 
 struct br_passages {
@@ -31,8 +37,9 @@ struct br_passages {
     const struct br_cuda *cuda;
     struct words *words;      /* [BR_PASSAGES]; NULL: no stream has been seen yet */
     struct CUctx_st *context; /* that they were allocated in */
-    bool tried;               /* a stream has taken a wait */
-    int n;                    /* passages that have been used */
+    struct block *blocks;
+    bool tried; /* a stream has taken a wait */
+    int n;      /* passages that have been used */
     struct br_passage passages[BR_PASSAGES];
 };
 
@@ -58,28 +65,38 @@ bool br_passages_idle(const struct br_passages *passages)
     return true;
 }
 
-static void unpin(const struct br_passages *passages, struct br_passage *passage)
+static void unpin(const struct br_passages *passages, const struct block *block)
 {
-    if (passage->memory && !br_cuda_enter(passages->cuda, passage->pinned)) {
-        passages->cuda->host_unregister(passage->memory);
+    if (!br_cuda_enter(passages->cuda, block->context)) {
+        passages->cuda->host_unregister(block->memory);
+        br_cuda_leave(passages->cuda);
+    }
+}
+
+static void free_words(const struct br_passages *passages)
+{
+    if (passages->words && !br_cuda_enter(passages->cuda, passages->context)) {
+        passages->cuda->host_free(passages->words);
         br_cuda_leave(passages->cuda);
     }
 }
 
 void br_passages_destroy(struct br_passages *passages)
 {
+    struct block *block;
     bool idle;
 
     if (!passages)
         return;
     idle = br_passages_idle(passages);
-    for (int i = 0; i < passages->n; i++)
-        if (is_idle(&passages->passages[i]))
-            unpin(passages, &passages->passages[i]);
-    if (idle && passages->words && !br_cuda_enter(passages->cuda, passages->context)) {
-        passages->cuda->host_free(passages->words);
-        br_cuda_leave(passages->cuda);
+    while ((block = passages->blocks)) {
+        passages->blocks = block->next;
+        if (idle)
+            unpin(passages, block);
+        free(block);
     }
+    if (idle)
+        free_words(passages);
     free(passages);
 }
 
@@ -151,37 +168,52 @@ static int make_words(struct br_passages *passages, struct CUctx_st *primary)
     return 0;
 }
 
+/* Pinned, and in the list of blocks. */
+static int make_block(struct br_passages *passages, struct CUctx_st *primary, size_t bytes, void **memory)
+{
+    struct block *block = malloc(sizeof *block);
+    br_cuda_result result;
+
+    if (!block)
+        return br_error(ENOMEM, "no memory for passages of streams");
+    block->memory = passages->source.take(passages->source.context, bytes);
+    if (!block->memory) {
+        free(block);
+        return -ENOMEM;
+    }
+    result = passages->cuda->host_register(block->memory, bytes, BR_CUDA_REGISTER_PORTABLE);
+    if (result != BR_CUDA_SUCCESS) {
+        passages->source.give_back(passages->source.context, block->memory);
+        free(block);
+        return br_cuda_error(passages->cuda, result,
+                             "%zu bytes cannot be pinned for the copies of a stream; `ulimit -l unlimited` "
+                             "before the job may help",
+                             bytes);
+    }
+    block->context = primary;
+    block->next = passages->blocks;
+    passages->blocks = block;
+    *memory = block->memory;
+    return 0;
+}
+
+/* What it had stays in the list, as unpinning would wait (note 7); sizes double, so all that is outgrown is less than what took its place. */
 static int make_memory(struct br_passages *passages, struct br_passage *passage, struct CUctx_st *primary,
                        size_t bytes)
 {
-    const struct br_cuda *cuda = passages->cuda;
     size_t room = LEAST_BYTES;
-    br_cuda_result result;
+    int rc;
 
     if (passage->bytes >= bytes)
         return 0;
-    if (passage->memory) {
-        unpin(passages, passage);
-        passages->source.give_back(passages->source.context, passage->memory);
-    }
-    passage->bytes = 0;
+    if (bytes > SIZE_MAX / 2)
+        return br_error(ENOMEM, "%zu bytes for the copies of a stream: so much memory there is not", bytes);
     while (room < bytes)
         room *= 2;
-    passage->memory = passages->source.take(passages->source.context, room);
-    if (!passage->memory)
-        return -ENOMEM;
-    result = cuda->host_register(passage->memory, room, BR_CUDA_REGISTER_PORTABLE);
-    if (result != BR_CUDA_SUCCESS) {
-        passages->source.give_back(passages->source.context, passage->memory);
-        passage->memory = NULL;
-        return br_cuda_error(cuda, result,
-                             "%zu bytes cannot be pinned for the copies of a stream; `ulimit -l unlimited` "
-                             "before the job may help",
-                             room);
-    }
-    passage->pinned = primary;
-    passage->bytes = room;
-    return 0;
+    rc = make_block(passages, primary, room, &passage->memory);
+    if (!rc)
+        passage->bytes = room;
+    return rc;
 }
 
 /* A free one: the smallest that is large enough, else the largest, which will grow; NULL: all are under way. */

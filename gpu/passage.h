@@ -26,6 +26,11 @@
  *    else in each thread and context, are what the caller means, and streams of any context will do.
  * 6. Passages and their host memory are kept: one is free again when the GPU has written `idle`. A passage whose stream took only a part of it
  *    is never used again.
+ * 7. Nothing is unpinned, and no memory of CUDA freed, while a passage is not idle, neither here nor in copier.c and room.c:
+ *    cuMemHostUnregister(), cuMemFreeHost() and cuMemFree() wait for the whole context (github.com/NVIDIA/nccl/issues/48), so for its
+ *    streams, so for operations that stand in them, so for other ranks and our own worker. Therefore nothing is before the end; what has
+ *    become too small is kept. If GPUs do not come through at the end, because a kernel hangs, nothing is at all: a GPU may write there
+ *    yet. Rejected: to unpin when all are idle; another thread may put the next wait into a stream between look and call.
  */
 #ifndef BR_GPU_PASSAGE_H
 #define BR_GPU_PASSAGE_H
@@ -39,7 +44,8 @@
 struct br_passage;
 struct br_passages;
 
-/* Where host memory comes from; it stays whoever's it is, and is alive until after br_passages_destroy(). Both may block. */
+/* Where host memory comes from; it stays whoever's it is, and is alive until after br_passages_destroy(), and to the end of the process if
+ * they are not idle then. Both may block. give_back: only what was never pinned. */
 struct br_passage_memory {
     void *(*take)(void *context, size_t bytes); /* whole pages; NULL with words */
     void (*give_back)(void *context, void *memory);
@@ -54,7 +60,7 @@ struct br_passage_plan {
 };
 
 int br_passages_create(const struct br_passage_memory *memory, struct br_passages **out); /* -ENOMEM */
-/* All that were begun have been released. What a GPU has not passed yet stays allocated and pinned. NULL allowed. */
+/* All that were begun have been released. Never waits for a GPU that is not through: then all stays pinned (note 7). NULL allowed. */
 void br_passages_destroy(struct br_passages *passages);
 bool br_passages_idle(const struct br_passages *passages); /* the GPUs are through with all of them */
 

@@ -48,7 +48,8 @@ extern "C" {
  *
  * The stream copies a GPU's memory to pinned host memory and back; that of all operations which are in streams at once is kept for later
  * ones: the first time that so much is wanted the call blocks for as long as it takes to allocate and pin it, or to open the GPU. braid_finalize() waits for
- * operations in streams, and at most one second more for the copies behind them. Thread-safe; calls of several threads go in turn.
+ * operations in streams, and at most one second more for the copies behind them. If these are not through then, a kernel before them hangs:
+ * what is pinned stays so, and all memory of braid_alloc() allocated, to the end of the process. Thread-safe; calls of several threads go in turn.
  */
 int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
                               enum braid_type type, enum braid_reduction reduction,

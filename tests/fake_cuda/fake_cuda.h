@@ -13,6 +13,8 @@
  * 4. Kernels are found by name, whatever the image is that was loaded: those of gpu/reduce.cu, compiled for the CPU (kernels_on_host.h), and
  *    functions of the test (fake_cuda_kernel()).
  * 5. Different from the real one: the default streams are one, which waits for no other; there is one context a device, the primary one.
+ * 6. cuMemHostUnregister and cuMemFreeHost wait for all streams, as the real ones do for those of their context. If work there waits for what
+ *    the host does (cuStreamWaitValue), the process is aborted with words: the real driver would hang, perhaps for ever.
  *
  * All of it is thread-safe, except that control is to be changed while nothing runs.
  */

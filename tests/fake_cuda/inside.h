@@ -64,6 +64,8 @@ void fake_copy(br_cuda_pointer to, br_cuda_pointer from, size_t bytes);
 
 /* Runs what can run on all streams; true: something did. Not under fake_lock. */
 bool fake_pump(void);
+/* All streams' work is done, or this process ends (fake_cuda.h, note 6). Not under fake_lock. */
+void fake_wait_for_all(const char *symbol);
 void fake_stop_thread(void);
 void fake_start_thread(void);
 

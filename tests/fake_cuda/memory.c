@@ -158,6 +158,7 @@ br_cuda_result cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
 br_cuda_result cuMemFreeHost(void *memory)
 {
     ENTER(cuMemFreeHost, CONTEXT);
+    fake_wait_for_all("cuMemFreeHost");
     return release(memory, HOST, HOST);
 }
 
@@ -195,6 +196,7 @@ br_cuda_result cuMemHostRegister_v2(void *at, size_t bytes, unsigned int flags)
 br_cuda_result cuMemHostUnregister(void *memory)
 {
     ENTER(cuMemHostUnregister, CONTEXT);
+    fake_wait_for_all("cuMemHostUnregister");
     return release(memory, REGISTERED, REGISTERED) ? BR_CUDA_HOST_MEMORY_NOT_REGISTERED : BR_CUDA_SUCCESS;
 }
 

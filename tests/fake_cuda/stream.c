@@ -2,6 +2,7 @@
 /* Streams and events: queues of work that runs when somebody looks (fake_cuda.h, note 2). */
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +10,8 @@
 
 #include "tests/fake_cuda/inside.h"
 #include "tests/fake_cuda/stream.h"
+
+#define PATIENCE 100 /* looks in vain, before work counts as waiting for the host */
 
 /* The NULL stream, and the list of all. */
 static struct CUstream_st legacy;
@@ -133,6 +136,36 @@ static void *pump_for_ever(void *unused)
         if (!fake_pump())
             usleep(20);
     return unused;
+}
+
+/* Is there work, and does no thread run or look at any of it? */
+static void look(bool *any, bool *busy)
+{
+    *any = *busy = false;
+    pthread_mutex_lock(&fake_lock);
+    for (const struct CUstream_st *stream = streams; stream; stream = stream->next) {
+        *any |= stream->first != NULL;
+        *busy |= stream->busy;
+    }
+    pthread_mutex_unlock(&fake_lock);
+}
+
+void fake_wait_for_all(const char *symbol)
+{
+    bool any, busy;
+
+    for (int in_vain = 0; in_vain < PATIENCE; in_vain++) {
+        while (fake_pump())
+            in_vain = 0;
+        look(&any, &busy);
+        if (!any)
+            return;
+        if (busy)
+            in_vain = 0;
+        sched_yield();
+    }
+    fprintf(stderr, "FAKE_CUDA: %s waits for work in a stream that waits for the host\n", symbol);
+    abort();
 }
 
 void fake_start_thread(void)

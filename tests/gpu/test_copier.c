@@ -17,6 +17,7 @@
 static const struct br_cuda *cuda;
 static struct br_copier *copier;
 static br_cuda_pointer memory;
+static unsigned left_before, stays; /* what the fake driver had; what a lost GPU keeps on top of it */
 
 static int enter(void **state)
 {
@@ -24,6 +25,8 @@ static int enter(void **state)
 
     (void)state;
     fake_cuda_reset();
+    left_before = fake_cuda_left();
+    stays = 0;
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
     br_cuda_forget();
     return br_copier_create(&copier) || br_cuda_driver(&cuda) || br_cuda_context(0, &context) ||
@@ -36,7 +39,7 @@ static int leave(void **state)
     br_copier_destroy(copier);
     cuda->memory_free(memory);
     br_cuda_leave(cuda);
-    assert_int_equal(fake_cuda_left(), 0);
+    assert_int_equal(fake_cuda_left(), left_before + stays);
     return 0;
 }
 
@@ -220,10 +223,52 @@ static void forget__gives_up_the_gpu(void **state)
     assert_non_null(strstr(br_error_words(), "GPU 0 is lost"));
     strcpy(fake_cuda()->fail, "cuStreamSynchronize");
     fake_cuda()->fail_after = 10; /* counts its calls down */
-    br_copier_unpin(copier, 1, host);
+    assert_true(br_copier_has_lost(copier));
+    assert_false(br_copier_unpin(copier, 1, host));
     br_copier_destroy(copier);
+    stays = 2; /* the trial's memory, on both sides */
     assert_int_equal(fake_cuda()->fail_after, 10);
     fake_cuda()->fail[0] = 0;
+    assert_int_equal(cuda->host_unregister(host), 0);
+    assert_int_equal(br_copier_create(&copier), 0); /* for leave() */
+}
+
+/* A GPU is opened while an operation stands in a stream of it: nothing is freed, as that would wait. */
+static void open__beside_work_that_waits(void **state)
+{
+    static _Atomic uint32_t gate;
+    struct CUstream_st *stream;
+
+    (void)state;
+    gate = 0;
+    assert_int_equal(cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0), 0);
+    cuda->stream_wait_32(stream, (uintptr_t)&gate, 1, BR_CUDA_WAIT_GEQ);
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    gate = 1;
+    assert_int_equal(cuda->stream_destroy(stream), 0);
+}
+
+/* Likewise of all that is to be closed, once somebody knows that a kernel hangs. */
+static void lose__waits_for_nothing(void **state)
+{
+    static _Atomic uint32_t gate;
+    static char host[8192];
+    struct CUstream_st *stream;
+
+    (void)state;
+    gate = 0;
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    assert_true(br_copier_pin(copier, 1, host, sizeof host));
+    assert_false(br_copier_has_lost(copier));
+    assert_int_equal(cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0), 0);
+    cuda->stream_wait_32(stream, (uintptr_t)&gate, 1, BR_CUDA_WAIT_GEQ);
+    br_copier_lose(copier);
+    assert_true(br_copier_has_lost(copier));
+    assert_false(br_copier_unpin(copier, 1, host));
+    br_copier_destroy(copier);
+    stays = 2;
+    gate = 1;
+    assert_int_equal(cuda->stream_destroy(stream), 0);
     assert_int_equal(cuda->host_unregister(host), 0);
     assert_int_equal(br_copier_create(&copier), 0); /* for leave() */
 }
@@ -236,9 +281,9 @@ static void pin__or_not(void **state)
     assert_int_equal(br_copier_open(copier, 1), 1);
     assert_true(br_copier_pin(copier, 1, host, sizeof host));
     assert_false(br_copier_pin(copier, 1, host, sizeof host));
-    br_copier_unpin(copier, 1, host);
+    assert_true(br_copier_unpin(copier, 1, host));
     assert_true(br_copier_pin(copier, 1, host, sizeof host));
-    br_copier_unpin(copier, 1, host);
+    assert_true(br_copier_unpin(copier, 1, host));
 }
 
 int main(void)
@@ -255,6 +300,8 @@ int main(void)
         CASE(pin__or_not),
         CASE(copy__while_the_program_captures),
         CASE(forget__gives_up_the_gpu),
+        CASE(open__beside_work_that_waits),
+        CASE(lose__waits_for_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

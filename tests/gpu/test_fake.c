@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +117,30 @@ static void copy__happens_when_somebody_asks(void **state)
     cuda->event_destroy(mark);
     cuda->stream_destroy(one);
     cuda->memory_free(memory);
+}
+
+/* Unpinning behind work that the host holds up would hang: that ends the process, so that no test overlooks it. */
+static void host_memory__is_not_unpinned_beside_work(void **state)
+{
+    static _Atomic uint32_t gate;
+    struct CUstream_st *one = stream();
+    void *host;
+    pid_t pid;
+    int status;
+
+    (void)state;
+    assert_int_equal(cuda->host_alloc(&host, 8, 0), 0);
+    cuda->stream_wait_32(one, (uintptr_t)&gate, 1, BR_CUDA_WAIT_GEQ);
+    pid = fork();
+    if (!pid) {
+        cuda->host_free(host);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    gate = 1;
+    assert_int_equal(cuda->host_free(host), 0);
+    cuda->stream_destroy(one);
 }
 
 static void event__comes_late_when_told(void **state)
@@ -310,15 +335,11 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, enter, leave)
     const struct CMUnitTest tests[] = {
-        CASE(memory__is_not_for_the_cpu),
-        CASE(memory__ends),
-        CASE(copy__happens_when_somebody_asks),
-        CASE(event__comes_late_when_told),
-        CASE(stream__waits_for_events_and_values),
-        CASE(launch__copies_its_arguments),
-        CASE(dmabuf__is_of_whole_pages_and_holds_the_bytes),
-        CASE(ipc__reaches_another_process_only),
-        CASE(vmm__maps_exports_and_imports),
+        CASE(memory__is_not_for_the_cpu),        CASE(memory__ends),
+        CASE(copy__happens_when_somebody_asks),  CASE(host_memory__is_not_unpinned_beside_work),
+        CASE(event__comes_late_when_told),       CASE(stream__waits_for_events_and_values),
+        CASE(launch__copies_its_arguments),      CASE(dmabuf__is_of_whole_pages_and_holds_the_bytes),
+        CASE(ipc__reaches_another_process_only), CASE(vmm__maps_exports_and_imports),
         CASE(pointer__says_what_it_is),
     };
 

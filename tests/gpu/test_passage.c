@@ -19,7 +19,8 @@ static const struct br_cuda *cuda;
 static struct br_passages *passages;
 static struct CUstream_st *stream;
 static br_cuda_pointer memory;
-static void *blocks[16]; /* of host memory that are out */
+static void *blocks[16];     /* of host memory that are out */
+static unsigned left_before; /* what the fake driver had of tests that leave something */
 
 static void *take(void *context, size_t bytes)
 {
@@ -56,6 +57,7 @@ static int enter(void **state)
 
     (void)state;
     fake_cuda_reset();
+    left_before = fake_cuda_left();
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
     br_cuda_forget();
     return br_passages_create(&source, &passages) || br_cuda_driver(&cuda) || br_cuda_context(0, &context) ||
@@ -63,18 +65,23 @@ static int enter(void **state)
            cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0);
 }
 
+/* How much is left pinned. */
 static unsigned end(void)
 {
+    unsigned left;
+
     fake_cuda()->fail[0] = 0;
     cuda->stream_destroy(stream);
     br_passages_destroy(passages);
     cuda->memory_free(memory);
-    br_cuda_leave(cuda);
+    left = fake_cuda_left() - left_before;
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        cuda->host_unregister(blocks[i]);
         free(blocks[i]);
         blocks[i] = NULL;
     }
-    return fake_cuda_left();
+    br_cuda_leave(cuda);
+    return left;
 }
 
 static int leave(void **state)
@@ -96,14 +103,27 @@ static struct br_passage_plan there_and_back(void)
     return (struct br_passage_plan){.stream = stream, .send = at, .recv = at, .bytes = BYTES};
 }
 
-static struct br_passage *begin(size_t bytes)
+static struct br_passage *begin_in(struct CUstream_st *in, br_cuda_pointer at, size_t bytes)
 {
-    struct br_passage_plan plan = there_and_back();
+    struct br_passage_plan plan = {
+        .stream = in, .send = (void *)(uintptr_t)at, .recv = (void *)(uintptr_t)at, .bytes = bytes};
     struct br_passage *passage;
 
-    plan.bytes = bytes;
     assert_int_equal(br_passage_begin(passages, &plan, &passage), 0);
     return passage;
+}
+
+static struct br_passage *begin(size_t bytes)
+{
+    return begin_in(stream, memory, bytes);
+}
+
+static struct CUstream_st *another_stream(void)
+{
+    struct CUstream_st *other;
+
+    assert_int_equal(cuda->stream_create(&other, BR_CUDA_STREAM_NON_BLOCKING, 0), BR_CUDA_SUCCESS);
+    return other;
 }
 
 /* Lets the GPU do what it can. */
@@ -196,7 +216,7 @@ static void begin__grows(void **state)
     br_passage_release(first);
     look();
     assert_ptr_equal(br_passage_memory(first), before);
-    plan.bytes = 100000; /* more than there is: pinned anew, in the same passage */
+    plan.bytes = 100000; /* more than there is: the same passage gets more */
     plan.recv = NULL;
     plan.send = NULL;
     assert_int_equal(br_passage_begin(passages, &plan, &second), 0);
@@ -207,8 +227,64 @@ static void begin__grows(void **state)
     strcpy(fake_cuda()->fail, "cuMemcpyAsync");
     fake_cuda()->fail_result = BR_CUDA_INVALID_VALUE;
     assert_int_equal(br_passage_begin(passages, &plan, &second), -EINVAL);
-    assert_int_equal(count_blocks(), 1);
+    assert_int_equal(count_blocks(), 2);
     assert_true(br_passages_idle(passages)); /* the stream has none of it */
+}
+
+/* What unpins beside one that is under way waits for it: the fake driver ends the process then. */
+static void begin__grows_beside_one_under_way(void **state)
+{
+    struct CUstream_st *other = another_stream();
+    struct br_passage *waits = begin(BYTES), *grows = begin_in(other, memory, BYTES);
+    const size_t more = 100000;
+    br_cuda_pointer large;
+
+    (void)state;
+    assert_int_equal(cuda->memory_alloc(&large, more), BR_CUDA_SUCCESS);
+    br_passage_release(grows);
+    look();
+    assert_ptr_equal(begin_in(other, large, more), grows);
+    memset(br_passage_memory(grows), 3, more);
+    br_passage_release(grows);
+    br_passage_release(waits);
+    cuda->stream_destroy(other);
+    cuda->memory_free(large);
+}
+
+static void begin__more_than_there_can_be(void **state)
+{
+    struct br_passage_plan plan = there_and_back();
+    struct br_passage *passage;
+
+    (void)state;
+    plan.bytes = SIZE_MAX;
+    assert_int_equal(br_passage_begin(passages, &plan, &passage), -ENOMEM);
+    assert_non_null(strstr(br_error_words(), "so much memory there is not"));
+    assert_int_equal(count_blocks(), 0);
+}
+
+/* A kernel hangs before one: all that is pinned stays, the memory of those that are idle, too. */
+static void destroy__beside_one_under_way(void **state)
+{
+    static _Atomic uint32_t gate;
+    struct CUstream_st *other = another_stream();
+    struct br_passage *idle = begin_in(other, memory, BYTES);
+
+    (void)state;
+    gate = 0;
+    br_passage_release(idle);
+    look();
+    cuda->stream_wait_32(stream, (uintptr_t)&gate, 1, BR_CUDA_WAIT_GEQ);
+    assert_ptr_equal(begin(BYTES), idle);
+    br_passage_release(idle);
+    br_passage_release(begin_in(other, memory, BYTES));
+    look();
+    br_passages_destroy(passages);
+    passages = NULL;
+    gate = 1; /* it goes on after all */
+    look();
+    cuda->stream_destroy(other);
+    assert_int_equal(end(), 3); /* two blocks and the words */
 }
 
 static void begin__all_under_way(void **state)
@@ -340,7 +416,7 @@ static void begin__fails(void **state)
     look();
     assert_int_equal(count_blocks(), 5); /* four that the stream took half of */
     assert_false(br_passages_idle(passages));
-    assert_int_equal(end(), 5); /* these stay pinned, and the words */
+    assert_int_equal(end(), 6); /* all stay pinned, and the words */
 }
 
 int main(void)
@@ -351,6 +427,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(begin__without_memory, enter, leave),
         cmocka_unit_test_setup_teardown(begin__keeps_what_it_has, enter, leave),
         cmocka_unit_test_setup_teardown(begin__grows, enter, leave),
+        cmocka_unit_test_setup_teardown(begin__grows_beside_one_under_way, enter, leave),
+        cmocka_unit_test_setup_teardown(begin__more_than_there_can_be, enter, leave),
+        cmocka_unit_test_setup_teardown(destroy__beside_one_under_way, enter, NULL),
         cmocka_unit_test_setup_teardown(begin__all_under_way, enter, leave),
         cmocka_unit_test_setup_teardown(begin__capture_is_refused, enter, leave),
         cmocka_unit_test_setup_teardown(begin__default_streams, enter, leave),
