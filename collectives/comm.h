@@ -122,7 +122,7 @@ struct br_family {
     struct braid_comm *first; /* of all ranks of the job */
 
     pthread_mutex_t lock; /* worker, engine, boards and all below up to the next comment */
-    uint64_t next_order;  /* of operations of all kinds and communicators */
+    uint64_t next_order;  /* of operations of all kinds and communicators; each has two (views.h, note 4) */
     uint64_t now;         /* of the last turn */
     struct br_progress_counters {
         uint64_t turns, busy, idle, asleep; /* ns but for turns; what a turn of the wheel found to do */

@@ -100,7 +100,8 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
 {
     struct braid_comm *comm = op->comm;
 
-    op->order = comm->family->next_order++;
+    op->order = comm->family->next_order;
+    comm->family->next_order += 2; /* the one behind it is for a round that it makes due (views.h, note 4) */
     op->deadline = now + op->timeout;
     op->status = 0;
     br_comm_use_memory(comm, op);

@@ -171,7 +171,7 @@ void br_views_pass(struct br_family *family, struct br_operation *op, uint64_t n
         views->bytes += op->count * br_type_size(op->type);
     if (views->bytes >= BR_VIEWS_BYTES) {
         views->bytes = 0;
-        views->orders[views->due++ % BR_VIEWS_MOST] = family->next_order++;
+        views->orders[views->due++ % BR_VIEWS_MOST] = op->order + 1;
         if (views->begun == op->group->known)
             begin(family, now);
     }

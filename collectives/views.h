@@ -10,7 +10,8 @@
  *    nobody waits for a round that is fast enough; who does not yet know its view keeps the operation until it does.
  * 3. A round begins when the one before has ended here. A view that is wrong by now (a rail has broken since, or has come back) costs
  *    time alone: what is not reached directly is relayed, as always.
- * 4. A round's order is that of the moment at which it was due, which all ranks agree on, not of that at which it begins. So it is older than
+ * 4. A round's order is the next behind the operation that has made it due, which all ranks agree on, whenever that or the round begins (an
+ *    operation that waits for a stream begins late). So it is older than
  *    whatever waits for it, and what is kept for the oldest operation (admission.c; peer.h, note 4) serves it when its turn has
  *    come; also its messages that have to go again, after it has ended here. Rejected: the youngest of all, which has what is
  *    kept while the oldest waits for its view: when a rail is lost just after a round has ended here, its messages have to go again

@@ -142,14 +142,15 @@ static void br_views_pass__a_round_is_as_old_as_its_cause(void **state)
     assert_true(family && views);
     family->views = views;
     family->first = &comm;
-    family->next_order = 7;
-    views->begun = 1; /* round 0 is under way */
+    op.order = 7;
+    family->next_order = 21; /* op has waited for a stream, with others behind it */
+    views->begun = 1;        /* round 0 is under way */
     views->due = 1;
     br_views_pass(family, &op, 0);
     assert_int_equal(views->due, 2);
     assert_int_equal(views->begun, 1);
-    assert_int_equal(views->orders[1], 7);
-    assert_int_equal(family->next_order, 8);
+    assert_int_equal(views->orders[1], 8);
+    assert_int_equal(family->next_order, 21);
     free(views);
     free(family);
 }
