@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "collectives/comm.h"
 #include "gpu/passage.h"
+#include "gpu/pointer.h"
 
 #define LEAST_LOOK BR_STAGE_LOOK
 #define MOST_LOOK  (50 * BR_STAGE_LOOK)
@@ -83,8 +84,7 @@ int br_stream_submit(struct br_operation *op, void *stream)
     struct br_family *family = op->comm->family;
     int rc = braid_comm_error(op->comm);
 
-    if (rc)
-        rc = br_error_prefix(-ECANCELED, "the communicator has failed before: ");
+    rc = rc ? br_error_prefix(-ECANCELED, "the communicator has failed before: ") : br_gpu_check();
     pthread_mutex_lock(
         &family->passage_lock); /* operations are submitted in the order in which they are in the stream */
     if (!rc)

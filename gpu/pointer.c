@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu/pointer.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -26,6 +27,21 @@ int br_gpu_look(void)
         br_log_warn("GPUs are not used, give no memory of theirs to braid: %s", br_error_words());
     atomic_store(&driver, cuda);
     return rc;
+}
+
+int br_gpu_check(void)
+{
+    const struct br_cuda *cuda;
+    int rc;
+
+    if (atomic_load_explicit(&driver, memory_order_acquire))
+        return 0;
+    rc = br_cuda_library(&cuda);
+    return rc ? rc
+              : br_error(ENODEV,
+                         "braid_init() has found no GPU (no /dev/nvidiactl), so all memory counts as the "
+                         "host's: load the nvidia module before the job, or set BRAID_CUDA_LIBRARY to "
+                         "the driver's library");
 }
 
 int br_gpu_of(const void *memory)

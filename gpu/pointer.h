@@ -17,6 +17,9 @@
  * where a driver should be and cannot be used: then all memory counts as the host's. */
 int br_gpu_look(void);
 
+/* 0: br_gpu_of() can tell. Else why not, with words: those of br_cuda_library(); -ENODEV: br_gpu_look() has not found what is there now. Any thread. */
+int br_gpu_check(void);
+
 /* The GPU that memory lies on: its ordinal + 1. 0: host memory, pinned and managed memory included, NULL, or no address at all. Any thread,
  * at any rate: never blocks. */
 int br_gpu_of(const void *memory);

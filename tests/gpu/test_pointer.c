@@ -75,10 +75,18 @@ static void gpu_of__without_a_driver(void **state)
     assert_int_equal(br_gpu_look(), -ENOENT);
     assert_non_null(strstr(br_error_words(), "/nowhere.so"));
     assert_int_equal(br_gpu_of(&here), 0);
+    assert_int_equal(br_gpu_check(), -ENOENT);
+    assert_non_null(strstr(br_error_words(), "/nowhere.so"));
     setenv("BRAID_CUDA_LIBRARY", "none", 1);
     br_cuda_forget();
     assert_int_equal(br_gpu_look(), 0);
     assert_int_equal(br_gpu_of(&here), 0);
+    assert_int_equal(br_gpu_check(), -ENOENT);
+    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    br_cuda_forget();
+    assert_int_equal(br_gpu_check(), -ENODEV); /* there is one now, but nobody has looked again */
+    assert_int_equal(br_gpu_look(), 0);
+    assert_int_equal(br_gpu_check(), 0);
 }
 
 int main(void)

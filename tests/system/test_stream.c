@@ -328,6 +328,26 @@ static void stream__what_is_refused(void **state)
     once(2, refused);
 }
 
+/* braid_init() has seen no driver, so nobody can tell what lies on a GPU. */
+static int unseen(struct braid_comm *comm, void *context)
+{
+    (void)context;
+    SAYS(-ENOENT, "GPUs are not used: BRAID_CUDA_LIBRARY is none",
+         braid_allreduce_on_stream(comm, &gate, &gate, 1, BRAID_INT32, BRAID_SUM, NULL, stream));
+    br_cuda_forget();
+    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    CHECK(start_cuda(), "no fake driver");
+    SAYS(-ENODEV, "braid_init() has found no GPU", sum(comm, 1, NULL));
+    return 0;
+}
+
+static void stream__of_a_driver_that_came_late(void **state)
+{
+    (void)state;
+    setenv("BRAID_CUDA_LIBRARY", "none", 1);
+    ranks_run(&(struct ranks){.size = 1, .backend = "uring", .devices = "127.0.0.1"}, unseen, NULL);
+}
+
 /* Rank 0's stream never gets there, in time: all are told, and all streams go on. */
 static int hangs(struct braid_comm *comm, void *context)
 {
@@ -455,6 +475,7 @@ int main(void)
         cmocka_unit_test(stream__others_behind_it),
         cmocka_unit_test(stream__default_streams),
         cmocka_unit_test(stream__what_is_refused),
+        cmocka_unit_test(stream__of_a_driver_that_came_late),
         cmocka_unit_test(stream__work_before_that_hangs),
         cmocka_unit_test(stream__finalize_beside_a_stream_that_hangs),
         cmocka_unit_test(stream__finalize_with_one_under_way),
