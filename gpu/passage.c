@@ -113,6 +113,14 @@ static int check_driver(const struct br_cuda *cuda)
         "install a later one, or synchronise the stream and give no stream");
 }
 
+static int stream_error(const struct br_cuda *cuda, br_cuda_result result)
+{
+    if (result == BR_CUDA_INVALID_CONTEXT)
+        return br_error(EINVAL, "a default stream is that of the current context, and this thread has none: "
+                                "cudaSetDevice() first");
+    return br_cuda_error(cuda, result, "the stream");
+}
+
 static int check_capture(const struct br_cuda *cuda, struct CUstream_st *stream)
 {
     unsigned int status = BR_CUDA_CAPTURE_NONE;
@@ -123,7 +131,7 @@ static int check_capture(const struct br_cuda *cuda, struct CUstream_st *stream)
             EOPNOTSUPP,
             "the stream is being captured into a graph, and an operation cannot be part of one: end the "
             "capture before the call, and begin another behind it");
-    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "the stream");
+    return result == BR_CUDA_SUCCESS ? 0 : stream_error(cuda, result);
 }
 
 /* The stream's context, and the primary one of its GPU. */
@@ -134,11 +142,8 @@ static int look_at_stream(const struct br_cuda *cuda, struct CUstream_st *stream
     br_cuda_device device = 0;
     int rc;
 
-    if (result == BR_CUDA_INVALID_CONTEXT)
-        return br_error(EINVAL, "a default stream is that of the current context, and this thread has none: "
-                                "cudaSetDevice() first");
     if (result != BR_CUDA_SUCCESS)
-        return br_cuda_error(cuda, result, "the stream");
+        return stream_error(cuda, result);
     rc = br_cuda_enter(cuda, *context);
     if (rc)
         return rc;

@@ -376,6 +376,8 @@ void fake_cuda_capture(struct CUstream_st *stream, unsigned status)
 br_cuda_result cuStreamIsCapturing(struct CUstream_st *stream, unsigned int *out)
 {
     ENTER(cuStreamIsCapturing, DRIVER);
+    if (is_default(stream) && !fake_current())
+        return BR_CUDA_INVALID_CONTEXT;
     *out = stream_of(stream)->capture;
     return is_default(stream) && atomic_load(&fake_captures) ? BR_CUDA_CAPTURE_IMPLICIT : BR_CUDA_SUCCESS;
 }
