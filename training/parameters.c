@@ -332,18 +332,29 @@ static uint64_t digest(const struct braid_parameters *p)
     return br_digest(words, sizeof words / sizeof *words);
 }
 
+/* On rank 0; they may lie on a GPU. Before the ranks agree, so that all learn when that fails. */
+static int copy_initial(struct braid_parameters *p, const struct braid_parameter_layer *layers)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < p->n && p->rank == 0 && !rc; i++) {
+        struct br_parameters_layer *l = &p->layers[i];
+
+        if (layers[i].initial)
+            rc = br_comm_copy(p->comm, l->weight, layers[i].initial, l->count * sizeof *l->weight);
+    }
+    return rc ? br_error_prefix(rc, WHO ": initial: ") : 0;
+}
+
 /* Rank 0's weights to all workers and servers. */
-static int spread(struct braid_parameters *p, const struct braid_parameter_layer *layers)
+static int spread(struct braid_parameters *p)
 {
     int rc = 0;
 
     for (uint32_t i = 0; i < p->n && !rc; i++) {
         struct br_parameters_layer *l = &p->layers[i];
 
-        if (p->rank == 0 && layers[i].initial)
-            rc = br_comm_copy(p->comm, l->weight, layers[i].initial, l->count * sizeof *l->weight);
-        if (!rc)
-            rc = braid_broadcast(p->comm, l->weight, l->weight, l->count, BRAID_FLOAT32, 0, NULL, NULL);
+        rc = braid_broadcast(p->comm, l->weight, l->weight, l->count, BRAID_FLOAT32, 0, NULL, NULL);
         if (l->before)
             memcpy(l->before, l->weight, l->count * sizeof *l->before);
     }
@@ -382,10 +393,12 @@ int braid_parameters_create(struct braid_comm *comm, const struct braid_paramete
     p->next = n - 1;
     set_options(p, options);
     rc = allocate(p, layers, options);
+    if (!rc)
+        rc = copy_initial(p, layers);
     rc = br_agree(p->comm, rc ? 0 : digest(p), rc, WHO, "layers or options");
     if (rc)
         return br_parameters_destroy(p, rc);
-    rc = spread(p, layers);
+    rc = spread(p);
     if (!rc)
         rc = br_parameters_serve_start(p);
     if (!rc)

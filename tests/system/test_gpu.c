@@ -322,6 +322,33 @@ static void gpu__parameter_servers(void **state)
     ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, serve, NULL);
 }
 
+/* Rank 0 cannot read the first weights: the others learn it at once. */
+static int no_weights(struct braid_comm *comm, void *context)
+{
+    const struct br_cuda *cuda = start_cuda();
+    struct braid_parameter_layer layer = {.count = 100, .initial = allocate(cuda, 400)};
+    struct braid_parameters_options options = {.rate = 1};
+    struct braid_parameters *parameters;
+
+    (void)context;
+    strcpy(fake_cuda()->fail, "cuMemcpyAsync");
+    fake_cuda()->fail_result = BR_CUDA_ILLEGAL_ADDRESS;
+    SAYS(braid_rank(comm) ? -EPROTO : -EIO,
+         braid_rank(comm) ? "another rank has failed" : "initial: GPU 0: a copy of 400 bytes to the host",
+         braid_parameters_create(comm, &layer, 1, &options, &parameters));
+    fake_cuda()->fail[0] = 0;
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    release(cuda, (void *)(uintptr_t)layer.initial);
+    return 0;
+}
+
+static void gpu__weights_that_cannot_be_read(void **state)
+{
+    (void)state;
+    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    ranks_run(&(struct ranks){.size = 2, .backend = "uring", .devices = "127.0.0.1"}, no_weights, NULL);
+}
+
 /* ---- errors --------------------------------------------------------------------------------- */
 
 static int no_stream(struct braid_comm *comm, void *context)
@@ -424,6 +451,7 @@ int main(void)
         cmocka_unit_test(gpu__messages_and_accesses),
         cmocka_unit_test(gpu__gradient_sessions),
         cmocka_unit_test(gpu__parameter_servers),
+        cmocka_unit_test(gpu__weights_that_cannot_be_read),
         cmocka_unit_test(gpu__out_of_memory_at_the_first_use),
         cmocka_unit_test(gpu__copies_for_the_board_that_fail),
         cmocka_unit_test(gpu__copies_of_the_board_that_hang),
