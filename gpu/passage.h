@@ -12,7 +12,10 @@
  *    ordered by this API should also have that order expressed with CUDA-visible dependencies", else the driver may put them into one queue of
  *    the hardware in the wrong order: a copy of ours behind the very wait that it is to end. So nothing that a wait needs may be CUDA
  *    work that comes later. Here it needs the network, and copies that were put into streams before. What that costs: the copies of one
- *    operation do not overlap with its own journey, and its host memory is as large as it.
+ *    operation do not overlap with its own journey, and its host memory is as large as it. It does not hold of an operation that begins
+ *    behind another of its communicator that is still staged (stage.h) and has no stream: the end of that one needs copies of ours that come
+ *    later, by streams of ours. Rejected: to wait for it in the call, which stops a program that works, when another rank waits for
+ *    what comes after the call. So gpu.h tells the program to wait.
  *    Rejected, each for this reason or the next: our copies from an event of the program's stream on; our copy stream waiting for
  *    that event, which also stops all other copies.
  * 3. No event, no query: while the program sits in cuMemFree(), which waits for the GPU, which waits for us, no call of ours may wait for

@@ -106,7 +106,8 @@ int braid_finalize(struct braid_comm *comm);
 int braid_comm_abort(struct braid_comm *comm, const char *reason);
 
 /* 0: well; else what has ended the communicator and its family, with its words: the error of the first operation that failed, a lost rank,
- * braid_comm_abort(). For those who have no operation to ask (gpu.h). Does not wait for anything, does not progress. */
+ * braid_comm_abort(). For those who have no operation to ask (gpu.h). From any thread; waits for no operation and does not progress:
+ * at most for the turn that another thread is at. */
 int braid_comm_error(struct braid_comm *comm);
 
 /*

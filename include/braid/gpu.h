@@ -30,6 +30,9 @@ extern "C" {
  * rank; other ranks may take part by braid_allreduce(), with memory of whatever kind. While it waits for its stream, collectives that are
  * submitted behind it on this communicator wait, too, also those without a stream (as with NCCL): streams that shall not
  * wait for each other get a communicator each (braid_comm_split()), and the order over communicators is that of braid.h.
+ * Collectives without a stream that are under way on this communicator with memory of a GPU should have ended before the call
+ * (braid_wait()): this one begins behind them, and what ends them are copies in streams of braid's that come later than the wait in this one.
+ * CUDA does not promise to start such copies: where it puts both streams into one queue of the GPU, all wait until the deadline.
  * send, recv: of `count` elements; equal, or not overlapping; each in memory of any GPU or of the host. They are read and written in the
  * stream's order: host memory, too, must not be touched before the stream has passed the call.
  * options->timeout_ms: the deadline counts from the call, the time that work before it in the stream takes included.
