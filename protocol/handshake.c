@@ -132,7 +132,8 @@ static bool agree(struct br_handshake *hs, const struct br_handshake_limits *the
 {
     const struct br_handshake_limits *ours = &hs->self.limits;
 
-    if (!theirs->frame_bytes || !theirs->message_bytes || !theirs->slice_bytes)
+    if (!theirs->frame_bytes || !theirs->message_bytes || !theirs->slice_bytes ||
+        theirs->eager_bytes < sizeof(struct br_answer))
         return false;
     hs->limits.frame_bytes = smaller(ours->frame_bytes, theirs->frame_bytes);
     hs->limits.message_bytes = smaller(ours->message_bytes, theirs->message_bytes);

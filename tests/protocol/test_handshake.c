@@ -103,7 +103,7 @@ static void handshake_receive__both_become_ready(void **state)
 
     (void)state;
     init(&p);
-    p.taker_self.limits = (struct br_handshake_limits){1024, 32768, 0, 524288};
+    p.taker_self.limits = (struct br_handshake_limits){1024, 32768, 16, 524288};
     assert_int_equal(run(&p), 1);
     assert_int_equal(p.maker.state, BR_HANDSHAKE_READY);
     assert_int_equal(p.taker.state, BR_HANDSHAKE_READY);
@@ -115,7 +115,7 @@ static void handshake_receive__both_become_ready(void **state)
     assert_int_equal(p.taker.version, BR_PROTOCOL_VERSION);
     assert_int_equal(p.maker.limits.frame_bytes, 1024);
     assert_int_equal(p.maker.limits.message_bytes, 16384);
-    assert_int_equal(p.maker.limits.eager_bytes, 0);
+    assert_int_equal(p.maker.limits.eager_bytes, 16);
     assert_int_equal(p.maker.limits.slice_bytes, 262144);
     assert_memory_equal(&p.maker.limits, &p.taker.limits, sizeof p.maker.limits);
 }
@@ -280,6 +280,9 @@ static void handshake_receive__disagreements_are_named_on_both_sides(void **stat
     p.maker_self.limits.frame_bytes = 0;
     hello_refused(&p, EPROTO, "malformed");
     init(&p);
+    p.maker_self.limits.eager_bytes = 15; /* less than an answer of a one-sided access */
+    hello_refused(&p, EPROTO, "malformed");
+    init(&p);
     p.maker_self.rank = 9;
     hello_refused(&p, EPROTO, "malformed");
 }
@@ -298,9 +301,9 @@ static void handshake_receive__other_version(void **state)
     longer[8] = longer[10] = BR_PROTOCOL_VERSION + 1;
     assert_int_equal(br_handshake_receive(&p.taker, longer, sizeof longer, refusal.bytes, &refusal.n),
                      -EPROTONOSUPPORT);
-    says("protocol version 6 on one side, 7 on the other: install the same braid on all hosts");
+    says("protocol version 7 on one side, 8 on the other: install the same braid on all hosts");
     assert_int_equal(pass(&p.maker, &refusal, &nothing), -EPROTONOSUPPORT);
-    says("protocol version 6 on one side, 7 on the other");
+    says("protocol version 7 on one side, 8 on the other");
 }
 
 static void handshake_receive__challenge_of_another_rank(void **state)
