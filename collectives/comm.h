@@ -60,7 +60,7 @@ struct braid_region {
     struct br_family *family;
     bool allocated;     /* by braid_alloc(): the memory goes with it */
     _Atomic int uses;   /* our own operations under way */
-    _Atomic int served; /* those of peers */
+    _Atomic int served; /* by key: those of peers, and puts and gets to oneself */
 };
 
 /* braid_config with environment and defaults applied; configure.c. */

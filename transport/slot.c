@@ -202,6 +202,7 @@ void br_slot_combine(struct br_slot *slot, uint32_t offset, const uint8_t *bytes
     uint64_t left = granule_mask(slot, offset, length) & ~slot->arrived[slice];
 
     slot->arrived[slice] |= left;
+    slot->copied = true; /* what comes mapped now comes too late */
     while (left) { /* each run of them in one call */
         uint32_t first = (uint32_t)__builtin_ctzll(left);
         uint64_t gap = ~(left >> first);

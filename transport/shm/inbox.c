@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "transport/shm/segment.h"
 
-#define PAGE 4096u
+#define PAGE 65536u /* of any processor: the ring is mapped once more behind itself */
 
 static size_t round_up(size_t bytes, size_t unit)
 {
