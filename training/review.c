@@ -6,7 +6,7 @@
  *    plans and tells. Rejected: every rank plans from the same numbers, which need not give the same bits on different processors.
  * 2. a and b: four all-reduces at once, of several sizes, a quarter of their time each. During a backward pass several are under way, and
  *    their start-ups overlap in part; one alone would make start-ups look dearer than they are, and the plan merge too much.
- *    Where the job has a calibration (BRAID_CALIBRATION) nothing is measured: the line goes through what `auto` expects of these sizes by
+ *    Where the job has a calibration (BRAID_CALIBRATION) they are not measured: the line goes through what `auto` expects of these sizes by
  *    it. All ranks have the same figures to the bit, hence the same line.
  * 3. `behind` (workload.h) is what an urgent all-reduce takes longer while larger ones are on their way: of four, the first has ended. Each
  *    of its steps waits for the frames that are on the links already, so it is many times as much as one frame takes, and where links
@@ -137,13 +137,16 @@ static int time_overtaking(struct braid_session *s, uint8_t *memory, size_t byte
 static int measure_behind(struct braid_session *s)
 {
     const struct br_line *line = &s->work.line;
-    size_t bytes = MOST_BYTES;
+    uint64_t bytes = MOST_BYTES;
     uint8_t *memory;
     double seconds;
     int rc;
 
     while (bytes > LEAST_BYTES && AT_ONCE * br_line_seconds(line, (double)bytes) > LONGEST)
         bytes /= 4;
+    rc = braid_broadcast(s->comm, &bytes, &bytes, 1, BRAID_UINT64, 0, NULL, NULL); /* note 1 */
+    if (rc)
+        return rc;
     memory = braid_alloc(s->comm, (AT_ONCE + 1) * bytes);
     if (!memory)
         return -ENOMEM;
@@ -154,14 +157,17 @@ static int measure_behind(struct braid_session *s)
     return rc;
 }
 
-static int find_line(struct braid_session *s)
+static int measure(struct braid_session *s)
 {
-    int rc =
-        s->comm->family->network.measured && s->comm->size > 1 ? line_of_calibration(s) : measure_line(s);
+    bool calibrated = s->comm->family->network.measured && s->comm->size > 1;
+    int rc = 0;
 
+    if (!s->has_line)
+        rc = calibrated ? line_of_calibration(s) : measure_line(s);
+    s->has_line = !rc;
     if (!rc && s->comm->size > 1)
         rc = measure_behind(s);
-    s->has_line = !rc;
+    s->is_measured = !rc;
     return rc;
 }
 
@@ -247,7 +253,7 @@ static int take(struct braid_session *s, const struct decision *d)
 int br_session_review(struct braid_session *s)
 {
     struct decision *d;
-    int rc = s->has_line ? 0 : find_line(s);
+    int rc = s->is_measured ? 0 : measure(s);
 
     if (!rc)
         rc = gather_times(s);

@@ -38,8 +38,8 @@ struct braid_session {
     struct br_pace pace;
     struct br_layer *layers; /* [n] as measured when the plan was made */
     struct br_workload work;
-    bool has_line, has_plan;
-    uint64_t looked_at; /* iteration of the last review */
+    bool has_line, is_measured, has_plan; /* a and b; these and `behind` */
+    uint64_t looked_at;                   /* iteration of the last review */
     struct braid_session_report report;
 };
 

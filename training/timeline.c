@@ -4,7 +4,8 @@
  * waits is a stack: the new group goes on top, and whatever is on top has the line. Each arrival overtakes one group at most, so there
  * are at most two spans a group.
  *
- * Where others have the line when a group becomes ready, it goes on top later by `behind`, unless the line becomes idle sooner.
+ * Where others have the line when a group becomes ready, it goes on top later by `behind`; if the line becomes idle sooner, the one that was
+ * ready first gets it.
  */
 #include "training/timeline.h"
 

@@ -233,6 +233,7 @@ static int choose(struct braid_parameters *p)
     struct br_delay_times t = {0};
     double mean = p->warmup > 1 ? p->communication / (double)(p->warmup - 1) : 0;
     double times[4] = {0, 0, mean, 0};
+    int32_t k;
     int rc;
 
     br_pace_times(&p->pace, layers);
@@ -252,11 +253,16 @@ static int choose(struct braid_parameters *p)
     p->report.push = t.push;
     p->report.last_backward = t.last_backward;
     p->report.predicted[0] = br_delay_ssgd(&t);
-    for (int k = 1; k <= 5; k++)
+    for (k = 1; k <= 5; k++)
         p->report.predicted[k] = br_delay_shared(&t, k);
-    if (!atomic_load(&p->steps))
-        atomic_store(&p->steps, br_delay_choose(&t));
-    return 0;
+    if (atomic_load(&p->steps))
+        return 0;
+    /* Rank 0's: the same numbers need not give the same k on different processors. */
+    k = br_delay_choose(&t);
+    rc = braid_broadcast(p->comm, &k, &k, 1, BRAID_INT32, 0, NULL, NULL);
+    if (!rc)
+        atomic_store(&p->steps, k);
+    return rc;
 }
 
 /* The first push of an iteration. What the iteration before took is known by now. */

@@ -36,7 +36,7 @@
  * written.
  *
  * Urgency. Pushes and pulls travel in slices, those of the layers that the next forward pass needs first overtake the others, and are
- * served first by the servers (P3).
+ * served first by the servers (P3). ssd behind its warm-up: pulls and the pushes that they are made of go ahead of other pushes.
  *
  * Threads. One thread at a time uses a struct braid_parameters. A thread of its own serves the weights and does the local updates while
  * the program computes. Create, sync and free are collective calls; all ranks do as many iterations.
@@ -53,7 +53,7 @@ extern "C" {
 #endif
 
 #define BRAID_PARAMETERS_LAYERS                                                                              \
-    192 /* at most; fewer where a server has many workers: all that may be under way are 1,024 operations */
+    192 /* at most; fewer where a server has many workers: all that may be under way in a job, of all objects, are 1,024 operations */
 #define BRAID_PARAMETERS_DROPS 4
 
 struct braid_parameters;
@@ -74,13 +74,13 @@ struct braid_parameters_options {
         [BRAID_PARAMETERS_DROPS]; /* iterations from which on the rate is `drop` times what it was before; 0: none */
     float drop;                   /* default 0.1 */
     int warmup;                   /* ssd, local: iterations of ssgd first; default 500, negative: none */
-    int steps; /* ssd, local: k; 0: by the paper's time model, from times of the warm-up, 1 to 4 */
+    int steps; /* ssd, local: k; 0: by the paper's time model, or what the links need if longer, from times of the warm-up, 1 to 4 */
     float own, sync, local_rate; /* GLU; all 0: 2, 0.5 and 4, which the paper found best */
     const int *servers;          /* ranks, each once; NULL: all */
     int n_servers;
     uint32_t
         slice_bytes; /* of a push or pull at most; default 200,000. They become larger where there would be too many */
-    int32_t priority;     /* of the least urgent layer; default 0 */
+    int32_t priority;     /* of the least urgent messages; default 0 */
     uint32_t reserved[8]; /* zero */
 };
 
@@ -103,7 +103,8 @@ float *braid_parameters_gradient(struct braid_parameters *parameters, int layer)
 int braid_parameters_wait(struct braid_parameters *parameters, int layer);
 
 /* The gradient is written, and the layer's weights are not needed any more in this iteration. Each layer once an iteration, from the last
- * one to layer 0, with ssd behind braid_parameters_gradient() in this iteration; -EINVAL with words otherwise. Does not wait. */
+ * one to layer 0, with ssd behind braid_parameters_gradient() in this iteration; -EINVAL with words otherwise. Does not wait, but the first push behind a warm-up:
+ * there the ranks put their times together. */
 int braid_parameters_push(struct braid_parameters *parameters, int layer);
 
 /* Between two iterations, collective, blocks: all pushes reach the servers, and all workers' weights become the servers' (local: the mean). A pull

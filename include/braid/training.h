@@ -83,7 +83,7 @@ int braid_gradient_ready(struct braid_session *session, int layer);
 int braid_gradient_wait(struct braid_session *session, int layer);
 
 /* Ends an iteration: waits for all gradients that nobody has waited for. Once between two backward passes; before the first one it does
- * nothing. Now and then it looks at the times and plans, which takes a few milliseconds, the first time some tens to measure. */
+ * nothing. Now and then it looks at the times and plans, which takes a few milliseconds; the first time it measures, which takes some tens, on slow links up to some seconds. */
 int braid_session_step(struct braid_session *session);
 
 /* What was measured since the last plan, or look, on this rank; what was predicted. Times in seconds; 0: not known yet. */
