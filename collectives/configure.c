@@ -14,6 +14,8 @@
 #include "collectives/local.h"
 #include "transport/cache.h"
 
+/* A granule, a 64th of it, is the least that a frame carries, and frames over UDP end at 60 KiB. */
+#define MOST_SLICE (2u << 20)
 #define CPUS     4096
 #define PROBE_MS 300
 
@@ -108,7 +110,7 @@ static int read_sizes(const struct braid_config *c, struct br_settings *s)
     int rc;
 
     if ((rc =
-             size(c->slice_bytes, "BRAID_SLICE_BYTES", 4096, BR_MAX_TRANSFER, 256u << 10, &s->slice_bytes)) ||
+             size(c->slice_bytes, "BRAID_SLICE_BYTES", 4096, MOST_SLICE, 256u << 10, &s->slice_bytes)) ||
         (rc = size(c->eager_bytes, "BRAID_EAGER_BYTES", 64, BR_MAX_EAGER, s->cube.n ? 16u << 10 : 32u << 10,
                    &s->eager_bytes)) ||
         (rc = br_env_bytes("BRAID_CHUNK_BYTES", 4096, BR_MAX_TRANSFER, BR_CHUNK_BYTES, &s->chunk_bytes)) ||

@@ -78,7 +78,7 @@ struct braid_config {
     int rails; /* connections to each peer, dealt round over the devices (BRAID_RAILS); default: one
                                 a device */
     uint32_t
-        slice_bytes; /* unit of scheduling (BRAID_SLICE_BYTES); default 256 KiB, after P3's 50,000 parameters */
+        slice_bytes; /* unit of scheduling (BRAID_SLICE_BYTES), 4 KiB to 2 MiB; default 256 KiB, after P3's 50,000 parameters */
     uint32_t
         eager_bytes; /* up to this size a message travels without asking (BRAID_EAGER_BYTES); default 32 KiB, in a BCube 16 KiB */
     int init_timeout_ms; /* for all ranks to come and connect (BRAID_INIT_TIMEOUT, seconds); default 60,000 */
