@@ -6,7 +6,7 @@ set -uo pipefail
 braid=$BRAID_BUILD/braid
 work=$(mktemp -d)
 cd "$work" || exit 1
-port=$((30000 + $$ % 10000))
+port=$((10000 + $$ % 9000)) # below those that the kernel gives to clients
 server=
 trap '[[ -z $server ]] || kill -9 "$server" 2> /dev/null; rm -rf "$work"' EXIT
 
