@@ -14,6 +14,12 @@ run() {
     bash "$(dirname "$0")/ranks.sh" "$BRAID_BUILD/braid" allreduce -b 512K -e 512K -n 2 -w 1 --priority "$1" > "$log.job" 2>&1 ||
         fail "priority $1: exit status $?: $(< "$log.job")"
     grep -q 'Out of bounds values : 0 OK' "$log.job" || fail "priority $1: wrong values: $(< "$log.job")"
+    # What tcpdump has not read when it is told to end is lost: it has when the file does not grow any more.
+    local size=-1
+    until [[ $(stat -c %s "$packets") -eq $size ]]; do
+        size=$(stat -c %s "$packets")
+        sleep 1
+    done
     kill -INT $pid
     wait $pid || true
 }
