@@ -395,7 +395,7 @@ int braid_finalize(struct braid_comm *comm)
         return br_comm_leave(comm);
     for (int i = 0; i < (int)BR_MAX_GROUPS; i++)
         if (family->comms[i])
-            br_progress_drain(family->comms[i]);
+            br_progress_settle(family, &family->comms[i]->outstanding, UINT64_MAX);
     br_progress_stop(family);
     br_observe_close(family); /* from here on the worker is driven without the lock */
     leave(family);

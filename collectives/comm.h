@@ -293,9 +293,8 @@ void br_progress_wait_event(struct br_family *family, uint64_t seen, uint64_t mo
 void br_progress_nudge(struct br_family *family); /* any thread; wakes those who wait for an event */
 /* A small collective of one host, while its caller waits (local.h). false: not possible now, go the long way. */
 bool br_progress_local(struct braid_comm *comm, struct br_operation *op);
-void br_progress_try(struct br_family *family);  /* one turn, if nobody else is at it */
-void br_progress_drain(struct braid_comm *comm); /* until none of its operations is outstanding */
-/* Drives until *count is zero, for `most` ns at most, and as long as the worker has not failed. */
+void br_progress_try(struct br_family *family); /* one turn, if nobody else is at it */
+/* Drives until *count is zero, for `most` ns at most (UINT64_MAX: no limit). */
 void br_progress_settle(struct br_family *family, const _Atomic int *count, uint64_t most);
 
 /* split.c */

@@ -455,27 +455,13 @@ void br_progress_try(struct br_family *family)
     br_gate_unlock(family);
 }
 
-void br_progress_drain(struct braid_comm *comm)
-{
-    struct br_family *family = comm->family;
-
-    while (atomic_load(&comm->outstanding) > 0) {
-        br_gate_lock(family);
-        br_progress_turn(family, br_clock_now());
-        br_gate_unlock(family);
-        sched_yield();
-    }
-}
-
 void br_progress_settle(struct br_family *family, const _Atomic int *count, uint64_t most)
 {
-    uint64_t now = br_clock_now(), until = now + most;
-    bool failed = false;
+    uint64_t start = br_clock_now(), now = start;
 
-    for (; atomic_load(count) && !failed && now < until; now = br_clock_now()) {
+    for (; atomic_load(count) > 0 && now - start < most; now = br_clock_now()) {
         br_gate_lock(family);
         br_progress_turn(family, now);
-        failed = family->worker->failed != 0;
         br_gate_unlock(family);
         sched_yield();
     }

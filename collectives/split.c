@@ -244,7 +244,7 @@ int br_comm_leave(struct braid_comm *comm)
     int64_t unreceived;
     int rc;
 
-    br_progress_drain(comm);
+    br_progress_settle(comm->family, &comm->outstanding, UINT64_MAX);
     br_gate_lock(family);
     unreceived = group->unreceived;
     rc = family->worker->failed; /* then there is nobody to talk to, and the caller still wants the words */
