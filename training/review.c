@@ -43,6 +43,16 @@ struct decision {
 
 /* ---- a and b -------------------------------------------------------------------------------- */
 
+static int start_all(struct braid_session *s, uint8_t *memory, size_t bytes, struct braid_op *ops[AT_ONCE])
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < AT_ONCE && !rc; i++)
+        rc = braid_allreduce(s->comm, memory + i * bytes, memory + i * bytes, bytes / sizeof(float),
+                             BRAID_FLOAT32, BRAID_SUM, NULL, &ops[i]);
+    return rc;
+}
+
 /* Seconds of one of AT_ONCE all-reduces of `bytes` bytes; the same on all ranks. */
 static int time_size(struct braid_session *s, uint8_t *memory, size_t bytes, double *seconds)
 {
@@ -55,9 +65,8 @@ static int time_size(struct braid_session *s, uint8_t *memory, size_t bytes, dou
 
         rc = braid_barrier(s->comm, NULL, NULL);
         start = br_comm_now(s->comm);
-        for (size_t i = 0; i < AT_ONCE && !rc; i++)
-            rc = braid_allreduce(s->comm, memory + i * bytes, memory + i * bytes, bytes / sizeof(float),
-                                 BRAID_FLOAT32, BRAID_SUM, NULL, &ops[i]);
+        if (!rc)
+            rc = start_all(s, memory, bytes, ops);
         for (int i = 0; i < AT_ONCE; i++) {
             int failed = ops[i] ? braid_wait(ops[i], -1) : 0;
 
@@ -115,9 +124,8 @@ static int time_overtaking(struct braid_session *s, uint8_t *memory, size_t byte
         uint64_t start;
 
         rc = braid_barrier(s->comm, NULL, NULL);
-        for (size_t i = 0; i < AT_ONCE && !rc; i++)
-            rc = braid_allreduce(s->comm, memory + i * bytes, memory + i * bytes, bytes / sizeof(float),
-                                 BRAID_FLOAT32, BRAID_SUM, NULL, &ops[i]);
+        if (!rc)
+            rc = start_all(s, memory, bytes, ops);
         for (int i = 0; i < AT_ONCE; i++) {
             int failed = ops[i] ? braid_wait(ops[i], -1) : 0;
 
