@@ -347,6 +347,16 @@ void contract_unplace(struct contract *contract, int side, struct br_slot *slot)
     slot->placed = 0;
 }
 
+void contract_add_up(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length)
+{
+    const struct contract_sum *sum = context;
+
+    assert_int_equal(offset % sum->slot->granule_bytes, 0);
+    assert_true(length % sum->slot->granule_bytes == 0 || offset + length == sum->slot->length);
+    for (uint32_t i = 0; i < length; i++)
+        sum->to[offset + i] = (uint8_t)(sum->to[offset + i] + bytes[i]);
+}
+
 struct br_slot *contract_slot(struct contract *contract, int side, void *base, uint32_t length,
                               uint32_t slice_bytes)
 {

@@ -111,6 +111,14 @@ const struct contract_record *contract_event(const struct contract *contract, in
                                              enum br_event_kind kind, const struct br_link *link, int n);
 void contract_forget(struct contract *contract, int side); /* empties the log */
 
+/* What a combiner adds up to: `to` begins as zeros, so what is combined twice shows. contract_add_up() takes one as context, and fails the test
+ * when it is given anything but whole granules. */
+struct contract_sum {
+    const struct br_slot *slot;
+    uint8_t *to;
+};
+void contract_add_up(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length);
+
 /* Posts all n frames, stepping while the link is full; fails the case if the link fails. */
 void contract_post(struct contract *contract, struct br_link *link, const struct br_frame *frames, int n);
 /* One message with `length` bytes of payload beyond the inline part, both filled from seed. payload must stay. */

@@ -323,16 +323,6 @@ static void no_place__fails_the_link(void **state)
     assert_int_equal(contract_event(contract, 1, BR_EVENT_CLOSED, b, 0)->event.error, -EPROTO);
 }
 
-static void add_up(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length)
-{
-    const struct transfer *transfer = context;
-
-    assert_int_equal(offset % transfer->slot->granule_bytes, 0);
-    assert_true(length % transfer->slot->granule_bytes == 0 || offset + length == transfer->length);
-    for (uint32_t i = 0; i < length; i++)
-        transfer->to[offset + i] = (uint8_t)(transfer->to[offset + i] + bytes[i]);
-}
-
 /* Where a device combines, it does so itself, with each byte once although the transfer is sent twice, and writes nothing to
  * the place. Odd lengths and as many bytes that a ring goes round. */
 static void combined__once_and_not_written(void **state)
@@ -348,7 +338,8 @@ static void combined__once_and_not_written(void **state)
     contract_connect(contract, 0, 1, &a, &b);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         struct transfer transfer = transfer_new(contract, lengths[i], 65536, i);
-        struct br_combiner combiner = {add_up, &transfer};
+        struct contract_sum sum = {transfer.slot, transfer.to};
+        struct br_combiner combiner = {contract_add_up, &sum};
         uint32_t granule = transfer.slot->granule_bytes, length = transfer.length;
         uint32_t limit = a->device->caps.max_frame / granule * granule, cut = i % 2 ? limit : 3 * granule;
         uint64_t combined = b->device->counters.rx_combined_bytes;

@@ -30,6 +30,7 @@ struct transfer {
     uint32_t number, length, pieces, posted, sent;
     uint32_t *order;
     uint8_t *base; /* the slot's, apart from `to` where its bytes are combined */
+    struct contract_sum sum;
     struct br_combiner combiner;
     bool complete;
 };
@@ -95,17 +96,6 @@ static void send_message(struct soak *soak)
     soak->busy[i] = true;
 }
 
-/* `to` begins as zeros, so what is combined twice shows. */
-static void add_up(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length)
-{
-    const struct transfer *transfer = context;
-
-    assert_int_equal(offset % transfer->slot->granule_bytes, 0);
-    assert_true(length % transfer->slot->granule_bytes == 0 || offset + length == transfer->length);
-    for (uint32_t i = 0; i < length; i++)
-        transfer->to[offset + i] = (uint8_t)(transfer->to[offset + i] + bytes[i]);
-}
-
 static void combine_some(struct soak *soak, struct transfer *transfer)
 {
     const struct br_device *device = soak->contract->sides[!transfer->from_side].device;
@@ -116,7 +106,8 @@ static void combine_some(struct soak *soak, struct transfer *transfer)
     transfer->base = malloc(transfer->length);
     assert_non_null(transfer->base);
     transfer->slot->base = transfer->base;
-    transfer->combiner = (struct br_combiner){add_up, transfer};
+    transfer->sum = (struct contract_sum){transfer->slot, transfer->to};
+    transfer->combiner = (struct br_combiner){contract_add_up, &transfer->sum};
     assert_true(br_slot_set_combiner(transfer->slot, &transfer->combiner));
 }
 
