@@ -15,7 +15,7 @@
  * 3. Ticket t < message_buffers owns the t-th buffer of the message area; the tickets above are those of PLACED frames.
  * 4. The pipe is a byte ring for payload that lies in no segment: the writer copies it in, the reader out. Pages of the ring exist
  *    once they were used. 1 MiB: the part of a transfer that fits is written without waiting for the reader. Since sums are made straight out
- *    of it, rings of 256 KiB to 2 MiB are within 9 % of each other between two ranks (doc/measured.md). It is mapped twice, one behind the other, so that any part of what
+ *    of it, rings of 256 KiB to 2 MiB are within 9 % of each other between two ranks (doc/measured_allreduce.md). It is mapped twice, one behind the other, so that any part of what
  *    is in it lies in one piece: a combiner takes whole granules (transport/slot.h, note 5).
  *    Rejected: that the reader fetches the payload itself with process_vm_readv(). One copy instead of two, but the kernel looks up
  *    and pins every page for it: 180 against 240 us for 1 MiB, 16 against 33 us for 64 KiB.
