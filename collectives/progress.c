@@ -388,6 +388,7 @@ static int ask_board(struct braid_comm *comm, struct br_operation *op)
         now = br_clock_now();
         if (!started) {
             started = now;
+            atomic_fetch_add(&comm->outstanding, 1);
             atomic_fetch_add(&family->callers, 1);
             br_comm_use_memory(comm, op);
         }
@@ -402,6 +403,7 @@ static int ask_board(struct braid_comm *comm, struct br_operation *op)
     if (started) {
         br_comm_unuse_memory(comm, op);
         atomic_fetch_sub(&family->callers, 1);
+        atomic_fetch_sub(&comm->outstanding, 1);
     }
     return rc;
 }

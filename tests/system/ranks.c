@@ -4,9 +4,11 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -29,6 +31,19 @@ void ranks_sleep_ms(int ms)
     struct timespec t = {ms / 1000, ms % 1000 * 1000000l};
 
     nanosleep(&t, NULL);
+}
+
+static atomic_int *told; /* how often each event was told; shared by the ranks of the job */
+
+void ranks_tell(int event)
+{
+    atomic_fetch_add(&told[event], 1);
+}
+
+void ranks_await(int event, int n)
+{
+    while (atomic_load(&told[event]) < n)
+        ranks_sleep_ms(1);
 }
 
 double ranks_now_ms(void)
@@ -106,6 +121,8 @@ void ranks_run(const struct ranks *job, ranks_main *body, void *context)
 
     assert_in_range(job->size, 1, RANKS_MOST);
     assert_true(reserved >= 0);
+    told = mmap(NULL, RANKS_EVENTS * sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(told != MAP_FAILED);
     for (int r = 0; r < job->size; r++)
         pids[r] = start(job, r, port, body, context);
     for (int r = 0; r < job->size; r++) {
@@ -119,6 +136,7 @@ void ranks_run(const struct ranks *job, ranks_main *body, void *context)
                     WTERMSIG(status) == SIGALRM ? ": it hung" : "");
     }
     close(reserved);
+    munmap(told, RANKS_EVENTS * sizeof *told);
     if (failed)
         fail_msg("%d of %d ranks failed (back end %s, devices %s)", failed, job->size, RANKS_KIND(job));
 }

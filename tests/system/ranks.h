@@ -41,6 +41,11 @@ void ranks_everywhere(int kinds, int size, ranks_main *body);
 void ranks_sleep_ms(int ms);
 double ranks_now_ms(void);
 
+/* Order between ranks of a job without braid: waits until `n` ranks have told `event`, 0 to RANKS_EVENTS - 1. Each job begins anew. */
+#define RANKS_EVENTS 4
+void ranks_tell(int event);
+void ranks_await(int event, int n);
+
 /* In a rank: says what went wrong and where, and returns 1 from the function around. */
 #define CHECK(condition, ...)                                                                                \
     do {                                                                                                     \

@@ -70,12 +70,15 @@ static int too_many(struct braid_comm *comm, void *context)
 
     (void)context;
     if (braid_rank(comm)) /* comes late, so that nothing has ended on rank 0 */
-        ranks_sleep_ms(100);
+        ranks_await(0, 1);
     for (int i = 0; i < 1024; i++) {
         data[i] = i;
         RETURNS(0, braid_allreduce(comm, &data[i], &data[i], 1, BRAID_INT32, BRAID_MAX, NULL, &ops[i]));
     }
-    SAYS(-EAGAIN, "1024", braid_barrier(comm, NULL, &one_more));
+    if (!braid_rank(comm)) {
+        SAYS(-EAGAIN, "1024", braid_barrier(comm, NULL, &one_more));
+        ranks_tell(0);
+    }
     for (int i = 1023; i >= 0; i--) {
         RETURNS(0, braid_wait(ops[i], -1));
         CHECK(data[i] == i, "operation %d", i);
@@ -133,14 +136,12 @@ static int wait_again(struct braid_comm *comm, void *context)
 
     (void)context;
     if (braid_rank(comm))
-        ranks_sleep_ms(300);
+        ranks_await(0, 1);
     RETURNS(0, braid_allreduce(comm, &value, &value, 1, BRAID_INT32, BRAID_SUM, NULL, &op));
     if (!braid_rank(comm)) {
-        double start = ranks_now_ms();
-
         SAYS(-ETIMEDOUT, "still running", braid_wait(op, 50));
-        CHECK(ranks_now_ms() - start < 250, "50 ms took %.0f", ranks_now_ms() - start);
         SAYS(-ETIMEDOUT, "still running", braid_wait(op, 0));
+        ranks_tell(0);
     }
     RETURNS(0, braid_wait(op, -1));
     CHECK(value == 2, "%d", (int)value);
@@ -164,7 +165,7 @@ static int deadline(struct braid_comm *comm, void *context)
     int rc;
 
     if (braid_rank(comm)) {
-        ranks_sleep_ms(600);
+        ranks_await(0, 1);
         rc = braid_barrier(comm, NULL, NULL);
         CHECK(rc < 0, "rank 0 has given up");
         return 0;
@@ -174,8 +175,9 @@ static int deadline(struct braid_comm *comm, void *context)
     if (op)
         rc = braid_wait(op, -1);
     took = ranks_now_ms() - start;
+    ranks_tell(0);
     CHECK(rc == -ETIMEDOUT && strstr(braid_last_error(), "rank 1"), "got %d", rc);
-    CHECK(took > 290 && took < 1500, "300 ms took %.0f", took);
+    CHECK(took > 290 && took < 10000, "300 ms took %.0f", took);
     rc = braid_barrier(comm, NULL, NULL);
     CHECK(rc < 0, "the communicator should have failed");
     return 0;
@@ -319,13 +321,12 @@ static int beside_a_blocking_call(struct braid_comm *comm, void *context)
     int32_t value = 10;
     struct braid_stats stats;
     struct braid_op *op;
-    double start;
     pthread_t id;
     void *memory;
 
     (void)context;
-    if (braid_rank(comm)) {
-        ranks_sleep_ms(500);
+    if (braid_rank(comm)) { /* the blocking call of rank 0 cannot end before */
+        ranks_await(0, 1);
         blocking(&first);
         RETURNS(0, braid_allreduce(comm, &value, &value, 1, BRAID_INT32, BRAID_MAX, NULL, NULL));
         CHECK(!first.failed && value == 20, "%d", (int)value);
@@ -333,14 +334,14 @@ static int beside_a_blocking_call(struct braid_comm *comm, void *context)
     }
     value = 20;
     CHECK(!pthread_create(&id, NULL, blocking, &first), "no thread");
-    ranks_sleep_ms(100);
-    start = ranks_now_ms();
+    do /* the thread's operation is the first */
+        RETURNS(0, braid_stats(comm, &stats));
+    while (!stats.outstanding);
     memory = braid_alloc(comm, 4096);
     CHECK(memory, "no memory");
     RETURNS(0, braid_free(comm, memory));
-    RETURNS(0, braid_stats(comm, &stats));
     RETURNS(0, braid_allreduce(comm, &value, &value, 1, BRAID_INT32, BRAID_MAX, NULL, &op));
-    CHECK(ranks_now_ms() - start < 200, "calls beside a blocking one took %.0f ms", ranks_now_ms() - start);
+    ranks_tell(0);
     RETURNS(0, braid_wait(op, -1));
     pthread_join(id, NULL);
     CHECK(!first.failed && value == 20, "%d", (int)value);
@@ -381,7 +382,7 @@ static int abort_beside(struct braid_comm *comm, void *context)
              braid_allreduce(comm, data, data, *count, BRAID_INT32, BRAID_SUM, NULL, NULL));
         pthread_join(id, NULL);
     }
-    CHECK(!t.failed && ranks_now_ms() - start < 2000, "took %.0f ms", ranks_now_ms() - start);
+    CHECK(!t.failed && ranks_now_ms() - start < 10000, "took %.0f ms", ranks_now_ms() - start);
     CHECK(braid_barrier(comm, NULL, NULL) < 0, "the communicator should have failed");
     return 0;
 }
@@ -427,14 +428,15 @@ static int free_in_use(struct braid_comm *comm, void *context)
     struct braid_op *a, *b;
 
     (void)context;
-    if (braid_rank(comm))
-        ranks_sleep_ms(200);
+    if (braid_rank(comm)) /* comes late, so that nothing has ended on rank 0 */
+        ranks_await(0, 1);
     RETURNS(0, braid_register(comm, own, sizeof own, &region));
     RETURNS(0, braid_allreduce(comm, memory, own, 100000, BRAID_INT8, BRAID_MAX, NULL, &a));
     RETURNS(0, braid_allreduce(comm, memory, memory, 3, BRAID_INT8, BRAID_MAX, NULL, &b));
     if (!braid_rank(comm)) {
         SAYS(-EBUSY, "use", braid_free(comm, memory));
         SAYS(-EBUSY, "uses", braid_deregister(region));
+        ranks_tell(0);
     }
     RETURNS(0, braid_wait(a, -1));
     RETURNS(0, braid_wait(b, -1));
