@@ -14,7 +14,7 @@
  * 4. Who drives keeps the lock as long as it waits, and a mutex is not fair: those who only need it for a moment (to
  *    allocate, to abort) say so in `wanted` and are let in between two turns.
  * 5. Several threads may sleep at once, the own one and callers, all in the same descriptors. While the lock is free and
- *    somebody sleeps, the devices are armed: who disarmed them to drive arms them again when it leaves.
+ *    somebody sleeps, the devices are armed: who disarmed them, before it polled them, arms them again when it leaves.
  * 6. An operation object comes from a pool that was filled at braid_init().
  */
 #ifndef BR_COLLECTIVES_COMM_H
@@ -263,6 +263,9 @@ void br_gate_lock(struct br_family *family);      /* for a moment: whoever drive
 void br_gate_lock_last(struct br_family *family); /* when nobody else wants it */
 bool br_gate_try(struct br_family *family);
 void br_gate_unlock(struct br_family *family); /* arms the devices again for those who sleep in them */
+/* Under the lock, before devices are polled; the calls above that take the lock have done it. What a poll finds no longer wakes those
+ * who sleep, so the devices must be armed again, which unlocking does only if they are not. */
+void br_gate_disarm(struct br_family *family);
 /* Under the lock, by whoever drives for long: those who want the lock for a moment get it. nap: and the core as well, in ns. */
 void br_gate_let_in(struct br_family *family, uint64_t nap);
 /* Under the lock, which is free while the thread sleeps, so that a caller can take over; at most until the next timer. */

@@ -40,8 +40,7 @@ static int arm(struct br_family *family, struct pollfd *fds, bool *polled)
     return n;
 }
 
-/* Under the lock. */
-static void disarm(struct br_family *family)
+void br_gate_disarm(struct br_family *family)
 {
     for (; family->sleep_fds > 0; family->sleep_fds--) {
         struct br_device *device = family->worker->devices[family->sleep_fds - 1];
@@ -93,7 +92,7 @@ void br_gate_unlock(struct br_family *family)
     bool polled;
 
     if (atomic_load(&family->sleepers) && !family->sleep_fds && arm(family, fds, &polled) < 0) {
-        disarm(family);
+        br_gate_disarm(family);
         br_gate_wake(family);
     }
     pthread_mutex_unlock(&family->lock);
@@ -104,20 +103,20 @@ void br_gate_lock(struct br_family *family)
     atomic_fetch_add(&family->wanted, 1);
     pthread_mutex_lock(&family->lock);
     atomic_fetch_sub(&family->wanted, 1);
-    disarm(family);
+    br_gate_disarm(family);
 }
 
 void br_gate_lock_last(struct br_family *family)
 {
     pthread_mutex_lock(&family->lock);
-    disarm(family);
+    br_gate_disarm(family);
 }
 
 bool br_gate_try(struct br_family *family)
 {
     if (pthread_mutex_trylock(&family->lock))
         return false;
-    disarm(family);
+    br_gate_disarm(family);
     return true;
 }
 
@@ -133,7 +132,7 @@ void br_gate_let_in(struct br_family *family, uint64_t nap)
     while (atomic_load(&family->wanted))
         sched_yield();
     pthread_mutex_lock(&family->lock);
-    disarm(family);
+    br_gate_disarm(family);
 }
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------- */
@@ -170,5 +169,5 @@ void br_gate_sleep(struct br_family *family, uint64_t until)
         family->progress.asleep += br_clock_now() - now;
     }
     stop_sleeping(family);
-    disarm(family);
+    br_gate_disarm(family);
 }

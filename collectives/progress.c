@@ -391,6 +391,7 @@ static int ask_board(struct braid_comm *comm, struct br_operation *op)
             atomic_fetch_add(&comm->outstanding, 1);
             atomic_fetch_add(&family->callers, 1);
             br_comm_use_memory(comm, op);
+            br_gate_disarm(family); /* not before: most operations end without a look at the devices */
         }
         yield = family->settings.oversubscribed || now - started > YIELD_AFTER;
         if (yield)
