@@ -10,4 +10,4 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 corpora=("$scratch")
 [[ -d $seeds ]] && corpora+=("$seeds")
-"$fuzzer" -max_total_time="${BRAID_FUZZ_SECONDS:-10}" -rss_limit_mb=2048 -timeout=10 "${corpora[@]}"
+"$fuzzer" -max_total_time="${BRAID_FUZZ_SECONDS:-10}" -rss_limit_mb=2048 -timeout=60 "${corpora[@]}"

@@ -45,12 +45,12 @@ cmake --build "$scratch/user/build" >> "$scratch/user.log" || {
     exit 1
 }
 
-if ! nm -D "$scratch/shared" | grep -q ' U braid_' || nm -D "$scratch/static" | grep -q ' U braid_'; then
+if ! grep -q ' U braid_' <<< "$(nm -D "$scratch/shared")" || grep -q ' U braid_' <<< "$(nm -D "$scratch/static")"; then
     echo "the shared and the static example are not linked as they should be"
     exit 1
 fi
 for program in shared static user/build/shared_user user/build/static_user; do
-    timeout 60 "$prefix/bin/braid" run -n 2 -- "$scratch/$program"
+    timeout 120 "$prefix/bin/braid" run -n 2 -- "$scratch/$program"
 done
-timeout 60 "$prefix/bin/braid" run -n 4 -- "$scratch/grid" 2
-timeout 60 "$prefix/bin/braid" run -n 2 -- "$scratch/train"
+timeout 120 "$prefix/bin/braid" run -n 4 -- "$scratch/grid" 2
+timeout 120 "$prefix/bin/braid" run -n 2 -- "$scratch/train"

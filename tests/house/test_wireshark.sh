@@ -19,9 +19,9 @@ if [[ ${1:-} == capture ]]; then
         sleep 0.05
     done
     rc=0
-    timeout 60 "$braid" run -n 2 --rails 2 --backend uring -- "$braid" allreduce -b 256 -e 256K -f 1024 -n 2 -w 1 &&
-        timeout 60 "$braid" run -n 2 --backend udp -- "$braid" allreduce -b 64 -e 256K -f 4096 -n 2 -w 1 &&
-        BRAID_TOPOLOGY=bcube:2,2 timeout 60 "$braid" run -n 4 --backend uring -- "$braid" sendrecv -b 64K -e 64K -n 1 -w 1 || rc=1
+    timeout 120 "$braid" run -n 2 --rails 2 --backend uring -- "$braid" allreduce -b 256 -e 256K -f 1024 -n 2 -w 1 &&
+        timeout 120 "$braid" run -n 2 --backend udp -- "$braid" allreduce -b 64 -e 256K -f 4096 -n 2 -w 1 &&
+        BRAID_TOPOLOGY=bcube:2,2 timeout 120 "$braid" run -n 4 --backend uring -- "$braid" sendrecv -b 64K -e 64K -n 1 -w 1 || rc=1
     echo end-of-capture > /dev/udp/127.0.0.1/9 # packets are written in their order: with this one all are there
     for _ in {1..400}; do
         grep -qa end-of-capture "$work/jobs.pcap" && break
@@ -77,7 +77,7 @@ export HOME=$work # nobody's preferences
 
 # shark FILE ARGUMENT...
 shark() {
-    timeout 60 tshark -X "lua_script:$lua" -o tcp.try_heuristic_first:TRUE -o udp.try_heuristic_first:TRUE \
+    timeout 120 tshark -X "lua_script:$lua" -o tcp.try_heuristic_first:TRUE -o udp.try_heuristic_first:TRUE \
         -o tcp.reassemble_out_of_order:TRUE -o braid.checksum:TRUE -r "$@" 2>> "$work/err"
 }
 

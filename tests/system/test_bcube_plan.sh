@@ -150,7 +150,7 @@ rc=0
 [[ $rc -eq 1 ]] || fail "a full device: code $rc"
 plan 0 --help
 has out 'usage'
-timeout 10 "$braid" bcube help > out 2> err
+timeout 60 "$braid" bcube help > out 2> err
 has out 'plan'
 
 [[ $failures -eq 0 ]] && echo "braid bcube plan: all fine"

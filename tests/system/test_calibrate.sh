@@ -13,7 +13,7 @@ fail() {
 job() {
     local n=$1
     shift
-    timeout 100 "$braid" run -n "$n" --backend uring --no-prefix -- "$braid" "$@"
+    timeout 200 "$braid" run -n "$n" --backend uring --no-prefix -- "$braid" "$@"
 }
 
 out=$(job 2 calibrate -o "$dir/cal.json" --rounds 1 --collectives allreduce --maxbytes 64K 2>&1) || fail "calibrate: $out"

@@ -6,7 +6,7 @@ set -euo pipefail
 braid=$BRAID_BUILD/braid
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-export BRAID_INIT_TIMEOUT=60
+export BRAID_INIT_TIMEOUT=120
 
 fail() {
     echo "FAILED: $*"
@@ -36,7 +36,7 @@ all_right() {
 refused() {
     local code=$1 pattern=$2 got=0
     shift 2
-    timeout 60 "$braid" "$@" > "$scratch/out" 2> "$scratch/err" || got=$?
+    timeout 120 "$braid" "$@" > "$scratch/out" 2> "$scratch/err" || got=$?
     [[ $got -eq $code ]] || fail "exit code $got instead of $code: braid $*"
     grep -q -- "$pattern" "$scratch/err" || fail "no '$pattern' from: braid $*"
 }
@@ -83,7 +83,7 @@ run 4 allreduce -b 64K -e 64K -n 2 --algorithm ring
 all_right "ring"
 
 # A single rank needs no launcher.
-timeout 60 "$braid" allreduce -b 1K -e 1K -n 1 > "$scratch/out" 2> "$scratch/err" || fail "single rank"
+timeout 120 "$braid" allreduce -b 1K -e 1K -n 1 > "$scratch/out" 2> "$scratch/err" || fail "single rank"
 all_right "single rank"
 
 refused 2 'minbytes' allreduce -b 8Q
@@ -103,7 +103,7 @@ refused 1 'auto, uring, udp, dpdk, verbs or shm' allreduce -b 8 -e 8 --backend c
 refused 1 'MiB are free' allreduce -b 8000G -e 8000G
 
 # One rank's error ends the job with that rank's words.
-if timeout 60 "$braid" run -n 2 -- "$braid" allreduce -b 8 -e 8 --algorithm nonsense > "$scratch/out" 2>&1; then
+if timeout 120 "$braid" run -n 2 -- "$braid" allreduce -b 8 -e 8 --algorithm nonsense > "$scratch/out" 2>&1; then
     fail "an unknown algorithm was accepted"
 fi
 grep -q nonsense "$scratch/out" || fail "the words do not name the algorithm"

@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # tests/guest/run around a qemu that is none: a script that runs the command right here, dies, or hangs. So how outputs, exit
 # codes, signals and failures of a guest are handled is tested in seconds; real boots are the tests of tests/guest/list.
+# shellcheck disable=SC2317 # called by within()
 set -euo pipefail
+# shellcheck source=tests/within.sh
+. "$BRAID_SOURCE/tests/within.sh"
 if [[ -n ${BRAID_SANITIZE:-} ]]; then
     echo "nothing of the build is in it"
     exit 77
@@ -55,15 +58,10 @@ try() {
     gone
 }
 
-# Also true of one that has ended and whom nobody waits for.
-dead() {
-    [[ ! -e /proc/$1 || $(sed -n 's/^State:[[:space:]]*//p' "/proc/$1/status" 2> /dev/null) == Z* ]]
-}
-
 emulators_gone() {
     local pid
     while read -r pid; do
-        dead "$pid" || fail "process $pid is still there"
+        within 30 has_ended "$pid" || fail "process $pid is still there"
     done < "$STATE"
 }
 
@@ -82,13 +80,10 @@ interrupt() {
     rm -f "$STATE"
     MODE=hang-later bash "$run" -- true > "$scratch/out" 2> "$scratch/err" &
     pid=$!
-    until [[ -s $STATE ]]; do
-        sleep 0.1
-    done
+    within 60 test -s "$STATE" || fail "no emulator is started"
     kill "-$1" $pid
     wait $pid 2> /dev/null || rc=$?
     [[ $rc -eq $2 ]] || fail "SIG$1: exit status $rc and not $2"
-    sleep 0.2
 }
 
 # shellcheck disable=SC2016 # the guest's shell is to expand it
@@ -106,8 +101,8 @@ boots 2
 try die 125 -- true
 boots 2
 grep -q "last words" "$scratch/err" || fail "qemu's own words"
-BRAID_GUEST_BOOT_LIMIT=1 try hang 125 -- true
-boots 2
+BRAID_GUEST_BOOT_LIMIT=2 try hang 125 -- true
+grep -q 'booting once more' "$scratch/err" || fail "one that hangs is not booted again"
 
 interrupt TERM 143
 gone

@@ -13,7 +13,7 @@ fail() {
 mesh() {
     local n=$1
     shift
-    timeout 100 "$braid" run -n "$n" --backend uring --no-prefix -- "$braid" perf mesh "$@" 2>&1
+    timeout 200 "$braid" run -n "$n" --backend uring --no-prefix -- "$braid" perf mesh "$@" 2>&1
 }
 
 out=$(mesh 3 --json "$dir/mesh.json" --svg "$dir/mesh.svg") || fail "three ranks: $out"

@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # `braid perf`: two processes, every test over shared memory and TCP; options, columns, JSON, Ctrl-C; sides that differ, strangers and
 # bad values are refused with words.
+# shellcheck disable=SC2317 # called by within()
 set -uo pipefail
+# shellcheck source=tests/within.sh
+. "$BRAID_SOURCE/tests/within.sh"
 braid=$BRAID_BUILD/braid
 work=$(mktemp -d)
-port=$((20000 + $$ % 10000))
+export BRAID_STATS=$work/stats # no other job is seen here
+port=$((20000 + $$ % 10000)) # below those that the kernel gives to clients
 server=
 trap '[[ -z $server ]] || kill -9 "$server" 2> /dev/null; rm -rf "$work"' EXIT
 
@@ -17,13 +21,13 @@ fail() {
 
 # serve TEST OPTION...: a server in the background, which listens.
 serve() {
-    timeout -k 1 60 "$braid" perf "$@" -p "$port" > "$work/server" 2> "$work/server.err" &
+    timeout -k 1 120 "$braid" perf "$@" -p "$port" > "$work/server" 2> "$work/server.err" &
     server=$!
-    for _ in $(seq 200); do
-        ss -Hltn "sport = :$port" | grep -q . && return
-        sleep 0.05
-    done
-    fail "no server: $*"
+    within 60 listens || fail "no server: $*"
+}
+
+listens() {
+    [[ -n $(ss -Hltn "sport = :$port") ]]
 }
 
 # ended CODE: the server ends with it.
@@ -37,7 +41,7 @@ ended() {
 # both TEST OPTION...: server and client with the same options.
 both() {
     serve "$@"
-    timeout -k 1 60 "$braid" perf "$@" -p "$port" localhost > "$work/out" 2> "$work/err" || fail "client: $*"
+    timeout -k 1 120 "$braid" perf "$@" -p "$port" localhost > "$work/out" 2> "$work/err" || fail "client: $*"
     ended 0
 }
 
@@ -49,7 +53,7 @@ row() {
 refused() {
     local pattern=$1 code=0
     shift
-    timeout 20 "$braid" perf "$@" > "$work/out" 2> "$work/err" || code=$?
+    timeout 60 "$braid" perf "$@" > "$work/out" 2> "$work/err" || code=$?
     [[ $code -eq 2 ]] || fail "exit code $code instead of 2: $*"
     grep -q -- "$pattern" "$work/err" || fail "no '$pattern' from: $*"
 }
@@ -87,8 +91,11 @@ grep -q 'BW average\[Gb/sec\]' "$work/out" || fail "--report_gbits"
 [[ $(row 3) == 0.00 ]] || fail "no peak with -D"
 both read_bw -D 1 -b --backend uring
 both send_bw -D 1 -b
-both write_lat -D 1 -s 200K
-[[ $(row 2) -gt 0 ]] || fail "-D of a latency test"
+by_time() { # nothing, if a side stood still for this second
+    both write_lat -D 1 -s 200K
+    [[ $(row 2) -gt 0 ]]
+}
+within 30 by_time || fail "-D of a latency test"
 both send_lat -D 1 -e --backend uring
 both write_lat -n 20 -s 300K -q 2 --backend uring
 
@@ -110,7 +117,7 @@ both send_bw --data_validation -b -n 20
 both send_bw -n 20 --output=bandwidth
 [[ $(cat "$work/out") =~ ^[0-9]+\.[0-9]{6}$ ]] || fail "--output"
 serve write_bw -n 20
-timeout 30 "$braid" perf write_bw -n 20 -w 1e9 -p "$port" localhost > "$work/out" 2> "$work/err"
+timeout 120 "$braid" perf write_bw -n 20 -w 1e9 -p "$port" localhost > "$work/out" 2> "$work/err"
 [[ $? -eq 1 ]] || fail "-w"
 grep -q 'below bw limit' "$work/err" || fail "-w without words"
 ended 0
@@ -132,7 +139,7 @@ grep -q 'Bidirectional' "$work/out" || fail "-bNF"
 
 # JSON with all sizes, by the schema's rules.
 serve write_bw -a -n 5
-timeout 60 "$braid" perf write_bw -a -n 5 --out_json --out_json_file="$work/json" -p "$port" localhost > "$work/out" 2> "$work/err" ||
+timeout 120 "$braid" perf write_bw -a -n 5 --out_json --out_json_file="$work/json" -p "$port" localhost > "$work/out" 2> "$work/err" ||
     fail "--out_json"
 ended 0
 [[ $(grep -cE '^ [0-9]+ ' "$work/out") == 23 ]] || fail "-a has 23 sizes"
@@ -159,7 +166,7 @@ for options in "write_lat -n 5" "read_lat -D 1 -C --cpu_util" "send_bw -D 1 -b -
     # shellcheck disable=SC2086 # options are words
     serve $options
     # shellcheck disable=SC2086
-    timeout -k 1 60 "$braid" perf $options --out_json_file="$work/json" -p "$port" localhost > "$work/out" 2> "$work/err" ||
+    timeout -k 1 120 "$braid" perf $options --out_json_file="$work/json" -p "$port" localhost > "$work/out" 2> "$work/err" ||
         fail "$options --out_json_file"
     ended 0
     valid "$work/json"
@@ -169,18 +176,30 @@ done
 both send_bw -D 2 -q 2 --backend uring
 grep -q $'\r' "$work/out" && fail "a live line in a pipe"
 if command -v script > /dev/null; then
-    serve send_bw -D 2 -q 2 --backend uring
-    timeout -k 1 60 script -qec "$braid perf send_bw -D 2 -q 2 --backend uring -p $port localhost" /dev/null > "$work/out" < /dev/null ||
-        fail "on a terminal"
-    ended 0
-    grep -qE $'\r\033\\[K 65536 bytes: [0-9.]+ MiB/s; rails [0-9.]+, [0-9.]+' "$work/out" || fail "no live line: $(cat -v "$work/out")"
+    on_terminal() { # no line, if the client stood still for these two seconds
+        serve send_bw -D 2 -q 2 --backend uring
+        timeout -k 1 120 script -qec "$braid perf send_bw -D 2 -q 2 --backend uring -p $port localhost" /dev/null > "$work/out" < /dev/null ||
+            fail "on a terminal"
+        ended 0
+        grep -qE $'\r\033\\[K 65536 bytes: [0-9.]+ MiB/s; rails [0-9.]+, [0-9.]+' "$work/out"
+    }
+    within 30 on_terminal || fail "no live line: $(cat -v "$work/out")"
 fi
+
+# More than some messages, as `braid top` sees it; the client is rank 1.
+has_sent() {
+    grep -qE '^braid_rail_tx_bytes_total\{.*rank="1".* [0-9]{7,}$' <<< "$("$braid" top --prometheus 2> /dev/null)"
+}
+
+has_rows() {
+    [[ -n $(row 1) ]]
+}
 
 # Ctrl-C at the client: what was measured so far, both sides end.
 serve send_bw -n 100000000
 "$braid" perf send_bw -n 100000000 -p "$port" localhost > "$work/out" 2> "$work/err" &
 client=$!
-sleep 1.5
+within 60 has_sent || fail "nothing is sent"
 kill -INT "$client"
 code=0
 wait "$client" || code=$?
@@ -192,7 +211,7 @@ ended 130
 serve write_bw --run_infinitely -D 1
 "$braid" perf write_bw --run_infinitely -D 1 -p "$port" localhost > "$work/out" 2> "$work/err" &
 client=$!
-sleep 2.5
+within 60 has_rows || fail "--run_infinitely prints nothing"
 pkill -INT -P "$server"
 code=0
 wait "$client" || code=$?
@@ -206,7 +225,7 @@ serve send_lat -n 10 --clients 3
 echo hello > "/dev/tcp/127.0.0.1/$port" || fail "stranger"
 for size in 2 8 2; do
     code=0
-    timeout 30 "$braid" perf send_lat -n 10 -s "$size" -p "$port" 127.0.0.1 > "$work/out" 2> "$work/err" || code=$?
+    timeout 120 "$braid" perf send_lat -n 10 -s "$size" -p "$port" 127.0.0.1 > "$work/out" 2> "$work/err" || code=$?
     [[ $code -eq $((size == 8)) ]] || fail "client with -s $size: $code"
 done
 ended 0
@@ -219,7 +238,7 @@ copied() { # FILE TO_HOST TO_GPU
         fail "copies of $1: $(jq -c .gpu "$work/$1"), not $2 and $3"
 }
 on_gpu() { # TEST OPTION...: the client's buffers are a GPU's; its report in client.json
-    BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=devices=2,late=1 timeout -k 1 60 \
+    BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=devices=2,late=1 timeout -k 1 120 \
         "$braid" perf "$@" --use_cuda 1 --out_json_file "$work/client.json" -p "$port" localhost > "$work/out" 2> "$work/err" ||
         fail "client: $*"
 }
@@ -248,15 +267,15 @@ if command -v jq > /dev/null; then
         valid "$work/client.json"
     done
 fi
-BRAID_CUDA_LIBRARY=/nowhere.so timeout 20 "$braid" perf send_bw --use_cuda 0 > "$work/out" 2> "$work/err"
+BRAID_CUDA_LIBRARY=/nowhere.so timeout 60 "$braid" perf send_bw --use_cuda 0 > "$work/out" 2> "$work/err"
 [[ $? -eq 1 ]] || fail "no driver"
 grep -q -- '--use_cuda 0: the CUDA driver cannot be loaded .*apt-get install' "$work/err" || fail "no driver, without words"
-BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA timeout 20 "$braid" perf send_bw --use_cuda 7 > "$work/out" 2> "$work/err"
+BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA timeout 60 "$braid" perf send_bw --use_cuda 7 > "$work/out" 2> "$work/err"
 [[ $? -eq 1 ]] || fail "no such GPU"
 grep -q -- '--use_cuda 7: there is no such GPU' "$work/err" || fail "no such GPU, without words"
 
 # Words.
-timeout 20 "$braid" perf send_lat -p "$port" localhost > "$work/out" 2> "$work/err"
+timeout 60 "$braid" perf send_lat -p "$port" localhost > "$work/out" 2> "$work/err"
 [[ $? -eq 1 ]] || fail "no server"
 grep -q 'perf send_lat. there first' "$work/err" || fail "no server, without words"
 refused 'there is no test' write
@@ -283,7 +302,8 @@ refused 'must be bandwidth or message_rate' write_bw --output latency
 refused 'one word too many' write_bw one two
 refused 'the server' write_bw --clients 2 host
 refused 'there is no option' write_bw --nonsense
-"$braid" perf send_lat --help | grep -q 'iters' || fail "--help"
-"$braid" perf send_lat --help | grep -q 'bidirectional' && fail "--help of send_lat has -b"
-"$braid" perf send_lat -V | grep -q '^Version: ' || fail "-V"
+help=$("$braid" perf send_lat --help)
+[[ $help == *iters* ]] || fail "--help"
+[[ $help != *bidirectional* ]] || fail "--help of send_lat has -b"
+grep -q '^Version: ' <<< "$("$braid" perf send_lat -V)" || fail "-V"
 echo "all of braid perf"

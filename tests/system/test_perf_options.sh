@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Every option of `braid perf`: a table of good ones, which run between two processes, and one of bad ones, which are refused with
 # words before anything happens. Every option that the installed perftest knows is either served or refused with a reason.
+# shellcheck disable=SC2317 # called by within()
 set -uo pipefail
+# shellcheck source=tests/within.sh
+. "$BRAID_SOURCE/tests/within.sh"
 braid=$BRAID_BUILD/braid
 work=$(mktemp -d)
 cd "$work" || exit 1
@@ -16,15 +19,16 @@ fail() {
     exit 1
 }
 
+listens() {
+    [[ -n $(ss -Hltn "sport = :$port") ]]
+}
+
 # runs WORD... : server and client; the client's output in client.out
 runs() {
     "$braid" perf "$@" -p "$port" > server.out 2> server.err &
     server=$!
-    for _ in $(seq 400); do
-        ss -Hltn "sport = :$port" | grep -q . && break
-        sleep 0.02
-    done
-    timeout -k 1 60 "$braid" perf "$@" -p "$port" localhost > client.out 2> client.err || fail "client: $*"
+    within 60 listens || fail "no server: $*"
+    timeout -k 1 120 "$braid" perf "$@" -p "$port" localhost > client.out 2> client.err || fail "client: $*"
     wait "$server" || fail "server: $*"
     server=
     port=$((port + 1))
@@ -84,7 +88,7 @@ END
 while IFS='|' read -r words pattern; do
     code=0
     # shellcheck disable=SC2086 # words
-    timeout 20 "$braid" perf $words > client.out 2> client.err || code=$?
+    timeout 60 "$braid" perf $words > client.out 2> client.err || code=$?
     [[ $code -eq 2 ]] || fail "exit code $code instead of 2: $words"
     grep -qE -- "$pattern" client.err || fail "no '$pattern' from: $words"
     [[ $(wc -l < client.err) -eq 1 ]] || fail "not one line: $words"
@@ -197,10 +201,11 @@ END
 runs_not() { # PATTERN WORD...
     local pattern=$1 code=0
     shift
-    timeout 30 "$braid" perf "$@" > client.out 2> client.err || code=$?
+    timeout 60 "$braid" perf "$@" > client.out 2> client.err || code=$?
     [[ $code -eq 1 ]] || fail "exit code $code instead of 1: $*"
     grep -qE -- "$pattern" client.err || fail "no '$pattern' from: $*"
 }
+export RES_OPTIONS="timeout:2 attempts:1" # where names are asked for and nobody answers
 runs_not "there is no host" write_bw no-such-host.invalid
 runs_not "write_bw. there first" write_bw -p 1 127.0.0.1
 
@@ -214,7 +219,7 @@ known=0
 for test in write_bw read_bw send_bw write_lat read_lat send_lat atomic_lat; do
     command -v "ib_$test" > /dev/null || continue
     while read -r option; do
-        timeout 20 "$braid" perf "$test" "$option" 1 2 3 > client.out 2> client.err
+        timeout 60 "$braid" perf "$test" "$option" 1 2 3 > client.out 2> client.err
         grep -q "there is no option" client.err && fail "$test does not know perftest's $option"
         known=$((known + 1))
     done < <(options_of "ib_$test")

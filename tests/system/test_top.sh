@@ -1,6 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # `braid top` beside running jobs: table, JSON, Prometheus; bytes add up; a rank that is killed, sockets that are left over, others' requests.
+# shellcheck disable=SC2317 # called by within()
+# shellcheck source=tests/within.sh
+. "$BRAID_SOURCE/tests/within.sh"
 braid=$BRAID_BUILD/braid
 dir=$(mktemp -d)
 export BRAID_STATS=$dir/stats
@@ -23,12 +26,13 @@ fail() {
 start() {
     "$braid" run -n "$1" --rails "$2" --backend "$3" -- "$braid" allreduce -b 8M -e 8M -n 1000000 -w 0 -c 0 >"$dir/out" 2>&1 &
     job=$!
-    for ((i = 0; i < 300; i++)); do
-        [ "$(find "$BRAID_STATS" -name '*.sock' 2>/dev/null | wc -l)" = "$1" ] && return
-        kill -0 "$job" 2>/dev/null || fail "the job has ended: $(cat "$dir/out")"
-        sleep 0.1
-    done
-    fail "the ranks make no sockets: $(ls "$BRAID_STATS")"
+    within 60 sockets "$1" || fail "the ranks make no sockets: $(ls "$BRAID_STATS")"
+}
+
+sockets() {
+    [ "$(find "$BRAID_STATS" -name '*.sock' 2>/dev/null | wc -l)" = "$1" ] && return
+    ! has_ended "$job" || fail "the job has ended: $(cat "$dir/out")"
+    return 1
 }
 
 top() {
@@ -40,12 +44,16 @@ grep -q 'no job runs here' "$dir/err" || fail "words without a job: $(cat "$dir/
 top --wrong && fail "an option that is none"
 [ $? -le 2 ] || fail "its exit code"
 
+# The rails come after the sockets, and if the ranks stand still for as long as top looks, there are no rates.
+table() {
+    out=$(top --interval 500) || fail "the table: $out $(cat "$dir/err")"
+    [ "$(grep -cE '^ +[012] +[012] +[01] uring:lo +up +[0-9]' <<<"$out")" = 12 ] &&
+        grep -qE '^ +0 +[12] +[01] uring:lo +up +[1-9][0-9.]* +[1-9]' <<<"$out"
+}
 start 3 2 uring
-out=$(top --interval 500) || fail "the table: $out $(cat "$dir/err")"
+within 60 table || fail "a row for each of 12 rails, with rates: $out"
 grep -qE '^job [0-9a-f]{8}: 3 of 3 ranks on this host$' <<<"$out" || fail "the heading: $out"
 [ "$(grep -cE '^rank [012] \(process [0-9]+\): ' <<<"$out")" = 3 ] || fail "a line a rank: $out"
-[ "$(grep -cE '^ +[012] +[012] +[01] uring:lo +up +[0-9]' <<<"$out")" = 12 ] || fail "a row for each of 12 rails: $out"
-grep -qE '^ +0 +[12] +[01] uring:lo +up +[1-9][0-9.]* +[1-9]' <<<"$out" || fail "rates: $out"
 name=$(sed -n 's/^job \([0-9a-f]*\):.*/\1/p' <<<"$out")
 top "${name:0:4}" --once --interval 50 >/dev/null || fail "by the begin of its name: $(cat "$dir/err")"
 top 0123456789 --once && fail "a job that is not there"
@@ -59,7 +67,7 @@ if command -v promtool >/dev/null; then
 fi
 if command -v curl >/dev/null; then
     sock=$(find "$BRAID_STATS" -name "$name.0.*.sock")
-    curl -sf --unix-socket "$sock" http://braid/metrics | grep -q '^braid_operations_total{' || fail "curl of /metrics"
+    grep -q '^braid_operations_total{' <<<"$(curl -sf --unix-socket "$sock" http://braid/metrics)" || fail "curl of /metrics"
     curl -sf --unix-socket "$sock" http://braid/nothing && fail "a page that is not there"
 fi
 
@@ -93,10 +101,7 @@ start 2 1 shm
 first=$job
 "$braid" allreduce -b 8M -e 8M -n 1000000 -w 0 -c 0 >/dev/null 2>&1 &
 single=$!
-for ((i = 0; i < 300; i++)); do
-    [ "$(find "$BRAID_STATS" -name '*.sock' | wc -l)" = 3 ] && break
-    sleep 0.1
-done
+within 60 sockets 3 || fail "not 3 sockets: $(ls "$BRAID_STATS")"
 out=$(top --once) || fail "two jobs: $(cat "$dir/err")"
 [ "$(grep -cE '^[0-9a-f]{8} +[12] +[0-9]+$' <<<"$out")" = 2 ] || fail "a list of two jobs: $out"
 kill "$single"
