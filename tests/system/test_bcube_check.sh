@@ -3,6 +3,8 @@
 # `braid bcube check` on an emulated BCube(3,2): nothing is found on a healthy one, each planted fault is found by its code and
 # with the name of the NIC, cable or switch, and nothing else is; after mending it is healthy again. Root only.
 set -euo pipefail
+# shellcheck source=tests/system/testbed.sh
+. "$BRAID_SOURCE/tests/system/testbed.sh"
 braid=$BRAID_BUILD/braid
 name=chk$$
 if [[ $(id -u) -ne 0 ]]; then
@@ -20,6 +22,7 @@ trap cleanup EXIT
 ulimit -l unlimited 2> /dev/null || true # a limit below 8 MiB is a finding, and it would be right
 if ! "$braid" bcube emulate 3 2 --rate 60mbit --name "$name" > "$scratch/out" 2>&1; then
     cat "$scratch/out"
+    can_emulate && exit 1
     echo "skipped: this machine emulates no testbed"
     exit 77
 fi
@@ -33,18 +36,39 @@ fail() {
 
 check() {
     local rc=0
-    timeout 60 "$braid" bcube check --name "$name" "$@" > "$scratch/out" 2> "$scratch/err" || rc=$?
+    timeout 120 "$braid" bcube check --name "$name" "$@" > "$scratch/out" 2> "$scratch/err" || rc=$?
     return $rc
+}
+
+# The findings of one check.
+findings() {
+    grep -E '^(error|warning) ' "$scratch/out" || true
+}
+
+# Rates, losses and latencies are measured, and all hosts share this machine: while one stands still, its links look bad. What is planted
+# stays, so such a finding is asked for again; the third answer counts.
+# thrice WHAT COMMAND...: the command says whether this is what should have been found.
+thrice() {
+    local try what=$1
+    shift
+    for try in 1 2 3; do
+        "$@" && return
+        printf '%s, check %d of 3: %s\n' "$what" "$try" "$(findings)"
+    done
+    return 1
+}
+
+only() { # CODE PATTERN [OPTION...]
+    local rc=0 code=$1 pattern=$2
+    shift 2
+    check "$@" || rc=$?
+    [[ $rc -eq 1 && $(findings | wc -l) -eq 1 ]] && findings | grep -qE "^[a-z]+ +$code " && findings | grep -qE -- "$pattern"
 }
 
 # found CODE PATTERN [OPTION...]: exit code 1, exactly one finding, of this code, whose title matches.
 found() {
-    local rc=0 code=$1 pattern=$2
-    shift 2
-    check "$@" || rc=$?
-    [[ $rc -eq 1 ]] || fail "exit code $rc instead of 1 with $code planted ($pattern)"
-    [[ $(grep -cE '^(error|warning) ' "$scratch/out") -eq 1 ]] || fail "not exactly one finding with $code planted ($pattern)"
-    grep -E "^(error|warning) +$code " "$scratch/out" | grep -qE -- "$pattern" || fail "no $code that says '$pattern'"
+    local code=$1 pattern=$2
+    thrice "$code planted" only "$@" || fail "not exactly one finding, $code that says '$pattern'"
     grep -q '^        mend: .' "$scratch/out" || fail "$code without the way to mend it"
     planted=$((planted + 1))
 }
@@ -95,7 +119,7 @@ address() {
 }
 
 healthy() {
-    check "$@" || fail "$(date +%T) a healthy testbed has findings"
+    thrice healthy check "$@" || fail "$(date +%T) a healthy testbed has findings"
     grep -q '^healthy' "$scratch/out" || fail "no word of health"
 }
 
@@ -203,7 +227,7 @@ healthy
 refused() {
     local rc=0 pattern=$1
     shift
-    timeout 60 "$braid" bcube check "$@" > "$scratch/out" 2> "$scratch/err" || rc=$?
+    timeout 120 "$braid" bcube check "$@" > "$scratch/out" 2> "$scratch/err" || rc=$?
     [[ $rc -eq 2 ]] || fail "exit code $rc instead of 2: $*"
     grep -q -- "$pattern" "$scratch/err" "$scratch/out" || fail "no '$pattern': $*"
 }
@@ -221,9 +245,11 @@ healthy
 by_fault BC020 'cables of eth0 and eth1 of host h00 are swapped' swap h00 0 1
 by_fault BC086 'level 1 reaches 0.0[23].* of 0.1 Gb/s on all links' rate h10 1 30mbit
 healthy
-timeout 120 "$braid" bcube matrix --name "$name" --json "$scratch/matrix.json" --svg "$scratch/matrix.svg" > "$scratch/out" ||
-    fail "matrix"
-grep -q '^1/beta, Gb/s: median 0.0[89]' "$scratch/out" || fail "beta is not that of 100 Mb/s"
+matrix() {
+    timeout 120 "$braid" bcube matrix --name "$name" --json "$scratch/matrix.json" --svg "$scratch/matrix.svg" > "$scratch/out" || fail "matrix"
+    grep -q '^1/beta, Gb/s: median 0.0[89]' "$scratch/out"
+}
+thrice matrix matrix || fail "beta is not that of 100 Mb/s"
 [[ $(grep -c beta_s_per_byte "$scratch/matrix.json") -eq 4 ]] || fail "3 hosts of BCube(2,2) have 4 directions of links"
 grep -q '</svg>' "$scratch/matrix.svg" || fail "no drawing"
 echo "$planted planted faults found, each as the one finding"
