@@ -294,18 +294,19 @@ static void make_room(struct br_family *family, uint64_t now)
         sched_yield();
 }
 
-/* Under the lock: turns until the goal is reached, `until` has come, or it has been idle for longer than a spin; then sleeps. */
+/* Under the lock: turns until the goal is reached or `until` has come, at least once, as who only looks again and again drives, too. Sleeps when
+ * it has been idle for longer than a spin. */
 static void drive(struct br_family *family, const struct goal *goal, uint64_t until)
 {
     uint64_t now = br_clock_now(), idle_since = now;
 
-    while (!is_reached(family, goal) && now < until) {
+    do {
         uint64_t began = now;
         bool worked = br_progress_turn(family, now) > 0;
 
         now = br_clock_now();
         account(family, now - began, worked);
-        if (worked) {
+        if (worked || is_reached(family, goal)) {
             idle_since = now;
         } else if (now - idle_since > family->settings.spin) {
             family->sleeping_callers++;
@@ -317,7 +318,7 @@ static void drive(struct br_family *family, const struct goal *goal, uint64_t un
             now = br_clock_now(); /* what others did meanwhile is no time of the next turn */
         }
         br_gate_let_in(family, 0);
-    }
+    } while (!is_reached(family, goal) && now < until);
 }
 
 /* true: the goal is reached. */
