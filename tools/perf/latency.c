@@ -73,12 +73,27 @@ static int look(struct trips *t, uint8_t value)
     return rc;
 }
 
-/* Posts, when the message before is over. */
+/* Until the message before is over its memory is the library's, which may read it once more, though the other side has all of it. */
+static int settle(struct trips *t)
+{
+    return t->mine ? br_pair_wait(t->pair, &t->mine, -1) : 0;
+}
+
 static int post(struct trips *t)
 {
-    int rc = t->mine ? br_pair_wait(t->pair, &t->mine, -1) : 0;
+    int rc = settle(t);
 
     return rc ? rc : br_pair_post(t->pair, t->bytes, &t->mine);
+}
+
+static int post_marked(struct trips *t)
+{
+    int rc = settle(t);
+
+    if (rc)
+        return rc;
+    set_marks(t->pair->out.memory, t->bytes, mark(t->done));
+    return br_pair_post(t->pair, t->bytes, &t->mine);
 }
 
 /* ---- the client ----------------------------------------------------------------------------- */
@@ -88,8 +103,7 @@ static int go_and_return(struct trips *t)
     int rc;
 
     if (t->verb == BR_PERF_WRITE) {
-        set_marks(t->pair->out.memory, t->bytes, mark(t->done));
-        rc = post(t);
+        rc = post_marked(t);
         return rc ? rc : look(t, mark(t->done));
     }
     rc = post(t);
@@ -167,8 +181,7 @@ static int serve_writes(struct trips *t)
         rc = look(t, mark(t->done));
         if (rc || !t->pair->stop)
             break;
-        set_marks(t->pair->out.memory, t->bytes, mark(t->done));
-        rc = post(t);
+        rc = post_marked(t);
         t->done++;
     }
     return rc;
