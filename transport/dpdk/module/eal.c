@@ -50,9 +50,15 @@ void br_dpdk_eal_forget(void)
     pthread_mutex_unlock(&lines_lock);
 }
 
+/* A copy: DPDK's own threads may be saying something at this moment. */
 const char *br_dpdk_eal_said(void)
 {
-    return said;
+    static _Thread_local char copy[sizeof said];
+
+    pthread_mutex_lock(&lines_lock);
+    memcpy(copy, said, sizeof copy);
+    pthread_mutex_unlock(&lines_lock);
+    return copy;
 }
 
 /* What EAL and the drivers print. */
@@ -170,11 +176,12 @@ static int start_once(const struct br_dpdk_start *start, char *words)
     until.tv_sec += PATIENCE;
     if (pthread_timedjoin_np(thread, NULL, &until)) {
         pthread_detach(thread);
-        return br_dpdk_words(words, ETIMEDOUT, "DPDK has not started within %d s: %.200s", PATIENCE, said);
+        return br_dpdk_words(words, ETIMEDOUT, "DPDK has not started within %d s: %.200s", PATIENCE,
+                             br_dpdk_eal_said());
     }
     if (job.rc < 0 && job.error != EALREADY)
-        return br_dpdk_words(words, job.error > 0 ? job.error : EIO, "DPDK does not start: %.200s (%s)", said,
-                             rte_strerror(job.error));
+        return br_dpdk_words(words, job.error > 0 ? job.error : EIO, "DPDK does not start: %.200s (%s)",
+                             br_dpdk_eal_said(), rte_strerror(job.error));
     return 0;
 }
 
