@@ -69,5 +69,5 @@ if(entries)
         COMMAND bash ${guest}/boot.sh ${CMAKE_BINARY_DIR}/guest.list ${CMAKE_BINARY_DIR}/guest)
     br_test_properties(guest/boot guest)
     # Two processors: it keeps as many busy, and tests beside it would miss their times.
-    set_tests_properties(guest/boot PROPERTIES FIXTURES_SETUP guest TIMEOUT 1200 PROCESSORS 2)
+    set_tests_properties(guest/boot PROPERTIES FIXTURES_SETUP guest TIMEOUT 1600 PROCESSORS 2)
 endif()

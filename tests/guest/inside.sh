@@ -32,7 +32,7 @@ run_command() {
     fi
     exec {out}>&- {err}>&-
     # A process that the command left behind may hold the pipes: it does not hold the guest.
-    timeout 2 tail -f /dev/null --pid="$cat_out" --pid="$cat_err" -s 0.05
+    timeout 10 tail -f /dev/null --pid="$cat_out" --pid="$cat_err" -s 0.05
     return "$rc"
 }
 

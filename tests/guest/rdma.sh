@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sourced by the guest's scripts: who has which devices.
 set -euo pipefail
+# shellcheck disable=SC2317 # called by within()
+# shellcheck source=tests/within.sh
+. "$BRAID_SOURCE/tests/within.sh"
 
 fail() {
     echo "$*" >&2
@@ -22,24 +25,22 @@ port_state() {
     cut -d: -f2 "/sys/class/infiniband/$1/ports/1/state" | tr -d ' '
 }
 
-# wait_state DEVICE STATE: for at most 5 s.
-wait_state() {
-    local turn
-    for ((turn = 0; turn < 50; turn++)); do
-        [[ $(port_state "$1") != "$2" ]] || return 0
-        sleep 0.1
-    done
-    fail "$1 is $(port_state "$1") and not $2"
+state_is() {
+    [[ $(port_state "$1") == "$2" ]]
 }
 
-# wait_listen PORT: until something listens on the TCP port, for at most 10 s.
+# wait_state DEVICE STATE
+wait_state() {
+    within 30 state_is "$@" || fail "$1 is $(port_state "$1") and not $2"
+}
+
+listens() {
+    [[ -n $(ss -Hltn "sport = :$1") ]]
+}
+
+# wait_listen PORT: until something listens on the TCP port.
 wait_listen() {
-    local turn
-    for ((turn = 0; turn < 100; turn++)); do
-        [[ -z $(ss -Hltn "sport = :$1") ]] || return 0
-        sleep 0.1
-    done
-    fail "nobody listens on port $1"
+    within 40 listens "$1" || fail "nobody listens on port $1"
 }
 
 sent_bytes() {
@@ -54,14 +55,18 @@ write_bw() {
     ib_write_bw -d "$1" -s 65536 -n 50 -x "$(gid_index "$1")" -F > /dev/null &
     server=$!
     wait_listen 18515
-    out=$(timeout 20 ib_write_bw -d "$2" -s 65536 -n 50 -x "$(gid_index "$2")" -F "$(address "$1")") || fail "ib_write_bw from $2 to $1: $out"
+    out=$(timeout 40 ib_write_bw -d "$2" -s 65536 -n 50 -x "$(gid_index "$2")" -F "$(address "$1")") || fail "ib_write_bw from $2 to $1: $out"
     wait "$server" || fail "the server's end of ib_write_bw on $1"
     [[ $(($(sent_bytes "$2") - before)) -ge $((50 * 65536)) ]] || fail "what $2 wrote to $1 did not leave through its NIC"
     awk '$1 == 65536 { print $4 }' <<< "$out"
 }
 
-# The index of a device's GID for RoCE v2 over IPv4, wherever the kernel put it.
+# The index of a device's GID for RoCE v2 over IPv4, wherever the kernel put it: a moment after the address is there.
 gid_index() {
+    within 20 find_gid "$1" || fail "$1 has no RoCE v2 GID over IPv4"
+}
+
+find_gid() {
     local gids=/sys/class/infiniband/$1/ports/1 file
     for file in "$gids"/gids/*; do
         if [[ $(< "$file") == 0000:0000:0000:0000:0000:ffff:* &&
@@ -70,5 +75,5 @@ gid_index() {
             return 0
         fi
     done
-    fail "$1 has no RoCE v2 GID over IPv4"
+    return 1
 }

@@ -4,9 +4,10 @@
 # shellcheck source=tests/guest/rdma.sh
 . "$(dirname "$0")/rdma.sh"
 
-listed=$(ibv_devinfo)
 [[ -s /run/hosts ]] || fail "this setup has no devices"
 for device in $(devices all); do
+    wait_state "$device" ACTIVE
+    listed=$(ibv_devinfo)
     info=$(awk -v device="$device" '$1 == "hca_id:" { mine = $2 == device } mine' <<< "$listed")
     [[ -n $info ]] || fail "ibv_devinfo does not list $device"
     grep -q 'state:.*PORT_ACTIVE' <<< "$info" || fail "$device is not active: $info"

@@ -5,12 +5,12 @@
 . "$(dirname "$0")/rdma.sh"
 braid=$BRAID_BUILD/braid
 out=$(mktemp -d)
-export BRAID_BACKEND=verbs BRAID_INIT_TIMEOUT=20
+export BRAID_BACKEND=verbs BRAID_INIT_TIMEOUT=40
 
 # run NAMES-OF-RANK-0 NAMES-OF-RANK-1: 64 KiB, checked.
 run() {
     # shellcheck disable=SC2016
-    A=$1 B=$2 timeout 60 "$braid" run -n 2 -- sh -c \
+    A=$1 B=$2 timeout 80 "$braid" run -n 2 -- sh -c \
         'if [ "$RANK" = 0 ]; then BRAID_DEVICES=$A; else BRAID_DEVICES=$B; fi; export BRAID_DEVICES; exec "$0" allreduce -b 64K -e 64K -n 2 -w 1' \
         "$braid" > "$out/text" 2>&1
 }
@@ -44,9 +44,12 @@ BRAID_GID_INDEX=0 refuses 'link-local' h0r0 h1r0
 BRAID_GID_INDEX=99 refuses 'BRAID_GID_INDEX names GID 99' h0r0 h1r0
 
 ip addr del "$four/24" dev "$nic"
+no_gid() { ! find_gid h0r1 > /dev/null; }
+within 20 no_gid || fail "h0r1 has a GID without an address"
 refuses "ip addr add ADDRESS/24 dev $nic" h0r1 h1r1
 ip addr add "$four/24" dev "$nic"
 ip link set "$nic" down
 wait_state h0r1 DOWN
 refuses "ip link set $nic up" h0r1 h1r1
 ip link set "$nic" up
+wait_state h0r1 ACTIVE # for the next test
