@@ -1,13 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # How far the cost model is from the truth on emulated networks: measures the figures, then every algorithm and size.
-# prediction.sh [options]: --shapes "3,2 2,2 2,3 4,2 2x4" (NxR: N hosts of R ranks on one switch), --rate 100mbit, --min 64K,
-# --max 4M, --factor 8, --limit SECONDS (leaves out what should take longer), --burst 20kb, --gso 16384 (bytes of a packet before
-# segmentation; less than the burst). Needs root. The last line is the median error of all.
+# prediction.sh [options]: --shapes "3,2 2,2 2,3 4,2 2x4" (NxR: N hosts of R ranks on one switch), --rate 50mbit, --min 64K,
+# --max 1M, --factor 4, --limit SECONDS (leaves out what should take longer), --burst 6kb, --gso 4500 (bytes of a packet before
+# segmentation; less than the burst). A bucket that holds a good part of what a link carries lets it through at once, so small sizes
+# need small ones, which cost the cores time a packet; large sizes: --rate 500mbit --burst 128kb --gso 65536 --min 16M --max 64M.
+# Needs root. The last line is the median error of all.
 set -u
 build=${BRAID_BUILD:-$(dirname "$0")/../build/release}
 braid=$(realpath "$build/braid")
-shapes="3,2 2,2 2,3 4,2 2x4" rate=100mbit min=64K max=4M factor=8 limit=3 burst=20kb gso=16384
+shapes="3,2 2,2 2,3 4,2 2x4" rate=50mbit min=64K max=1M factor=4 limit=3 burst=6kb gso=4500
 while [ $# -gt 0 ]; do
     case $1 in
     --shapes | --rate | --min | --max | --factor | --limit | --burst | --gso) declare "${1#--}=$2" ;;

@@ -83,6 +83,21 @@ static int get_levels(const char *path, const cJSON *root, struct br_cost_model 
     return 0;
 }
 
+/* Older files have none. */
+static int get_machine(const char *path, const cJSON *root, struct br_cost_machine *out)
+{
+    const cJSON *machine = cJSON_GetObjectItemCaseSensitive(root, "machine");
+    int rc;
+
+    if (!machine)
+        return 0;
+    rc = get(path, machine, "overhead", &out->overhead);
+    if (!rc && !(rc = get(path, machine, "beta", &out->beta)) &&
+        !(rc = get(path, machine, "relayed_overhead", &out->relayed_overhead)))
+        rc = get(path, machine, "relayed_beta", &out->relayed_beta);
+    return rc;
+}
+
 static int get_gammas(const char *path, const cJSON *root, struct br_cost_model *model)
 {
     const cJSON *gamma = cJSON_GetObjectItemCaseSensitive(root, "gamma");
@@ -231,7 +246,8 @@ static int parse(const char *path, const char *text, struct br_calibration *c)
         !(rc = get_text(path, root, "braid", c->version, sizeof c->version)) &&
         !(rc = get_text(path, root, "date", c->date, sizeof c->date)) &&
         !(rc = get(path, root, "copy", &c->model.copy)) &&
-        !(rc = get(path, root, "relay", &c->model.relay)) && !(rc = get_gammas(path, root, &c->model)))
+        !(rc = get(path, root, "relay", &c->model.relay)) && !(rc = get_gammas(path, root, &c->model)) &&
+        !(rc = get_machine(path, root, &c->model.machine)))
         rc = get_levels(path, root, &c->model);
     if (!rc && !(rc = get_types(path, root, c)) && !(rc = get_congestion(path, root, c)))
         rc = get_algorithms(path, root, c);
@@ -346,6 +362,16 @@ static void add_more(cJSON *root, const struct br_calibration *c)
         add_links(root, c);
 }
 
+static void add_machine(cJSON *root, const struct br_cost_machine *m)
+{
+    cJSON *machine = cJSON_AddObjectToObject(root, "machine");
+
+    cJSON_AddNumberToObject(machine, "overhead", m->overhead);
+    cJSON_AddNumberToObject(machine, "beta", m->beta);
+    cJSON_AddNumberToObject(machine, "relayed_overhead", m->relayed_overhead);
+    cJSON_AddNumberToObject(machine, "relayed_beta", m->relayed_beta);
+}
+
 static cJSON *make(const struct br_calibration *c)
 {
     cJSON *root = cJSON_CreateObject(), *levels, *gamma;
@@ -368,6 +394,8 @@ static cJSON *make(const struct br_calibration *c)
         cJSON_AddNumberToObject(gamma, classes[i], br_cost_gamma(&c->model, (enum br_cost_class)i));
     cJSON_AddNumberToObject(root, "copy", c->model.copy);
     cJSON_AddNumberToObject(root, "relay", c->model.relay);
+    if (c->model.machine.beta > 0)
+        add_machine(root, &c->model.machine);
     add_more(root, c);
     return root;
 }

@@ -172,6 +172,9 @@ int br_choice_explain(const struct br_cost_model *model, enum br_collective coll
     else if (model->topology && model->topology->cores)
         snprintf(words, BR_CHOICE_WORDS, "bound by %u cores for all ranks, busy %.0f %%",
                  model->topology->cores, 100 * parts.port / parts.total);
+    else if (parts.level == BR_COST_MACHINE_LEVEL)
+        snprintf(words, BR_CHOICE_WORDS, "bound by the cores that all ranks share, busy %.0f %%",
+                 100 * parts.port / parts.total);
     else if (model->topology && br_topology_is_memory(model->topology, parts.level))
         snprintf(words, BR_CHOICE_WORDS, "bandwidth bound by the memory of a host, busy %.0f %%",
                  100 * parts.port / parts.total);

@@ -286,6 +286,8 @@ static void add_forest(struct br_cost_problem *p)
         alpha = fmax(alpha, level->alpha);
     }
     p->load.out[0][0] += forest->busiest * busy;
+    p->load.machine += 2.0 * forest->trees * (p->request->n - 1) *
+                       (p->model->machine.overhead + piece * p->model->machine.beta);
     p->cpu += p->bytes * p->model->gamma;
     p->path += forest->busiest * busy + 2 * forest->depth * (alpha + busy) + piece * p->model->gamma;
 }

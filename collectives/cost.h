@@ -8,7 +8,8 @@
  * for overhead + m * beta, and is there alpha later. Messages that need a port at the same time share it. Which levels it uses is
  * the topology's matter: a relayed one uses the ports of every link of its routes; ranks of one host share the host's ports and its memory, which is one port; a
  * message of a FLAT network that may use any level holds the ports of all of them, for the time of their common rate. A rank
- * reduces and copies one step at a time.
+ * reduces and copies one step at a time. Where all ranks are on one machine with fewer cores, every link of every message keeps
+ * these busy as well, for what `machine` says.
  */
 #ifndef BR_COLLECTIVES_COST_H
 #define BR_COLLECTIVES_COST_H
@@ -18,12 +19,19 @@
 #include "collectives/topology.h"
 #include "collectives/way.h"
 
-#define BR_COST_LEVELS 16
+#define BR_COST_LEVELS        16
+#define BR_COST_MACHINE_LEVEL BR_COST_LEVELS
 
 struct br_cost_level {
     double alpha;    /* s, latency of a message */
     double overhead; /* s that a message occupies its ports besides its bytes */
     double beta;     /* s for a byte */
+};
+
+/* What a message takes of the cores that all ranks share, on each link that it goes over; 0: they have enough, or it is not known. */
+struct br_cost_machine {
+    double overhead, beta; /* s, s for a byte: the reciprocal of what the whole machine can carry */
+    double relayed_overhead, relayed_beta; /* of messages that somebody passes on */
 };
 
 /* What is added up, by the bytes of a number: reductions of different widths cost differently. */
@@ -48,6 +56,7 @@ struct br_cost_model {
     size_t chunk_bytes; /* how the engine cuts (fragment.h); 0: as it is best, into 1 to 64 fragments */
     uint32_t n_levels;  /* 1 to BR_COST_LEVELS */
     struct br_cost_level levels[BR_COST_LEVELS];
+    struct br_cost_machine machine;
     double gamma;                   /* s for a byte of each source of a REDUCE after the first */
     double gammas[BR_COST_CLASSES]; /* the same by class; 0: as gamma */
     double copy;                    /* s for a byte of a COPY */
@@ -76,11 +85,21 @@ enum br_cost_class br_cost_class_of(size_t bytes);
 /* What a message on a level, or on BR_LEVEL_ANY, costs. A level beyond n_levels counts as BR_LEVEL_ANY. */
 struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t level);
 
-/* The latency of a message over the links of br_topology_route: that of the longest route. */
-double br_cost_latency(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n);
+/* br_topology_route for a message of so many bytes: what a single relayed frame carries goes one way. */
+uint32_t br_cost_links(const struct br_topology *topology, uint32_t from, uint32_t to, uint8_t level,
+                       double bytes, struct br_hop hops[BR_TOPOLOGY_HOPS]);
+
+/* The latency of a message over the links of br_topology_route: that of the longest route. A host in between passes on whole frames, so
+ * the last one of them is late by its own time on each further link. */
+double br_cost_latency(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
+                       double bytes);
 
 /* Seconds for which a message of so many bytes occupies one of these links. */
 double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *hop, double bytes);
+
+/* Seconds for which all the links of a message, as br_topology_route says them, occupy the machine. */
+double br_cost_of_machine(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
+                          double bytes);
 
 /* What was measured for a request; NULL: nothing. */
 const struct br_cost_measured *br_cost_measured_find(const struct br_cost_model *model,
@@ -95,7 +114,7 @@ struct br_cost_parts {
     double latency; /* alphas and overheads: what remains for empty messages */
     double port;    /* the busiest port is occupied */
     double cpu;     /* a rank computes */
-    uint8_t level;  /* of the busiest port */
+    uint8_t level;  /* of the busiest port; BR_COST_MACHINE_LEVEL: the machine is what is busiest */
 };
 
 /* Seconds that a request takes for blocks of `bytes` bytes in `fragments` fragments, by formula. rank and

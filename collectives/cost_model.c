@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "protocol/message.h"
 
 /* MACHINE: measured with 2 ranks on loopback, 64 KiB to 1 MiB by `direct` and `flat`; what has come over a socket is cold when it is added up. */
 void br_cost_model_default(struct br_cost_model *model, enum br_cost_place place, uint32_t rails)
@@ -65,6 +66,13 @@ void br_cost_model_on(struct br_cost_model *model, const struct br_topology *top
     model->topology = topology;
 }
 
+static bool is_machine(const struct br_cost_machine *m)
+{
+    return isfinite(m->overhead) && m->overhead >= 0 && isfinite(m->beta) && m->beta >= 0 &&
+           isfinite(m->relayed_overhead) && m->relayed_overhead >= 0 && isfinite(m->relayed_beta) &&
+           m->relayed_beta >= 0;
+}
+
 int br_cost_model_check(const struct br_cost_model *model)
 {
     bool good = model->n_levels >= 1 && model->n_levels <= BR_COST_LEVELS;
@@ -72,7 +80,7 @@ int br_cost_model_check(const struct br_cost_model *model)
     for (int c = 0; c < BR_COST_CLASSES; c++)
         good = good && isfinite(model->gammas[c]) && model->gammas[c] >= 0;
     good = good && isfinite(model->gamma) && model->gamma >= 0 && isfinite(model->copy) && model->copy >= 0 &&
-           isfinite(model->relay) && model->relay >= 0;
+           isfinite(model->relay) && model->relay >= 0 && is_machine(&model->machine);
     for (uint32_t i = 0; good && i < model->n_levels; i++) {
         const struct br_cost_level *level = &model->levels[i];
 
@@ -114,13 +122,30 @@ struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t 
     return all;
 }
 
-double br_cost_latency(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n)
+uint32_t br_cost_links(const struct br_topology *topology, uint32_t from, uint32_t to, uint8_t level,
+                       double bytes, struct br_hop hops[BR_TOPOLOGY_HOPS])
 {
-    double longest = 0, latency = 0;
+    uint32_t n = br_topology_route(topology, from, to, level, hops), first = n < 1 ? 0 : 1;
+
+    if (bytes > BR_RELAY_PAYLOAD)
+        return n;
+    while (first < n && hops[first].from != from)
+        first++;
+    for (uint32_t i = 0; i < first; i++)
+        hops[i].share = 1;
+    return first;
+}
+
+double br_cost_latency(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n, double bytes)
+{
+    double longest = 0, latency = 0, frame = fmin(bytes, BR_RELAY_PAYLOAD);
 
     for (uint32_t i = 0; i < n; i++) {
-        latency = hops[i].from == hops[0].from ? 0 : latency + model->relay;
-        latency += br_cost_message(model, hops[i].level).alpha;
+        struct br_cost_level link = br_cost_message(model, hops[i].level);
+
+        latency =
+            hops[i].from == hops[0].from ? 0 : latency + model->relay + link.overhead + frame * link.beta;
+        latency += link.alpha;
         longest = fmax(longest, latency);
     }
     return longest;
@@ -131,6 +156,18 @@ double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *ho
     struct br_cost_level cost = br_cost_message(model, hop->level);
 
     return (cost.overhead + bytes * cost.beta) * hop->share;
+}
+
+double br_cost_of_machine(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
+                          double bytes)
+{
+    const struct br_cost_machine *m = &model->machine;
+    double links = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        links += hops[i].share;
+    return n > 1 ? links * (m->relayed_overhead + bytes * m->relayed_beta)
+                 : links * (m->overhead + bytes * m->beta);
 }
 
 const struct br_cost_measured *br_cost_measured_find(const struct br_cost_model *model,

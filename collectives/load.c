@@ -15,9 +15,20 @@ void br_load_init(struct br_load *load, const struct br_cost_model *model, const
 
 /* Who is asked, and whose ports count. */
 struct sample {
-    bool whole;       /* every rank is asked: each end of each link counts for its port */
-    uint32_t senders; /* else the first so many */
+    bool whole;        /* every rank is asked: each end of each link counts for its port */
+    uint32_t senders;  /* else the first so many */
+    double stands_for; /* ranks, each of those that are asked */
 };
+
+/* Of several hosts the first one's ranks are. */
+static double asked(const struct br_topology *t, const struct sample *sample)
+{
+    uint32_t n = 0;
+
+    for (uint32_t rank = 0; rank < sample->senders; rank++)
+        n += sample->whole || t->kind != BR_TOPOLOGY_HOSTS || br_topology_port(t, rank, 0) == 0;
+    return n;
+}
 
 static struct sample sample_of(const struct br_topology *t, const struct br_exchange *exchange)
 {
@@ -28,6 +39,7 @@ static struct sample sample_of(const struct br_topology *t, const struct br_exch
         sample.senders = 1;
     else if (!sample.whole && t->kind == BR_TOPOLOGY_BCUBE && exchange->ranks > BR_LOAD_PORTS)
         sample.senders = BR_LOAD_PORTS;
+    sample.stands_for = exchange->sender == BR_LOAD_ALL ? (double)exchange->ranks / asked(t, &sample) : 1;
     return sample;
 }
 
@@ -55,12 +67,14 @@ static double add_message(struct br_load *load, const struct br_cost_model *mode
                           const struct sample *sample, uint32_t from, uint32_t to, double rounds)
 {
     struct br_hop hops[BR_TOPOLOGY_HOPS];
-    uint32_t n = br_topology_route(t, from, to, exchange->level, hops);
+    uint32_t n = br_cost_links(t, from, to, exchange->level, exchange->bytes, hops);
 
+    load->machine += rounds * exchange->messages * sample->stands_for *
+                     br_cost_of_machine(model, hops, n, exchange->bytes);
     for (uint32_t h = 0; h < n; h++)
         add_hop(load, model, t, sample, &hops[h], from,
                 rounds * exchange->messages * br_cost_of_hop(model, &hops[h], exchange->bytes));
-    return br_cost_latency(model, hops, n);
+    return br_cost_latency(model, hops, n, exchange->bytes);
 }
 
 void br_load_add(struct br_load *load, const struct br_cost_model *model, const struct br_topology *t,
@@ -91,6 +105,7 @@ void br_load_sum(struct br_load *load, const struct br_load *other)
             load->out[p][l] += other->out[p][l];
             load->in[p][l] += other->in[p][l];
         }
+    load->machine += other->machine;
 }
 
 double br_load_busiest(const struct br_load *load, uint8_t *level)
@@ -105,5 +120,7 @@ double br_load_busiest(const struct br_load *load, uint8_t *level)
                 *level = (uint8_t)l;
             most = fmax(most, busy);
         }
-    return most;
+    if (load->machine > most && level)
+        *level = BR_COST_MACHINE_LEVEL;
+    return fmax(most, load->machine);
 }

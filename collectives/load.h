@@ -28,6 +28,7 @@ struct br_exchange {
 /* Seconds for which each port is occupied. */
 struct br_load {
     double out[BR_LOAD_PORTS][BR_COST_LEVELS], in[BR_LOAD_PORTS][BR_COST_LEVELS];
+    double machine;         /* the cores that all ranks share */
     double alpha;           /* the longest way of a message */
     uint32_t ports, levels; /* in use */
 };
@@ -42,7 +43,7 @@ void br_load_add(struct br_load *load, const struct br_cost_model *model, const 
 /* load += other; alpha stays. */
 void br_load_sum(struct br_load *load, const struct br_load *other);
 
-/* The busiest port's seconds; *level: which level that is (NULL allowed). */
+/* The busiest port's seconds, or the machine's; *level: which level that is (NULL allowed), or BR_COST_MACHINE_LEVEL. */
 double br_load_busiest(const struct br_load *load, uint8_t *level);
 
 #endif

@@ -20,6 +20,7 @@ struct figures {
     char words[300];
     uint32_t measured, n_levels, cores, serial, shared;
     struct br_cost_level levels[BR_COST_LEVELS];
+    struct br_cost_machine machine;
     double gamma, gammas[BR_COST_CLASSES], copy, relay;
     uint32_t n_ways;
     struct br_cost_measured ways[BR_COST_MEASURED]; /* n_ways of them go over the wire */
@@ -69,6 +70,7 @@ static void get_figures(const struct br_network *network, const char *path, cons
     out->serial = network->model.serial;
     out->shared = network->model.shared;
     memcpy(out->levels, model.levels, sizeof out->levels);
+    out->machine = model.machine;
     out->gamma = model.gamma;
     memcpy(out->gammas, model.gammas, sizeof out->gammas);
     out->copy = model.copy;
@@ -87,6 +89,7 @@ static int use_figures(struct br_network *network, const struct figures *figures
     model->shared = figures->shared;
     model->n_levels = figures->n_levels;
     memcpy(model->levels, figures->levels, sizeof model->levels);
+    model->machine = figures->machine;
     model->gamma = figures->gamma;
     memcpy(model->gammas, figures->gammas, sizeof model->gammas);
     model->copy = figures->copy;

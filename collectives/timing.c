@@ -29,7 +29,9 @@
 #define CLOSE 1e-9 /* times that differ by this part are the same moment */
 
 /* Each hop has two ends; a message on any level of a FLAT network has two on each level. */
-enum { MOST_USES = 2 * (BR_TOPOLOGY_HOPS > BR_COST_LEVELS ? BR_TOPOLOGY_HOPS : BR_COST_LEVELS) };
+enum {
+    MOST_USES = 2 * (BR_TOPOLOGY_HOPS > BR_COST_LEVELS ? BR_TOPOLOGY_HOPS : BR_COST_LEVELS) + 1
+}; /* 1: the machine */
 
 struct use {
     uint32_t resource;
@@ -69,7 +71,7 @@ struct state {
     struct job *jobs;
     uint32_t *queues; /* by from, to, level; then by rank, for local work: the first job, NONE */
     struct flow *flows;
-    struct resource *resources; /* by rank, level, direction; then processors by rank */
+    struct resource *resources; /* by rank, level, direction; then processors by rank; then the machine */
     struct event *heap;
     bool changed; /* flows have come or gone */
     bool failed;  /* no memory */
@@ -151,16 +153,17 @@ static void use_ports(const struct state *s, struct flow *flow, uint32_t rank, b
             use(flow, (rank * levels + l) * 2 + in, part);
 }
 
-/* Says what a message uses and how long it takes alone: as long as on the slowest of its links. */
+/* Says what a message uses and how long it takes alone: as long as on the slowest of its links, or as the machine is busy with it. */
 static double open_message(const struct state *s, struct flow *flow)
 {
     struct br_hop hops[BR_TOPOLOGY_HOPS];
     const struct br_step *step = step_of(s, flow->job);
-    double bytes = step->span.count * s->piece, slowest = 0;
-    uint32_t n = br_topology_route(s->topology, rank_of(s, flow->job), rank_of(s, partner_of(s, flow->job)),
-                                   step->level, hops);
+    double bytes = step->span.count * s->piece, machine, slowest;
+    uint32_t n = br_cost_links(s->topology, rank_of(s, flow->job), rank_of(s, partner_of(s, flow->job)),
+                               step->level, bytes, hops);
 
-    flow->alpha = br_cost_latency(s->model, hops, n);
+    flow->alpha = br_cost_latency(s->model, hops, n, bytes);
+    slowest = machine = br_cost_of_machine(s->model, hops, n, bytes);
     for (uint32_t i = 0; i < n; i++)
         slowest = fmax(slowest, br_cost_of_hop(s->model, &hops[i], bytes));
     for (uint32_t i = 0; i < n; i++) {
@@ -169,6 +172,8 @@ static double open_message(const struct state *s, struct flow *flow)
         use_ports(s, flow, hops[i].from, false, hops[i].level, part);
         use_ports(s, flow, hops[i].to, true, hops[i].level, part);
     }
+    if (machine > 0)
+        use(flow, s->n_resources - 1, machine / slowest);
     return slowest;
 }
 
@@ -401,7 +406,7 @@ static bool allocate(struct state *s, uint32_t n)
 {
     size_t queues = (size_t)n * n * (s->model->n_levels + 1) + n;
 
-    s->n_resources = n * s->model->n_levels * 2 + n;
+    s->n_resources = n * s->model->n_levels * 2 + n + 1;
     s->jobs = calloc((size_t)s->n_jobs + 1, sizeof *s->jobs);
     s->queues = calloc(queues, sizeof *s->queues);
     s->resources = calloc(s->n_resources, sizeof *s->resources);

@@ -35,9 +35,11 @@
 #define BR_CREDITS_P2P     32u        /* of these, point-to-point ones, at most */
 #define BR_CREDITS_P2P_OWN 4u         /* of these, for point-to-point ones alone */
 #define BR_MESSAGE_BUFFERS                                                                                   \
-    (BR_CREDITS + 8u)       /* receive buffers of a link; the rest for messages without credit */
-#define BR_RELAY_HOPS   16u /* of a route through other hosts */
-#define BR_RELAY_HOSTS  (BR_RELAY_HOPS + 1u) /* on it, both ends included */
+    (BR_CREDITS + 8u)      /* receive buffers of a link; the rest for messages without credit */
+#define BR_RELAY_HOPS  16u /* of a route through other hosts */
+#define BR_RELAY_HOSTS (BR_RELAY_HOPS + 1u) /* on it, both ends included */
+#define BR_RELAY_PAYLOAD                                                                                     \
+    (16u << 10) /* of a relayed frame, unless a job's small messages or granules are larger */
 #define BR_MAX_TRANSFER (16u << 20) /* bytes; longer sends and receives are cut by the layers above */
 #define BR_MAX_EAGER    (64u << 10) /* upper bound of the eager limit */
 #define BR_MAX_WORDS    240u        /* text of ABORT */

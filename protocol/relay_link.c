@@ -408,7 +408,8 @@ static const struct br_transport_ops relay_ops = {
 /* An inner message of the eager size fits, and a granule of the largest slice, so that no frame is cut off its grid. */
 uint32_t br_relay_frame_bytes(const struct br_worker_config *config)
 {
-    uint32_t most = 16u << 10, granule = br_slot_granule_bytes(br_slot_slice_bytes(1, config->slice_bytes));
+    uint32_t most = BR_RELAY_PAYLOAD,
+             granule = br_slot_granule_bytes(br_slot_slice_bytes(1, config->slice_bytes));
 
     if (config->eager_bytes > most)
         most = config->eager_bytes;

@@ -151,8 +151,8 @@ static void print_links(const struct br_calibration *c, FILE *out)
 
 static void print_levels(const struct br_calibration *c, FILE *out)
 {
-    fprintf(out, "# all ranks at once\n# %5s %9s %11s %10s %9s  %s\n", "level", "alpha us", "overhead us",
-            "beta ns/B", "Gb/s", "a byte costs so many times what it costs one link alone");
+    fprintf(out, "# levels\n# %5s %9s %11s %10s %9s  %s\n", "level", "alpha us", "overhead us", "beta ns/B",
+            "Gb/s", "a byte costs so many times what it costs one link alone");
     for (uint32_t i = 0; i < c->model.n_levels; i++) {
         const struct br_cost_level *l = &c->model.levels[i];
         const struct br_calibration_congestion *g = &c->congestion[i];
@@ -164,6 +164,16 @@ static void print_levels(const struct br_calibration *c, FILE *out)
         else
             fputs("-\n", out);
     }
+}
+
+static void print_machine(const struct br_cost_machine *m, FILE *out)
+{
+    if (m->beta > 0)
+        fprintf(
+            out,
+            "# all ranks share few cores: on each link a message takes %.2f us and a byte %.3f ns of all of "
+            "them together, relayed ones %.2f and %.3f\n",
+            m->overhead * 1e6, m->beta * 1e9, m->relayed_overhead * 1e6, m->relayed_beta * 1e9);
 }
 
 static void print_ways(const struct br_calibration *c, FILE *out)
@@ -190,6 +200,7 @@ void br_calibrate_print(const struct br_calibration *c, FILE *out)
             c->system, c->date);
     print_links(c, out);
     print_levels(c, out);
+    print_machine(&c->model.machine, out);
     fprintf(out, "# gamma, ns/B:");
     for (int t = 0; t < BRAID_TYPES; t++)
         fprintf(out, "%s %s %.3g", t ? "," : "", br_type_name((enum braid_type)t), c->types[t] * 1e9);

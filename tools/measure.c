@@ -28,17 +28,19 @@ struct bench {
     struct braid_comm *comm;
     const struct br_topology *topology;
     int rank, size;
+    bool pair;         /* the first rank and whom it sends to, and nobody else */
+    bool spread;       /* messages go to all neighbours of a level in turn, not to the next one alone */
     uint8_t *out, *in; /* WINDOW * MOST_BYTES each */
     double *all;       /* [size] */
 };
 
-/* The median over the ranks, the same on all. */
+/* The median over the ranks, or what the first one says of a pair; the same on all. */
 static int agree(struct bench *b, double *value)
 {
     int rc = braid_allgather(b->comm, value, b->all, 1, BRAID_FLOAT64, NULL, NULL);
 
     if (!rc)
-        *value = br_median(b->all, (size_t)b->size);
+        *value = b->pair ? b->all[0] : br_median(b->all, (size_t)b->size);
     return rc;
 }
 
@@ -50,21 +52,21 @@ struct partners {
 };
 
 /* The next rank of the same host, or the same rank of the next host. */
-static struct partners of_hosts(const struct bench *b, uint32_t level)
+static struct partners of_hosts(const struct bench *b, int self, uint32_t level)
 {
     const struct br_topology *t = b->topology;
-    struct partners p = {b->rank, b->rank};
-    uint32_t rank = (uint32_t)b->rank, n = (uint32_t)b->size;
+    struct partners p = {self, self};
+    uint32_t rank = (uint32_t)self, n = (uint32_t)b->size;
 
     if (level == 1 && t->per_host)
         return (struct partners){(int)((rank + t->per_host) % n), (int)((rank + n - t->per_host) % n)};
-    for (uint32_t i = 1; i < n && p.next == b->rank; i++) {
+    for (uint32_t i = 1; i < n && p.next == self; i++) {
         uint32_t r = (rank + i) % n;
 
         if (level == 0 ? t->leader[r] == t->leader[rank] : t->leader[rank] == rank && t->leader[r] == r)
             p.next = (int)r;
     }
-    for (uint32_t i = 1; i < n && p.previous == b->rank; i++) {
+    for (uint32_t i = 1; i < n && p.previous == self; i++) {
         uint32_t r = (rank + n - i) % n;
 
         if (level == 0 ? t->leader[r] == t->leader[rank] : t->leader[rank] == rank && t->leader[r] == r)
@@ -73,43 +75,58 @@ static struct partners of_hosts(const struct bench *b, uint32_t level)
     return p;
 }
 
-/* Level `levels` of a BCube: the neighbour of a neighbour. */
-static struct partners of_cube(const struct bench *b, uint32_t level)
+/* So far apart in the digit. Level `levels` of a BCube: the neighbour of a neighbour. */
+static struct partners of_cube(const struct bench *b, int self, uint32_t level, uint32_t distance)
 {
     const struct br_bcube *cube = &b->topology->cube;
-    uint32_t next = (uint32_t)b->rank, previous = next, first = level < cube->k ? level : 0,
+    uint32_t next = (uint32_t)self, previous = next, first = level < cube->k ? level : 0,
              last = level < cube->k ? level : 1;
 
     for (uint32_t l = first; l <= last; l++) {
-        uint32_t digit = br_bcube_digit(cube, (uint32_t)b->rank, l);
+        uint32_t digit = br_bcube_digit(cube, (uint32_t)self, l);
 
-        next = br_bcube_with_digit(cube, next, l, (digit + 1) % cube->n);
-        previous = br_bcube_with_digit(cube, previous, l, (digit + cube->n - 1) % cube->n);
+        next = br_bcube_with_digit(cube, next, l, (digit + distance) % cube->n);
+        previous = br_bcube_with_digit(cube, previous, l, (digit + cube->n - distance) % cube->n);
     }
     return (struct partners){(int)next, (int)previous};
 }
 
-static struct partners partners_on(const struct bench *b, uint32_t level)
+static struct partners partners_of(const struct bench *b, int rank, uint32_t level, uint32_t distance)
 {
     if (b->topology->kind == BR_TOPOLOGY_HOSTS)
-        return of_hosts(b, level);
+        return of_hosts(b, rank, level);
     if (b->topology->kind == BR_TOPOLOGY_BCUBE)
-        return of_cube(b, level);
-    return (struct partners){(b->rank + 1) % b->size, (b->rank + b->size - 1) % b->size};
+        return of_cube(b, rank, level, distance);
+    return (struct partners){(rank + 1) % b->size, (rank + b->size - 1) % b->size};
 }
 
-/* Sends `count` messages to the next rank of each of these levels and gets as many from the previous ones. */
+/* Of the i-th message. */
+static struct partners partners_on(const struct bench *b, uint32_t level, uint32_t i)
+{
+    bool turns = b->spread && b->topology->kind == BR_TOPOLOGY_BCUBE;
+    int second;
+
+    if (!b->pair)
+        return partners_of(b, b->rank, level, turns ? 1 + i % (b->topology->cube.n - 1) : 1);
+    second = partners_of(b, 0, level, 1).next;
+    if (b->rank == 0)
+        return (struct partners){second, second};
+    return b->rank == second ? (struct partners){0, 0} : (struct partners){b->rank, b->rank};
+}
+
+/* Sends `count` messages to the next ranks of each of these levels and gets as many from the previous ones. */
 static int shift(struct bench *b, uint32_t first, uint32_t last, size_t bytes, int count)
 {
     struct braid_op *ops[2 * BURST * BR_COST_LEVELS];
     int n = 0, rc = 0;
 
     for (uint32_t level = first; level <= last; level++) {
-        struct partners p = partners_on(b, level);
-
-        for (int i = 0; i < count && !rc && p.next != b->rank && p.previous != b->rank; i++) {
+        for (int i = 0; i < count && !rc; i++) {
+            struct partners p = partners_on(b, level, (uint32_t)i);
             size_t at = (size_t)(i % WINDOW) * MOST_BYTES;
 
+            if (p.next == b->rank || p.previous == b->rank)
+                break;
             rc = braid_recv(b->comm, b->in + at, bytes, p.previous, NULL, &ops[n]);
             n += !rc;
             if (!rc)
@@ -160,7 +177,7 @@ static double sharers(const struct bench *b)
 {
     const struct br_topology *t = b->topology;
 
-    return t->kind == BR_TOPOLOGY_HOSTS && t->per_host ? t->per_host : 1;
+    return t->kind == BR_TOPOLOGY_HOSTS && t->per_host && !b->pair ? t->per_host : 1;
 }
 
 /* Seconds a byte while all ranks send on these levels. */
@@ -209,21 +226,87 @@ static int measure_congestion(struct bench *b, struct br_calibration *c)
     return rc;
 }
 
+/* Do hosts of a BCube reach those that are no neighbours? */
+static bool relays(const struct bench *b)
+{
+    return b->topology->kind == BR_TOPOLOGY_BCUBE && b->topology->cube.k > 1 &&
+           b->comm->family->worker->relay;
+}
+
 /* What a relayed message takes longer than its links would. */
 static int measure_relay(struct bench *b, struct br_cost_model *model)
 {
-    const struct br_peer *peers = b->comm->family->worker->peers;
     double seconds = 0;
     int rc;
 
     model->relay = b->comm->group->model.relay;
-    if (b->topology->kind != BR_TOPOLOGY_BCUBE || b->topology->cube.k < 2 ||
-        !peers[of_cube(b, b->topology->cube.k).next].n_rails)
+    if (!relays(b))
         return 0;
     rc = time_shift(b, b->topology->cube.k, b->topology->cube.k, 8, 1, &seconds);
     model->relay = fmax(seconds - model->levels[0].alpha - model->levels[0].overhead -
                             model->levels[1].alpha - model->levels[1].overhead,
                         0);
+    return rc;
+}
+
+/* The links over which all ranks together send at once on these levels. */
+static int count_links(struct bench *b, uint32_t first, uint32_t last, double *links)
+{
+    *links = 0;
+    for (uint32_t level = first; level <= last; level++) {
+        struct br_hop hops[BR_TOPOLOGY_HOPS];
+        struct partners p = partners_on(b, level, 0);
+        uint32_t n =
+            p.next == b->rank || p.previous == b->rank
+                ? 0
+                : br_topology_route(b->topology, (uint32_t)b->rank, (uint32_t)p.next, (uint8_t)level, hops);
+
+        while (n-- > 0)
+            *links += hops[n].share;
+    }
+    return braid_allreduce(b->comm, links, links, 1, BRAID_FLOAT64, BRAID_SUM, NULL, NULL);
+}
+
+/* What a message and a byte take of the machine, on each link: all links are busy at once. */
+static int measure_crowd(struct bench *b, uint32_t first, uint32_t last, double *overhead, double *beta)
+{
+    double links, seconds;
+    int rc = count_links(b, first, last, &links);
+
+    if (!rc)
+        rc = time_shift(b, first, last, 8, BURST, &seconds);
+    if (!rc)
+        rc = measure_bytes(b, first, last, beta);
+    if (rc)
+        return rc;
+    *overhead = seconds / BURST / links;
+    *beta *= sharers(b) / links;
+    return 0;
+}
+
+/* The levels: all ranks at once, as they will be. Not where they are more than the cores of their one machine: what they take from
+ * each other there depends on how many are at it, so one link alone is measured, and then what the machine can carry. */
+static int measure_links(struct bench *b, struct br_cost_model *model)
+{
+    struct br_cost_machine *machine = &model->machine;
+    int rc = 0;
+
+    b->pair = b->comm->family->settings.cores > 0;
+    for (uint32_t l = 0; l < model->n_levels && !rc; l++)
+        rc = measure_level(b, l, &model->levels[l]);
+    if (!rc)
+        rc = measure_relay(b, model);
+    if (rc || !b->pair)
+        return rc;
+    b->pair = false;
+    b->spread = true;
+    rc = measure_crowd(b, 0, model->n_levels - 1, &machine->overhead, &machine->beta);
+    machine->relayed_overhead = machine->overhead;
+    machine->relayed_beta = machine->beta;
+    if (!rc && relays(b))
+        rc = measure_crowd(b, model->n_levels, model->n_levels, &machine->relayed_overhead,
+                           &machine->relayed_beta);
+    b->spread = false;
     return rc;
 }
 
@@ -291,13 +374,10 @@ static void describe(const struct bench *b, struct br_calibration *c)
 static int measure(struct bench *b, struct br_calibration *c)
 {
     uint32_t levels = br_topology_levels(b->topology);
-    int rc = 0;
+    int rc;
 
     c->model.n_levels = levels ? levels : 1;
-    for (uint32_t l = 0; l < c->model.n_levels && !rc; l++)
-        rc = measure_level(b, l, &c->model.levels[l]);
-    if (!rc)
-        rc = measure_relay(b, &c->model);
+    rc = measure_links(b, &c->model);
     if (!rc)
         rc = measure_congestion(b, c);
     return rc ? rc : measure_work(b, c);

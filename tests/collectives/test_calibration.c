@@ -58,6 +58,7 @@ static void br_calibration_write__is_read_again_to_the_bit(void **state)
     written.model.gammas[BR_COST_2_BYTES] = 0.7e-9;
     written.model.copy = 0.2e-9 / 3;
     written.model.relay = 1e-5 / 3;
+    written.model.machine = (struct br_cost_machine){1e-6 / 3, 1e-9 / 7, 2e-6 / 3, 3e-9 / 7};
     assert_int_equal(br_calibration_write(path, &written), 0);
     assert_int_equal(br_calibration_read(path, &got), 0);
     assert_string_equal(got.topology, written.topology);
@@ -69,6 +70,7 @@ static void br_calibration_write__is_read_again_to_the_bit(void **state)
     assert_true(got.model.gammas[BR_COST_8_BYTES] == written.model.gamma);
     assert_true(got.model.copy == written.model.copy);
     assert_true(got.model.relay == written.model.relay);
+    assert_memory_equal(&got.model.machine, &written.model.machine, sizeof got.model.machine);
 }
 
 static struct br_cost_measured ring_of_4(void)

@@ -8,18 +8,22 @@
 
 #include "collectives/load.h"
 #include "collectives/schedule.h"
+#include "protocol/message.h"
 
 static uint32_t next(const void *n, uint32_t rank, uint32_t i)
 {
     return (rank + 1 + i) % *(const uint32_t *)n;
 }
 
-/* Seconds of the busiest port when every rank sends a byte, that costs a second, to the next `peers` ranks. */
+/* Seconds of the busiest port when every rank sends a message, that costs a second, to the next `peers` ranks. It is more than one relayed frame. */
 static double busiest(const char *text, uint32_t peers, uint8_t *level)
 {
     struct br_cost_model model = {.n_levels = 1, .relay = 5};
-    struct br_exchange exchange = {
-        .peer = next, .sender = BR_LOAD_ALL, .level = BR_LEVEL_ANY, .messages = 1, .bytes = 1};
+    struct br_exchange exchange = {.peer = next,
+                                   .sender = BR_LOAD_ALL,
+                                   .level = BR_LEVEL_ANY,
+                                   .messages = 1,
+                                   .bytes = 2 * BR_RELAY_PAYLOAD};
     struct br_topology t;
     struct br_load load;
 
@@ -27,7 +31,7 @@ static double busiest(const char *text, uint32_t peers, uint8_t *level)
     if (br_topology_levels(&t))
         model.n_levels = br_topology_levels(&t);
     for (uint32_t i = 0; i < model.n_levels; i++)
-        model.levels[i] = (struct br_cost_level){.beta = 1};
+        model.levels[i] = (struct br_cost_level){.beta = 1 / exchange.bytes};
     exchange.context = &t.n;
     exchange.ranks = t.n;
     exchange.peers = peers;
@@ -54,6 +58,40 @@ static void br_load_add__counts_shared_and_relayed_links(void **state)
     assert_true(fabs(busiest("bcube:4,3", 63, NULL) - 54) < 1e-9);
 }
 
+/* What all ranks do to the machine they share, in networks that are counted port by port and in those of which a part is asked. */
+static void br_load_add__counts_every_rank_for_the_machine(void **state)
+{
+    static const struct {
+        const char *text;
+        double seconds;
+    } networks[] = {{"9", 9},
+                    {"64", 64},
+                    {"hosts:2x4", 8},
+                    {"hosts:4x16", 64},
+                    {"bcube:4,2", 16 + 4},
+                    {"bcube:8,2", 64 + 8}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
+        struct br_cost_model model = {
+            .n_levels = 2,
+            .machine = {.overhead = 0.5, .beta = 0.5, .relayed_overhead = 0.5, .relayed_beta = 0.5}};
+        struct br_exchange exchange = {next, NULL, 1, 0, BR_LOAD_ALL, BR_LEVEL_ANY, 1, 1};
+        struct br_topology t;
+        struct br_load load;
+        uint8_t level;
+
+        assert_int_equal(br_topology_parse(&t, networks[i].text), 0);
+        exchange.context = &t.n;
+        exchange.ranks = t.n;
+        br_load_init(&load, &model, &t);
+        br_load_add(&load, &model, &t, &exchange, 1);
+        assert_true(fabs(br_load_busiest(&load, &level) - networks[i].seconds) < 1e-9);
+        assert_int_equal(level, BR_COST_MACHINE_LEVEL);
+        br_topology_destroy(&t);
+    }
+}
+
 static void br_load_add__takes_the_longest_way(void **state)
 {
     const uint32_t n = 9;
@@ -75,6 +113,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_load_add__counts_shared_and_relayed_links),
+        cmocka_unit_test(br_load_add__counts_every_rank_for_the_machine),
         cmocka_unit_test(br_load_add__takes_the_longest_way),
     };
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "collectives/timing.h"
+#include "protocol/message.h"
 #include "tests/collectives/schedules.h"
 
 #define ALPHA 20e-6
@@ -138,6 +139,34 @@ static void br_timing_run__relayed_messages_take_all_routes(void **state)
     assert_near(simulated(&two, request, 0, 1), ALPHA, 0.001);
 }
 
+/* One goes one way, beside a message to a neighbour, and the host in between passes it on when it has all of it. */
+static void br_timing_run__relayed_frames_are_passed_on_whole(void **state)
+{
+    struct br_schedule_request request = {.collective = BR_BROADCAST, .algorithm = BR_FLAT, .n = 4};
+    struct br_cost_model two = {.n_levels = 2, .levels = {{0, 0, BETA}, {0, 0, BETA}}};
+    struct br_topology cube;
+
+    (void)state;
+    assert_int_equal(br_topology_parse(&cube, "bcube:2,2"), 0);
+    two.topology = &cube;
+    assert_near(simulated(&two, request, BR_RELAY_PAYLOAD, 1), 3 * BR_RELAY_PAYLOAD * BETA, 1e-6);
+    assert_near(simulated(&two, request, 1000, 1), 3 * 1000 * BETA, 1e-6);
+}
+
+/* Four at once want twice what the cores can carry; one message alone is not slowed down. */
+static void br_timing_run__ranks_of_one_machine_share_its_cores(void **state)
+{
+    struct br_schedule_request ring = {.algorithm = BR_RING, .n = 4},
+                               chain = {.collective = BR_BROADCAST, .algorithm = BR_CHAIN, .n = 4};
+    struct br_cost_model crowd = model;
+
+    (void)state;
+    crowd.gamma = 0;
+    crowd.machine = (struct br_cost_machine){.beta = BETA / 2};
+    assert_near(simulated(&crowd, ring, BYTES, 1), 6 * (ALPHA + BYTES / 4 * BETA * 2), 0.001);
+    assert_near(simulated(&crowd, chain, BYTES, 1), 3 * (ALPHA + BYTES * BETA), 0.001);
+}
+
 static void br_timing_run__refuses_a_model_that_is_none(void **state)
 {
     struct br_cost_model none = model;
@@ -146,6 +175,9 @@ static void br_timing_run__refuses_a_model_that_is_none(void **state)
 
     (void)state;
     none.levels[0].beta = NAN;
+    assert_int_equal(br_timing_run(&none, schedules, BYTES, 1, &seconds), -EINVAL);
+    none = model;
+    none.machine.relayed_beta = -1;
     assert_int_equal(br_timing_run(&none, schedules, BYTES, 1, &seconds), -EINVAL);
     none.n_levels = 0;
     assert_int_equal(br_timing_run(&none, schedules, BYTES, 1, &seconds), -EINVAL);
@@ -162,6 +194,8 @@ int main(void)
         cmocka_unit_test(br_timing_run__messages_on_any_level_use_all_rails),
         cmocka_unit_test(br_timing_run__messages_share_a_port),
         cmocka_unit_test(br_timing_run__relayed_messages_take_all_routes),
+        cmocka_unit_test(br_timing_run__relayed_frames_are_passed_on_whole),
+        cmocka_unit_test(br_timing_run__ranks_of_one_machine_share_its_cores),
         cmocka_unit_test(br_timing_run__refuses_a_model_that_is_none),
     };
 
