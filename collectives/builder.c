@@ -244,6 +244,14 @@ static void trim(struct br_builder *b, struct work *last)
     last->n_needs = kept;
 }
 
+static bool is_given(const struct br_builder *b, struct br_span span)
+{
+    for (uint32_t i = 0; i < span.count && span.buffer != BR_INPUT; i++)
+        if (span.buffer == BR_SCRATCH || chunk_at(b, span, i)->writer != NONE)
+            return false;
+    return true;
+}
+
 static void note_read(struct br_builder *b, uint32_t last, struct br_span span)
 {
     for (uint32_t i = 0; i < span.count && span.buffer != BR_INPUT; i++) {
@@ -344,7 +352,8 @@ static void add(struct br_builder *b, struct br_step step, const struct br_span 
         note_read(b, last, step.span);
     }
     for (uint32_t i = 0; i < n_sources; i++) {
-        place[i] = (struct br_source){sources[i], note_mapping(b, &step, sources[i], waits_send)};
+        place[i] = (struct br_source){sources[i], note_mapping(b, &step, sources[i], waits_send),
+                                      is_given(b, sources[i])};
         note_read(b, last, sources[i]);
     }
     if (step.kind != BR_STEP_SEND)

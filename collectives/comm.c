@@ -16,7 +16,6 @@
 #include "collectives/reduce.h"
 #include "collectives/views.h"
 #include "gpu/passage.h"
-#include "gpu/pointer.h"
 
 #define STRINGIFY(x)  #x
 #define STRING(x)     STRINGIFY(x)
@@ -215,12 +214,6 @@ static void destroy_network(struct br_family *family)
     br_network_destroy(&family->network);
 }
 
-static int init_gpus(struct br_family *family)
-{
-    br_gpu_look(); /* it has said what is missing; who has no memory of a GPU needs none of it */
-    return br_copier_create(&family->copier);
-}
-
 /* Every stream goes on; what GPUs copy out of our memory should be through before that goes. Before the engine ends, which unpins, too. */
 static void destroy_streams(struct br_family *family)
 {
@@ -240,12 +233,6 @@ static void destroy_streams(struct br_family *family)
     pthread_mutex_destroy(&family->passage_lock);
 }
 
-static void destroy_gpus(struct br_family *family)
-{
-    family->stays_pinned = br_copier_has_lost(family->copier);
-    br_copier_destroy(family->copier);
-}
-
 static int init_engine(struct br_family *family)
 {
     struct br_engine_config config = {
@@ -256,6 +243,7 @@ static int init_engine(struct br_family *family)
         .scratch_free = br_scratch_free,
         .scratch_context = family,
         .copier = family->copier,
+        .offload = family->offload,
     };
 
     family->network.model.chunk_bytes = family->settings.chunk_bytes;
@@ -326,7 +314,7 @@ static const struct phase {
     {"memory", br_memory_open, br_memory_close},
     {"network", init_network, destroy_network},
     {"report", init_report, destroy_report},
-    {"GPUs", init_gpus, destroy_gpus},
+    {"GPUs", br_gpus_create, br_gpus_destroy},
     {"engine", init_engine, destroy_engine},
     {"streams", br_streams_create, destroy_streams},
     {"communicator", init_first, destroy_comms},

@@ -64,6 +64,9 @@ struct braid_region {
 };
 
 /* braid_config with environment and defaults applied; configure.c. */
+/* Where the values of GPUs are combined; as in the list of BRAID_GPU_REDUCE's words. */
+enum br_gpu_reduce { BR_GPU_REDUCE_AUTO, BR_GPU_REDUCE_CPU, BR_GPU_REDUCE_GPU };
+
 struct br_settings {
     struct br_environment environment;
     struct br_secret secret;
@@ -97,6 +100,7 @@ struct br_settings {
         seat;    /* of threads that wait in a call, where ranks share cores; under the family's lock */
     int pin_cpu; /* -1: not pinned */
     uint64_t cache_bytes; /* that the registration cache may pin; 0: there is none */
+    int gpu_reduce;       /* enum br_gpu_reduce */
 };
 
 /* What braid_init() builds. */
@@ -106,6 +110,7 @@ struct br_family {
     struct br_worker *worker;
     struct br_engine *engine;
     struct br_copier *copier;     /* of memory of GPUs; what is open there is found out as it comes */
+    struct br_offload *offload;   /* reductions on GPUs; likewise */
     struct br_passages *passages; /* of operations on streams; under its own lock */
     pthread_mutex_t passage_lock; /* taken before `lock`, if both are */
     bool stays_pinned; /* at the end: a GPU is lost and may write into our memory yet: it stays mapped */
@@ -218,8 +223,10 @@ void br_comm_name_devices(const struct br_family *family, char text[BR_CALIBRATI
 int br_comm_create(struct br_family *family, struct br_group *group, struct braid_comm **comm);
 void br_comm_destroy(struct braid_comm *comm); /* under the lock, or the last one to use the family */
 
-/* gpu.c. look: which GPUs an operation's memory lies on, and whether they can be reached; blocks the first time that a GPU comes. copy: now, in
+/* gpu.c. Copies and reductions of GPUs' memory, nothing open yet: -ENOMEM with words. look: which GPUs an operation's memory lies on, and whether they can be reached; blocks the first time that a GPU comes. copy: now, in
  * the calling thread, between any memory. Errors with words. */
+int br_gpus_create(struct br_family *family);
+void br_gpus_destroy(struct br_family *family);
 int br_comm_look_at_memory(const char *name, struct br_operation *op);
 int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes);
 

@@ -16,8 +16,8 @@
 
 /* A granule, a 64th of it, is the least that a frame carries, and frames over UDP end at 60 KiB. */
 #define MOST_SLICE (2u << 20)
-#define CPUS     4096
-#define PROBE_MS 300
+#define CPUS       4096
+#define PROBE_MS   300
 
 /* The number in `given` (0: not given) or in the variable, times `unit` ns. */
 static int duration(int given_ms, const char *name, int64_t least, int64_t most, int64_t fallback,
@@ -109,8 +109,7 @@ static int read_sizes(const struct braid_config *c, struct br_settings *s)
     int64_t rails = 0, cpu = 0, probe = 0;
     int rc;
 
-    if ((rc =
-             size(c->slice_bytes, "BRAID_SLICE_BYTES", 4096, MOST_SLICE, 256u << 10, &s->slice_bytes)) ||
+    if ((rc = size(c->slice_bytes, "BRAID_SLICE_BYTES", 4096, MOST_SLICE, 256u << 10, &s->slice_bytes)) ||
         (rc = size(c->eager_bytes, "BRAID_EAGER_BYTES", 64, BR_MAX_EAGER, s->cube.n ? 16u << 10 : 32u << 10,
                    &s->eager_bytes)) ||
         (rc = br_env_bytes("BRAID_CHUNK_BYTES", 4096, BR_MAX_TRANSFER, BR_CHUNK_BYTES, &s->chunk_bytes)) ||
@@ -127,6 +126,14 @@ static int read_sizes(const struct braid_config *c, struct br_settings *s)
     s->rails = (int)rails;
     s->pin_cpu = (int)cpu - (c->pin_cpu ? 1 : 0);
     return rc;
+}
+
+static int read_gpus(struct br_settings *s)
+{
+    static const char *const ways[] = {
+        [BR_GPU_REDUCE_AUTO] = "auto", [BR_GPU_REDUCE_CPU] = "cpu", [BR_GPU_REDUCE_GPU] = "gpu", NULL};
+
+    return br_env_choice("BRAID_GPU_REDUCE", ways, BR_GPU_REDUCE_AUTO, &s->gpu_reduce);
 }
 
 static int read_text(const char *given, const char *name, const char *fallback, char *out, size_t bytes)
@@ -216,7 +223,7 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         (rc = br_env_bytes("BRAID_TRACE_BYTES", 4096, UINT64_MAX / 2, 1u << 30, &s->trace_bytes)) ||
         (rc = read_text(NULL, "BRAID_CALIBRATION", "", s->calibration, sizeof s->calibration)) ||
         (rc = read_topology(c, s)) || (rc = read_times(c, s)) || (rc = read_spin(c, s)) ||
-        (rc = read_sizes(c, s)))
+        (rc = read_sizes(c, s)) || (rc = read_gpus(s)))
         return rc;
     if (!known_backend(s->backend))
         return br_error(

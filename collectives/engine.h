@@ -28,6 +28,7 @@ struct br_engine_config {
     void *scratch_context;
     struct br_copier
         *copier; /* for operations on memory of GPUs, which are open there; NULL: there are none. Borrowed */
+    struct br_offload *offload; /* for reductions on them; NULL: all on the CPU. Borrowed */
 };
 
 struct br_engine;

@@ -60,9 +60,11 @@ struct br_engine {
     uint32_t n_free;
     struct br_list copying;      /* struct br_batch: copies of GPUs' memory under way */
     struct br_list free_buffers; /* struct br_stage_buffer */
-    uint64_t copies_until;       /* how long to wait for them when the worker has failed; 0: not known yet */
-    bool may_start;              /* a run has come free or an operation has come: look again */
-    const void **sources;        /* [max_sources], for br_reduce() */
+    struct br_stage_reduction reductions[BR_STAGE_REDUCTIONS];
+    struct br_list free_reductions; /* their batches */
+    uint64_t copies_until; /* how long to wait for them when the worker has failed; 0: not known yet */
+    bool may_start;        /* a run has come free or an operation has come: look again */
+    const void **sources;  /* [max_sources], for br_reduce() */
     uint32_t max_sources;
     uint64_t next_deadline;          /* no later than that of any operation */
     uint64_t onesided;               /* counter for their tags */
@@ -102,7 +104,12 @@ void br_run_start(struct br_engine *engine, struct br_operation *op); /* its nex
 void br_run_transfer_ended(struct br_engine *engine, struct br_transfer *t);
 size_t
 br_run_work(struct br_engine *engine); /* some local work of the first ready step; returns bytes touched */
-void br_run_forget(struct br_engine *engine, struct br_run *run); /* whatever state it is in */
+size_t br_run_step_bytes(const struct br_run *run, const struct br_step *step); /* of each of its spans */
+uint8_t *br_run_place(const struct br_run *run, const struct br_span *span);    /* in host memory */
+uint8_t *br_run_user_place(const struct br_run *run,
+                           const struct br_span *span); /* of INPUT or OUTPUT, in the caller's memory */
+void br_run_reduced(struct br_engine *engine, struct br_run_step *rs); /* a step, elsewhere */
+void br_run_forget(struct br_engine *engine, struct br_run *run);      /* whatever state it is in */
 
 /* admission.c: which fragment is next */
 void br_admission_add(struct br_engine *engine, struct br_operation *op);

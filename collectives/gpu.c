@@ -3,12 +3,88 @@
 #include "collectives/comm.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "collectives/reduce.h"
+#include "gpu/image.h"
+#include "gpu/offload.h"
 #include "gpu/pointer.h"
+
+int br_gpus_create(struct br_family *family)
+{
+    int rc;
+
+    br_gpu_look(); /* it has said what is missing; who has no memory of a GPU needs none of it */
+    rc = br_copier_create(&family->copier);
+    if (rc)
+        return rc;
+    rc = br_offload_create(family->copier, &br_gpu_image, &family->offload);
+    if (rc)
+        br_copier_destroy(family->copier);
+    return rc;
+}
+
+void br_gpus_destroy(struct br_family *family)
+{
+    family->stays_pinned = br_copier_has_lost(family->copier);
+    br_offload_destroy(family->offload);
+    br_copier_destroy(family->copier);
+}
+
+/* ---- where values are combined ---------------------------------------------------------------- */
+
+#define TRIAL 32768 /* floats of an array: what a step of a collective combines, about */
+#define TRIES 5
+
+/* Seconds of a reduction on the CPU, for each byte read or written: the least of several. 0: there is no memory to try. */
+static double measure_cpu(void)
+{
+    float *arrays = calloc(2, TRIAL * sizeof *arrays);
+    const void *sources[] = {arrays, arrays + (arrays ? TRIAL : 0)};
+    uint64_t least = UINT64_MAX;
+
+    for (int i = 0; arrays && i < TRIES; i++) {
+        uint64_t began = br_clock_now(), spent;
+
+        if (br_reduce(BRAID_FLOAT32, BRAID_SUM, arrays, sources, 2, TRIAL, 0))
+            break;
+        spent = br_clock_now() - began;
+        least = spent < least ? spent : least;
+    }
+    free(arrays);
+    return least == UINT64_MAX ? 0 : (double)least * 1e-9 / (3.0 * TRIAL * sizeof *arrays);
+}
+
+/* Opens reductions on a GPU, if its kernels work; which way a step goes then is chosen by what both have taken here. */
+static void open_reductions(struct br_family *family, int gpu)
+{
+    struct br_offload_cost cost;
+
+    if (family->settings.gpu_reduce == BR_GPU_REDUCE_CPU)
+        return;
+    if (br_offload_open(family->offload, gpu, &cost)) {
+        br_downgrade(gpu_reduction);
+        br_log_warn("rank %d: values of GPU %d are combined on the CPU: %s", family->rank, gpu - 1,
+                    br_error_words());
+        return;
+    }
+    cost.cpu_per_byte = measure_cpu();
+    br_log_info(
+        "rank %d: a reduction on GPU %d takes %.0f us and %.3f ns a byte copied, on the CPU %.3f ns a "
+        "byte%s",
+        family->rank, gpu - 1, cost.start * 1e6, cost.per_byte * 1e9, cost.cpu_per_byte * 1e9,
+        family->settings.gpu_reduce == BR_GPU_REDUCE_GPU ? "; BRAID_GPU_REDUCE=gpu chooses the GPU" : "");
+    if (family->settings.gpu_reduce == BR_GPU_REDUCE_GPU)
+        cost = (struct br_offload_cost){.cpu_per_byte = 1};
+    br_offload_set(family->offload, gpu, &cost);
+}
+
+/* ---- calls ------------------------------------------------------------------------------------- */
 
 static int open_gpu(struct br_family *family, int gpu)
 {
@@ -19,6 +95,7 @@ static int open_gpu(struct br_family *family, int gpu)
     br_downgrade(gpu_staging);
     br_log_warn("rank %d: memory of GPU %d goes through pinned host memory (doc/gpu.md)", family->rank,
                 gpu - 1);
+    open_reductions(family, gpu);
     return 0;
 }
 

@@ -95,6 +95,13 @@ static void name(struct naming *naming, const struct br_transfer *t, uint8_t lev
     naming->named[naming->n++] = t->peer;
 }
 
+static void name_reductions(struct naming *naming, const struct br_run *run)
+{
+    for (int i = 0; i < BR_STAGE_REDUCTIONS; i++)
+        if (run->engine->reductions[i].batch.copy.event && run->engine->reductions[i].step->run == run)
+            name_copies(naming, &run->engine->reductions[i].batch);
+}
+
 static void name_waited(struct naming *naming, const struct br_operation *op)
 {
     naming->group = op->group;
@@ -113,6 +120,7 @@ static void name_waited(struct naming *naming, const struct br_operation *op)
         const struct br_run *run = br_container_of(node, struct br_run, node);
 
         name_copies(naming, &run->batch);
+        name_reductions(naming, run);
         for (uint32_t i = 0; i < run->schedule->n_steps; i++)
             if (run->schedule->steps[i].kind <= BR_STEP_RECV)
                 name(naming, &run->steps[i].transfer, run->schedule->steps[i].level);

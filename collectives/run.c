@@ -38,43 +38,54 @@ static size_t step_elements(const struct br_run *run, const struct br_step *step
     return piece_offset(run, step->piece + step->span.count) - piece_offset(run, step->piece);
 }
 
+size_t br_run_step_bytes(const struct br_run *run, const struct br_step *step)
+{
+    return step_elements(run, step) * br_type_size(run->op->type);
+}
+
+uint8_t *br_run_user_place(const struct br_run *run, const struct br_span *span)
+{
+    const struct br_operation *op = run->op;
+    size_t block = span->first / run->schedule->pieces,
+           element = block * op->count + run->first + piece_offset(run, span->first % run->schedule->pieces);
+    uint8_t *base = span->buffer == BR_INPUT ? (uint8_t *)(uintptr_t)op->send : op->recv;
+
+    return element ? base + element * br_type_size(op->type) : base;
+}
+
 /* Where a span begins, and in which region that lies. */
 static uint8_t *locate(const struct br_run *run, const struct br_span *span, struct br_region **region)
 {
     const struct br_operation *op = run->op;
-    size_t size = br_type_size(op->type), element, within, block;
+    size_t size = br_type_size(op->type);
     uint8_t *base = NULL;
 
     if (span->buffer == BR_SCRATCH) {
         *region = run->scratch_region;
         return run->scratch + span->first * (run->shorter + (run->longer > 0)) * size;
     }
-    within = piece_offset(run, span->first % run->schedule->pieces);
-    block = span->first / run->schedule->pieces;
     if (op->send_gpu || op->recv_gpu)
-        base = br_stage_run_block(run, span->buffer, block);
+        base = br_stage_run_block(run, span->buffer, span->first / run->schedule->pieces);
     if (base) {
         *region = run->scratch_region;
-        return base + within * size;
+        return base + piece_offset(run, span->first % run->schedule->pieces) * size;
     }
-    element = block * op->count + run->first + within;
-    if (span->buffer == BR_INPUT) {
-        *region = op->send_region;
-        base = (uint8_t *)(uintptr_t)op->send;
-    } else {
-        *region = op->recv_region;
-        base = op->recv;
-    }
-    return element ? base + element * size : base;
+    *region = span->buffer == BR_INPUT ? op->send_region : op->recv_region;
+    return br_run_user_place(run, span);
+}
+
+uint8_t *br_run_place(const struct br_run *run, const struct br_span *span)
+{
+    struct br_region *region;
+
+    return locate(run, span, &region);
 }
 
 static const void *source_address(const struct br_run *run, const struct br_source *source)
 {
-    struct br_region *region;
-
     if (source->recv >= 0 && run->steps[source->recv].transfer.mapped)
         return run->steps[source->recv].transfer.mapped;
-    return locate(run, &source->span, &region);
+    return br_run_place(run, &source->span);
 }
 
 /* ---- steps ---------------------------------------------------------------------------------- */
@@ -88,7 +99,7 @@ static void post(struct br_engine *engine, struct br_run *run, const struct br_s
 
     t->tag = br_tag_collective(op->group->number, op->sequence, run->fragment, step->match);
     t->peer = br_group_in_job(op->group, (int)step->peer);
-    t->length = (uint32_t)(step_elements(run, step) * br_type_size(op->type));
+    t->length = (uint32_t)br_run_step_bytes(run, step);
     t->memory = locate(run, &step->span, &t->region);
     t->priority = op->priority;
     t->order = op->order;
@@ -135,7 +146,6 @@ static void combine(void *context, uint32_t offset, const uint8_t *bytes, uint32
     const struct br_step *step = &run->schedule->steps[rs - run->steps];
     const struct br_source *sources = &run->schedule->sources[step->first_source];
     size_t size = br_type_size(run->op->type);
-    struct br_region *region;
     const void **from = run->engine->sources;
     int rc;
 
@@ -143,7 +153,7 @@ static void combine(void *context, uint32_t offset, const uint8_t *bytes, uint32
         from[i] = sources[i].recv >= 0 && !run->steps[sources[i].recv].ended
                       ? bytes
                       : (const uint8_t *)source_address(run, &sources[i]) + offset;
-    rc = br_reduce(run->op->type, run->op->reduction, locate(run, &step->span, &region) + offset, from,
+    rc = br_reduce(run->op->type, run->op->reduction, br_run_place(run, &step->span) + offset, from,
                    (int)step->n_sources, length / size,
                    step->flags & BR_STEP_FINAL ? run->op->group->size : 0);
     if (rc) /* not the arguments: they were checked at submit */
@@ -183,7 +193,8 @@ static void try_combine(struct br_engine *engine, struct br_run *run, uint32_t r
 {
     struct br_run_step *rs = &run->steps[recv], *reduce = waits_only_for(run, recv);
 
-    if (!reduce || rs->transfer.state == BR_TRANSFER_IDLE)
+    if (!reduce || rs->transfer.state == BR_TRANSFER_IDLE ||
+        br_stage_reduce_pays(run, &run->schedule->steps[reduce - run->steps]))
         return;
     reduce->run = run;
     rs->combiner = (struct br_combiner){combine, reduce};
@@ -215,7 +226,7 @@ static void trace_step(struct br_engine *engine, const struct br_run *run, uint3
         .name = names[step->kind],
         .args = {(int64_t)run->op->order, run->fragment, index,
                  moves ? br_group_in_job(run->op->group, (int)step->peer) : -1,
-                 (int64_t)(step_elements(run, step) * br_type_size(run->op->type))},
+                 (int64_t)br_run_step_bytes(run, step)},
     };
 
     br_trace_end(engine->worker->config.trace, &run->steps[index].span, engine->worker->now, &event);
@@ -231,7 +242,7 @@ static void start_step(struct br_engine *engine, struct br_run *run, uint32_t in
         br_trace_begin(engine->worker->config.trace, BR_TRACE_STEPS, engine->worker->now, &rs->span);
     if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV)
         post(engine, run, step, rs);
-    else
+    else if (step->kind != BR_STEP_REDUCE || !br_stage_reduce(engine, rs))
         enqueue(engine, rs);
     if (step->flags & BR_STEP_MAY_MAP)
         try_combine(engine, run, index);
@@ -273,11 +284,10 @@ static void steps_ended(struct br_engine *engine, struct br_run *run)
 static bool needs_credit(const struct br_engine *engine, const struct br_run *run, const struct br_step *step)
 {
     bool is_send = step->kind == BR_STEP_SEND;
-    size_t bytes = step_elements(run, step) * br_type_size(run->op->type);
 
     return (is_send || step->kind == BR_STEP_RECV) &&
            br_transfer_needs_credit(engine->worker, br_group_in_job(run->op->group, (int)step->peer), is_send,
-                                    (uint32_t)bytes);
+                                    (uint32_t)br_run_step_bytes(run, step));
 }
 
 /* The oldest step has ended, or the run begins. */
@@ -341,8 +351,7 @@ static int compute(struct br_engine *engine, const struct br_run *run, const str
 {
     const struct br_source *sources = &run->schedule->sources[step->first_source];
     size_t size = br_type_size(run->op->type), offset = rs->done * size;
-    struct br_region *region;
-    uint8_t *to = locate(run, &step->span, &region);
+    uint8_t *to = br_run_place(run, &step->span);
 
     if (!n)
         return 0;
@@ -356,12 +365,19 @@ static int compute(struct br_engine *engine, const struct br_run *run, const str
                      step->flags & BR_STEP_FINAL ? run->op->group->size : 0);
 }
 
+void br_run_reduced(struct br_engine *engine, struct br_run_step *rs)
+{
+    uint32_t index = (uint32_t)(rs - rs->run->steps);
+
+    release_mapped(engine, rs->run, &rs->run->schedule->steps[index]);
+    step_ended(engine, rs->run, index);
+}
+
 size_t br_run_work(struct br_engine *engine)
 {
     struct br_run_step *rs = br_container_of(engine->ready.next, struct br_run_step, node);
     struct br_run *run = rs->run;
-    uint32_t index = (uint32_t)(rs - run->steps);
-    const struct br_step *step = &run->schedule->steps[index];
+    const struct br_step *step = &run->schedule->steps[rs - run->steps];
     size_t left = step_elements(run, step) - rs->done, size = br_type_size(run->op->type);
     size_t bytes = engine->config.quantum_bytes / step->n_sources, n;
     int rc;
@@ -377,8 +393,7 @@ size_t br_run_work(struct br_engine *engine)
     rs->done += n;
     if (n == left) {
         br_list_remove(&rs->node);
-        release_mapped(engine, run, step);
-        step_ended(engine, run, index);
+        br_run_reduced(engine, rs);
     }
     return n * size * step->n_sources + 1;
 }

@@ -76,6 +76,7 @@ struct br_span {
 struct br_source {
     struct br_span span;
     int32_t recv; /* the RECV step with BR_STEP_MAY_MAP whose bytes these are; -1: they are in `span` */
+    bool given;   /* what the caller gave: no step before has written there */
 };
 
 struct br_step {

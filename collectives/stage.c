@@ -21,6 +21,9 @@ void br_stage_init(struct br_engine *engine)
 {
     br_list_init(&engine->copying);
     br_list_init(&engine->free_buffers);
+    br_list_init(&engine->free_reductions);
+    for (int i = 0; i < BR_STAGE_REDUCTIONS; i++)
+        br_list_push_back(&engine->free_reductions, &engine->reductions[i].batch.node);
 }
 
 static void free_buffer(struct br_engine *engine, struct br_stage_buffer *buffer)
@@ -73,7 +76,7 @@ bool br_stage_busy(const struct br_engine *engine)
     return !br_list_empty(&engine->copying);
 }
 
-/* Note 5. */
+/* Note 6. */
 static bool given_up(struct br_engine *engine, uint64_t now)
 {
     if (!engine->worker->failed || !br_stage_busy(engine))
@@ -88,7 +91,7 @@ static bool given_up(struct br_engine *engine, uint64_t now)
 
 int br_stage_poll(struct br_engine *engine, uint64_t now)
 {
-    uint64_t pending[2] = {0, 0}; /* GPUs whose stream of that direction has said "not yet" */
+    uint64_t pending[BR_COPY_DIRECTIONS] = {0}; /* GPUs whose stream of that direction has said "not yet" */
     bool lost = given_up(engine, now);
     int n = 0;
 

@@ -14,7 +14,10 @@
  *    comes, who may wait for buffers held by receives of ours: a deadlock.
  * 4. Nothing waits for a GPU: what is under way is in `copying`, asked about once a turn. A worker that would sleep looks again after
  *    BR_STAGE_LOOK. One turn asks a stream no more once it has said "not yet".
- * 5. When the worker has failed, its operations end after their copies: a copy engine must not write into memory that is the user's again. For
+ * 5. REDUCE steps whose arrays lie in the run's pinned memory, or unchanged in the GPU's, are done on the GPU (gpu/offload.h) where
+ *    that is faster as measured; all others on the CPU: below that size, without room there, where the peer lends its memory (schedule.h, note 6; it
+ *    is not pinned here), and of operations in streams. A launch that is refused only moves them to the CPU.
+ * 6. When the worker has failed, its operations end after their copies: a copy engine must not write into memory that is the user's again. For
  *    at most BR_STAGE_PATIENCE; then the GPU counts as lost.
  *
  * Everything here is the engine's, under its rules (engine.h).
@@ -28,14 +31,18 @@
 
 #include "base/list.h"
 #include "gpu/copier.h"
+#include "gpu/offload.h"
 
-#define BR_STAGE_LOOK     20000ull      /* ns */
-#define BR_STAGE_PATIENCE 1000000000ull /* ns */
+#define BR_STAGE_LOOK       20000ull      /* ns */
+#define BR_STAGE_PATIENCE   1000000000ull /* ns */
+#define BR_STAGE_REDUCTIONS 64            /* on GPUs at once, over all runs */
 
 struct br_engine;
 struct br_operation;
 struct br_region;
 struct br_run;
+struct br_run_step;
+struct br_step;
 
 /* Copies under way, and what to do when they are through. */
 struct br_batch {
@@ -68,6 +75,14 @@ struct br_staged {
     bool lost;        /* board: what it was to publish has not come; the worker has failed */
 };
 
+/* A step on a GPU. */
+struct br_stage_reduction {
+    struct br_batch batch; /* its node is in the engine's free ones, too */
+    struct br_run_step *step;
+    int gpu;
+    uint64_t mark;
+};
+
 bool br_operation_is_staged(const struct br_operation *op);
 
 /* stage.c */
@@ -90,11 +105,17 @@ int br_stage_keep(struct br_engine *engine, const struct br_stage_buffer *memory
 size_t br_stage_run_bytes(const struct br_operation *op, size_t elements);
 /* Where block `block` of a user buffer begins in the run's copy of it; NULL: it is not staged. */
 uint8_t *br_stage_run_block(const struct br_run *run, uint32_t buffer, size_t block);
+int br_stage_run_gpu(const struct br_run *run, uint32_t buffer); /* whose memory it is; 0: it is not staged */
 /* true: copies are under way, and `then` comes. */
 bool br_stage_run_load(struct br_engine *engine, struct br_run *run,
                        void (*then)(struct br_engine *, struct br_batch *));
 bool br_stage_run_store(struct br_engine *engine, struct br_run *run,
                         void (*then)(struct br_engine *, struct br_batch *));
+
+/* stage_reduce.c: is the step done on a GPU? It may still go to the CPU. */
+bool br_stage_reduce_pays(const struct br_run *run, const struct br_step *step);
+/* A REDUCE that may start. true: it is under way, and br_run_reduced() comes. */
+bool br_stage_reduce(struct br_engine *engine, struct br_run_step *rs);
 
 /* stage_part.c: part i of a message or an access, whose transfer is filled in. take: it gets a buffer instead of the user's memory, for bytes
  * that come; false: the worker has failed. load: a buffer, and the bytes that leave in it. store: what has come back into the user's memory;

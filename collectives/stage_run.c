@@ -32,6 +32,13 @@ size_t br_stage_run_bytes(const struct br_operation *op, size_t elements)
     return bytes ? bytes + ALIGNMENT : 0;
 }
 
+int br_stage_run_gpu(const struct br_run *run, uint32_t buffer)
+{
+    if (buffer == BR_SCRATCH || !is_staged(run->op, buffer))
+        return 0;
+    return buffer == BR_INPUT ? run->op->send_gpu : run->op->recv_gpu;
+}
+
 uint8_t *br_stage_run_block(const struct br_run *run, uint32_t buffer, size_t block)
 {
     const struct br_operation *op = run->op;

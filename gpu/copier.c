@@ -19,7 +19,7 @@
 struct lane {
     atomic_bool open, lost; /* lost: copies did not end (br_copier_forget()) */
     struct CUctx_st *context;
-    struct CUstream_st *streams[2]; /* by direction */
+    struct CUstream_st *streams[BR_COPY_DIRECTIONS];
     struct CUevent_st *events[EVENTS];
     int n_events;
     br_cuda_pointer trial; /* memory of the trial, which is kept: freeing it would wait (passage.h, note 7) */
@@ -30,7 +30,7 @@ struct br_copier {
     const struct br_cuda *cuda; /* NULL: no GPU has been opened */
     pthread_mutex_t lock;       /* of opening */
     struct lane lanes[GPUS];
-    _Atomic uint64_t bytes[2]; /* copied, by direction */
+    _Atomic uint64_t bytes[BR_COPY_DIRECTIONS]; /* copied, combined */
     bool said_pageable;
 };
 
@@ -62,7 +62,7 @@ static int make_streams(struct br_copier *copier, struct lane *lane)
     int least, greatest, rc = 0;
     br_cuda_result result = cuda->priority_range(&least, &greatest);
 
-    for (int i = 0; i < 2 && result == BR_CUDA_SUCCESS; i++)
+    for (int i = 0; i < BR_COPY_DIRECTIONS && result == BR_CUDA_SUCCESS; i++)
         result = cuda->stream_create(&lane->streams[i], BR_CUDA_STREAM_NON_BLOCKING, greatest);
     if (result != BR_CUDA_SUCCESS)
         return br_cuda_error(cuda, result, "a stream for copies");
@@ -78,7 +78,7 @@ static void close_lane(struct br_copier *copier, struct lane *lane)
 
     if (!lane->context || br_cuda_enter(cuda, lane->context))
         return;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < BR_COPY_DIRECTIONS; i++)
         if (lane->streams[i]) {
             if (!lost) /* for ever, else; destroying one that works does not wait */
                 cuda->stream_synchronize(lane->streams[i]);
@@ -259,18 +259,33 @@ static int enter_lane(struct br_copier *copier, int gpu)
     return br_cuda_enter(copier->cuda, lane->context);
 }
 
+/* With an event: what is asked for could not be marked else. */
+int br_copier_enter(struct br_copier *copier, int gpu)
+{
+    struct lane *lane = &copier->lanes[gpu - 1];
+    int rc = enter_lane(copier, gpu);
+
+    if (rc || lane->n_events)
+        return rc;
+    rc = make_event(copier, lane);
+    if (rc)
+        br_cuda_leave(copier->cuda);
+    return rc;
+}
+
+struct CUstream_st *br_copier_reductions(const struct br_copier *copier, int gpu)
+{
+    return copier->lanes[gpu - 1].streams[BR_COPY_REDUCTION];
+}
+
 int br_copier_copy(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
                    const void *from, size_t bytes)
 {
-    struct lane *lane = &copier->lanes[gpu - 1];
-    int rc = bytes ? enter_lane(copier, gpu) : 0;
+    int rc = bytes ? br_copier_enter(copier, gpu) : 0;
 
     if (rc || !bytes)
         return rc;
-    if (!lane->n_events) /* before the copy, which could not be marked */
-        rc = make_event(copier, lane);
-    if (!rc)
-        rc = ask(copier, gpu, direction, to, from, bytes);
+    rc = ask(copier, gpu, direction, to, from, bytes);
     br_cuda_leave(copier->cuda);
     return rc;
 }
@@ -341,6 +356,11 @@ void br_copier_lose(struct br_copier *copier)
         atomic_store(&copier->lanes[i].lost, true);
 }
 
+bool br_copier_is_lost(const struct br_copier *copier, int gpu)
+{
+    return atomic_load(&copier->lanes[gpu - 1].lost);
+}
+
 bool br_copier_has_lost(const struct br_copier *copier)
 {
     bool lost = false;
@@ -387,5 +407,6 @@ int br_copier_done(struct br_copier *copier, struct br_copy *copy)
 struct br_copier_counters br_copier_counters(const struct br_copier *copier)
 {
     return (struct br_copier_counters){.to_host_bytes = atomic_load(&copier->bytes[BR_COPY_TO_HOST]),
-                                       .to_gpu_bytes = atomic_load(&copier->bytes[BR_COPY_TO_GPU])};
+                                       .to_gpu_bytes = atomic_load(&copier->bytes[BR_COPY_TO_GPU]),
+                                       .reduced_bytes = atomic_load(&copier->bytes[BR_COPY_REDUCTION])};
 }

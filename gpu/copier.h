@@ -3,7 +3,8 @@
  * Copies between GPUs and host memory on streams of our own, asked for and looked at, never waited for.
  *
  * 1. Two streams a GPU, one a direction: with two copy engines both run at once, and what comes back does not wait behind what leaves.
- *    Non-blocking ones, so that they wait for no work of the application's default stream.
+ *    A third one for reductions, with the copies that these need (offload.h). Non-blocking ones, so that they wait for no work of the
+ *    application's default stream.
  * 2. A copy is not ordered behind work that the application has put on its own streams: as with MPI, memory belongs to braid from the
  *    call on, and whoever has written it on a stream synchronises that first.
  * 3. Verified before it is used: opening a GPU writes a pattern there and reads it back. The memory for that is kept to the end.
@@ -19,10 +20,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum br_copy_direction { BR_COPY_TO_HOST, BR_COPY_TO_GPU };
+/* The third is the stream of reductions: to be marked and counted only. */
+enum br_copy_direction { BR_COPY_TO_HOST, BR_COPY_TO_GPU, BR_COPY_REDUCTION, BR_COPY_DIRECTIONS };
 
 struct br_copier;
 struct CUevent_st;
+struct CUstream_st;
 
 /* Copies that were asked for, up to a mark. Zeroed: none. */
 struct br_copy {
@@ -31,7 +34,7 @@ struct br_copy {
 };
 
 struct br_copier_counters {
-    uint64_t to_host_bytes, to_gpu_bytes;
+    uint64_t to_host_bytes, to_gpu_bytes, reduced_bytes;
 };
 
 int br_copier_create(struct br_copier **out); /* -ENOMEM with words */
@@ -56,8 +59,13 @@ int br_copier_copy(struct br_copier *copier, int gpu, enum br_copy_direction dir
 /* The same, and waits for it, and for all that was asked for in this direction before: for the program's own threads. Not under the lock. */
 int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
                        const void *from, size_t bytes);
-/* A copy that was asked for in another stream (passage.h) counts, too. */
+/* A copy that was asked for in another stream (passage.h, offload.h) counts, too, and the result of a reduction. */
 void br_copier_count(struct br_copier *copier, enum br_copy_direction direction, size_t bytes);
+/* The stream of reductions of a GPU that is open; any thread. */
+struct CUstream_st *br_copier_reductions(const struct br_copier *copier, int gpu);
+/* For work there: br_cuda_enter() for the GPU's context, and there is an event for the mark behind the work. After 0 br_cuda_leave().
+ * Errors with words: -EIO: the GPU is lost; the driver's. */
+int br_copier_enter(struct br_copier *copier, int gpu);
 /* Marks what was asked for in this direction so far. After copies there is always an event for it: br_copier_copy() has seen to that; recording
  * it fails with an error of the context only, which has ended the copies, too. */
 int br_copier_mark(struct br_copier *copier, int gpu, enum br_copy_direction direction, struct br_copy *copy);
@@ -70,6 +78,7 @@ void br_copier_forget(struct br_copier *copier, struct br_copy *copy);
 
 /* The same of all GPUs: something other than a copy of ours does not end. */
 void br_copier_lose(struct br_copier *copier);
+bool br_copier_is_lost(const struct br_copier *copier, int gpu);
 bool br_copier_has_lost(const struct br_copier *copier); /* any GPU */
 
 struct br_copier_counters br_copier_counters(const struct br_copier *copier);

@@ -129,6 +129,11 @@ void br_reducer_destroy(struct br_reducer *r)
     free(r);
 }
 
+void br_reducer_abandon(struct br_reducer *r)
+{
+    free(r);
+}
+
 /* ---- reductions -------------------------------------------------------------------------------- */
 
 static int check(enum braid_type type, enum braid_reduction reduction, int n_src, int divisor)
@@ -143,41 +148,43 @@ static int check(enum braid_type type, enum braid_reduction reduction, int n_src
     return 0;
 }
 
-static br_cuda_result launch(struct br_reducer *r, const struct kernel *kernel,
-                             struct br_gpu_reduction *reduction)
+static br_cuda_result launch(const struct br_reducer *r, struct CUstream_st *stream,
+                             const struct kernel *kernel, const struct br_gpu_reduction *arrays)
 {
-    uint64_t blocks = reduction->bytes / ((uint64_t)BR_GPU_STEP * BLOCK) + 1;
-    void *parameters[] = {reduction};
+    uint64_t blocks = arrays->bytes / ((uint64_t)BR_GPU_STEP * BLOCK) + 1;
+    void *parameters[] = {(void *)(uintptr_t)arrays};
 
     if (blocks > kernel->most_blocks)
         blocks = kernel->most_blocks;
-    return r->cuda->launch(kernel->function, (unsigned)blocks, 1, 1, BLOCK, 1, 1, 0, r->stream, parameters,
+    return r->cuda->launch(kernel->function, (unsigned)blocks, 1, 1, BLOCK, 1, 1, 0, stream, parameters,
                            NULL);
 }
 
-/* In the stream, in a context that is current. */
-static br_cuda_result submit(struct br_reducer *r, enum braid_type type, enum braid_reduction op,
-                             struct br_gpu_reduction *reduction)
+int br_reducer_submit(const struct br_reducer *r, struct CUstream_st *stream, enum braid_type type,
+                      enum braid_reduction op, const struct br_gpu_reduction *arrays)
 {
-    br_cuda_pointer dst = (uintptr_t)reduction->dst, src = (uintptr_t)reduction->src[0];
+    br_cuda_pointer dst = (uintptr_t)arrays->dst, src = (uintptr_t)arrays->src[0];
     br_cuda_result result = BR_CUDA_SUCCESS;
+    int rc = check(type, op, arrays->n_src, arrays->divisor);
 
-    if (op == BRAID_AVG && !reduction->divisor)
+    if (rc || !arrays->bytes)
+        return rc;
+    if (op == BRAID_AVG && !arrays->divisor)
         op = BRAID_SUM;
-    if (reduction->n_src > 1 || op == BRAID_AVG)
-        result = reduction->bytes ? launch(r, &r->kernels[type][op], reduction) : result;
-    else if (dst != src && reduction->bytes)
-        result = r->cuda->copy_async(dst, src, reduction->bytes, r->stream);
-    if (result == BR_CUDA_SUCCESS)
-        result = r->cuda->event_record(r->events[(r->asked + 1) % BR_REDUCER_TICKETS], r->stream);
-    return result;
+    if (arrays->n_src > 1 || op == BRAID_AVG)
+        result = launch(r, stream, &r->kernels[type][op], arrays);
+    else if (dst != src)
+        result = r->cuda->copy_async(dst, src, arrays->bytes, stream);
+    return result == BR_CUDA_SUCCESS
+               ? 0
+               : br_cuda_error(r->cuda, result, "%s of %zu bytes", names[type][op], (size_t)arrays->bytes);
 }
 
 int br_reducer_reduce(struct br_reducer *r, enum braid_type type, enum braid_reduction op, void *dst,
                       const void *const *src, int n_src, size_t bytes, int divisor, uint64_t *ticket)
 {
-    struct br_gpu_reduction reduction = {.dst = dst, .bytes = bytes, .n_src = n_src, .divisor = divisor};
-    br_cuda_result result;
+    struct br_gpu_reduction arrays = {.dst = dst, .bytes = bytes, .n_src = n_src, .divisor = divisor};
+    br_cuda_result result = BR_CUDA_SUCCESS;
     int rc = check(type, op, n_src, divisor);
 
     if (!rc && r->asked - r->done == BR_REDUCER_TICKETS)
@@ -187,13 +194,16 @@ int br_reducer_reduce(struct br_reducer *r, enum braid_type type, enum braid_red
     if (rc)
         return rc;
     for (int s = 0; s < n_src; s++)
-        reduction.src[s] = src[s];
-    result = submit(r, type, op, &reduction);
+        arrays.src[s] = src[s];
+    rc = br_reducer_submit(r, r->stream, type, op, &arrays);
+    if (!rc)
+        result = r->cuda->event_record(r->events[(r->asked + 1) % BR_REDUCER_TICKETS], r->stream);
     br_cuda_leave(r->cuda);
     if (result != BR_CUDA_SUCCESS)
-        return br_cuda_error(r->cuda, result, "%s of %zu bytes", names[type][op], bytes);
-    *ticket = ++r->asked;
-    return 0;
+        rc = br_cuda_error(r->cuda, result, "%s of %zu bytes", names[type][op], bytes);
+    if (!rc)
+        *ticket = ++r->asked;
+    return rc;
 }
 
 int br_reducer_done(struct br_reducer *r, uint64_t ticket)

@@ -17,10 +17,12 @@
 
 #include "braid/types.h"
 #include "gpu/image.h"
+#include "gpu/kernels.h"
 
 #define BR_REDUCER_TICKETS 64 /* reductions under way at once */
 
 struct br_reducer;
+struct CUstream_st;
 
 /* Loads the kernels, &br_gpu_image, onto a GPU, by its ordinal; takes from milliseconds to seconds (without machine code for this GPU the driver compiles the
  * PTX) and blocks. With words: -EOPNOTSUPP: this build has no kernels, or the driver is older than they are; the errors of br_cuda_driver()
@@ -28,6 +30,8 @@ struct br_reducer;
 int br_reducer_create(int device, const struct br_gpu_image *image, struct br_reducer **out);
 /* Waits for what is under way. NULL allowed. */
 void br_reducer_destroy(struct br_reducer *reducer);
+/* Of a GPU that does not answer any more: calls nothing of CUDA, what it has there stays to the end of the process. NULL allowed. */
+void br_reducer_abandon(struct br_reducer *reducer);
 
 /*
  * Asks for dst[i] = (...(src[0][i] op src[1][i]) ...) over `bytes` bytes of each array: whole elements. dst may be equal to one or more
@@ -42,6 +46,11 @@ void br_reducer_destroy(struct br_reducer *reducer);
 int br_reducer_reduce(struct br_reducer *reducer, enum braid_type type, enum braid_reduction reduction,
                       void *dst, const void *const *src, int n_src, size_t bytes, int divisor,
                       uint64_t *ticket);
+
+/* The same in a stream of the caller's on this GPU, whose context is current, and without a ticket. Of an average whose divisor is 0 it makes the sum.
+ * Negative errno with words: -EINVAL as above, else the driver's: then it has not been put into the stream. */
+int br_reducer_submit(const struct br_reducer *reducer, struct CUstream_st *stream, enum braid_type type,
+                      enum braid_reduction reduction, const struct br_gpu_reduction *arrays);
 
 /* 1: done, and all that was asked for before, too; 0: not yet; negative errno with words: the GPU failed, and none that was under way has a result.
  * That lasts: a CUDA context does not outlive such an error. */

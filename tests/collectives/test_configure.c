@@ -17,12 +17,15 @@
 #include "base/numa.h"
 
 static const char *const variables[] = {
-    "BRAID_BACKEND",    "BRAID_DEVICES",       "BRAID_TOPOLOGY",    "BRAID_INVENTORY",
-    "BRAID_RAILS",      "BRAID_SLICE_BYTES",   "BRAID_EAGER_BYTES", "BRAID_INIT_TIMEOUT",
-    "BRAID_TIMEOUT",    "BRAID_PEER_TIMEOUT",  "BRAID_SPIN_US",     "BRAID_STARVATION_MS",
-    "BRAID_PIN_CPU",    "BRAID_MACHINE_RANKS", "BRAID_CHUNK_BYTES", "BRAID_BOARD_BYTES",
-    "BRAID_SECRET",     "BRAID_SECRET_FILE",   "WORLD_SIZE",        "RANK",
-    "LOCAL_WORLD_SIZE", "LOCAL_RANK",          "MASTER_ADDR",       "MASTER_PORT",
+    "BRAID_BACKEND",      "BRAID_DEVICES",       "BRAID_TOPOLOGY",
+    "BRAID_INVENTORY",    "BRAID_RAILS",         "BRAID_SLICE_BYTES",
+    "BRAID_EAGER_BYTES",  "BRAID_INIT_TIMEOUT",  "BRAID_TIMEOUT",
+    "BRAID_PEER_TIMEOUT", "BRAID_SPIN_US",       "BRAID_STARVATION_MS",
+    "BRAID_PIN_CPU",      "BRAID_MACHINE_RANKS", "BRAID_CHUNK_BYTES",
+    "BRAID_BOARD_BYTES",  "BRAID_GPU_REDUCE",    "BRAID_SECRET",
+    "BRAID_SECRET_FILE",  "WORLD_SIZE",          "RANK",
+    "LOCAL_WORLD_SIZE",   "LOCAL_RANK",          "MASTER_ADDR",
+    "MASTER_PORT",
 };
 
 static int forget_environment(void **state)
@@ -167,6 +170,7 @@ static void settings_read__bad_environment(void **state)
         {"BRAID_TIMEOUT", "0"},           {"BRAID_TIMEOUT", "1.5"},     {"BRAID_PEER_TIMEOUT", ""},
         {"BRAID_SPIN_US", "99999999999"}, {"BRAID_STARVATION_MS", "0"}, {"BRAID_PIN_CPU", "-2"},
         {"BRAID_CHUNK_BYTES", "12"},      {"BRAID_BOARD_BYTES", "1G"},  {"BRAID_INIT_TIMEOUT", "soon"},
+        {"BRAID_GPU_REDUCE", "yes"},
     };
 
     (void)state;

@@ -13,135 +13,18 @@
 #include "base/clock.h"
 #include "base/downgrade.h"
 #include "base/error.h"
-#include "call.h"
+#include "gpu_call.h"
 #include "collectives/type.h"
 #include "gpu/driver.h"
 #include "tests/fake_cuda/fake_cuda.h"
 
-static const struct br_cuda *cuda;
-static struct br_copier *copier;
-static unsigned left_before, stays; /* what the fake driver had; what a lost GPU keeps on top of it */
-
-static int open_gpu(void **state)
-{
-    struct CUctx_st *context;
-
-    (void)state;
-    fake_cuda_reset();
-    left_before = fake_cuda_left();
-    stays = 0;
-    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
-    br_cuda_forget();
-    return br_copier_create(&copier) || br_copier_open(copier, 1) != 1 || br_cuda_driver(&cuda) ||
-           br_cuda_context(0, &context) || br_cuda_enter(cuda, context);
-}
-
-static int close_gpu(void **state)
-{
-    (void)state;
-    br_cuda_leave(cuda);
-    br_copier_destroy(copier);
-    assert_int_equal(fake_cuda_left(), left_before + stays);
-    return 0;
-}
-
-static uint8_t *allocate(size_t bytes)
-{
-    br_cuda_pointer memory;
-
-    assert_int_equal(cuda->memory_alloc(&memory, bytes), 0);
-    return (uint8_t *)(uintptr_t)memory;
-}
-
-static uint8_t *bytes_of(const void *memory)
-{
-    return fake_cuda_bytes((uintptr_t)memory);
-}
-
-static void release(void *memory)
-{
-    assert_int_equal(cuda->memory_free((uintptr_t)memory), 0);
-}
-
 /* ---- collectives ---------------------------------------------------------------------------- */
-
-enum where { SEND = 1, RECV = 2 };
-
-/* Moves what the operation reads and writes, both in one block of memory, to the GPU and back. */
-static size_t room(const struct call *c, const struct job *job)
-{
-    return (c->count * 8 + 1) * (size_t)job->n * 2 + 192;
-}
-
-static uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where where)
-{
-    struct br_operation *op = &c->ops[rank];
-    size_t size = c->count * br_type_size(c->type);
-    uint8_t *device = allocate(room(c, job));
-    bool reads = !br_collective_from_root(c->collective) || rank == c->root,
-         writes = !br_collective_to_root(c->collective) || rank == c->root;
-
-    memcpy(bytes_of(device), c->memory[rank], room(c, job));
-    op->send_bytes = reads ? size * br_collective_blocks(c->collective, (uint32_t)job->n, BR_INPUT) : 0;
-    op->recv_bytes = writes ? size * br_collective_blocks(c->collective, (uint32_t)job->n, BR_OUTPUT) : 0;
-    if (where & SEND) {
-        op->send = device + ((const uint8_t *)op->send - c->memory[rank]);
-        op->send_gpu = op->send_bytes > 0;
-    }
-    if (where & RECV) {
-        op->recv = device + ((uint8_t *)op->recv - c->memory[rank]);
-        op->recv_gpu = op->recv_bytes > 0;
-    }
-    return device;
-}
-
-static void from_gpu(struct call *c, const struct job *job, int rank, enum where where, uint8_t *device)
-{
-    struct br_operation *op = &c->ops[rank];
-
-    if (where & RECV) {
-        size_t at = (size_t)((uint8_t *)op->recv - device);
-
-        memcpy(c->memory[rank] + at, bytes_of(op->recv), room(c, job) - at);
-        op->recv = c->memory[rank] + at;
-    }
-    if (where & SEND)
-        op->send = c->memory[rank] + ((const uint8_t *)op->send - device);
-    release(device);
-}
-
-static void run_on_gpu(struct job *job, struct call c, enum where where)
-{
-    uint8_t *devices[16];
-
-    call_create(&c, job);
-    for (int r = 0; r < job->n; r++) {
-        call_prepare(&c, job, r);
-        devices[r] = to_gpu(&c, job, r, where);
-        job_submit(job, r, &c.ops[r]);
-    }
-    job_run(job, job->ended + job->n);
-    for (int r = 0; r < job->n; r++)
-        from_gpu(&c, job, r, where, devices[r]);
-    call_check(&c, job);
-    call_destroy(&c, job);
-}
-
-static void create(struct job *job, int n, uint32_t chunk_bytes)
-{
-    job_create(job, &(struct job_options){
-                        .n = n,
-                        .rails = 1,
-                        .network = {.seed = 1},
-                        .engine = {.copier = copier, .chunk_bytes = chunk_bytes},
-                    });
-}
 
 static void every_collective(int n, size_t count, uint32_t chunk_bytes)
 {
     struct job job;
 
-    create(&job, n, chunk_bytes);
+    create(&job, n, chunk_bytes, NULL);
     for (int c = 0; c < BR_COLLECTIVES; c++)
         for (int turn = 0; turn < 4; turn++)
             run_on_gpu(
@@ -186,7 +69,7 @@ static void collective__crosses_once(void **state)
     struct job job;
 
     (void)state;
-    create(&job, 4, 4096);
+    create(&job, 4, 4096, NULL);
     for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
         struct br_copier_counters before = br_copier_counters(copier), after;
 
@@ -211,7 +94,7 @@ static void collective__memory_is_kept(void **state)
     struct job job;
 
     (void)state;
-    create(&job, 2, 0);
+    create(&job, 2, 0, NULL);
     run_on_gpu(&job, c, SEND | RECV);
     grown = br_engine_late_allocations(job.ranks[0].engine, br_engine_all(job.ranks[0].engine));
     pinned = fake_cuda_counters().host_allocations;
@@ -259,7 +142,7 @@ static void collective__without_pinning(void **state)
     (void)state;
     strcpy(fake_cuda()->fail, "cuMemHostRegister_v2");
     fake_cuda()->fail_result = BR_CUDA_OUT_OF_MEMORY;
-    create(&job, 2, 0);
+    create(&job, 2, 0, NULL);
     run_on_gpu(&job, c, SEND | RECV);
     said = atomic_load(&br_downgrades.downgrade_gpu_pinning);
     assert_true(said > 0);
@@ -276,7 +159,7 @@ static void failing(const char *symbol, br_cuda_result result, const char *words
     uint8_t *devices[2];
     struct job job;
 
-    create(&job, 2, 0);
+    create(&job, 2, 0, NULL);
     call_create(&c, &job);
     for (int r = 0; r < 2; r++) {
         call_prepare(&c, &job, r);
@@ -373,7 +256,7 @@ static void message(size_t bytes, bool from_gpu_memory, bool to_gpu_memory, int 
             *out = to_gpu_memory ? allocate(bytes + 1) : malloc(bytes + 1);
     struct job job;
 
-    create(&job, 2, 0);
+    create(&job, 2, 0, NULL);
     for (size_t i = 0; i < bytes; i++)
         bytes_of(in)[i] = (uint8_t)(i * 31 + i / 251);
     send.send = in;
@@ -446,7 +329,7 @@ static void access__of_memory_of_a_gpu(void **state)
     struct job job;
 
     (void)state;
-    create(&job, 2, 0);
+    create(&job, 2, 0, NULL);
     for (int owner = 0; owner < 2; owner++)
         for (int put = 0; put < 2; put++) {
             access_one(&job, put, owner, 100);
@@ -464,7 +347,7 @@ static void access__refused(void **state)
     struct job job;
 
     (void)state;
-    create(&job, 2, 0);
+    create(&job, 2, 0, NULL);
     op.recv = allocate(5000);
     job_submit(&job, 0, &op);
     job_run(&job, 1);

@@ -13,6 +13,7 @@
 #include <braid/training.h>
 
 #include "gpu/driver.h"
+#include "gpu/image.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/system/ranks.h"
 
@@ -179,6 +180,44 @@ static void gpu__persistent(void **state)
 {
     (void)state;
     everywhere(3, persistent);
+}
+
+/* Combined on the GPU. context: a call that is refused, a launch after the six of the trial; then the CPU does it. */
+static int combined(struct braid_comm *comm, void *context)
+{
+    const size_t count = 300001;
+    const struct br_cuda *cuda = start_cuda();
+    float *data = allocate(cuda, count * sizeof *data);
+    bool refused = context || !br_gpu_image.bytes; /* a build under a sanitizer has none */
+    struct braid_stats stats;
+
+    if (context) {
+        strcpy(fake_cuda()->fail, context);
+        fake_cuda()->fail_result = BR_CUDA_NO_BINARY_FOR_GPU;
+        fake_cuda()->fail_after = strcmp(context, "cuLaunchKernel") ? 0 : 6;
+    }
+    RETURNS(0, sum(comm, data, view(data), count, NULL));
+    if (check_sum(comm, view(data), count))
+        return 1;
+    RETURNS(0, braid_stats(comm, &stats));
+    CHECK(stats.downgrade_gpu_reduction == refused &&
+              (refused || stats.gpu_reduced_bytes >= count * sizeof *data / 4),
+          "%llu bytes on the GPU", (unsigned long long)stats.gpu_reduced_bytes);
+    release(cuda, data);
+    return 0;
+}
+
+static void gpu__reductions_on_the_gpu(void **state)
+{
+    static char *const refused[] = {NULL, "cuModuleLoadData", "cuLaunchKernel"};
+
+    (void)state;
+    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    setenv("BRAID_GPU_REDUCE", "gpu", 1);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        ranks_run(&(struct ranks){.size = 3, .backend = "uring", .devices = "127.0.0.1"}, combined,
+                  refused[i]);
+    setenv("BRAID_GPU_REDUCE", "cpu", 1);
 }
 
 /* ---- messages, accesses --------------------------------------------------------------------- */
@@ -446,6 +485,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpu__all_reduce),
+        cmocka_unit_test(gpu__reductions_on_the_gpu),
         cmocka_unit_test(gpu__small_collectives),
         cmocka_unit_test(gpu__persistent),
         cmocka_unit_test(gpu__messages_and_accesses),

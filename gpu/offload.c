@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "gpu/offload.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/downgrade.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "gpu/copier.h"
+#include "gpu/driver.h"
+#include "gpu/reduce.h"
+
+#define GPUS      64
+#define ARENA     (16u << 20)
+#define ALIGNMENT 256u
+#define TRIAL     (1u << 20) /* bytes of an array */
+#define LEAST     (64u << 10)
+#define TRIES     3
+
+struct lane {
+    atomic_bool open;
+    struct br_reducer *reducer;
+    struct CUctx_st *context;
+    br_cuda_pointer arena; /* ARENA bytes, and TRIAL for the trial */
+    uint64_t head, tail;   /* positions in the ring, which only grow: [tail, head) is taken */
+    void *trial;           /* pinned host memory, kept: freeing it would wait (passage.h, note 7) */
+    struct br_offload_cost cost;
+};
+
+struct br_offload {
+    struct br_copier *copier;
+    const struct br_gpu_image *image;
+    const struct br_cuda *cuda;
+    struct lane lanes[GPUS];
+};
+
+/* What one reduction needs. */
+struct task {
+    enum braid_type type;
+    enum braid_reduction reduction;
+    void *dst;
+    const struct br_offload_source *src;
+    int n_src, divisor;
+    size_t bytes;
+};
+
+int br_offload_create(struct br_copier *copier, const struct br_gpu_image *image, struct br_offload **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return br_error(ENOMEM, "no memory for reductions on GPUs");
+    (*out)->copier = copier;
+    (*out)->image = image;
+    return 0;
+}
+
+static void close_lane(struct br_offload *offload, int gpu)
+{
+    struct lane *lane = &offload->lanes[gpu - 1];
+
+    if (br_copier_is_lost(offload->copier, gpu) || br_cuda_enter(offload->cuda, lane->context)) {
+        br_reducer_abandon(lane->reducer);
+        return;
+    }
+    if (lane->arena)
+        offload->cuda->memory_free(lane->arena);
+    if (lane->trial)
+        offload->cuda->host_free(lane->trial);
+    br_cuda_leave(offload->cuda);
+    br_reducer_destroy(lane->reducer);
+    lane->reducer = NULL;
+    lane->arena = 0;
+    lane->trial = NULL;
+}
+
+void br_offload_destroy(struct br_offload *offload)
+{
+    if (!offload)
+        return;
+    for (int gpu = 1; gpu <= GPUS; gpu++)
+        if (offload->lanes[gpu - 1].reducer)
+            close_lane(offload, gpu);
+    free(offload);
+}
+
+/* ---- a reduction ------------------------------------------------------------------------------ */
+
+static size_t room(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* In one piece. false: there is none now. */
+static bool take(struct lane *lane, size_t bytes, br_cuda_pointer *at)
+{
+    uint64_t from = lane->head;
+
+    if (from % ARENA + bytes > ARENA)
+        from += ARENA - from % ARENA;
+    if (from + bytes - lane->tail > ARENA)
+        return false;
+    *at = lane->arena + from % ARENA;
+    lane->head = from + bytes;
+    return true;
+}
+
+static int count_host(const struct br_offload_source *src, int n_src)
+{
+    int n = 0;
+
+    for (int s = 0; s < n_src; s++)
+        n += !src[s].on_gpu;
+    return n;
+}
+
+static int refused(const struct br_offload *offload, br_cuda_result result, const struct task *task)
+{
+    return br_cuda_error(offload->cuda, result, "copies of %zu bytes for a reduction", task->bytes);
+}
+
+/* Puts it into the stream; the context is current. `at` is room for the sources in host memory, and one at least. */
+static int put(struct br_offload *offload, int gpu, const struct task *task, br_cuda_pointer at)
+{
+    const struct lane *lane = &offload->lanes[gpu - 1];
+    struct CUstream_st *stream = br_copier_reductions(offload->copier, gpu);
+    struct br_gpu_reduction arrays = {
+        .dst = (char *)(uintptr_t)at, .bytes = task->bytes, .n_src = task->n_src, .divisor = task->divisor};
+    br_cuda_pointer next = at;
+    br_cuda_result result = BR_CUDA_SUCCESS;
+    int rc;
+
+    for (int s = 0; s < task->n_src && result == BR_CUDA_SUCCESS; s++) {
+        arrays.src[s] = task->src[s].at;
+        if (task->src[s].on_gpu)
+            continue;
+        result = offload->cuda->copy_async(next, (uintptr_t)task->src[s].at, task->bytes, stream);
+        arrays.src[s] = (const char *)(uintptr_t)next;
+        next += room(task->bytes);
+    }
+    if (result != BR_CUDA_SUCCESS)
+        return refused(offload, result, task);
+    rc = br_reducer_submit(lane->reducer, stream, task->type, task->reduction, &arrays);
+    if (rc)
+        return rc;
+    result = offload->cuda->copy_async((uintptr_t)task->dst, at, task->bytes, stream);
+    return result == BR_CUDA_SUCCESS ? 0 : refused(offload, result, task);
+}
+
+static int take_and_put(struct br_offload *offload, int gpu, const struct task *task)
+{
+    int n_host = count_host(task->src, task->n_src);
+    br_cuda_pointer at;
+
+    if (!take(&offload->lanes[gpu - 1], (size_t)(n_host ? n_host : 1) * room(task->bytes), &at))
+        return -EAGAIN;
+    return put(offload, gpu, task, at);
+}
+
+static void count(struct br_offload *offload, const struct task *task)
+{
+    br_copier_count(offload->copier, BR_COPY_TO_GPU,
+                    (size_t)count_host(task->src, task->n_src) * task->bytes);
+    br_copier_count(offload->copier, BR_COPY_TO_HOST, task->bytes);
+    br_copier_count(offload->copier, BR_COPY_REDUCTION, task->bytes);
+}
+
+int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
+                      enum braid_reduction reduction, void *dst, const struct br_offload_source *src,
+                      int n_src, size_t bytes, int divisor, uint64_t *mark)
+{
+    const struct task task = {type, reduction, dst, src, n_src, divisor, bytes};
+    struct lane *lane = &offload->lanes[gpu - 1];
+    int rc = br_copier_enter(offload->copier, gpu);
+
+    if (!rc) {
+        rc = take_and_put(offload, gpu, &task);
+        br_cuda_leave(offload->cuda);
+    }
+    *mark = lane->head;
+    if (!rc) {
+        count(offload, &task);
+    } else if (rc != -EAGAIN) {
+        atomic_store(&lane->open, false);
+        br_downgrade(gpu_reduction);
+        br_log_warn("GPU %d: reductions go to the CPU from now on: %s", gpu - 1, br_error_words());
+    }
+    return rc;
+}
+
+void br_offload_end(struct br_offload *offload, int gpu, uint64_t mark)
+{
+    struct lane *lane = &offload->lanes[gpu - 1];
+
+    if (mark > lane->tail)
+        lane->tail = mark;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+/* One reduction of two arrays, one of them on the GPU, of which every element is its index. */
+static int try(struct br_offload *offload, int gpu, size_t bytes, double *seconds)
+{
+    struct lane *lane = &offload->lanes[gpu - 1];
+    struct CUstream_st *stream = br_copier_reductions(offload->copier, gpu);
+    const struct br_offload_source src[] = {{lane->trial, false},
+                                            {(void *)(uintptr_t)(lane->arena + ARENA), true}};
+    const struct task task = {BRAID_UINT32, BRAID_SUM, lane->trial, src, 2, 0, bytes};
+    uint32_t *host = lane->trial;
+    br_cuda_result result;
+    uint64_t began;
+    int rc;
+
+    for (uint32_t i = 0; i < bytes / sizeof *host; i++)
+        host[i] = i;
+    result = offload->cuda->copy_async(lane->arena + ARENA, (uintptr_t)host, bytes, stream);
+    if (result == BR_CUDA_SUCCESS)
+        result = offload->cuda->stream_synchronize(stream);
+    if (result != BR_CUDA_SUCCESS)
+        return refused(offload, result, &task);
+    began = br_clock_now();
+    rc = take_and_put(offload, gpu, &task);
+    if (rc)
+        return rc;
+    result = offload->cuda->stream_synchronize(stream);
+    *seconds = (double)(br_clock_now() - began) * 1e-9;
+    br_offload_end(offload, gpu, lane->head);
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(offload->cuda, result, "the trial reduction");
+    for (uint32_t i = 0; i < bytes / sizeof *host; i++)
+        if (host[i] != 2 * i)
+            return br_error(EIO, "the trial reduction gave %u for %u + %u", host[i], i, i);
+    return 0;
+}
+
+/* The least of several: what comes in between only adds. */
+static int measure(struct br_offload *offload, int gpu, size_t bytes, double *least)
+{
+    double seconds = 0;
+    int rc = 0;
+
+    for (int i = 0; i < TRIES && !rc; i++) {
+        rc = try(offload, gpu, bytes, &seconds);
+        if (!rc && (!i || seconds < *least))
+            *least = seconds;
+    }
+    return rc;
+}
+
+static int measure_both(struct br_offload *offload, int gpu, struct br_offload_cost *cost)
+{
+    double small = 0, large = 0;
+    int rc = measure(offload, gpu, LEAST, &small);
+
+    if (!rc)
+        rc = measure(offload, gpu, TRIAL, &large);
+    if (rc)
+        return rc;
+    cost->per_byte = large > small ? (large - small) / (2.0 * (TRIAL - LEAST)) : 0;
+    cost->start = small - cost->per_byte * 2.0 * LEAST;
+    if (cost->start < 0)
+        cost->start = 0;
+    return 0;
+}
+
+static int allocate(struct br_offload *offload, struct lane *lane)
+{
+    br_cuda_result result = offload->cuda->memory_alloc(&lane->arena, ARENA + TRIAL);
+
+    if (result == BR_CUDA_SUCCESS)
+        result = offload->cuda->host_alloc(&lane->trial, TRIAL, BR_CUDA_HOST_PORTABLE);
+    return result == BR_CUDA_SUCCESS ? 0
+                                     : br_cuda_error(offload->cuda, result, "%u bytes for reductions",
+                                                     lane->trial ? TRIAL : ARENA + TRIAL);
+}
+
+int br_offload_open(struct br_offload *offload, int gpu, struct br_offload_cost *cost)
+{
+    struct lane *lane = &offload->lanes[gpu - 1];
+    int rc = br_cuda_driver(&offload->cuda);
+
+    if (!rc)
+        rc = br_cuda_context(gpu - 1, &lane->context);
+    if (!rc)
+        rc = br_reducer_create(gpu - 1, offload->image, &lane->reducer);
+    if (!rc)
+        rc = br_cuda_enter(offload->cuda, lane->context);
+    if (rc)
+        return rc;
+    rc = allocate(offload, lane);
+    if (!rc)
+        rc = measure_both(offload, gpu, cost);
+    br_cuda_leave(offload->cuda);
+    return rc;
+}
+
+/* ---- the choice -------------------------------------------------------------------------------- */
+
+void br_offload_set(struct br_offload *offload, int gpu, const struct br_offload_cost *cost)
+{
+    struct lane *lane = &offload->lanes[gpu - 1];
+
+    lane->cost = *cost;
+    atomic_store_explicit(&lane->open, true, memory_order_release);
+}
+
+bool br_offload_pays(const struct br_offload *offload, int gpu, size_t bytes, int n_src, int n_host)
+{
+    const struct lane *lane = &offload->lanes[gpu - 1];
+
+    if (!atomic_load_explicit(&lane->open, memory_order_acquire) || n_src > BR_GPU_SOURCES ||
+        (size_t)(n_host + 1) * room(bytes) > ARENA)
+        return false;
+    return lane->cost.start + lane->cost.per_byte * (double)bytes * (n_host + 1) <
+           lane->cost.cpu_per_byte * (double)bytes * (n_src + 1);
+}

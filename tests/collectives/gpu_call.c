@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "gpu_call.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "collectives/type.h"
+#include "tests/fake_cuda/fake_cuda.h"
+
+const struct br_cuda *cuda;
+struct br_copier *copier;
+unsigned stays;
+
+static unsigned left_before; /* what the fake driver had */
+
+int open_gpu(void **state)
+{
+    struct CUctx_st *context;
+
+    (void)state;
+    fake_cuda_reset();
+    left_before = fake_cuda_left();
+    stays = 0;
+    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    br_cuda_forget();
+    return br_copier_create(&copier) || br_copier_open(copier, 1) != 1 || br_cuda_driver(&cuda) ||
+           br_cuda_context(0, &context) || br_cuda_enter(cuda, context);
+}
+
+int close_gpu(void **state)
+{
+    (void)state;
+    br_cuda_leave(cuda);
+    br_copier_destroy(copier);
+    assert_int_equal(fake_cuda_left(), left_before + stays);
+    return 0;
+}
+
+uint8_t *allocate(size_t bytes)
+{
+    br_cuda_pointer memory;
+
+    assert_int_equal(cuda->memory_alloc(&memory, bytes), 0);
+    return (uint8_t *)(uintptr_t)memory;
+}
+
+uint8_t *bytes_of(const void *memory)
+{
+    return fake_cuda_bytes((uintptr_t)memory);
+}
+
+void release(void *memory)
+{
+    assert_int_equal(cuda->memory_free((uintptr_t)memory), 0);
+}
+
+/* Moves what the operation reads and writes, both in one block of memory, to the GPU and back. */
+static size_t room(const struct call *c, const struct job *job)
+{
+    return (c->count * 8 + 1) * (size_t)job->n * 2 + 192;
+}
+
+uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where where)
+{
+    struct br_operation *op = &c->ops[rank];
+    size_t size = c->count * br_type_size(c->type);
+    uint8_t *device = allocate(room(c, job));
+    bool reads = !br_collective_from_root(c->collective) || rank == c->root,
+         writes = !br_collective_to_root(c->collective) || rank == c->root;
+
+    memcpy(bytes_of(device), c->memory[rank], room(c, job));
+    op->send_bytes = reads ? size * br_collective_blocks(c->collective, (uint32_t)job->n, BR_INPUT) : 0;
+    op->recv_bytes = writes ? size * br_collective_blocks(c->collective, (uint32_t)job->n, BR_OUTPUT) : 0;
+    if (where & SEND) {
+        op->send = device + ((const uint8_t *)op->send - c->memory[rank]);
+        op->send_gpu = op->send_bytes > 0;
+    }
+    if (where & RECV) {
+        op->recv = device + ((uint8_t *)op->recv - c->memory[rank]);
+        op->recv_gpu = op->recv_bytes > 0;
+    }
+    return device;
+}
+
+static void from_gpu(struct call *c, const struct job *job, int rank, enum where where, uint8_t *device)
+{
+    struct br_operation *op = &c->ops[rank];
+
+    if (where & RECV) {
+        size_t at = (size_t)((uint8_t *)op->recv - device);
+
+        memcpy(c->memory[rank] + at, bytes_of(op->recv), room(c, job) - at);
+        op->recv = c->memory[rank] + at;
+    }
+    if (where & SEND)
+        op->send = c->memory[rank] + ((const uint8_t *)op->send - device);
+    release(device);
+}
+
+void run_on_gpu(struct job *job, struct call c, enum where where)
+{
+    uint8_t *devices[16];
+
+    call_create(&c, job);
+    for (int r = 0; r < job->n; r++) {
+        call_prepare(&c, job, r);
+        devices[r] = to_gpu(&c, job, r, where);
+        job_submit(job, r, &c.ops[r]);
+    }
+    job_run(job, job->ended + job->n);
+    for (int r = 0; r < job->n; r++)
+        from_gpu(&c, job, r, where, devices[r]);
+    call_check(&c, job);
+    call_destroy(&c, job);
+}
+
+void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *offload)
+{
+    job_create(job, &(struct job_options){
+                        .n = n,
+                        .rails = 1,
+                        .network = {.seed = 1},
+                        .engine = {.copier = copier, .offload = offload, .chunk_bytes = chunk_bytes},
+                    });
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls on memory of the fake GPU 0. For tests. */
+#ifndef BR_TESTS_COLLECTIVES_GPU_CALL_H
+#define BR_TESTS_COLLECTIVES_GPU_CALL_H
+
+#include "call.h"
+#include "gpu/copier.h"
+#include "gpu/driver.h"
+#include "gpu/offload.h"
+
+extern const struct br_cuda *cuda; /* its context is current in a test */
+extern struct br_copier *copier;
+extern unsigned stays; /* what a lost GPU keeps of the fake driver's at the end of a test */
+
+/* Around each test. close: nothing is left. */
+int open_gpu(void **state);
+int close_gpu(void **state);
+
+uint8_t *allocate(size_t bytes); /* on the GPU */
+uint8_t *bytes_of(const void *memory);
+void release(void *memory);
+
+/* A job whose engines have the copier, and reductions on the GPU, if offload is not NULL. */
+void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *offload);
+
+enum where { SEND = 1, RECV = 2 }; /* what lies on the GPU */
+
+/* What a rank reads and writes, moved to the GPU: the memory there. */
+uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where where);
+/* call_run() so. */
+void run_on_gpu(struct job *job, struct call c, enum where where);
+
+#endif

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "gpu/offload.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/downgrade.h"
+#include "base/error.h"
+#include "gpu/copier.h"
+#include "gpu/driver.h"
+#include "gpu/image.h"
+#include "tests/fake_cuda/fake_cuda.h"
+
+#define BYTES (3u << 20) /* five arrays fit into the arena, and the sixth begins at its start again */
+#define COUNT (BYTES / sizeof(uint32_t))
+
+/* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image. */
+static const struct br_gpu_image image = {"image", NULL, "sm_none"};
+static const struct br_offload_cost gpu_always = {.cpu_per_byte = 1};
+
+static const struct br_cuda *cuda;
+static struct CUctx_st *context;
+static struct br_copier *copier;
+static struct br_offload *offload;
+static uint32_t *host, *device; /* of COUNT elements; the other is an address of the GPU */
+
+static int set_up(void **state)
+{
+    br_cuda_pointer memory;
+
+    (void)state;
+    fake_cuda_reset();
+    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    br_cuda_forget();
+    if (br_copier_create(&copier) || br_copier_open(copier, 1) != 1 ||
+        br_offload_create(copier, &image, &offload) || br_cuda_driver(&cuda) ||
+        br_cuda_context(0, &context) || br_cuda_enter(cuda, context))
+        return -1;
+    host = malloc(BYTES);
+    assert_int_equal(cuda->memory_alloc(&memory, BYTES), 0);
+    device = (uint32_t *)(uintptr_t)memory;
+    for (uint32_t i = 0; i < COUNT; i++)
+        ((uint32_t *)fake_cuda_bytes(memory))[i] = 1000 + i;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fake_cuda()->fail[0] = 0;
+    br_offload_destroy(offload);
+    br_copier_destroy(copier);
+    cuda->memory_free((uintptr_t)device);
+    br_cuda_leave(cuda);
+    free(host);
+    assert_int_equal(fake_cuda_left(), 0);
+    return 0;
+}
+
+static void open_for_all(void)
+{
+    struct br_offload_cost cost;
+
+    assert_int_equal(br_offload_open(offload, 1, &cost), 0);
+    br_offload_set(offload, 1, &gpu_always);
+}
+
+/* host += device; the mark, or the error. */
+static int add(size_t bytes, uint64_t *mark)
+{
+    const struct br_offload_source sources[] = {{host, false}, {device, true}};
+
+    return br_offload_reduce(offload, 1, BRAID_UINT32, BRAID_SUM, host, sources, 2, bytes, 0, mark);
+}
+
+static void wait_for_all(void)
+{
+    struct br_copy copy = {0};
+
+    assert_int_equal(br_copier_mark(copier, 1, BR_COPY_REDUCTION, &copy), 0);
+    while (!br_copier_done(copier, &copy))
+        continue;
+}
+
+static void br_offload_open__tries_and_measures(void **state)
+{
+    struct br_offload_cost cost = {.start = -1, .per_byte = -1};
+
+    (void)state;
+    assert_int_equal(br_offload_open(offload, 1, &cost), 0);
+    assert_true(cost.start >= 0 && cost.per_byte >= 0 && cost.start + cost.per_byte > 0);
+    assert_false(br_offload_pays(offload, 1, BYTES, 2, 1));        /* before br_offload_set() */
+    assert_int_equal(br_copier_counters(copier).reduced_bytes, 0); /* a trial does not count */
+}
+
+/* Whatever fails, with words, and nothing is left over (tear_down). */
+static void br_offload_open__fails(void **state)
+{
+    static const struct {
+        const char *symbol;
+        br_cuda_result result;
+        int rc;
+    } cases[] = {{"cuModuleLoadData", BR_CUDA_NO_BINARY_FOR_GPU, -EOPNOTSUPP},
+                 {"cuModuleGetFunction", BR_CUDA_NOT_FOUND, -EIO},
+                 {"cuMemAlloc_v2", BR_CUDA_OUT_OF_MEMORY, -ENOMEM},
+                 {"cuMemHostAlloc", BR_CUDA_OUT_OF_MEMORY, -ENOMEM},
+                 {"cuMemcpyAsync", BR_CUDA_UNKNOWN, -EIO},
+                 {"cuStreamSynchronize", BR_CUDA_ILLEGAL_ADDRESS, -EIO},
+                 {"cuLaunchKernel", BR_CUDA_LAUNCH_FAILED, -EIO}};
+    struct br_offload_cost cost;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strcpy(fake_cuda()->fail, cases[i].symbol);
+        fake_cuda()->fail_result = cases[i].result;
+        assert_int_equal(br_offload_open(offload, 1, &cost), cases[i].rc);
+        assert_true(br_error_words()[0]);
+        assert_false(br_offload_pays(offload, 1, BYTES, 2, 1));
+        fake_cuda()->fail[0] = 0;
+        br_offload_destroy(offload);
+        assert_int_equal(br_offload_create(copier, &image, &offload), 0);
+    }
+}
+
+static void br_offload_reduce__from_host_and_gpu(void **state)
+{
+    uint64_t mark;
+
+    (void)state;
+    open_for_all();
+    fake_cuda()->late = 2;
+    for (uint32_t i = 0; i < COUNT; i++)
+        host[i] = i;
+    assert_int_equal(add(BYTES, &mark), 0);
+    wait_for_all();
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(host[i], 1000 + 2 * i);
+    assert_int_equal(br_copier_counters(copier).to_gpu_bytes, BYTES);
+    assert_int_equal(br_copier_counters(copier).to_host_bytes, BYTES);
+    assert_int_equal(br_copier_counters(copier).reduced_bytes, BYTES);
+}
+
+/* The arena is full, and comes free in order, over its end. */
+static void br_offload_reduce__until_the_arena_is_full(void **state)
+{
+    uint64_t marks[8], mark;
+
+    (void)state;
+    open_for_all();
+    memset(host, 0, BYTES);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(add(BYTES, &marks[i]), 0);
+    assert_int_equal(add(BYTES, &mark), -EAGAIN);
+    wait_for_all();
+    assert_int_equal(add(BYTES, &mark), -EAGAIN);
+    br_offload_end(offload, 1, marks[0]);
+    assert_int_equal(add(BYTES, &mark), 0);
+    assert_int_equal(add(BYTES, &mark), -EAGAIN);
+    br_offload_end(offload, 1, marks[4]);
+    assert_int_equal(add(BYTES, &mark), 0);
+    wait_for_all();
+    assert_int_equal(host[5], 7 * 1005);
+}
+
+static void br_offload_reduce__refused_is_not_asked_again(void **state)
+{
+    uint64_t said = atomic_load(&br_downgrades.downgrade_gpu_reduction), mark;
+
+    (void)state;
+    open_for_all();
+    memset(host, 0, BYTES);
+    assert_true(br_offload_pays(offload, 1, BYTES, 2, 1));
+    strcpy(fake_cuda()->fail, "cuLaunchKernel");
+    fake_cuda()->fail_result = BR_CUDA_NO_BINARY_FOR_GPU;
+    assert_true(add(BYTES, &mark) < 0);
+    fake_cuda()->fail[0] = 0;
+    wait_for_all();
+    assert_int_equal(host[5], 0);
+    assert_false(br_offload_pays(offload, 1, BYTES, 2, 1));
+    assert_int_equal(atomic_load(&br_downgrades.downgrade_gpu_reduction), said + 1);
+}
+
+static void br_offload_pays__where_it_is_faster(void **state)
+{
+    const struct br_offload_cost cost = {.start = 1e-5, .per_byte = 1e-10, .cpu_per_byte = 2e-10};
+    struct br_offload_cost measured;
+
+    (void)state;
+    assert_int_equal(br_offload_open(offload, 1, &measured), 0);
+    br_offload_set(offload, 1, &cost);
+    /* 10 us + 0.1 ns * 2 arrays < 0.2 ns * 3 arrays from 25,000 bytes on */
+    assert_false(br_offload_pays(offload, 1, 24000, 2, 1));
+    assert_true(br_offload_pays(offload, 1, 26000, 2, 1));
+    assert_false(br_offload_pays(offload, 1, 26000, 2, 2));
+    assert_false(br_offload_pays(offload, 2, 26000, 2, 1));     /* not open */
+    assert_false(br_offload_pays(offload, 1, 17u << 20, 2, 1)); /* larger than the arena */
+    assert_false(br_offload_pays(offload, 1, 26000, 300, 1));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(br_offload_open__tries_and_measures),           TEST(br_offload_open__fails),
+        TEST(br_offload_reduce__from_host_and_gpu),          TEST(br_offload_reduce__until_the_arena_is_full),
+        TEST(br_offload_reduce__refused_is_not_asked_again), TEST(br_offload_pays__where_it_is_faster),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
