@@ -23,8 +23,9 @@
 #define RETRY_FIRST    (10 * BR_MS)
 #define RETRY_MOST     (500 * BR_MS)
 #define LINGER         (2 * BR_SEC)
-#define MARGIN_MOST    (200 * BR_MS) /* how much earlier than the caller's deadline the store answers */
-#define PROBE_TIME     (2 * BR_SEC)  /* to find out who has our port */
+#define GRACE                                                                                                \
+    (2 * BR_SEC) /* beyond the caller's deadline, for the words of a store that stood still for a moment */
+#define PROBE_TIME (2 * BR_SEC) /* to find out who has our port */
 #define REQUEST_BYTES                                                                                        \
     (sizeof(struct br_store_header) + sizeof(struct br_store_request) + BR_STORE_KEY_MAX + BR_STORE_VALUE_MAX)
 
@@ -280,13 +281,12 @@ int br_store_open(const struct br_environment *environment, const struct br_secr
 
 /* ---- requests ---- */
 
-/* What the store may wait: a little less than we do, so that its words arrive before our own patience ends. */
+/* What the store may wait. We wait for GRACE longer: its words say who is missing, our clock does not. */
 static uint32_t timeout_of(uint64_t deadline)
 {
     uint64_t now = br_clock_now(), left = deadline > now ? deadline - now : 0;
-    uint64_t ms = (left - earlier(left / 8, MARGIN_MOST)) / BR_MS;
 
-    return (uint32_t)earlier(ms, BR_STORE_TIMEOUT_MAX);
+    return (uint32_t)earlier(left / BR_MS, BR_STORE_TIMEOUT_MAX);
 }
 
 static int check_key(const char *key)
@@ -315,8 +315,8 @@ static int request(struct br_store *store, enum br_store_kind kind, const char *
     if (store->failed)
         return br_error(-store->failed, "the connection to the store at %s has failed before", store->where);
     rc = send_all(store, br_store_write_request(store->out, kind, timeout_of(deadline), key, bytes, n),
-                  deadline);
-    return rc < 0 ? rc : receive_kind(store, BR_STORE_VALUE, answer, deadline);
+                  deadline + GRACE);
+    return rc < 0 ? rc : receive_kind(store, BR_STORE_VALUE, answer, deadline + GRACE);
 }
 
 int br_store_put(struct br_store *store, const char *key, const void *bytes, size_t n, uint64_t deadline)

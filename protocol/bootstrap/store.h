@@ -12,7 +12,7 @@
  *    clients that poll, and a server with callbacks per key.
  * 4. The proof keeps strangers out, it does not encrypt; see handshake.h, note 3.
  *
- * Deadlines are ns of br_clock_now(). All calls block until then at most, a slow resolver aside. Any thread may call, the
+ * Deadlines are ns of br_clock_now(). All calls block until then at most, a slow resolver and a store that does not answer (2 s more) aside. Any thread may call, the
  * calls of one store come one after the other.
  *
  * Errors of all calls, with words: -ETIMEDOUT (the words name the ranks that did not come), -ECONNRESET (a rank or the store

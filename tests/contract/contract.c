@@ -184,15 +184,23 @@ int contract_step(struct contract *contract)
     return n;
 }
 
-/* Lets time pass after a round without events. false: enough of it has passed. */
+/* Lets time pass after a round without events. false: enough of it has passed. A round counts as 1 ms at most: if we were stopped meanwhile, what
+ * came is seen in the next ones. */
 static bool idle(struct contract *contract, uint64_t patience)
 {
+    uint64_t this_round, passed;
+
     if (contract->backend->idle)
         return contract->backend->idle(contract);
-    if (!contract->deadline)
-        contract->deadline = br_clock_now() + patience;
+    this_round = br_clock_now();
+    passed = this_round - contract->last_round;
+    if (contract->idle_for)
+        contract->idle_for += passed < BR_MS ? passed : BR_MS;
+    else
+        contract->idle_for = 1;
+    contract->last_round = this_round;
     sched_yield();
-    return br_clock_now() < contract->deadline;
+    return contract->idle_for < patience;
 }
 
 void contract_pass(struct contract *contract)
@@ -229,14 +237,14 @@ bool contract_until(struct contract *contract, int side, enum br_event_kind kind
     const struct contract_side *at = &contract->sides[side];
     int seen = 0, count = 0;
 
-    contract->deadline = 0;
+    contract->idle_for = 0;
     for (;;) {
         for (; seen < at->n_log; seen++)
             count += at->log[seen].event.kind == kind && (!link || at->log[seen].event.link == link);
         if (count >= n)
             return true;
         if (contract_step(contract))
-            contract->deadline = 0;
+            contract->idle_for = 0;
         else if (!idle(contract, PATIENCE))
             return false;
     }
@@ -244,10 +252,10 @@ bool contract_until(struct contract *contract, int side, enum br_event_kind kind
 
 void contract_settle(struct contract *contract)
 {
-    contract->deadline = 0;
+    contract->idle_for = 0;
     do {
         while (contract_step(contract))
-            contract->deadline = 0;
+            contract->idle_for = 0;
     } while (idle(contract, QUIET));
 }
 
@@ -269,7 +277,7 @@ void contract_connect(struct contract *contract, int a, int b, struct br_link **
 
 void contract_post(struct contract *contract, struct br_link *link, const struct br_frame *frames, int n)
 {
-    contract->deadline = 0;
+    contract->idle_for = 0;
     while (n) {
         int taken = contract->ops->post(link, frames, n);
 
@@ -279,7 +287,7 @@ void contract_post(struct contract *contract, struct br_link *link, const struct
         frames += taken;
         n -= taken;
         if (taken || contract_step(contract))
-            contract->deadline = 0;
+            contract->idle_for = 0;
         else if (!idle(contract, PATIENCE))
             fail_msg("the link stays full");
     }

@@ -74,9 +74,9 @@ struct contract {
     const struct br_transport_ops *ops;
     struct contract_side sides[CONTRACT_SIDES];
     struct br_random random;
-    int poll_max;       /* [16] */
-    uint64_t deadline;  /* of the default idle() */
-    void *surroundings; /* of the back end's hooks */
+    int poll_max;                  /* [16] */
+    uint64_t idle_for, last_round; /* ns: of the default idle() */
+    void *surroundings;            /* of the back end's hooks */
 };
 
 /* For main(): runs the cases on every back end. */

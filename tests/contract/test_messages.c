@@ -331,7 +331,7 @@ static void wait__wakes_when_something_comes(void **state)
         assert_false(is_readable(fd, 0));
         contract_message(contract, a, NULL, 0, i);
         contract_step_side(contract, 0);
-        assert_true(is_readable(fd, 2000));
+        assert_true(is_readable(fd, 20000));
         contract->ops->wake(device);
         assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, (int)i + 1));
     }
@@ -340,7 +340,7 @@ static void wait__wakes_when_something_comes(void **state)
     contract_message(contract, a, NULL, 0, 99); /* comes before wait() is called */
     contract_step_side(contract, 0);
     fd = contract->ops->wait(device);
-    assert_true(fd == -EAGAIN || is_readable(fd, 2000));
+    assert_true(fd == -EAGAIN || is_readable(fd, 20000));
     contract->ops->wake(device);
     assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, 21));
 }

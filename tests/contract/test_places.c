@@ -166,7 +166,7 @@ static void renew__old_numbers_do_not_count(void **state)
         old = number_of(contract, slot);
         frame = contract_placed(contract, 1, old, from, 0, 4096, 1);
         contract_post(contract, a, &frame, 1);
-        contract->deadline = 0;
+        contract->idle_for = 0;
         while (!contract_count(contract, 0, BR_EVENT_SENT, a)) /* side 1 looks away */
             if (!contract_step_side(contract, 0))
                 contract_pass(contract);

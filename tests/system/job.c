@@ -21,6 +21,10 @@
 
 #include "base/clock.h"
 
+#define HANGS                                                                                                \
+    (20 * BR_SEC) /* only what hangs takes so long, also on a machine that stands still for a moment */
+#define LEFT (10 * BR_SEC) /* the kernel needs a moment to tidy up behind a process */
+
 /* ---- a world of our own ------------------------------------------------------------------------------------ */
 
 static void __attribute__((noreturn)) give_up(const char *what)
@@ -94,13 +98,6 @@ void job_isolate(void)
         be_first(pid);
 }
 
-int job_slowness(void)
-{
-    const char *sanitize = getenv("BRAID_SANITIZE");
-
-    return sanitize && *sanitize ? 4 : 1;
-}
-
 /* ---- a job ------------------------------------------------------------------------------------------------- */
 
 static void stop(struct job *job)
@@ -170,9 +167,16 @@ static int count(const struct job *job, const char *words)
     return n;
 }
 
-void job_says(struct job *job, const char *words, int times, int ms)
+static uint64_t hangs_at(void)
 {
-    uint64_t deadline = br_clock_now() + (uint64_t)(ms * job_slowness()) * BR_MS;
+    const char *sanitize = getenv("BRAID_SANITIZE");
+
+    return br_clock_now() + (sanitize && *sanitize ? 4 : 1) * HANGS;
+}
+
+void job_says(struct job *job, const char *words, int times)
+{
+    uint64_t deadline = hangs_at();
 
     while (count(job, words) < times)
         if (!read_more(job, deadline))
@@ -181,7 +185,7 @@ void job_says(struct job *job, const char *words, int times, int ms)
 
 void job_ready(struct job *job, int ranks)
 {
-    job_says(job, "] ready ", ranks, 15000);
+    job_says(job, "] ready ", ranks);
 }
 
 static const char *find_line(const struct job *job, int rank, const char *words)
@@ -286,9 +290,9 @@ static const char *what_is_left(void)
     return NULL;
 }
 
-int job_end(struct job *job, int ms)
+int job_end(struct job *job)
 {
-    uint64_t deadline = br_clock_now() + (uint64_t)(ms * job_slowness()) * BR_MS, left_until;
+    uint64_t deadline = hangs_at(), left_until;
     const char *left;
     int status;
 
@@ -301,7 +305,7 @@ int job_end(struct job *job, int ms)
     }
     close(job->from);
     job->launcher = 0;
-    left_until = br_clock_now() + 500 * BR_MS; /* the kernel needs a moment */
+    left_until = br_clock_now() + LEFT;
     while ((left = what_is_left()) && br_clock_now() < left_until)
         usleep(1000);
     if (left)
@@ -311,18 +315,41 @@ int job_end(struct job *job, int ms)
     return WEXITSTATUS(status);
 }
 
-int job_ports(uint16_t *ports, int max)
+/* The TCP ports on which somebody listens, and how many connections to them nobody has accepted yet. */
+static int listeners(uint16_t *ports, int max, unsigned *queued)
 {
     FILE *file = fopen("/proc/net/tcp", "re");
+    unsigned port, state, queue;
     char line[512];
-    unsigned port, state;
     int n = 0;
 
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, " %*u: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x", &port, &state) == 2 && state == 0x0a &&
-            n < max)
+    *queued = 0;
+    while (file && n < max && fgets(line, sizeof line, file))
+        if (sscanf(line, " %*u: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*x:%x", &port, &state, &queue) == 3 &&
+            state == 0x0a) {
             ports[n++] = (uint16_t)port;
+            *queued += queue;
+        }
     if (file)
         fclose(file);
     return n;
+}
+
+int job_ports(uint16_t *ports, int max)
+{
+    unsigned queued;
+
+    return listeners(ports, max, &queued);
+}
+
+void job_accepted(void)
+{
+    uint64_t deadline = hangs_at();
+    uint16_t ports[64];
+    unsigned queued;
+
+    while (listeners(ports, 64, &queued), queued) {
+        assert_true(br_clock_now() < deadline);
+        usleep(1000);
+    }
 }

@@ -27,20 +27,17 @@ struct job {        /* zeros, then job_start() */
  */
 void job_isolate(void);
 
-/* How many times longer everything may take in this build. */
-int job_slowness(void);
-
 /* Starts a shell command line. */
 void job_start(struct job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Waits until the output contains the words, that often; fails the test when they do not come in time. */
-void job_says(struct job *job, const char *words, int times, int ms);
+/* Waits until the output contains the words, that often; fails the test when it hangs (20 s, longer in slow builds). */
+void job_says(struct job *job, const char *words, int times);
 /* Waits until all ranks work (rank.h). */
 void job_ready(struct job *job, int ranks);
 pid_t job_pid(const struct job *job, int rank); /* after job_ready() */
 void job_signal(const struct job *job, int rank, int number);
-/* Waits for the end and returns the exit code; fails the test when it does not come in time, or anything is left: a process,
+/* Waits for the end and returns the exit code; fails the test when it hangs, or anything is left: a process,
  * a socket that listens, an abstract socket, a file in /dev/shm. */
-int job_end(struct job *job, int ms);
+int job_end(struct job *job);
 /* What follows `words` in the line of the rank's output that begins with them, and 0; fails the test if there is none. */
 const char *job_line(const struct job *job, int rank, const char *words, char *line, size_t bytes);
 bool job_has_line(const struct job *job, int rank, const char *words);
@@ -49,5 +46,7 @@ void job_must_have(const struct job *job, const char *words);
 
 /* The TCP ports on which somebody listens in this network namespace; returns how many. */
 int job_ports(uint16_t *ports, int max);
+/* Waits until all connections to them have been accepted. */
+void job_accepted(void);
 
 #endif

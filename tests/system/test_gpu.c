@@ -458,8 +458,10 @@ static int late_board(struct braid_comm *comm, void *context)
     const struct br_cuda *cuda = start_cuda();
     struct braid_options hasty = {.timeout_ms = 200};
     void *data = allocate(cuda, 64);
+    struct braid_op *op;
 
     if (braid_rank(comm) == 0) {
+        ranks_await(0, 1);
         strcpy(fake_cuda()->fail, "cuEventQuery");
         fake_cuda()->fail_result = BR_CUDA_NOT_READY;
         fake_cuda()->fail_after = *(unsigned *)context;
@@ -467,7 +469,11 @@ static int late_board(struct braid_comm *comm, void *context)
              sum_small(comm, data, &hasty));
         fake_cuda()->fail[0] = 0;
     } else {
-        sum_small(comm, data, NULL); /* its own is well, or ends with rank 0's */
+        /* Comes first, so that rank 0 waits for its GPU alone. Its own is well, or ends with rank 0's. */
+        RETURNS(0, braid_allreduce(comm, data, data, 16, BRAID_INT32, BRAID_SUM, NULL, &op));
+        RETURNS(-ETIMEDOUT, braid_wait(op, 10));
+        ranks_tell(0);
+        braid_wait(op, -1);
     }
     release(cuda, data);
     return 0;

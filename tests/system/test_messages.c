@@ -96,6 +96,8 @@ static void messages__tags_and_order(void **state)
     ranks_everywhere(RANKS_KINDS, 2, tags_and_order);
 }
 
+#define NOTICED_MS 15000 /* and not by missing the deadline; a rank may stand still for a moment */
+
 static int other_size(struct braid_comm *comm, void *context)
 {
     static uint8_t data[100000];
@@ -109,7 +111,7 @@ static int other_size(struct braid_comm *comm, void *context)
         rc = braid_barrier(comm, NULL, NULL);
     CHECK(rc == -EPROTO || rc == -ECANCELED, "got %d", rc);
     CHECK(strstr(braid_last_error(), "disagree"), "the words do not say so");
-    CHECK(ranks_now_ms() - start < 2000, "noticed late");
+    CHECK(ranks_now_ms() - start < NOTICED_MS, "noticed late");
     return 0;
 }
 
@@ -123,7 +125,7 @@ static void messages__other_size(void **state)
             struct ranks job = ranks_kinds[k];
 
             job.size = 2;
-            job.timeout_ms = 5000;
+            job.timeout_ms = 2 * NOTICED_MS;
             ranks_run(&job, other_size, sizes[i]);
         }
 }
@@ -236,16 +238,13 @@ static void onesided__refused(void **state)
     ranks_everywhere(RANKS_KINDS, 2, refused);
 }
 
-/* Rank 1 computes without calling braid: its own thread serves it, soon after it was idle, busy, or in a call. Else a put would take
- * until it calls again. */
-#define AWAY_MS 360
-
+/* Rank 1 computes without calling braid: its own thread serves it after it was idle, busy, or in a call. Else a put would never end, since
+ * rank 1 calls again when it has. */
 static int served_meanwhile(struct braid_comm *comm, void *context)
 {
     uint8_t *window = braid_alloc(comm, 1000);
     struct braid_key key;
     uint8_t value = 1;
-    double worst = 0;
 
     (void)context;
     RETURNS(0, braid_key(comm, window, &key));
@@ -255,16 +254,12 @@ static int served_meanwhile(struct braid_comm *comm, void *context)
         ranks_sleep_ms(40); /* the own threads fall asleep */
         RETURNS(0, braid_allreduce(comm, &value, &value, 1, BRAID_UINT8, BRAID_MAX, NULL, NULL));
         if (braid_rank(comm)) {
-            ranks_sleep_ms(AWAY_MS);
+            ranks_await(0, i + 1);
         } else {
-            double start = ranks_now_ms(), took;
-
             RETURNS(0, braid_put(comm, &value, 1, &key, 0, NULL, NULL));
-            took = ranks_now_ms() - start;
-            worst = took > worst ? took : worst;
+            ranks_tell(0);
         }
     }
-    CHECK(worst < AWAY_MS, "a put took %.0f ms", worst);
     return braid_barrier(comm, NULL, NULL);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Counters of real ranks: what one has sent the others have received, over every back end; queues are counted by priority. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -102,14 +103,20 @@ static int waits(struct braid_comm *comm, void *context)
 {
     struct braid_peer_stats peers[RANKS];
     struct braid_rail_stats one;
+    struct braid_op *op;
     uint8_t *memory = calloc(1, 1 << 20);
     int rank = braid_rank(comm), n;
 
     (void)context;
     CHECK(memory, "no memory");
-    if (rank == 0)
-        RETURNS(0, braid_send(comm, memory, 1 << 20, 1, NULL, NULL));
+    if (rank == 0) {
+        RETURNS(0, braid_send(comm, memory, 1 << 20, 1, NULL, &op));
+        RETURNS(-ETIMEDOUT, braid_wait(op, 10)); /* it is under way, and waits */
+        ranks_tell(0);
+        RETURNS(0, braid_wait(op, -1));
+    }
     if (rank == 1) {
+        ranks_await(0, 1);
         ranks_sleep_ms(30);
         RETURNS(0, braid_recv(comm, memory, 1 << 20, 0, NULL, NULL));
     }

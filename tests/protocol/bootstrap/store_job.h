@@ -20,6 +20,9 @@
 
 #define STORE_RANKS 8
 #define STORE_LONG  (20 * BR_SEC)
+#define STORE_SHORT                                                                                          \
+    (3 *                                                                                                     \
+     BR_SEC) /* ends in a timeout; time enough for ranks that come, also where one stands still for a moment */
 
 struct store_rank {
     pthread_t thread;

@@ -113,15 +113,12 @@ static int bad_arguments(struct br_store *store, struct store_rank *self)
 
 static void store_get__nobody_puts(void **state)
 {
-    uint64_t begin = br_clock_now();
-
     (void)state;
     store_make(1);
     store_ranks[0].body = bad_arguments;
     store_start(0, 1);
     store_finish(0, 1);
     store_says(&store_ranks[0], ETIMEDOUT, "nobody has stored 'nothing' in time");
-    assert_true(br_clock_now() - begin < 2 * BR_SEC);
 }
 
 /* ---- ranks that are wrong ---- */
@@ -156,7 +153,7 @@ static void store_open__a_rank_that_never_comes(void **state)
     (void)state;
     store_make(5);
     for (int i = 0; i < 5; i++)
-        store_ranks[i].environment.init_timeout = i == 1 ? BR_SEC : STORE_LONG;
+        store_ranks[i].environment.init_timeout = i == 1 ? STORE_SHORT : STORE_LONG;
     store_start(0, 2);
     store_start(3, 4);
     store_finish(0, 2);
@@ -164,7 +161,7 @@ static void store_open__a_rank_that_never_comes(void **state)
     for (int i = 0; i < 4; i++)
         if (i != 2)
             store_says(&store_ranks[i], ETIMEDOUT, "ranks 2, 4 of 5 never came");
-    assert_true(br_clock_now() - begin < 5 * BR_SEC);
+    assert_true(br_clock_now() - begin < STORE_LONG / 4 * 3); /* the first to lose patience ends it for all */
 }
 
 static void store_open__rank_zero_never_comes(void **state)
@@ -207,7 +204,7 @@ static void store_open__wrong_secret(void **state)
 {
     (void)state;
     store_make(3);
-    store_ranks[0].environment.init_timeout = BR_SEC;
+    store_ranks[0].environment.init_timeout = STORE_SHORT;
     store_ranks[2].secret.key[0] ^= 1;
     store_start(0, 3);
     store_finish(0, 3);
@@ -250,11 +247,18 @@ static void store_gather__a_rank_has_left(void **state)
     store_says(&store_ranks[2], ECONNRESET, "'end'");
 }
 
+static _Atomic int given_up;
+
+/* Rank 1 comes when the others have given up. */
 static int late_or_wait(struct br_store *store, struct store_rank *self)
 {
-    if (self->environment.rank == 1)
-        usleep(600000);
-    return br_store_barrier(store, "end", store_soon(300 * BR_MS));
+    int rc;
+
+    while (self->environment.rank == 1 && given_up < 2)
+        usleep(1000);
+    rc = br_store_barrier(store, "end", store_soon(STORE_SHORT));
+    given_up++;
+    return rc;
 }
 
 static void store_gather__a_rank_is_late(void **state)

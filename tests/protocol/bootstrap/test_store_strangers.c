@@ -17,7 +17,6 @@ static void store_open__silent_and_chattering_strangers(void **state)
 {
     static uint8_t garbage[4096];
     int fds[300];
-    uint64_t begin;
 
     (void)state;
     store_make(3);
@@ -25,7 +24,6 @@ static void store_open__silent_and_chattering_strangers(void **state)
     for (uint32_t i = 0; i < 3; i++)
         store_ranks[i].body = store_exchange;
     store_start(0, 1);
-    begin = br_clock_now();
     for (int i = 0; i < 300; i++) {
         fds[i] = store_dial();
         if (i % 3 == 0)
@@ -34,7 +32,6 @@ static void store_open__silent_and_chattering_strangers(void **state)
     store_start(1, 3);
     store_finish(0, 3);
     store_all_fine(3);
-    assert_true(br_clock_now() - begin < 8 * BR_SEC);
     assert_true(store_ranks[0].counters.pushed_out >= 100);
     assert_true(store_ranks[0].counters.malformed >= 50);
     assert_true(store_ranks[0].counters.accepted >= 303);
@@ -50,11 +47,10 @@ static void store_open__a_silent_stranger_is_sent_away(void **state)
     (void)state;
     store_make(2);
     store_start(0, 1);
-    fd = store_dial();
     begin = br_clock_now();
+    fd = store_dial();
     store_until_closed(fd);
     assert_true(br_clock_now() - begin > 4 * BR_SEC);
-    assert_true(br_clock_now() - begin < 7 * BR_SEC);
     store_start(1, 2);
     store_finish(0, 2);
     store_all_fine(2);
@@ -93,7 +89,7 @@ static void store_open__a_hello_of_another_version(void **state)
 
     (void)state;
     store_make(3);
-    store_ranks[0].environment.init_timeout = BR_SEC;
+    store_ranks[0].environment.init_timeout = STORE_SHORT;
     store_start(0, 2);
     fd = store_dial();
     br_store_write(bytes, BR_STORE_HELLO, &hello, sizeof hello);
@@ -204,6 +200,48 @@ static void store_open__a_store_without_the_secret(void **state)
     store_says(&store_ranks[1], EPERM, "it does not know the job's secret");
 }
 
+/* By hand: the store of a job of two, on whose connection rank 1 has proved itself. */
+static int welcome(int listener)
+{
+    static const struct br_store_challenge challenge = {.nonce = "x"};
+    struct br_store_message message;
+    struct br_store_hello hello;
+    struct br_store_proof proof;
+    uint8_t bytes[512];
+    int peer;
+
+    while ((peer = accept(listener, NULL, NULL)) < 0)
+        usleep(1000);
+    hello = store_hear(peer, bytes).hello;
+    store_say(peer, bytes, br_store_write(bytes, BR_STORE_CHALLENGE, &challenge, sizeof challenge));
+    message = store_hear(peer, bytes);
+    assert_int_equal(message.kind, BR_STORE_PROOF);
+    br_store_prove(&store_ranks[1].secret, true, &hello, &challenge, &proof);
+    store_say(peer, bytes, br_store_write(bytes, BR_STORE_WELCOME, &proof, sizeof proof));
+    return peer;
+}
+
+/* Rank 0 stood still when the rank's time was over: it gets to hear who is missing all the same. */
+static void store_open__a_store_whose_words_come_late(void **state)
+{
+    uint8_t bytes[512];
+    int fd, peer;
+
+    (void)state;
+    store_make(2);
+    store_ranks[1].environment.init_timeout = BR_SEC;
+    assert_int_equal(br_socket_listen("127.0.0.1", store_port, true, &fd), 0);
+    store_start(1, 2);
+    peer = welcome(fd);
+    assert_int_equal(store_hear(peer, bytes).kind, BR_STORE_GATHER);
+    usleep(1300000);
+    store_say(peer, bytes, br_store_write_error(bytes, ETIMEDOUT, "rank 7 of 9 never came"));
+    store_finish(1, 2);
+    close(peer);
+    close(fd);
+    store_says(&store_ranks[1], ETIMEDOUT, "rank 7 of 9 never came");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +253,7 @@ int main(void)
         cmocka_unit_test(store_open__port_is_taken),
         cmocka_unit_test(store_open__another_server),
         cmocka_unit_test(store_open__a_store_without_the_secret),
+        cmocka_unit_test(store_open__a_store_whose_words_come_late),
     };
 
     br_log_set_level(BR_LOG_ERROR); /* refusals are what is tested */

@@ -61,8 +61,8 @@ static void reach_all__timeout_kills_the_group(void **state)
     uint64_t start = br_clock_now();
 
     (void)state;
-    assert_int_equal(br_reach_all(tasks, 2, 0, 300), 1);
-    assert_true(br_clock_now() - start < 10 * BR_SEC);
+    assert_int_equal(br_reach_all(tasks, 2, 0, 3000), 1); /* time enough for the other one, and for 'begun' */
+    assert_true(br_clock_now() - start < 60 * BR_SEC);
     assert_int_equal(tasks[0].rc, -ETIMEDOUT);
     assert_string_equal(tasks[0].words, "host h00: 'sh' did not end in time");
     assert_string_equal(tasks[0].out, "begun\n");

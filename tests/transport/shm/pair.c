@@ -54,7 +54,7 @@ static bool take(struct end *end, enum br_event_kind kind, struct br_event *even
 
 struct br_event await(struct end *end, struct end *peer, enum br_event_kind kind)
 {
-    uint64_t deadline = br_clock_now() + 5 * BR_SEC;
+    uint64_t deadline = br_clock_now() + 20 * BR_SEC; /* only what hangs takes so long */
     struct br_event event;
 
     while (!take(end, kind, &event)) {

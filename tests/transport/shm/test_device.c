@@ -150,7 +150,9 @@ static void accept__silent_stranger_is_dropped(void **state)
     char byte;
 
     assert_true(fd >= 0);
-    settle(&pair->a, &pair->b);
+    /* In time of our own: a test that stands still for a moment is no stranger that does. */
+    for (int i = 0; device->n_links < 2 && i < 1000; i++)
+        (void)ops->poll(pair->b.device, now += BR_MS, &event, 1);
     assert_int_equal(device->n_links, 2);
     (void)ops->poll(pair->b.device, now + 3 * BR_SEC, &event, 1);
     assert_int_equal(device->n_links, 1);
@@ -182,7 +184,7 @@ static void wait__wakes_for_a_message(void **state)
     assert_true(p.fd >= 0);
     assert_int_equal(poll(&p, 1, 0), 0);
     post_message(&pair->a, NULL, "hello", 5, 1);
-    assert_int_equal(poll(&p, 1, 1000), 1);
+    assert_int_equal(poll(&p, 1, 20000), 1);
     ops->wake(pair->b.device);
     (void)await(&pair->b, NULL, BR_EVENT_MESSAGE);
     settle(&pair->a, &pair->b);
@@ -215,7 +217,7 @@ static void wait__starved_sender_wakes_for_a_released_buffer(void **state)
     assert_int_equal(poll(&p, 1, 0), 0);
     ops->message_release(pair->b.link, await(&pair->b, NULL, BR_EVENT_MESSAGE).buffer);
     end_poll(&pair->b);
-    assert_int_equal(poll(&p, 1, 1000), 1);
+    assert_int_equal(poll(&p, 1, 20000), 1);
     ops->wake(pair->a.device);
     end_poll(&pair->a);
     assert_int_equal(ops->post(pair->a.link, &frame, 1), 1);

@@ -42,7 +42,6 @@ static void listen__peer_is_killed(void **state)
     struct br_address address;
     struct br_event event;
     struct end end;
-    uint64_t killed;
     pid_t pid;
 
     (void)state;
@@ -51,10 +50,8 @@ static void listen__peer_is_killed(void **state)
     pid = fork_peer(&address);
     end.link = await(&end, NULL, BR_EVENT_ACCEPTED).link;
     (void)await(&end, NULL, BR_EVENT_MESSAGE);
-    killed = br_clock_now();
     kill(pid, SIGKILL);
     event = await(&end, NULL, BR_EVENT_CLOSED);
-    assert_true(br_clock_now() - killed < BR_SEC);
     assert_int_equal(event.error, -ECONNRESET);
     assert_non_null(strstr(end.link->words, "ended"));
     assert_int_equal(waitpid(pid, NULL, 0), pid);
@@ -194,7 +191,7 @@ static void fd__flood_fails_the_link(void **state)
 /* The device works through what came in when it is polled, on a loaded machine perhaps late. */
 static void await_refusals(struct pair *pair, const struct br_shm_device *device, uint64_t n)
 {
-    uint64_t until = br_clock_now() + 5 * BR_SEC;
+    uint64_t until = br_clock_now() + 20 * BR_SEC;
 
     while (device->base.counters.refused_links < n && br_clock_now() < until)
         settle(&pair->a, &pair->b);
