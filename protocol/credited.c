@@ -135,6 +135,7 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
     if (!post_retained(rail, &m, &age, payload, length))
         return false;
     stream->sequence++;
+    br_queue_served(&t->queued, w->now);
     br_queue_remove(&t->queued);
     if (t->is_send) {
         w->counters.copied_bytes += t->length;

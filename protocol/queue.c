@@ -17,20 +17,49 @@ void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order, ui
     item->served = 0;
 }
 
+/* What is at `node`, if it has that priority; else NULL. */
+static struct br_queued *equal_at(const struct br_queue *queue, const struct br_list *node, int32_t priority)
+{
+    struct br_queued *item = br_container_of(node, struct br_queued, place);
+
+    return node != &queue->place && item->priority == priority ? item : NULL;
+}
+
+/* `heir` is the first of its priority in place of `first`. */
+static void hand_over(struct br_queued *first, struct br_queued *heir)
+{
+    heir->turn = first->turn;
+    br_list_insert_before(&first->age, &heir->age);
+    br_list_remove(&first->age);
+}
+
 void br_queue_insert(struct br_queue *queue, struct br_queued *item, uint64_t now)
 {
     struct br_list *behind = queue->place.prev;
+    struct br_queued *next;
 
     while (behind != &queue->place &&
            br_queued_before(item, br_container_of(behind, struct br_queued, place)))
         behind = behind->prev;
     br_list_insert_before(behind->next, &item->place);
-    br_list_push_back(&queue->age, &item->age);
-    item->served = now;
+    item->queue = queue;
+    item->served = item->turn = now;
+    if (equal_at(queue, behind, item->priority))
+        return;
+    next = equal_at(queue, item->place.next, item->priority);
+    if (next)
+        hand_over(next, item);
+    else
+        br_list_push_back(&queue->age, &item->age);
 }
 
 void br_queue_remove(struct br_queued *item)
 {
+    struct br_queued *next =
+        br_list_empty(&item->age) ? NULL : equal_at(item->queue, item->place.next, item->priority);
+
+    if (next)
+        hand_over(item, next);
     br_list_remove(&item->place);
     br_list_remove(&item->age);
 }
@@ -42,14 +71,19 @@ struct br_queued *br_queue_head(const struct br_queue *queue, uint64_t now, uint
     if (br_list_empty(&queue->place))
         return NULL;
     oldest = br_container_of(queue->age.next, struct br_queued, age);
-    if (now > oldest->served && now - oldest->served > starvation)
+    if (now > oldest->turn && now - oldest->turn > starvation)
         return oldest;
     return br_container_of(queue->place.next, struct br_queued, place);
 }
 
-void br_queue_served(struct br_queue *queue, struct br_queued *item, uint64_t now)
+void br_queue_served(struct br_queued *item, uint64_t now)
 {
+    struct br_queued *first = item, *before;
+
     item->served = now;
-    br_list_remove(&item->age);
-    br_list_push_back(&queue->age, &item->age);
+    while ((before = equal_at(item->queue, first->place.prev, item->priority)))
+        first = before;
+    first->turn = now;
+    br_list_remove(&first->age);
+    br_list_push_back(&item->queue->age, &first->age);
 }

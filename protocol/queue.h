@@ -4,8 +4,10 @@
  *
  * 1. Order: (priority, submission, step of the operation). The head is asked again for every frame, so something more urgent overtakes
  *    at the next frame boundary: that is the preemption, and nothing else is needed for it.
- * 2. Nobody starves: an entry that was not served for longer than the bound goes first, once, and then waits
- *    for its turn again. A second list in order of last service finds it without a search.
+ * 2. No priority starves: one of which nothing has left for longer than the bound goes first, once, and then waits for its turn again. Its
+ *    first entry goes. A second list, of the first entries in order of their last turn, finds it without a search. Rejected: a turn for each
+ *    entry that has waited as long. Of a hundred equal transfers on a slow link each then got a frame in turn, and all ended together, at the
+ *    end, instead of one after another.
  * 3. A sorted list, filled from the back: entries are few (the engine bounds fragments in flight) and mostly arrive in
  *    order. Rejected: a heap, which needs a capacity, or a bucket a priority, which needs a bound on priorities.
  */
@@ -23,6 +25,9 @@ struct br_queued {
     uint64_t order;   /* submission order of the operation in this process */
     uint64_t within;  /* of one operation, the one with less goes first */
     uint64_t served;  /* when a frame of it left last, or when it was queued, ns */
+    uint64_t
+        turn; /* of the first of its priority, which alone is in `age`: when a frame of the priority left last, ns */
+    struct br_queue *queue; /* set while in one */
 };
 
 struct br_queue {
@@ -35,8 +40,8 @@ void br_queue_insert(struct br_queue *queue, struct br_queued *item, uint64_t no
 void br_queue_remove(struct br_queued *item); /* safe when not queued */
 /* The entry whose turn it is, or NULL. starvation: ns. */
 struct br_queued *br_queue_head(const struct br_queue *queue, uint64_t now, uint64_t starvation);
-/* A frame of item has left: its age begins anew. */
-void br_queue_served(struct br_queue *queue, struct br_queued *item, uint64_t now);
+/* A frame of item has left, its last one too: it is still queued. The wait of its priority begins anew. */
+void br_queue_served(struct br_queued *item, uint64_t now);
 
 static inline int br_queued_before(const struct br_queued *a, const struct br_queued *b)
 {

@@ -177,6 +177,7 @@ bool br_relay_send(struct br_worker *w, struct br_peer *peer, struct br_queued *
     if (relayed->length)
         br_rail_posted(rail, relayed->length, asks, w->now);
     take_credit(&rail->relay->out, relayed->header.at);
+    br_queue_served(&relayed->queued, w->now);
     br_queue_remove(&relayed->queued);
     relayed->flight.rail = rail;
     relayed->flight.length = relayed->length;

@@ -267,7 +267,7 @@ static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_trans
         return true; /* perhaps another rail takes it */
     }
     advance(t, offset, length);
-    br_queue_served(&peer->queues[BR_QUEUE_DATA], &t->queued, w->now);
+    br_queue_served(&t->queued, w->now);
     if (t->cursor == t->length && !t->resend)
         all_left(w, t);
     pump->n++;

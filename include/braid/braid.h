@@ -86,8 +86,8 @@ struct braid_config {
     int peer_timeout_ms; /* silence after which a peer counts as dead (BRAID_PEER_TIMEOUT, seconds); default 10,000 */
     int spin_us; /* how long a waiter spins before it yields or sleeps (BRAID_SPIN_US); default: 1,000 when there is
                                 a core for each rank of the host, else 200 */
-    int starvation_ms; /* low priority waits no longer than this for a turn (BRAID_STARVATION_MS); default 100 */
-    int pin_cpu;       /* CPU number + 1 for the worker thread (BRAID_PIN_CPU, a CPU number); 0: not pinned */
+    int starvation_ms; /* a priority waits no longer than this for a turn, of one frame (BRAID_STARVATION_MS); default 100 */
+    int pin_cpu; /* CPU number + 1 for the worker thread (BRAID_PIN_CPU, a CPU number); 0: not pinned */
 };
 
 /* Joins the job: finds the other ranks, connects to them and starts the worker thread. Collective. Blocks up to

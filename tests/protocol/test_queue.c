@@ -141,7 +141,7 @@ static void head__nobody_starves(void **state)
             last = now;
             turns++;
         }
-        br_queue_served(&queue, head, now);
+        br_queue_served(head, now);
     }
     assert_int_equal(turns, 9);
 }
@@ -162,10 +162,62 @@ static void head__starved_entries_in_order_of_their_last_turn(void **state)
     br_queue_insert(&queue, &c, 30);
     assert_ptr_equal(br_queue_head(&queue, 110, 100), &c); /* exactly the bound: nobody is starved yet */
     assert_ptr_equal(br_queue_head(&queue, 111, 100), &a);
-    br_queue_served(&queue, &a, 111);
+    br_queue_served(&a, 111);
     assert_ptr_equal(br_queue_head(&queue, 121, 100), &b);
-    br_queue_served(&queue, &b, 121);
+    br_queue_served(&b, 121);
     assert_ptr_equal(br_queue_head(&queue, 122, 100), &c);
+}
+
+/* However long they wait: else each of many equal transfers gets a frame in turn, and all end together. */
+static void head__equal_entries_do_not_take_turns(void **state)
+{
+    struct br_queued items[8];
+    struct br_queue queue;
+    uint64_t now = 0;
+
+    (void)state;
+    br_queue_init(&queue);
+    for (int i = 0; i < 8; i++) {
+        br_queued_init(&items[i], 1, (uint64_t)i, 0);
+        br_queue_insert(&queue, &items[i], 0);
+    }
+    for (int i = 0; i < 8; i++) {
+        for (int frame = 0; frame < 4; frame++) {
+            now += 50;
+            assert_ptr_equal(br_queue_head(&queue, now, 100), &items[i]);
+            br_queue_served(&items[i], now);
+        }
+        br_queue_remove(&items[i]);
+    }
+}
+
+/* A priority that has waited as long sends its first, once, whoever of it has come when, or gone. */
+static void head__a_starved_priority_sends_its_first(void **state)
+{
+    struct br_queued urgent, items[3];
+    struct br_queue queue;
+
+    (void)state;
+    br_queue_init(&queue);
+    br_queued_init(&urgent, 9, 0, 0);
+    br_queue_insert(&queue, &urgent, 0);
+    for (int i = 0; i < 3; i++)
+        br_queued_init(&items[i], 1, (uint64_t)i, 0);
+    br_queue_insert(&queue, &items[1], 0);
+    br_queue_insert(&queue, &items[2], 10);
+    br_queue_insert(&queue, &items[0], 20);
+    br_queue_served(&urgent, 50);
+    assert_ptr_equal(br_queue_head(&queue, 101, 100), &items[0]);
+    br_queue_served(&items[2], 101); /* another of it left, as the first could not */
+    assert_ptr_equal(br_queue_head(&queue, 102, 100), &urgent);
+    br_queue_served(&urgent, 150);
+    br_queue_remove(&items[0]);
+    assert_ptr_equal(br_queue_head(&queue, 201, 100), &urgent);
+    assert_ptr_equal(br_queue_head(&queue, 202, 100), &items[1]);
+    br_queue_remove(&items[1]);
+    assert_ptr_equal(br_queue_head(&queue, 202, 100), &items[2]);
+    br_queue_remove(&items[2]);
+    assert_ptr_equal(br_queue_head(&queue, 1000, 100), &urgent);
 }
 
 /* A clock that reads less than at the last turn (another thread's turn) starves nobody. */
@@ -209,6 +261,8 @@ int main(void)
         cmocka_unit_test(head__random_entries_are_sorted),
         cmocka_unit_test(head__nobody_starves),
         cmocka_unit_test(head__starved_entries_in_order_of_their_last_turn),
+        cmocka_unit_test(head__equal_entries_do_not_take_turns),
+        cmocka_unit_test(head__a_starved_priority_sends_its_first),
         cmocka_unit_test(head__time_may_stand_still),
         cmocka_unit_test(remove__is_safe_when_not_queued),
     };
