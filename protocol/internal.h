@@ -209,6 +209,14 @@ static inline bool br_age_before(const struct br_age *a, const struct br_age *b)
     return a->fragment != b->fragment ? a->fragment < b->fragment : a->within < b->within;
 }
 
+/* Gives a transfer its place among those that have been submitted. */
+static inline void br_transfer_queued(struct br_worker *w, struct br_transfer *t)
+{
+    br_queued_init(&t->queued, t->priority, t->order, t->within);
+    if (t->order > w->newest)
+        w->newest = t->order;
+}
+
 static inline bool br_transfer_is_oldest(const struct br_worker *w, const struct br_transfer *t)
 {
     return t->order == w->oldest.order && t->within == w->oldest.within;

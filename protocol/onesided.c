@@ -34,7 +34,8 @@ static void answer(struct br_worker *w, struct br_service *s, int32_t status, ui
         .length = length,
         .memory = &s->answer,
         .priority = s->data.priority,
-        .order = UINT64_MAX,
+        .order = w->newest,
+        .within = UINT64_MAX,
         .owner = &w->services,
     };
     if (br_transfer_send(w, &s->status))
@@ -113,7 +114,8 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
     s->data.tag = br_tag_with_part(m->tag, BR_PART_DATA);
     s->data.peer = peer->rank;
     s->data.length = m->bytes;
-    s->data.order = UINT64_MAX;
+    s->data.order = w->newest; /* behind what has been submitted, before what follows */
+    s->data.within = UINT64_MAX;
     s->data.rendezvous = true;
     s->data.owner = &w->services;
     rc = reach(w, s, m);

@@ -86,7 +86,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     t->combined = false;
     t->slot = NULL;
     t->renews = 0;
-    br_queued_init(&t->queued, t->priority, t->order, t->within);
+    br_transfer_queued(w, t);
     br_list_init(&t->node);
     t->state = BR_TRANSFER_MATCHING;
     if (eager)

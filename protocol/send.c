@@ -45,7 +45,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     t->resend = 0;
     t->lost_rails = t->barred = 0;
     t->renew_due = false;
-    br_queued_init(&t->queued, t->priority, t->order, t->within);
+    br_transfer_queued(w, t);
     br_list_init(&t->node);
     if (br_peer_takes_eagerly(peer, t->length) && !t->rendezvous) {
         t->state = BR_TRANSFER_QUEUED;

@@ -107,7 +107,8 @@ struct br_worker {
     struct br_random random; /* only with config.seed */
     struct br_age
         oldest; /* of the transfer that may use the credits and the slot that are kept (br_worker_keep_for) */
-    uint64_t now; /* of this turn */
+    uint64_t newest; /* the largest `order` of a transfer so far: what peers ask for comes behind it */
+    uint64_t now;    /* of this turn */
     uint64_t last_timers;
     int failed; /* 0, or the negative errno of what ended it */
     char words[320];

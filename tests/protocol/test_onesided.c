@@ -293,6 +293,50 @@ static void get__ready_comes_first(void **state)
     expect_clean(&x);
 }
 
+/* It waits for what was submitted before it was asked for, and not for what follows: there might always be something. */
+static void get__before_what_is_submitted_later(void **state)
+{
+    static uint8_t large[1 << 20];
+    struct br_transfer sends[2];
+    bool got = false;
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct br_message m = {.type = BR_MESSAGE_READY,
+                               .sequence = 3 * i,
+                               .tag = i + 1,
+                               .bytes = sizeof large,
+                               .ready.slot = 0x20000 + i};
+
+        sends[i] = (struct br_transfer){
+            .tag = i + 1, .peer = 1, .memory = large, .length = sizeof large, .order = i + 1};
+        assert_int_equal(br_transfer_send(x.w, &sends[i]), 0);
+        wire_message(x.links[0], &m, NULL, 0);
+        wired_turn(&x, 0);
+        if (i)
+            break;
+        ask(&x, BR_MESSAGE_GET, 1, 8, 16);
+        ready(&x, 2, 1, 16);
+    }
+    for (;;) {
+        const struct wire_frame *frame = wire_take_placed(x.links[0]);
+        struct br_message ack = {.type = BR_MESSAGE_ACK, .ack.bytes = x.w->peers[1].rails[0].tx_bytes};
+
+        if (frame && frame->frame.slot == 0x20001)
+            break;
+        got = got || (frame && frame->frame.slot == 0x10004);
+        if (frame)
+            continue;
+        wire_sent_all(&x.wires[0]);
+        wire_message(x.links[0], &ack, NULL, 0);
+        wired_turn(&x, BR_MS);
+    }
+    assert_true(got);
+    wired_destroy(&x);
+}
+
 /* What nobody may reach: beyond the end, an overflow, nothing at all, more than a transfer, another region or job. */
 static void refused__in_words_of_the_protocol(void **state)
 {
@@ -422,6 +466,7 @@ int main(void)
         cmocka_unit_test(request__malformed),
         cmocka_unit_test(get__out_of_the_region),
         cmocka_unit_test(get__ready_comes_first),
+        cmocka_unit_test(get__before_what_is_submitted_later),
         cmocka_unit_test(refused__in_words_of_the_protocol),
         cmocka_unit_test(refused__key_of_another_job),
         cmocka_unit_test(refused__without_regions),
