@@ -78,7 +78,8 @@ struct br_agreed {
 };
 #define BR_AGREED 256u /* operations; ranks are fewer apart, by the credits */
 
-#define BR_LAST_WORDS (100 * BR_MS) /* for the peers of a worker that fails to hear why (farewell.c) */
+#define BR_LAST_WORDS                                                                                        \
+    BR_SEC /* for the peers of a worker that fails to hear why, on a busy machine too (farewell.c) */
 
 struct br_stranger; /* an incoming link that has not yet proved who it is (connect.c) */
 

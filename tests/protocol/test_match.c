@@ -182,7 +182,7 @@ static void expect_failed(struct wired *x, int error, const char *words)
     assert_int_equal(x->w->failed, -error);
     assert_non_null(strstr(x->w->words, words));
     wired_turn(x, 0);
-    wired_turn(x, 200 * BR_MS); /* nobody answers the ABORT */
+    wired_turn(x, BR_LAST_WORDS); /* nobody answers the ABORT */
     assert_true(x->links[0]->closed);
 }
 
