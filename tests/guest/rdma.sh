@@ -4,7 +4,7 @@
 set -euo pipefail
 # shellcheck disable=SC2317 # called by within()
 # shellcheck source=tests/within.sh
-. "$BRAID_SOURCE/tests/within.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../within.sh"
 
 fail() {
     echo "$*" >&2

@@ -6,20 +6,38 @@
 log=$(mktemp) packets=$(mktemp)
 export BRAID_TRAFFIC_CLASS=32,1:104,10:184 BRAID_SERVICE_LEVEL=0,1:3
 
+answered() {
+    [[ $(grep -c 'dropped by kernel' "$log") -ge $asked ]]
+}
+
+# Asks tcpdump for its counts and waits for the answer: sets captured, received, dropped.
+ask() {
+    asked=$((asked + 1))
+    kill -USR1 "$pid"
+    within 30 answered || fail "tcpdump does not answer: $(< "$log")"
+    read -r captured received dropped <<< "$(sed -nE 's/.*[^0-9]([0-9]+) packets? captured, ([0-9]+) packets? received by filter, ([0-9]+) packets? dropped by kernel.*/\1 \2 \3/p' "$log" | tail -n 1)"
+}
+
+all_read() {
+    ask
+    [[ $((captured + dropped + early)) -ge $received ]]
+}
+
 # run PRIORITY: an all-reduce of 512 KiB in frames, whose packets are caught; then carried CLASS: their bytes with this traffic class.
 run() {
-    tcpdump -i h0n0 -Q out -B 16384 -s 64 -U -w "$packets" 'udp port 4791' 2> "$log" &
-    local pid=$!
-    until grep -q 'listening on' "$log"; do sleep 0.05; done
+    local pid asked=0 captured received dropped early
+    : > "$log" # of the run before
+    # By address and not by -Q out, which libpcap looks at behind the kernel's count.
+    tcpdump -i h0n0 -B 16384 -s 64 -U -w "$packets" "udp port 4791 and src $(address h0r0)" 2> "$log" &
+    pid=$!
+    within 60 grep -q 'listening on' "$log" || fail "tcpdump: $(< "$log")"
+    ask
+    early=$((received - captured)) # came before the filter was set, and is never caught
     bash "$(dirname "$0")/ranks.sh" "$BRAID_BUILD/braid" allreduce -b 512K -e 512K -n 2 -w 1 --priority "$1" > "$log.job" 2>&1 ||
         fail "priority $1: exit status $?: $(< "$log.job")"
     grep -q 'Out of bounds values : 0 OK' "$log.job" || fail "priority $1: wrong values: $(< "$log.job")"
-    # What tcpdump has not read when it is told to end is lost: it has when the file does not grow any more.
-    local size=-1
-    until [[ $(stat -c %s "$packets") -eq $size ]]; do
-        size=$(stat -c %s "$packets")
-        sleep 1
-    done
+    # What tcpdump has not read when it is told to end is lost.
+    within 60 all_read || fail "tcpdump has read $captured of $received: $(< "$log")"
     kill -INT $pid
     wait $pid || true
 }

@@ -42,11 +42,13 @@ sent() { # HOST LEVEL
 
 # More than this: it carries data, not only signs of life.
 carries() { # HOST LEVEL
-    within 30 sent_more "$@" "$(sent "$@")"
+    local before
+    before=$(sent "$@") && [[ -n $before ]] && within 30 sent_more "$@" "$before"
 }
 
 sent_more() { # HOST LEVEL BEFORE
-    [[ $(($(sent "$1" "$2") - $3)) -gt 100000 ]]
+    local now
+    now=$(sent "$1" "$2") && [[ -n $now && $((now - $3)) -gt 100000 ]]
 }
 
 "$braid" bcube emulate 3 2 --name "$bed" --rate 100mbit > "$work/out" 2>&1 || {

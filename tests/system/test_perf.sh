@@ -209,6 +209,7 @@ ended 130
 
 # Ctrl-C at the server: the client says so, and prints what it has.
 serve write_bw --run_infinitely -D 1
+: > "$work/out" # the child may do so after has_rows has seen the rows of before
 "$braid" perf write_bw --run_infinitely -D 1 -p "$port" localhost > "$work/out" 2> "$work/err" &
 client=$!
 within 60 has_rows || fail "--run_infinitely prints nothing"

@@ -56,7 +56,7 @@ static void start(const char *backend, const char *devices)
     job_start(&job,
               "exec $run -n 2 --backend %s -- sh -c 'MASTER_ADDR=10.77.0.1 BRAID_DEVICES=%s "
               "BRAID_PEER_TIMEOUT=3 "
-              "exec ip netns exec h$RANK $self rank 60000 250000'",
+              "exec ip netns exec h$RANK $self rank 300000 250000'",
               backend, devices);
     job_ready(&job, 2);
 }

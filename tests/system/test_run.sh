@@ -51,6 +51,10 @@ rank_ended() { # RANK, which has left its number in $work/pid.RANK
     [[ -s $work/pid.$1 ]] && has_ended "$(< "$work/pid.$1")"
 }
 
+all_started() {
+    [[ -s $work/pid.0 && -s $work/pid.1 && -s $work/pid.2 ]]
+}
+
 # -- environment
 RANK=9 BRAID_RANK=9 BRAID_PORT=1 TORCHELASTIC_RUN_ID=x BRAID_SECRET=of-an-outer-job BRAID_INSECURE=1 \
     run 0 -n 3 --rails 2 --backend shm -- sh -c \
@@ -101,7 +105,7 @@ rc=0
 "$braid" run -n 3 -- sh -c "wait_for() { until [ -e $work/end.\$RANK ]; do sleep 0.05; done; }; echo \$\$ > $work/pid.\$RANK
     case \$RANK in 0) wait_for; exit 9 ;; 2) wait_for; kill -KILL \$\$ ;; esac; exec sleep $mark" > "$work/out" 2> "$work/err" &
 launcher=$!
-wait_for 1
+within 60 all_started || fail "not all ranks have started"
 kill -STOP "$launcher"
 for rank in 2 0; do
     : > "$work/end.$rank"

@@ -302,7 +302,7 @@ static void strangers__while_a_rail_comes_back(void **state)
     static struct crowd crowd;
 
     (void)state;
-    start("--backend uring --rails 2", "$self rank 20000 " COUNT);
+    start("--backend uring --rails 2", "$self rank 300000 " COUNT);
     job_ready(&job, RANKS);
     gather(&crowd, RANKS);
     job_signal(&job, 1, RANK_CUT);
@@ -325,7 +325,7 @@ static void strangers__while_it_begins(void **state)
 
     (void)state;
     start("--backend uring", "sh -c 'while [ $RANK = 2 -a ! -e " GO " ]; do sleep 0.05; done; "
-                             "exec $self rank 60000 " COUNT "'");
+                             "exec $self rank 300000 " COUNT "'");
     for (int i = 0; i < 60000 && job_ports(crowd.ports, PORTS_MAX) < RANKS; i++) /* the store and two ranks */
         usleep(1000);
     gather(&crowd, RANKS);
@@ -361,7 +361,7 @@ static void strangers__at_shared_memory(void **state)
     FILE *file;
 
     (void)state;
-    start("--backend shm", "$self rank 60000 " COUNT);
+    start("--backend shm", "$self rank 300000 " COUNT);
     job_ready(&job, RANKS);
     file = fopen("/proc/net/unix", "re");
     assert_non_null(file);

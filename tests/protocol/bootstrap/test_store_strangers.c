@@ -229,12 +229,12 @@ static void store_open__a_store_whose_words_come_late(void **state)
 
     (void)state;
     store_make(2);
-    store_ranks[1].environment.init_timeout = BR_SEC;
+    store_ranks[1].environment.init_timeout = STORE_SHORT;
     assert_int_equal(br_socket_listen("127.0.0.1", store_port, true, &fd), 0);
     store_start(1, 2);
     peer = welcome(fd);
     assert_int_equal(store_hear(peer, bytes).kind, BR_STORE_GATHER);
-    usleep(1300000);
+    usleep((STORE_SHORT + 300 * BR_MS) / 1000);
     store_say(peer, bytes, br_store_write_error(bytes, ETIMEDOUT, "rank 7 of 9 never came"));
     store_finish(1, 2);
     close(peer);
