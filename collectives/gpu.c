@@ -114,6 +114,11 @@ int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t byt
                               bytes);
 }
 
+static bool is_foreign(const struct br_family *family, int gpu, const void *memory)
+{
+    return gpu && !br_offload_reaches(family->offload, gpu, memory);
+}
+
 int br_comm_look_at_memory(const char *name, struct br_operation *op)
 {
     int rc;
@@ -127,5 +132,9 @@ int br_comm_look_at_memory(const char *name, struct br_operation *op)
     rc = open_gpu(op->comm->family, op->send_gpu);
     if (!rc)
         rc = open_gpu(op->comm->family, op->recv_gpu);
-    return rc ? br_error_prefix(rc, "%s: ", name) : 0;
+    if (rc)
+        return br_error_prefix(rc, "%s: ", name);
+    op->foreign = is_foreign(op->comm->family, op->send_gpu, op->send) ||
+                  is_foreign(op->comm->family, op->recv_gpu, op->recv);
+    return 0;
 }

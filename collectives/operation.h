@@ -74,6 +74,7 @@ struct br_operation {
     void *recv;
     size_t send_bytes, recv_bytes;
     int send_gpu, recv_gpu; /* that the memory lies on, as br_gpu_of() says; 0: host memory, or none */
+    bool foreign;           /* kernels of ours do not reach some of it there (br_offload_reaches()) */
     size_t count;           /* collective: elements of one block (braid.h); else bytes */
     enum braid_type type;
     enum braid_reduction reduction;

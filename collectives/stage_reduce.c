@@ -11,10 +11,11 @@ static int gpu_of(const struct br_operation *op)
     return op->send_gpu ? op->send_gpu : op->recv_gpu;
 }
 
-/* Where it is on the GPU and what the host has is a copy of that. */
+/* Where it is on the GPU, and its kernels reach it, and what the host has is a copy of that. */
 static bool lies_there(const struct br_run *run, const struct br_source *source)
 {
-    return source->given && br_stage_run_gpu(run, source->span.buffer) == gpu_of(run->op);
+    return source->given && !run->op->foreign &&
+           br_stage_run_gpu(run, source->span.buffer) == gpu_of(run->op);
 }
 
 /* In the memory of the run, which is pinned. */

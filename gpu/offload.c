@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "gpu/copier.h"
 #include "gpu/driver.h"
+#include "gpu/pointer.h"
 #include "gpu/reduce.h"
 
 #define GPUS      64
@@ -304,6 +305,13 @@ void br_offload_set(struct br_offload *offload, int gpu, const struct br_offload
 
     lane->cost = *cost;
     atomic_store_explicit(&lane->open, true, memory_order_release);
+}
+
+bool br_offload_reaches(const struct br_offload *offload, int gpu, const void *memory)
+{
+    const struct lane *lane = &offload->lanes[gpu - 1];
+
+    return atomic_load_explicit(&lane->open, memory_order_acquire) && br_gpu_is_in(memory, lane->context);
 }
 
 bool br_offload_pays(const struct br_offload *offload, int gpu, size_t bytes, int n_src, int n_host)

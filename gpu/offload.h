@@ -11,6 +11,8 @@
  * 2. What lies in the GPU's memory unchanged is read there. The result goes back to the host, where the schedule goes on: what is reduced is mostly what is
  *    sent next. Rejected: kernels that read pinned host memory themselves. It is less code, and the reads over PCIe are of the size that
  *    the kernel's threads make, not the copy engine's.
+ *    Kernels run in the GPU's primary context and do not reach memory of another one (cuCtxCreate(), cuMemAlloc()), which copies do: of that, its copy
+ *    in host memory goes up like the rest.
  * 3. The arena is a ring in the GPU's memory: room is taken at the head and comes free at the tail. Where there is none, the
  *    caller reduces on the CPU, so that both work when there is much to do.
  * 4. Opening tries it, with a reduction whose result is compared, and measures it: seconds = start + per_byte * bytes that are copied. Which way is
@@ -54,6 +56,9 @@ void br_offload_destroy(struct br_offload *offload);
  * has another result than it should; the driver's. */
 int br_offload_open(struct br_offload *offload, int gpu, struct br_offload_cost *cost);
 void br_offload_set(struct br_offload *offload, int gpu, const struct br_offload_cost *cost);
+
+/* Can its reductions read memory of this GPU? false: not open, or it is of a context of the program's own. Any thread. */
+bool br_offload_reaches(const struct br_offload *offload, int gpu, const void *memory);
 
 /* Is a reduction of so many bytes an array faster there? n_host of the n_src sources have to be copied. false: not open. */
 bool br_offload_pays(const struct br_offload *offload, int gpu, size_t bytes, int n_src, int n_host);

@@ -58,3 +58,14 @@ int br_gpu_of(const void *memory)
         return 0;
     return kind == BR_CUDA_KIND_DEVICE && !managed && device >= 0 ? device + 1 : 0;
 }
+
+bool br_gpu_is_in(const void *memory, const struct CUctx_st *context)
+{
+    const struct br_cuda *cuda = atomic_load_explicit(&driver, memory_order_acquire);
+    unsigned int attribute = BR_CUDA_POINTER_CONTEXT;
+    struct CUctx_st *owner = NULL;
+    void *out = &owner;
+
+    return cuda && cuda->pointer_attributes(1, &attribute, &out, (uintptr_t)memory) == BR_CUDA_SUCCESS &&
+           (!owner || owner == context);
+}

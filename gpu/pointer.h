@@ -13,6 +13,10 @@
 #ifndef BR_GPU_POINTER_H
 #define BR_GPU_POINTER_H
 
+#include <stdbool.h>
+
+struct CUctx_st;
+
 /* Whether there is anything to ask (note 1). At start; any thread; again: looks again. Negative errno with words, and a line in the log,
  * where a driver should be and cannot be used: then all memory counts as the host's. */
 int br_gpu_look(void);
@@ -23,5 +27,9 @@ int br_gpu_check(void);
 /* The GPU that memory lies on: its ordinal + 1. 0: host memory, pinned and managed memory included, NULL, or no address at all. Any thread,
  * at any rate: never blocks. */
 int br_gpu_of(const void *memory);
+
+/* Can kernels that run in this context read it? Not memory that was allocated in another one; what belongs to none (memory pools, cuMemMap())
+ * is the whole GPU's. Copies go between contexts. Any thread, at any rate: never blocks. */
+bool br_gpu_is_in(const void *memory, const struct CUctx_st *context);
 
 #endif

@@ -84,6 +84,10 @@ uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where wher
         op->recv = device + ((uint8_t *)op->recv - c->memory[rank]);
         op->recv_gpu = op->recv_bytes > 0;
     }
+    if (where & FOREIGN) {
+        op->foreign = true;
+        fake_cuda_make_foreign((uintptr_t)device);
+    }
     return device;
 }
 

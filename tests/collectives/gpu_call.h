@@ -23,7 +23,7 @@ void release(void *memory);
 /* A job whose engines have the copier, and reductions on the GPU, if offload is not NULL. */
 void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *offload);
 
-enum where { SEND = 1, RECV = 2 }; /* what lies on the GPU */
+enum where { SEND = 1, RECV = 2, FOREIGN = 4 }; /* what lies on the GPU; in a context of the program's own */
 
 /* What a rank reads and writes, moved to the GPU: the memory there. */
 uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where where);

@@ -129,6 +129,24 @@ static void reduction__reads_where_the_data_is(void **state)
     job_destroy(&job);
 }
 
+/* Of memory that kernels do not reach, the copy in host memory goes up. */
+static void reduction__of_another_context(void **state)
+{
+    struct br_copier_counters counted;
+    struct job job;
+
+    (void)state;
+    create(&job, 4, 4096, offload);
+    run_on_gpu(
+        &job,
+        (struct call){.collective = BR_ALLREDUCE, .count = 10000, .type = BRAID_FLOAT32, .algorithm = "ring"},
+        (enum where)(SEND | RECV | FOREIGN));
+    counted = br_copier_counters(copier);
+    assert_int_equal(counted.reduced_bytes, 4 * 30000);
+    assert_int_equal(counted.to_gpu_bytes, 4 * (40000 + 2 * 30000));
+    job_destroy(&job);
+}
+
 /* ---- the choice ------------------------------------------------------------------------------- */
 
 static void reduction__by_measured_cost(void **state)
@@ -248,10 +266,11 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_reductions, close_reductions)
     const struct CMUnitTest tests[] = {
-        CASE(reduction__every_type_and_operation),     CASE(reduction__every_algorithm_and_place),
-        CASE(reduction__reads_where_the_data_is),      CASE(reduction__by_measured_cost),
-        CASE(reduction__not_without_pinned_memory),    CASE(reduction__refused_goes_to_the_cpu),
-        CASE(reduction__fails_with_the_drivers_words), CASE(reduction__that_is_late_is_named),
+        CASE(reduction__every_type_and_operation), CASE(reduction__every_algorithm_and_place),
+        CASE(reduction__reads_where_the_data_is),  CASE(reduction__of_another_context),
+        CASE(reduction__by_measured_cost),         CASE(reduction__not_without_pinned_memory),
+        CASE(reduction__refused_goes_to_the_cpu),  CASE(reduction__fails_with_the_drivers_words),
+        CASE(reduction__that_is_late_is_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,6 +67,9 @@ void *fake_cuda_bytes(br_cuda_pointer address);
 /* Memory that both see, as cuMemAllocManaged() gives: its kind is DEVICE with IS_MANAGED. Freed by cuMemFree. */
 br_cuda_result fake_cuda_managed(br_cuda_pointer *out, size_t bytes);
 
+/* An allocation is one of a context of the program's own from now on (note 5): kernels of gpu/reduce.cu that get it end the process. */
+void fake_cuda_make_foreign(br_cuda_pointer memory);
+
 /* A kernel: called once for a launch with its whole grid. arguments[i] points to a copy of the i-th argument. */
 struct fake_cuda_launch {
     unsigned grid[3], block[3], shared_bytes;

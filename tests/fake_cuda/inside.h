@@ -46,6 +46,7 @@ struct fake_memory {
     size_t mapped;    /* bytes of each mapping */
     int fd;           /* memfd behind it; -1: none */
     int device;
+    bool foreign; /* fake_cuda_make_foreign() */
     unsigned long long id;
 };
 
@@ -60,6 +61,7 @@ struct fake_memory *fake_find(br_cuda_pointer address);
 /* A span over fd (which it then owns; -1 makes one). Under fake_lock. */
 br_cuda_result fake_map(enum fake_kind kind, int device, size_t bytes, int fd, struct fake_memory **out);
 void fake_unmap(struct fake_memory *memory);
+bool fake_is_foreign(br_cuda_pointer address);
 void fake_copy(br_cuda_pointer to, br_cuda_pointer from, size_t bytes);
 
 /* Runs what can run on all streams; true: something did. Not under fake_lock. */

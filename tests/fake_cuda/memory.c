@@ -14,6 +14,8 @@ static struct fake_memory *all;
 static unsigned long long last_id;
 static size_t used[64]; /* bytes of each device */
 
+static struct CUctx_st foreign_context;
+
 static bool on_device(const struct fake_memory *memory)
 {
     return memory->kind == DEVICE || memory->kind == MANAGED;
@@ -243,7 +245,7 @@ static br_cuda_result attribute_of(const struct fake_memory *memory, unsigned in
 
     switch (attribute) {
     case BR_CUDA_POINTER_CONTEXT:
-        *(struct CUctx_st **)out = fake_context_of(memory->device);
+        *(struct CUctx_st **)out = memory->foreign ? &foreign_context : fake_context_of(memory->device);
         return BR_CUDA_SUCCESS;
     case BR_CUDA_POINTER_KIND:
         *(unsigned *)out = host ? BR_CUDA_KIND_HOST : BR_CUDA_KIND_DEVICE;
@@ -320,6 +322,29 @@ unsigned fake_cuda_left(void)
     left = fake_objects;
     pthread_mutex_unlock(&fake_lock);
     return left;
+}
+
+void fake_cuda_make_foreign(br_cuda_pointer address)
+{
+    struct fake_memory *memory;
+
+    pthread_mutex_lock(&fake_lock);
+    memory = fake_find(address);
+    if (memory)
+        memory->foreign = true;
+    pthread_mutex_unlock(&fake_lock);
+}
+
+bool fake_is_foreign(br_cuda_pointer address)
+{
+    const struct fake_memory *memory;
+    bool foreign;
+
+    pthread_mutex_lock(&fake_lock);
+    memory = fake_find(address);
+    foreign = memory && memory->foreign;
+    pthread_mutex_unlock(&fake_lock);
+    return foreign;
 }
 
 static char *bytes_of(br_cuda_pointer address, bool *device)

@@ -57,6 +57,23 @@ static void gpu_of__says_which(void **state)
     br_cuda_leave(cuda);
 }
 
+static void gpu_is_in__the_context_of_the_allocation(void **state)
+{
+    const struct br_cuda *cuda = enter(0);
+    struct CUctx_st *primary;
+    br_cuda_pointer memory;
+
+    (void)state;
+    assert_int_equal(br_cuda_context(0, &primary), 0);
+    assert_int_equal(cuda->memory_alloc(&memory, 100), 0);
+    assert_true(br_gpu_is_in((void *)(uintptr_t)(memory + 99), primary));
+    fake_cuda_make_foreign(memory);
+    assert_false(br_gpu_is_in((void *)(uintptr_t)(memory + 99), primary));
+    assert_int_equal(br_gpu_of((void *)(uintptr_t)memory), 1);
+    cuda->memory_free(memory);
+    br_cuda_leave(cuda);
+}
+
 static void gpu_of__before_the_program_has_used_cuda(void **state)
 {
     int here = 0;
@@ -93,6 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(gpu_of__says_which, fresh),
+        cmocka_unit_test_setup(gpu_is_in__the_context_of_the_allocation, fresh),
         cmocka_unit_test_setup(gpu_of__before_the_program_has_used_cuda, fresh),
         cmocka_unit_test_setup(gpu_of__without_a_driver, fresh),
     };

@@ -182,19 +182,27 @@ static void gpu__persistent(void **state)
     everywhere(3, persistent);
 }
 
-/* Combined on the GPU. context: a call that is refused, a launch after the six of the trial; then the CPU does it. */
+struct combined {
+    const char *refuses; /* a call that is refused, then the CPU does it; NULL: none */
+    unsigned after;
+    bool foreign; /* memory of a context of the program's own */
+};
+
 static int combined(struct braid_comm *comm, void *context)
 {
+    const struct combined *how = context;
     const size_t count = 300001;
     const struct br_cuda *cuda = start_cuda();
     float *data = allocate(cuda, count * sizeof *data);
-    bool refused = context || !br_gpu_image.bytes; /* a build under a sanitizer has none */
+    bool refused = how->refuses || !br_gpu_image.bytes; /* a build under a sanitizer has none */
     struct braid_stats stats;
 
-    if (context) {
-        strcpy(fake_cuda()->fail, context);
+    if (how->foreign)
+        fake_cuda_make_foreign((uintptr_t)data);
+    if (how->refuses) {
+        strcpy(fake_cuda()->fail, how->refuses);
         fake_cuda()->fail_result = BR_CUDA_NO_BINARY_FOR_GPU;
-        fake_cuda()->fail_after = strcmp(context, "cuLaunchKernel") ? 0 : 6;
+        fake_cuda()->fail_after = how->after;
     }
     RETURNS(0, sum(comm, data, view(data), count, NULL));
     if (check_sum(comm, view(data), count))
@@ -209,14 +217,15 @@ static int combined(struct braid_comm *comm, void *context)
 
 static void gpu__reductions_on_the_gpu(void **state)
 {
-    static char *const refused[] = {NULL, "cuModuleLoadData", "cuLaunchKernel"};
+    /* Six launches are the trial's. */
+    static struct combined ways[] = {
+        {0}, {.foreign = true}, {.refuses = "cuModuleLoadData"}, {.refuses = "cuLaunchKernel", .after = 6}};
 
     (void)state;
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
     setenv("BRAID_GPU_REDUCE", "gpu", 1);
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        ranks_run(&(struct ranks){.size = 3, .backend = "uring", .devices = "127.0.0.1"}, combined,
-                  refused[i]);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        ranks_run(&(struct ranks){.size = 3, .backend = "uring", .devices = "127.0.0.1"}, combined, &ways[i]);
     setenv("BRAID_GPU_REDUCE", "cpu", 1);
 }
 
