@@ -97,8 +97,11 @@ static size_t room(size_t bytes)
 /* In one piece. false: there is none now. */
 static bool take(struct lane *lane, size_t bytes, br_cuda_pointer *at)
 {
-    uint64_t from = lane->head;
+    uint64_t from;
 
+    if (lane->head == lane->tail) /* empty: from the start, as all of it may be wanted */
+        lane->head = lane->tail = (lane->head + ARENA - 1) / ARENA * ARENA;
+    from = lane->head;
     if (from % ARENA + bytes > ARENA)
         from += ARENA - from % ARENA;
     if (from + bytes - lane->tail > ARENA)

@@ -167,6 +167,27 @@ static void br_offload_reduce__until_the_arena_is_full(void **state)
     assert_int_equal(host[5], 7 * 1005);
 }
 
+/* Empty in its middle: what is larger than either side of that has room, too. */
+static void br_offload_reduce__all_of_an_empty_arena(void **state)
+{
+    const struct br_offload_source from_host = {host, false},
+                                   sources[] = {from_host, from_host, from_host, from_host};
+    uint64_t mark;
+
+    (void)state;
+    open_for_all();
+    for (uint32_t i = 0; i < COUNT; i++)
+        host[i] = i;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(add(BYTES, &mark), 0);
+    wait_for_all();
+    br_offload_end(offload, 1, mark);
+    assert_int_equal(
+        br_offload_reduce(offload, 1, BRAID_UINT32, BRAID_SUM, host, sources, 4, BYTES, 0, &mark), 0);
+    wait_for_all();
+    assert_int_equal(host[5], 4 * (5 + 2 * 1005));
+}
+
 static void br_offload_reduce__refused_is_not_asked_again(void **state)
 {
     uint64_t said = atomic_load(&br_downgrades.downgrade_gpu_reduction), mark;
@@ -206,9 +227,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(br_offload_open__tries_and_measures),           TEST(br_offload_open__fails),
-        TEST(br_offload_reduce__from_host_and_gpu),          TEST(br_offload_reduce__until_the_arena_is_full),
-        TEST(br_offload_reduce__refused_is_not_asked_again), TEST(br_offload_pays__where_it_is_faster),
+        TEST(br_offload_open__tries_and_measures),      TEST(br_offload_open__fails),
+        TEST(br_offload_reduce__from_host_and_gpu),     TEST(br_offload_reduce__until_the_arena_is_full),
+        TEST(br_offload_reduce__all_of_an_empty_arena), TEST(br_offload_reduce__refused_is_not_asked_again),
+        TEST(br_offload_pays__where_it_is_faster),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
