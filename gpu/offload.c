@@ -34,7 +34,7 @@ struct lane {
 struct br_offload {
     struct br_copier *copier;
     const struct br_gpu_image *image;
-    const struct br_cuda *cuda;
+    const struct br_cuda *_Atomic cuda; /* who opens a GPU sets it, beside reductions on others */
     struct lane lanes[GPUS];
 };
 
@@ -283,20 +283,23 @@ static int allocate(struct br_offload *offload, struct lane *lane)
 int br_offload_open(struct br_offload *offload, int gpu, struct br_offload_cost *cost)
 {
     struct lane *lane = &offload->lanes[gpu - 1];
-    int rc = br_cuda_driver(&offload->cuda);
+    const struct br_cuda *cuda;
+    int rc = br_cuda_driver(&cuda);
 
-    if (!rc)
-        rc = br_cuda_context(gpu - 1, &lane->context);
+    if (rc)
+        return rc;
+    atomic_store(&offload->cuda, cuda);
+    rc = br_cuda_context(gpu - 1, &lane->context);
     if (!rc)
         rc = br_reducer_create(gpu - 1, offload->image, &lane->reducer);
     if (!rc)
-        rc = br_cuda_enter(offload->cuda, lane->context);
+        rc = br_cuda_enter(cuda, lane->context);
     if (rc)
         return rc;
     rc = allocate(offload, lane);
     if (!rc)
         rc = measure_both(offload, gpu, cost);
-    br_cuda_leave(offload->cuda);
+    br_cuda_leave(cuda);
     return rc;
 }
 

@@ -2,8 +2,10 @@
 #include "gpu/offload.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +147,40 @@ static void br_offload_reduce__from_host_and_gpu(void **state)
     assert_int_equal(br_copier_counters(copier).reduced_bytes, BYTES);
 }
 
+static atomic_bool opened;
+
+static void *open_second(void *rc)
+{
+    struct br_offload_cost cost;
+
+    *(int *)rc = br_offload_open(offload, 2, &cost);
+    atomic_store(&opened, true);
+    return NULL;
+}
+
+/* ThreadSanitizer looks on. */
+static void br_offload_reduce__while_another_gpu_is_opened(void **state)
+{
+    pthread_t thread;
+    uint64_t mark;
+    int rc = -1;
+
+    (void)state;
+    fake_cuda()->devices = 2;
+    assert_int_equal(br_copier_open(copier, 2), 1);
+    open_for_all();
+    memset(host, 0, BYTES);
+    atomic_store(&opened, false);
+    assert_int_equal(pthread_create(&thread, NULL, open_second, &rc), 0);
+    while (!atomic_load(&opened)) {
+        assert_int_equal(add(4096, &mark), 0);
+        wait_for_all();
+        br_offload_end(offload, 1, mark);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(rc, 0);
+}
+
 /* The arena is full, and comes free in order, over its end. */
 static void br_offload_reduce__until_the_arena_is_full(void **state)
 {
@@ -227,9 +263,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(br_offload_open__tries_and_measures),      TEST(br_offload_open__fails),
-        TEST(br_offload_reduce__from_host_and_gpu),     TEST(br_offload_reduce__until_the_arena_is_full),
-        TEST(br_offload_reduce__all_of_an_empty_arena), TEST(br_offload_reduce__refused_is_not_asked_again),
+        TEST(br_offload_open__tries_and_measures),
+        TEST(br_offload_open__fails),
+        TEST(br_offload_reduce__from_host_and_gpu),
+        TEST(br_offload_reduce__while_another_gpu_is_opened),
+        TEST(br_offload_reduce__until_the_arena_is_full),
+        TEST(br_offload_reduce__all_of_an_empty_arena),
+        TEST(br_offload_reduce__refused_is_not_asked_again),
         TEST(br_offload_pays__where_it_is_faster),
     };
 
