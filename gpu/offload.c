@@ -2,6 +2,7 @@
 #include "gpu/offload.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -20,14 +21,16 @@
 #define TRIAL     (1u << 20) /* bytes of an array */
 #define LEAST     (64u << 10)
 #define TRIES     3
+#define PATIENCE  1000u /* ms: how long a trial may take */
 
 struct lane {
     atomic_bool open;
     struct br_reducer *reducer;
     struct CUctx_st *context;
-    br_cuda_pointer arena; /* ARENA bytes, and TRIAL for the trial */
-    uint64_t head, tail;   /* positions in the ring, which only grow: [tail, head) is taken */
-    void *trial;           /* pinned host memory, kept: freeing it would wait (passage.h, note 7) */
+    br_cuda_pointer arena;    /* ARENA bytes, and TRIAL for the trial */
+    uint64_t head, tail;      /* positions in the ring, which only grow: [tail, head) is taken */
+    struct CUevent_st *event; /* of the trial */
+    void *trial;              /* pinned host memory, kept: freeing it would wait (passage.h, note 7) */
     struct br_offload_cost cost;
 };
 
@@ -60,21 +63,24 @@ int br_offload_create(struct br_copier *copier, const struct br_gpu_image *image
 
 static void close_lane(struct br_offload *offload, int gpu)
 {
-    struct lane *lane = &offload->lanes[gpu - 1];
+    const struct lane *lane = &offload->lanes[gpu - 1];
+    bool lost = br_copier_is_lost(offload->copier, gpu); /* freeing would wait for ever */
 
-    if (br_copier_is_lost(offload->copier, gpu) || br_cuda_enter(offload->cuda, lane->context)) {
+    if (br_cuda_enter(offload->cuda, lane->context)) {
         br_reducer_abandon(lane->reducer);
         return;
     }
-    if (lane->arena)
+    if (lane->event)
+        offload->cuda->event_destroy(lane->event);
+    if (lane->arena && !lost)
         offload->cuda->memory_free(lane->arena);
-    if (lane->trial)
+    if (lane->trial && !lost)
         offload->cuda->host_free(lane->trial);
     br_cuda_leave(offload->cuda);
-    br_reducer_destroy(lane->reducer);
-    lane->reducer = NULL;
-    lane->arena = 0;
-    lane->trial = NULL;
+    if (lost)
+        br_reducer_abandon(lane->reducer);
+    else
+        br_reducer_destroy(lane->reducer);
 }
 
 void br_offload_destroy(struct br_offload *offload)
@@ -204,6 +210,24 @@ void br_offload_end(struct br_offload *offload, int gpu, uint64_t mark)
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
+/* Until the stream is through, but not for ever: kernels need multiprocessors, and one of the program's may have them all and wait for what the
+ * program does after this very call. Then all stays as it is, for the GPU may write there yet. */
+static int wait_for(const struct br_offload *offload, const struct lane *lane, struct CUstream_st *stream)
+{
+    uint64_t until = br_clock_now() + PATIENCE * 1000000ull;
+    br_cuda_result result = offload->cuda->event_record(lane->event, stream);
+
+    if (result == BR_CUDA_SUCCESS)
+        while ((result = offload->cuda->event_query(lane->event)) == BR_CUDA_NOT_READY &&
+               br_clock_now() < until)
+            sched_yield();
+    if (result == BR_CUDA_NOT_READY)
+        return br_error(ETIMEDOUT,
+                        "the trial reduction has not ended in %u ms: kernels of the program's have the GPU",
+                        PATIENCE);
+    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(offload->cuda, result, "the trial reduction");
+}
+
 /* One reduction of two arrays, one of them on the GPU, of which every element is its index. */
 static int try(struct br_offload *offload, int gpu, size_t bytes, double *seconds)
 {
@@ -220,19 +244,17 @@ static int try(struct br_offload *offload, int gpu, size_t bytes, double *second
     for (uint32_t i = 0; i < bytes / sizeof *host; i++)
         host[i] = i;
     result = offload->cuda->copy_async(lane->arena + ARENA, (uintptr_t)host, bytes, stream);
-    if (result == BR_CUDA_SUCCESS)
-        result = offload->cuda->stream_synchronize(stream);
-    if (result != BR_CUDA_SUCCESS)
-        return refused(offload, result, &task);
-    began = br_clock_now();
-    rc = take_and_put(offload, gpu, &task);
+    rc = result == BR_CUDA_SUCCESS ? wait_for(offload, lane, stream) : refused(offload, result, &task);
     if (rc)
         return rc;
-    result = offload->cuda->stream_synchronize(stream);
+    began = br_clock_now();
+    rc = take_and_put(offload, gpu, &task);
+    if (!rc)
+        rc = wait_for(offload, lane, stream);
+    if (rc)
+        return rc;
     *seconds = (double)(br_clock_now() - began) * 1e-9;
     br_offload_end(offload, gpu, lane->head);
-    if (result != BR_CUDA_SUCCESS)
-        return br_cuda_error(offload->cuda, result, "the trial reduction");
     for (uint32_t i = 0; i < bytes / sizeof *host; i++)
         if (host[i] != 2 * i)
             return br_error(EIO, "the trial reduction gave %u for %u + %u", host[i], i, i);
@@ -275,9 +297,13 @@ static int allocate(struct br_offload *offload, struct lane *lane)
 
     if (result == BR_CUDA_SUCCESS)
         result = offload->cuda->host_alloc(&lane->trial, TRIAL, BR_CUDA_HOST_PORTABLE);
-    return result == BR_CUDA_SUCCESS ? 0
-                                     : br_cuda_error(offload->cuda, result, "%u bytes for reductions",
-                                                     lane->trial ? TRIAL : ARENA + TRIAL);
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(offload->cuda, result, "%u bytes for reductions",
+                             lane->arena ? TRIAL : ARENA + TRIAL);
+    result = offload->cuda->event_create(&lane->event, BR_CUDA_EVENT_NO_TIMING);
+    return result == BR_CUDA_SUCCESS
+               ? 0
+               : br_cuda_error(offload->cuda, result, "an event for the trial reduction");
 }
 
 int br_offload_open(struct br_offload *offload, int gpu, struct br_offload_cost *cost)

@@ -53,7 +53,7 @@ void br_offload_destroy(struct br_offload *offload);
 
 /* Kernels, arena and the trial of a GPU, as br_gpu_of() names it, which the copier has open; not twice at once for one GPU. Blocks. *cost: as
  * measured, without the CPU's. Nothing is used before br_offload_set(). Errors with words: -EOPNOTSUPP, as br_reducer_create(); -EIO: the trial
- * has another result than it should; the driver's. */
+ * has another result than it should; -ETIMEDOUT: it has not ended after a second, and its memory is kept; the driver's. */
 int br_offload_open(struct br_offload *offload, int gpu, struct br_offload_cost *cost);
 void br_offload_set(struct br_offload *offload, int gpu, const struct br_offload_cost *cost);
 

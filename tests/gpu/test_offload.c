@@ -111,8 +111,10 @@ static void br_offload_open__fails(void **state)
                  {"cuModuleGetFunction", BR_CUDA_NOT_FOUND, -EIO},
                  {"cuMemAlloc_v2", BR_CUDA_OUT_OF_MEMORY, -ENOMEM},
                  {"cuMemHostAlloc", BR_CUDA_OUT_OF_MEMORY, -ENOMEM},
+                 {"cuEventCreate", BR_CUDA_OUT_OF_MEMORY, -ENOMEM},
                  {"cuMemcpyAsync", BR_CUDA_UNKNOWN, -EIO},
-                 {"cuStreamSynchronize", BR_CUDA_ILLEGAL_ADDRESS, -EIO},
+                 {"cuEventRecord", BR_CUDA_ILLEGAL_ADDRESS, -EIO},
+                 {"cuEventQuery", BR_CUDA_ILLEGAL_ADDRESS, -EIO},
                  {"cuLaunchKernel", BR_CUDA_LAUNCH_FAILED, -EIO}};
     struct br_offload_cost cost;
 
@@ -127,6 +129,19 @@ static void br_offload_open__fails(void **state)
         br_offload_destroy(offload);
         assert_int_equal(br_offload_create(copier, &image, &offload), 0);
     }
+}
+
+/* The copy before it is through, the kernel never: one of the program's has the GPU. */
+static void br_offload_open__beside_a_kernel_that_waits(void **state)
+{
+    struct br_offload_cost cost;
+
+    (void)state;
+    strcpy(fake_cuda()->fail, "cuEventQuery");
+    fake_cuda()->fail_result = BR_CUDA_NOT_READY;
+    fake_cuda()->fail_after = 1;
+    assert_int_equal(br_offload_open(offload, 1, &cost), -ETIMEDOUT);
+    assert_false(br_offload_pays(offload, 1, BYTES, 2, 1));
 }
 
 static void br_offload_reduce__from_host_and_gpu(void **state)
@@ -265,6 +280,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(br_offload_open__tries_and_measures),
         TEST(br_offload_open__fails),
+        TEST(br_offload_open__beside_a_kernel_that_waits),
         TEST(br_offload_reduce__from_host_and_gpu),
         TEST(br_offload_reduce__while_another_gpu_is_opened),
         TEST(br_offload_reduce__until_the_arena_is_full),
