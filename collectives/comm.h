@@ -112,7 +112,9 @@ struct br_family {
     struct br_copier *copier;     /* of memory of GPUs; what is open there is found out as it comes */
     struct br_offload *offload;   /* reductions on GPUs; likewise */
     struct br_passages *passages; /* of operations on streams; under its own lock */
-    pthread_mutex_t passage_lock; /* taken before `lock`, if both are */
+    pthread_mutex_t
+        passage_lock; /* of putting operations into streams and of opening GPUs; taken before `lock` */
+    _Atomic uint64_t open_gpus; /* a bit each: for copies, and where they can be, for reductions */
     bool stays_pinned; /* at the end: a GPU is lost and may write into our memory yet: it stays mapped */
     struct br_network network;
     struct br_usages *usages; /* NULL: nobody wants a report */

@@ -86,9 +86,9 @@ static void open_reductions(struct br_family *family, int gpu)
 
 /* ---- calls ------------------------------------------------------------------------------------- */
 
-static int open_gpu(struct br_family *family, int gpu)
+static int open_now(struct br_family *family, int gpu)
 {
-    int rc = gpu ? br_copier_open(family->copier, gpu) : 0;
+    int rc = br_copier_open(family->copier, gpu);
 
     if (rc <= 0)
         return rc;
@@ -97,6 +97,23 @@ static int open_gpu(struct br_family *family, int gpu)
                 gpu - 1);
     open_reductions(family, gpu);
     return 0;
+}
+
+/* Meanwhile no thread puts an operation into a stream, nor begins to with this GPU: kernels are loaded, which may wait for all that stands in
+ * streams (passage.h, note 7). */
+static int open_gpu(struct br_family *family, int gpu)
+{
+    uint64_t bit = gpu > 0 && gpu <= 64 ? 1ull << (gpu - 1) : 0; /* others br_copier_open() refuses */
+    int rc;
+
+    if (!gpu || atomic_load_explicit(&family->open_gpus, memory_order_acquire) & bit)
+        return 0;
+    pthread_mutex_lock(&family->passage_lock);
+    rc = open_now(family, gpu);
+    if (!rc)
+        atomic_fetch_or(&family->open_gpus, bit);
+    pthread_mutex_unlock(&family->passage_lock);
+    return rc;
 }
 
 int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes)

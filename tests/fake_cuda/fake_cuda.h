@@ -13,8 +13,9 @@
  * 4. Kernels are found by name, whatever the image is that was loaded: those of gpu/reduce.cu, compiled for the CPU (kernels_on_host.h), and
  *    functions of the test (fake_cuda_kernel()).
  * 5. Different from the real one: the default streams are one, which waits for no other; there is one context a device, the primary one.
- * 6. cuMemHostUnregister and cuMemFreeHost wait for all streams, as the real ones do for those of their context. If work there waits for what
- *    the host does (cuStreamWaitValue), the process is aborted with words: the real driver would hang, perhaps for ever.
+ * 6. cuMemHostUnregister, cuMemFreeHost, cuModuleLoadData and cuModuleUnload wait for all streams, as the real ones do, or may do, for those
+ *    of their context. If work there waits for what the host does (cuStreamWaitValue), the process is aborted with words: the real driver
+ *    would hang, perhaps for ever.
  *
  * All of it is thread-safe, except that control is to be changed while nothing runs.
  */
@@ -39,8 +40,9 @@ struct fake_cuda_control {
     bool
         ipc_in_process; /* a handle opens in the process that made it, too: for ranks that are threads of one test */
     bool thread;        /* note 2; before the first cuInit */
-    unsigned late; /* events and streams say NOT_READY so many times more after their work is done */
-    char fail[64]; /* the symbol that fails; "": none */
+    unsigned load_ms; /* that cuModuleLoadData takes */
+    unsigned late;    /* events and streams say NOT_READY so many times more after their work is done */
+    char fail[64];    /* the symbol that fails; "": none */
     br_cuda_result fail_result;
     unsigned fail_after; /* its calls that succeed before */
 };

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/fake_cuda/inside.h"
 #include "tests/fake_cuda/stream.h"
@@ -52,6 +53,8 @@ br_cuda_result cuModuleLoadData(struct CUmod_st **out, const void *image)
     ENTER(cuModuleLoadData, CONTEXT);
     if (!image)
         return BR_CUDA_INVALID_IMAGE;
+    usleep(1000 * fake_cuda()->load_ms);
+    fake_wait_for_all("cuModuleLoadData");
     *out = malloc(sizeof **out);
     if (!*out)
         return BR_CUDA_OUT_OF_MEMORY;
@@ -65,6 +68,7 @@ br_cuda_result cuModuleLoadData(struct CUmod_st **out, const void *image)
 br_cuda_result cuModuleUnload(struct CUmod_st *module)
 {
     ENTER(cuModuleUnload, CONTEXT);
+    fake_wait_for_all("cuModuleUnload");
     pthread_mutex_lock(&fake_lock);
     fake_objects--;
     pthread_mutex_unlock(&fake_lock);

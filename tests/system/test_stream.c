@@ -4,6 +4,7 @@
  * the kernel before that takes its time. What the stream does behind an all-reduce sees old data if it does not wait.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -281,6 +282,48 @@ static void stream__default_streams(void **state)
     once(2, default_streams);
 }
 
+static void *open_gpu(void *comm)
+{
+    int rc = braid_allreduce(comm, seen, seen, 10, BRAID_INT32, BRAID_SUM, NULL, NULL);
+
+    return (void *)(uintptr_t)(rc != 0);
+}
+
+/* One thread opens the GPU, which loads kernels; another puts an operation into a stream, which waits for the other rank. The fake driver ends
+ * a process that loads kernels then: the real one may wait for the stream. */
+static int beside_opening(struct braid_comm *comm, void *context)
+{
+    struct braid_stats stats = {0};
+    struct braid_comm *other;
+    pthread_t thread;
+    void *failed;
+
+    (void)context;
+    fake_cuda()->load_ms = 100;
+    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, braid_comm_split(comm, 0, 0, &other));
+    fill(stream, 1, MOST);
+    if (braid_rank(comm))
+        ranks_await(0, 1);
+    CHECK(!pthread_create(&thread, NULL, open_gpu, other), "no thread");
+    while (!stats.downgrade_gpu_staging) /* it is under way */
+        RETURNS(0, braid_stats(comm, &stats));
+    RETURNS(0, sum(comm, 10, NULL));
+    ranks_tell(0);
+    pthread_join(thread, &failed);
+    cuda->stream_synchronize(stream);
+    CHECK(!failed && element(data, 9) == 2 * ONES, "%x", (unsigned)element(data, 9));
+    return braid_finalize(other);
+}
+
+static void stream__beside_a_gpu_that_is_opened(void **state)
+{
+    (void)state;
+    setenv("BRAID_GPU_REDUCE", "gpu", 1);
+    once(2, beside_opening);
+    setenv("BRAID_GPU_REDUCE", "cpu", 1);
+}
+
 /* ---- errors --------------------------------------------------------------------------------- */
 
 static int wait_for_error(struct braid_comm *comm)
@@ -474,6 +517,7 @@ int main(void)
         cmocka_unit_test(stream__host_memory_on_a_side),
         cmocka_unit_test(stream__others_behind_it),
         cmocka_unit_test(stream__default_streams),
+        cmocka_unit_test(stream__beside_a_gpu_that_is_opened),
         cmocka_unit_test(stream__what_is_refused),
         cmocka_unit_test(stream__of_a_driver_that_came_late),
         cmocka_unit_test(stream__work_before_that_hangs),
