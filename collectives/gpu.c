@@ -3,6 +3,7 @@
 #include "collectives/comm.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "collectives/reduce.h"
+#include "collectives/type.h"
 #include "gpu/image.h"
 #include "gpu/offload.h"
 #include "gpu/pointer.h"
@@ -38,26 +40,36 @@ void br_gpus_destroy(struct br_family *family)
 
 /* ---- where values are combined ---------------------------------------------------------------- */
 
-#define TRIAL 32768 /* floats of an array: what a step of a collective combines, about */
+#define TRIAL 131072u /* bytes of an array: what a step of a collective combines, about */
 #define TRIES 5
 
-/* Seconds of a reduction on the CPU, for each byte read or written: the least of several. 0: there is no memory to try. */
-static double measure_cpu(void)
+/* Seconds of a sum on the CPU, for each byte read or written: the least of several. */
+static double measure_type(enum braid_type type, uint8_t *arrays)
 {
-    float *arrays = calloc(2, TRIAL * sizeof *arrays);
-    const void *sources[] = {arrays, arrays + (arrays ? TRIAL : 0)};
+    const void *sources[] = {arrays, arrays + TRIAL};
     uint64_t least = UINT64_MAX;
 
-    for (int i = 0; arrays && i < TRIES; i++) {
+    for (int i = 0; i < TRIES; i++) {
         uint64_t began = br_clock_now(), spent;
 
-        if (br_reduce(BRAID_FLOAT32, BRAID_SUM, arrays, sources, 2, TRIAL, 0))
-            break;
+        if (br_reduce(type, BRAID_SUM, arrays, sources, 2, TRIAL / br_type_size(type), 0))
+            return 0;
         spent = br_clock_now() - began;
         least = spent < least ? spent : least;
     }
+    return (double)least * 1e-9 / (3.0 * TRIAL);
+}
+
+/* 0: there is no memory to try. */
+static void measure_cpu(double per_byte[BRAID_TYPES])
+{
+    uint8_t *arrays = malloc(2 * TRIAL);
+
+    if (arrays) /* about 1 in the small types; what nobody has written would all be one page */
+        memset(arrays, 0x3c, 2 * TRIAL);
+    for (int type = 0; type < BRAID_TYPES; type++)
+        per_byte[type] = arrays ? measure_type((enum braid_type)type, arrays) : 0;
     free(arrays);
-    return least == UINT64_MAX ? 0 : (double)least * 1e-9 / (3.0 * TRIAL * sizeof *arrays);
 }
 
 /* Opens reductions on a GPU, if its kernels work; which way a step goes then is chosen by what both have taken here. */
@@ -73,14 +85,14 @@ static void open_reductions(struct br_family *family, int gpu)
                     br_error_words());
         return;
     }
-    cost.cpu_per_byte = measure_cpu();
+    measure_cpu(cost.cpu_per_byte);
     br_log_info(
         "rank %d: a reduction on GPU %d takes %.0f us and %.3f ns a byte copied, on the CPU %.3f ns a "
-        "byte%s",
-        family->rank, gpu - 1, cost.start * 1e6, cost.per_byte * 1e9, cost.cpu_per_byte * 1e9,
+        "byte of float32%s",
+        family->rank, gpu - 1, cost.start * 1e6, cost.per_byte * 1e9, cost.cpu_per_byte[BRAID_FLOAT32] * 1e9,
         family->settings.gpu_reduce == BR_GPU_REDUCE_GPU ? "; BRAID_GPU_REDUCE=gpu chooses the GPU" : "");
     if (family->settings.gpu_reduce == BR_GPU_REDUCE_GPU)
-        cost = (struct br_offload_cost){.cpu_per_byte = 1};
+        cost.start = -INFINITY;
     br_offload_set(family->offload, gpu, &cost);
 }
 

@@ -38,7 +38,7 @@ bool br_stage_reduce_pays(const struct br_run *run, const struct br_step *step)
         n_host += !lies_there(run, &sources[i]);
     }
     return br_run_step_bytes(run, step) > 0 &&
-           br_offload_pays(run->engine->config.offload, gpu_of(op), br_run_step_bytes(run, step),
+           br_offload_pays(run->engine->config.offload, gpu_of(op), op->type, br_run_step_bytes(run, step),
                            (int)step->n_sources, n_host);
 }
 

@@ -346,7 +346,8 @@ bool br_offload_reaches(const struct br_offload *offload, int gpu, const void *m
     return atomic_load_explicit(&lane->open, memory_order_acquire) && br_gpu_is_in(memory, lane->context);
 }
 
-bool br_offload_pays(const struct br_offload *offload, int gpu, size_t bytes, int n_src, int n_host)
+bool br_offload_pays(const struct br_offload *offload, int gpu, enum braid_type type, size_t bytes, int n_src,
+                     int n_host)
 {
     const struct lane *lane = &offload->lanes[gpu - 1];
 
@@ -354,5 +355,5 @@ bool br_offload_pays(const struct br_offload *offload, int gpu, size_t bytes, in
         (size_t)(n_host + 1) * room(bytes) > ARENA)
         return false;
     return lane->cost.start + lane->cost.per_byte * (double)bytes * (n_host + 1) <
-           lane->cost.cpu_per_byte * (double)bytes * (n_src + 1);
+           lane->cost.cpu_per_byte[type] * (double)bytes * (n_src + 1);
 }

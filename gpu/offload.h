@@ -35,10 +35,11 @@ struct br_copier;
 struct br_gpu_image;
 struct br_offload;
 
+/* Seconds: of a reduction on the GPU, start + per_byte * bytes copied there and back; of one on the CPU, cpu_per_byte * bytes read or written, which
+ * is the caller's. start -INFINITY: always on the GPU. */
 struct br_offload_cost {
-    double start,
-        per_byte; /* seconds of a reduction on the GPU: start + per_byte * bytes copied there and back */
-    double cpu_per_byte; /* seconds on the CPU, for each byte read or written. The caller's */
+    double start, per_byte;
+    double cpu_per_byte[BRAID_TYPES];
 };
 
 struct br_offload_source {
@@ -61,7 +62,8 @@ void br_offload_set(struct br_offload *offload, int gpu, const struct br_offload
 bool br_offload_reaches(const struct br_offload *offload, int gpu, const void *memory);
 
 /* Is a reduction of so many bytes an array faster there? n_host of the n_src sources have to be copied. false: not open. */
-bool br_offload_pays(const struct br_offload *offload, int gpu, size_t bytes, int n_src, int n_host);
+bool br_offload_pays(const struct br_offload *offload, int gpu, enum braid_type type, size_t bytes, int n_src,
+                     int n_host);
 
 /*
  * Asks for dst[i] = (...(src[0][i] op src[1][i]) ...), as br_reduce() does; dst is pinned host memory, and may be one of the sources. Then

@@ -3,6 +3,7 @@
 #include "collectives/stage.h"
 
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -18,7 +19,7 @@
 
 /* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image. */
 static const struct br_gpu_image image = {"image", NULL, "sm_none"};
-static const struct br_offload_cost gpu_always = {.cpu_per_byte = 1};
+static const struct br_offload_cost gpu_always = {.start = -INFINITY};
 
 static struct br_offload *offload;
 
@@ -152,7 +153,8 @@ static void reduction__of_another_context(void **state)
 static void reduction__by_measured_cost(void **state)
 {
     /* On the GPU from 100 us on, which are 33,334 bytes an array on the CPU. */
-    const struct br_offload_cost cost = {.start = 100e-6, .per_byte = 0, .cpu_per_byte = 1e-9};
+    const struct br_offload_cost cost = {
+        .start = 100e-6, .per_byte = 0, .cpu_per_byte = {[BRAID_FLOAT32] = 1e-9}};
     struct call c = {.collective = BR_ALLREDUCE, .type = BRAID_FLOAT32, .algorithm = "ring"};
     struct job job;
 

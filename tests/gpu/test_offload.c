@@ -2,6 +2,7 @@
 #include "gpu/offload.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +24,7 @@
 
 /* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image. */
 static const struct br_gpu_image image = {"image", NULL, "sm_none"};
-static const struct br_offload_cost gpu_always = {.cpu_per_byte = 1};
+static const struct br_offload_cost gpu_always = {.start = -INFINITY};
 
 static const struct br_cuda *cuda;
 static struct CUctx_st *context;
@@ -96,8 +97,8 @@ static void br_offload_open__tries_and_measures(void **state)
     (void)state;
     assert_int_equal(br_offload_open(offload, 1, &cost), 0);
     assert_true(cost.start >= 0 && cost.per_byte >= 0 && cost.start + cost.per_byte > 0);
-    assert_false(br_offload_pays(offload, 1, BYTES, 2, 1));        /* before br_offload_set() */
-    assert_int_equal(br_copier_counters(copier).reduced_bytes, 0); /* a trial does not count */
+    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1)); /* before br_offload_set() */
+    assert_int_equal(br_copier_counters(copier).reduced_bytes, 0);        /* a trial does not count */
 }
 
 /* Whatever fails, with words, and nothing is left over (tear_down). */
@@ -124,7 +125,7 @@ static void br_offload_open__fails(void **state)
         fake_cuda()->fail_result = cases[i].result;
         assert_int_equal(br_offload_open(offload, 1, &cost), cases[i].rc);
         assert_true(br_error_words()[0]);
-        assert_false(br_offload_pays(offload, 1, BYTES, 2, 1));
+        assert_false(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1));
         fake_cuda()->fail[0] = 0;
         br_offload_destroy(offload);
         assert_int_equal(br_offload_create(copier, &image, &offload), 0);
@@ -141,7 +142,7 @@ static void br_offload_open__beside_a_kernel_that_waits(void **state)
     fake_cuda()->fail_result = BR_CUDA_NOT_READY;
     fake_cuda()->fail_after = 1;
     assert_int_equal(br_offload_open(offload, 1, &cost), -ETIMEDOUT);
-    assert_false(br_offload_pays(offload, 1, BYTES, 2, 1));
+    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1));
 }
 
 static void br_offload_reduce__from_host_and_gpu(void **state)
@@ -246,32 +247,34 @@ static void br_offload_reduce__refused_is_not_asked_again(void **state)
     (void)state;
     open_for_all();
     memset(host, 0, BYTES);
-    assert_true(br_offload_pays(offload, 1, BYTES, 2, 1));
+    assert_true(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1));
     strcpy(fake_cuda()->fail, "cuLaunchKernel");
     fake_cuda()->fail_result = BR_CUDA_NO_BINARY_FOR_GPU;
     assert_true(add(BYTES, &mark) < 0);
     fake_cuda()->fail[0] = 0;
     wait_for_all();
     assert_int_equal(host[5], 0);
-    assert_false(br_offload_pays(offload, 1, BYTES, 2, 1));
+    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1));
     assert_int_equal(atomic_load(&br_downgrades.downgrade_gpu_reduction), said + 1);
 }
 
 static void br_offload_pays__where_it_is_faster(void **state)
 {
-    const struct br_offload_cost cost = {.start = 1e-5, .per_byte = 1e-10, .cpu_per_byte = 2e-10};
+    const struct br_offload_cost cost = {
+        .start = 1e-5, .per_byte = 1e-10, .cpu_per_byte = {[BRAID_UINT32] = 2e-10}};
     struct br_offload_cost measured;
 
     (void)state;
     assert_int_equal(br_offload_open(offload, 1, &measured), 0);
     br_offload_set(offload, 1, &cost);
     /* 10 us + 0.1 ns * 2 arrays < 0.2 ns * 3 arrays from 25,000 bytes on */
-    assert_false(br_offload_pays(offload, 1, 24000, 2, 1));
-    assert_true(br_offload_pays(offload, 1, 26000, 2, 1));
-    assert_false(br_offload_pays(offload, 1, 26000, 2, 2));
-    assert_false(br_offload_pays(offload, 2, 26000, 2, 1));     /* not open */
-    assert_false(br_offload_pays(offload, 1, 17u << 20, 2, 1)); /* larger than the arena */
-    assert_false(br_offload_pays(offload, 1, 26000, 300, 1));
+    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, 24000, 2, 1));
+    assert_true(br_offload_pays(offload, 1, BRAID_UINT32, 26000, 2, 1));
+    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, 26000, 2, 2));
+    assert_false(br_offload_pays(offload, 1, BRAID_INT32, 26000, 2, 1));      /* which the CPU does faster */
+    assert_false(br_offload_pays(offload, 2, BRAID_UINT32, 26000, 2, 1));     /* not open */
+    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, 17u << 20, 2, 1)); /* larger than the arena */
+    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, 26000, 300, 1));
 }
 
 int main(void)
