@@ -63,10 +63,10 @@ struct braid_region {
     _Atomic int served; /* by key: those of peers, and puts and gets to oneself */
 };
 
-/* braid_config with environment and defaults applied; configure.c. */
 /* Where the values of GPUs are combined; as in the list of BRAID_GPU_REDUCE's words. */
 enum br_gpu_reduce { BR_GPU_REDUCE_AUTO, BR_GPU_REDUCE_CPU, BR_GPU_REDUCE_GPU };
 
+/* braid_config with environment and defaults applied; configure.c. */
 struct br_settings {
     struct br_environment environment;
     struct br_secret secret;

@@ -20,7 +20,7 @@
  * 5. Nothing of it is for operations in streams of the program's, whose end may need no CUDA work that comes later (passage.h, note 2).
  *
  * One a worker. All but open() under the worker's lock; on the data path the driver's calls neither block nor allocate: cuMemcpyAsync and
- * cuLaunchKernel.
+ * cuLaunchKernel. But where the program runs with CUDA_LAUNCH_BLOCKING=1, each launch waits for its end.
  */
 #ifndef BR_GPU_OFFLOAD_H
 #define BR_GPU_OFFLOAD_H
@@ -69,7 +69,7 @@ bool br_offload_pays(const struct br_offload *offload, int gpu, enum braid_type 
  * Asks for dst[i] = (...(src[0][i] op src[1][i]) ...), as br_reduce() does; dst is pinned host memory, and may be one of the sources. Then
  * br_copier_mark() in the direction BR_COPY_REDUCTION, and when that is done, br_offload_end(mark).
  *
- * Negative errno with words: -EAGAIN: no room now; anything else: this GPU is not asked any more. In either case nothing touches dst.
+ * Negative errno: -EAGAIN, without words: no room now; anything else, with words: this GPU is not asked any more. In either case nothing touches dst.
  */
 int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
                       enum braid_reduction reduction, void *dst, const struct br_offload_source *src,

@@ -20,7 +20,7 @@ struct br_reducer {
     const struct br_cuda *cuda;
     struct CUctx_st *context;
     struct CUmod_st *module;
-    struct CUstream_st *stream;
+    struct CUstream_st *stream;                    /* NULL: nobody has wanted one, as what follows */
     struct CUevent_st *events[BR_REDUCER_TICKETS]; /* of ticket t: [t % BR_REDUCER_TICKETS] */
     uint64_t asked, done;                          /* the last ticket given; the last that is done */
     struct kernel kernels[BRAID_TYPES][BRAID_REDUCTIONS];
@@ -71,15 +71,6 @@ static int find_kernels(struct br_reducer *r, int device)
                                      : br_cuda_error(r->cuda, result, "multiprocessors of GPU %d", device);
 }
 
-static int make_stream(struct br_reducer *r, int device)
-{
-    br_cuda_result result = r->cuda->stream_create(&r->stream, BR_CUDA_STREAM_NON_BLOCKING, 0);
-
-    for (int i = 0; i < BR_REDUCER_TICKETS && result == BR_CUDA_SUCCESS; i++)
-        result = r->cuda->event_create(&r->events[i], BR_CUDA_EVENT_NO_TIMING);
-    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(r->cuda, result, "a stream on GPU %d", device);
-}
-
 int br_reducer_create(int device, const struct br_gpu_image *image, struct br_reducer **out)
 {
     struct br_reducer *r = calloc(1, sizeof *r);
@@ -99,8 +90,6 @@ int br_reducer_create(int device, const struct br_gpu_image *image, struct br_re
     rc = load(r, image, device);
     if (!rc)
         rc = find_kernels(r, device);
-    if (!rc)
-        rc = make_stream(r, device);
     br_cuda_leave(r->cuda);
     if (rc) {
         br_reducer_destroy(r);
@@ -180,6 +169,19 @@ int br_reducer_submit(const struct br_reducer *r, struct CUstream_st *stream, en
                : br_cuda_error(r->cuda, result, "%s of %zu bytes", names[type][op], (size_t)arrays->bytes);
 }
 
+/* Once; goes on where it failed. */
+static int make_stream(struct br_reducer *r)
+{
+    br_cuda_result result = BR_CUDA_SUCCESS;
+
+    if (!r->stream)
+        result = r->cuda->stream_create(&r->stream, BR_CUDA_STREAM_NON_BLOCKING, 0);
+    for (int i = 0; i < BR_REDUCER_TICKETS && result == BR_CUDA_SUCCESS; i++)
+        if (!r->events[i])
+            result = r->cuda->event_create(&r->events[i], BR_CUDA_EVENT_NO_TIMING);
+    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(r->cuda, result, "a stream for reductions");
+}
+
 int br_reducer_reduce(struct br_reducer *r, enum braid_type type, enum braid_reduction op, void *dst,
                       const void *const *src, int n_src, size_t bytes, int divisor, uint64_t *ticket)
 {
@@ -195,7 +197,9 @@ int br_reducer_reduce(struct br_reducer *r, enum braid_type type, enum braid_red
         return rc;
     for (int s = 0; s < n_src; s++)
         arrays.src[s] = src[s];
-    rc = br_reducer_submit(r, r->stream, type, op, &arrays);
+    rc = make_stream(r);
+    if (!rc)
+        rc = br_reducer_submit(r, r->stream, type, op, &arrays);
     if (!rc)
         result = r->cuda->event_record(r->events[(r->asked + 1) % BR_REDUCER_TICKETS], r->stream);
     br_cuda_leave(r->cuda);

@@ -2,7 +2,8 @@
 /*
  * Reductions of arrays in a GPU's memory by its kernels (kernels.h), on a stream of our own: asked for and looked at, never waited for.
  *
- * 1. One reducer a worker and GPU, under the worker's lock. The stream is a non-blocking one, so it waits for none of the application's.
+ * 1. One reducer a worker and GPU, under the worker's lock. The stream is a non-blocking one, so it waits for none of the application's. It is made
+ *    by the first br_reducer_reduce(): who gives streams of his own (br_reducer_submit()) needs none.
  * 2. Reductions run in the order in which they were asked for, so one mark, the ticket, says that all up to it are done.
  * 3. The results are the bits of br_reduce() on the CPU (collectives/reduce.h), but for NaNs that a sum, a product or an average
  *    yields: CUDA gives one of its own, without a payload.
