@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu_call.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -131,4 +132,43 @@ void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *off
                         .network = {.seed = 1},
                         .engine = {.copier = copier, .offload = offload, .chunk_bytes = chunk_bytes},
                     });
+}
+
+/* ---- a GPU that is lost ----------------------------------------------------------------------- */
+
+static void *kept[8];
+static int n_kept;
+
+static int keep_alloc(void *context, size_t bytes, void **memory, struct br_region **region)
+{
+    (void)context;
+    assert_true(n_kept < 8);
+    *memory = kept[n_kept++] = aligned_alloc(4096, bytes);
+    *region = NULL;
+    return *memory ? 0 : -ENOMEM;
+}
+
+static void keep_free(void *context, void *memory, struct br_region *region)
+{
+    (void)context, (void)region;
+    fail_msg("%p is freed", memory);
+}
+
+void create_kept(struct job *job, int n, struct br_offload *offload)
+{
+    job_create(job, &(struct job_options){
+                        .n = n,
+                        .rails = 1,
+                        .network = {.seed = 1},
+                        .engine = {.copier = copier,
+                                   .offload = offload,
+                                   .scratch_alloc = keep_alloc,
+                                   .scratch_free = keep_free},
+                    });
+}
+
+void free_kept(void)
+{
+    for (; n_kept > 0; free(kept[n_kept]))
+        assert_int_equal(cuda->host_unregister(kept[--n_kept]), 0);
 }

@@ -23,6 +23,10 @@ void release(void *memory);
 /* A job whose engines have the copier, and reductions on the GPU, if offload is not NULL. */
 void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *offload);
 
+/* The same; what is pinned for a GPU that is lost stays so, and an engine that frees it fails the test. free: what it has left, at the end. */
+void create_kept(struct job *job, int n, struct br_offload *offload);
+void free_kept(void);
+
 enum where { SEND = 1, RECV = 2, FOREIGN = 4 }; /* what lies on the GPU; in a context of the program's own */
 
 /* What a rank reads and writes, moved to the GPU: the memory there. */

@@ -189,25 +189,6 @@ static void collective__fails_with_the_drivers_words(void **state)
     failing("cuEventQuery", BR_CUDA_LAUNCH_FAILED, "copies that were under way");
 }
 
-/* What is pinned for a GPU that is lost stays so, and the engine must not free it. */
-static void *kept[8];
-static int n_kept;
-
-static int keep_alloc(void *context, size_t bytes, void **memory, struct br_region **region)
-{
-    (void)context;
-    assert_true(n_kept < 8);
-    *memory = kept[n_kept++] = aligned_alloc(4096, bytes);
-    *region = NULL;
-    return *memory ? 0 : -ENOMEM;
-}
-
-static void keep_free(void *context, void *memory, struct br_region *region)
-{
-    (void)context, (void)region;
-    fail_msg("%p is freed", memory);
-}
-
 /* Copies that never end: the deadline ends the operation, and the patience with the GPU what waits for it. */
 static void collective__gpu_that_hangs(void **state)
 {
@@ -216,12 +197,7 @@ static void collective__gpu_that_hangs(void **state)
     struct job job;
 
     (void)state;
-    job_create(&job, &(struct job_options){
-                         .n = 2,
-                         .rails = 1,
-                         .network = {.seed = 1},
-                         .engine = {.copier = copier, .scratch_alloc = keep_alloc, .scratch_free = keep_free},
-                     });
+    create_kept(&job, 2, NULL);
     call_create(&c, &job);
     strcpy(fake_cuda()->fail, "cuEventQuery");
     fake_cuda()->fail_result = BR_CUDA_NOT_READY;
@@ -242,8 +218,7 @@ static void collective__gpu_that_hangs(void **state)
     call_destroy(&c, &job);
     job_destroy(&job);
     stays = 2; /* the trial's memory, on both sides */
-    for (; n_kept > 0; free(kept[n_kept]))
-        assert_int_equal(cuda->host_unregister(kept[--n_kept]), 0);
+    free_kept();
 }
 
 /* ---- messages and accesses ------------------------------------------------------------------ */

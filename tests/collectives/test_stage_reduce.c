@@ -264,6 +264,40 @@ static void reduction__that_is_late_is_named(void **state)
     assert_true(failed(30 * BR_MS, "waits for copies of GPU 0") > 0);
 }
 
+/* A kernel that never ends: the deadline ends the operation, and the patience with the GPU what waits for it. Its memory stays. */
+static void reduction__that_hangs(void **state)
+{
+    struct call c = {.collective = BR_ALLREDUCE, .count = 3000, .type = BRAID_INT64, .in_place = true};
+    uint8_t *devices[2];
+    struct job job;
+
+    (void)state;
+    create_kept(&job, 2, offload);
+    call_create(&c, &job);
+    for (int r = 0; r < 2; r++) {
+        call_prepare(&c, &job, r);
+        devices[r] = to_gpu(&c, &job, r, SEND | RECV);
+        c.ops[r].timeout = 30 * BR_MS;
+        job_submit(&job, r, &c.ops[r]);
+    }
+    strcpy(fake_cuda()->fail, "cuEventQuery");
+    fake_cuda()->fail_result = BR_CUDA_NOT_READY;
+    fake_cuda()->fail_after = 2; /* the input of both */
+    job_run(&job, 2);
+    fake_cuda()->fail[0] = 0;
+    assert_true(reduced() > 0);
+    assert_true(br_copier_is_lost(copier, 1));
+    for (int r = 0; r < 2; r++) {
+        assert_true(c.ops[r].status < 0);
+        assert_false(br_stage_busy(job.ranks[r].engine));
+        release(devices[r]);
+    }
+    call_destroy(&c, &job);
+    job_destroy(&job);
+    stays = 5; /* memory of both trials, on both sides, and the kernels */
+    free_kept();
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_reductions, close_reductions)
@@ -272,7 +306,7 @@ int main(void)
         CASE(reduction__reads_where_the_data_is),  CASE(reduction__of_another_context),
         CASE(reduction__by_measured_cost),         CASE(reduction__not_without_pinned_memory),
         CASE(reduction__refused_goes_to_the_cpu),  CASE(reduction__fails_with_the_drivers_words),
-        CASE(reduction__that_is_late_is_named),
+        CASE(reduction__that_is_late_is_named),    CASE(reduction__that_hangs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

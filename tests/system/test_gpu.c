@@ -191,6 +191,8 @@ struct combined {
 static int combined(struct braid_comm *comm, void *context)
 {
     const struct combined *how = context;
+    bool always =
+        getenv("BRAID_GPU_REDUCE") != NULL; /* else wherever it is faster, which says nothing here */
     const size_t count = 300001;
     const struct br_cuda *cuda = start_cuda();
     float *data = allocate(cuda, count * sizeof *data);
@@ -209,7 +211,7 @@ static int combined(struct braid_comm *comm, void *context)
         return 1;
     RETURNS(0, braid_stats(comm, &stats));
     CHECK(stats.downgrade_gpu_reduction == refused &&
-              (refused || stats.gpu_reduced_bytes >= count * sizeof *data / 4),
+              (refused || !always || stats.gpu_reduced_bytes >= count * sizeof *data / 4),
           "%llu bytes on the GPU", (unsigned long long)stats.gpu_reduced_bytes);
     release(cuda, data);
     return 0;
@@ -226,6 +228,8 @@ static void gpu__reductions_on_the_gpu(void **state)
     setenv("BRAID_GPU_REDUCE", "gpu", 1);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         ranks_run(&(struct ranks){.size = 3, .backend = "uring", .devices = "127.0.0.1"}, combined, &ways[i]);
+    unsetenv("BRAID_GPU_REDUCE");
+    ranks_run(&(struct ranks){.size = 3, .backend = "uring", .devices = "127.0.0.1"}, combined, &ways[0]);
     setenv("BRAID_GPU_REDUCE", "cpu", 1);
 }
 
