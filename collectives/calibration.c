@@ -39,13 +39,14 @@ static int read_text(const char *path, char **text)
                : br_error(EINVAL, "calibration %s is empty, no file, or larger than 1 MiB", path);
 }
 
-/* A number that is finite and not negative. */
+/* A number that the cost model takes: larger ones would make times infinite. */
 static int get(const char *path, const cJSON *object, const char *name, double *out)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
 
-    if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble) || item->valuedouble < 0)
-        return br_error(EINVAL, "calibration %s: \"%s\" is missing, or no number from 0 on", path, name);
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= BR_COST_MOST))
+        return br_error(EINVAL, "calibration %s: \"%s\" is missing, or no number from 0 to %g", path, name,
+                        BR_COST_MOST);
     *out = item->valuedouble;
     return 0;
 }
@@ -168,7 +169,7 @@ static int get_points(const char *path, const cJSON *object, struct br_cost_meas
         uint32_t i = m->n_points;
 
         good = good && cJSON_IsNumber(bytes) && cJSON_IsNumber(seconds) && isfinite(bytes->valuedouble) &&
-               isfinite(seconds->valuedouble) && bytes->valuedouble >= 1 && seconds->valuedouble > 0 &&
+               bytes->valuedouble >= 1 && seconds->valuedouble > 0 && seconds->valuedouble <= BR_COST_MOST &&
                (!i || bytes->valuedouble > m->bytes[i - 1]);
         if (!good)
             break;

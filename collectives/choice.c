@@ -76,6 +76,9 @@ static int price(const struct br_cost_model *model, const struct br_schedule_req
     }
     if (measured && (seconds = br_cost_measured_at(measured, bytes)) > 0)
         choice->seconds = seconds;
+    if (!rc && !isfinite(choice->seconds))
+        rc = br_error(EINVAL, "%s takes more seconds than a number can say, by the figures of the cost model",
+                      br_algorithm_name(request->algorithm));
     return rc;
 }
 

@@ -21,6 +21,7 @@
 
 #define BR_COST_LEVELS        16
 #define BR_COST_MACHINE_LEVEL BR_COST_LEVELS
+#define BR_COST_MOST          1e9 /* of any figure: with all bytes of all ranks it stays finite */
 
 struct br_cost_level {
     double alpha;    /* s, latency of a message */
@@ -75,7 +76,7 @@ void br_cost_model_default(struct br_cost_model *model, enum br_cost_place place
 void br_cost_model_on(struct br_cost_model *model, const struct br_topology *topology,
                       enum br_cost_place place, uint32_t rails);
 
-/* -EINVAL with words when a figure is not a number, negative, or there are too many or no levels. */
+/* -EINVAL with words when a figure is not a number, negative, above BR_COST_MOST, or there are too many or no levels. */
 int br_cost_model_check(const struct br_cost_model *model);
 
 /* gamma of a class, and the class of numbers of so many bytes. */

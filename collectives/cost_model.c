@@ -66,11 +66,16 @@ void br_cost_model_on(struct br_cost_model *model, const struct br_topology *top
     model->topology = topology;
 }
 
+/* Not NaN either. */
+static bool is_figure(double figure)
+{
+    return figure >= 0 && figure <= BR_COST_MOST;
+}
+
 static bool is_machine(const struct br_cost_machine *m)
 {
-    return isfinite(m->overhead) && m->overhead >= 0 && isfinite(m->beta) && m->beta >= 0 &&
-           isfinite(m->relayed_overhead) && m->relayed_overhead >= 0 && isfinite(m->relayed_beta) &&
-           m->relayed_beta >= 0;
+    return is_figure(m->overhead) && is_figure(m->beta) && is_figure(m->relayed_overhead) &&
+           is_figure(m->relayed_beta);
 }
 
 int br_cost_model_check(const struct br_cost_model *model)
@@ -78,19 +83,18 @@ int br_cost_model_check(const struct br_cost_model *model)
     bool good = model->n_levels >= 1 && model->n_levels <= BR_COST_LEVELS;
 
     for (int c = 0; c < BR_COST_CLASSES; c++)
-        good = good && isfinite(model->gammas[c]) && model->gammas[c] >= 0;
-    good = good && isfinite(model->gamma) && model->gamma >= 0 && isfinite(model->copy) && model->copy >= 0 &&
-           isfinite(model->relay) && model->relay >= 0 && is_machine(&model->machine);
+        good = good && is_figure(model->gammas[c]);
+    good = good && is_figure(model->gamma) && is_figure(model->copy) && is_figure(model->relay) &&
+           is_machine(&model->machine);
     for (uint32_t i = 0; good && i < model->n_levels; i++) {
         const struct br_cost_level *level = &model->levels[i];
 
-        good = isfinite(level->alpha) && level->alpha >= 0 && isfinite(level->overhead) &&
-               level->overhead >= 0 && isfinite(level->beta) && level->beta > 0;
+        good = is_figure(level->alpha) && is_figure(level->overhead) && is_figure(level->beta) &&
+               level->beta > 0;
     }
     return good ? 0
-                : br_error(EINVAL,
-                           "a cost model has 1 to %d levels, and figures that are finite and not negative",
-                           BR_COST_LEVELS);
+                : br_error(EINVAL, "a cost model has 1 to %d levels, and figures from 0 to %g",
+                           BR_COST_LEVELS, BR_COST_MOST);
 }
 
 double br_cost_gamma(const struct br_cost_model *model, enum br_cost_class class)

@@ -174,7 +174,12 @@ static void br_calibration_read__says_what_is_wrong(void **state)
         {HEAD GAMMA "\"levels\": [{\"alpha\": 1, \"overhead\": 0, \"beta\": 0}]}", "beta of level 0"},
         {HEAD GAMMA "\"levels\": [{\"alpha\": -1, \"overhead\": 0, \"beta\": 1}]}", "\"alpha\""},
         {HEAD GAMMA "\"levels\": [{\"alpha\": 1e999, \"overhead\": 0, \"beta\": 1}]}", "\"alpha\""},
+        {HEAD GAMMA "\"levels\": [{\"alpha\": 1e308, \"overhead\": 0, \"beta\": 1}]}", "from 0 to 1e+09"},
         {HEAD "\"copy\": 0, \"relay\": 0, " LEVELS, "\"4 bytes\""},
+        {HEAD GAMMA "\"machine\": {}, " LEVELS, "\"overhead\""},
+        {HEAD GAMMA "\"machine\": {\"overhead\": 1e308}, " LEVELS,
+         "\"overhead\" is missing, or no number from 0"},
+        {HEAD GAMMA "\"machine\": {\"overhead\": 1, \"beta\": 1e10}, " LEVELS, "\"beta\""},
         {HEAD GAMMA "\"types\": {\"float3\": 1}, " LEVELS, "\"types\""},
         {HEAD GAMMA "\"types\": {\"float32\": -1}, " LEVELS, "\"float32\""},
         {HEAD GAMMA "\"congestion\": [{}], " LEVELS, "\"alone\""},
@@ -187,6 +192,7 @@ static void br_calibration_read__says_what_is_wrong(void **state)
         {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1]]") LEVELS, "\"points\""},
         {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1], [8, 2]]") LEVELS, "\"points\""},
         {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1], [9, 0]]") LEVELS, "\"points\""},
+        {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1], [9, 1e10]]") LEVELS, "\"points\""},
         {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1], 7]") LEVELS, "\"points\""},
     };
     struct br_calibration calibration;

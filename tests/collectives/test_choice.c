@@ -321,6 +321,56 @@ static void br_choose__believes_what_was_measured(void **state)
     assert_true(after.seconds == before.seconds);
 }
 
+/* Fragments of 0 bytes once ended all ranks with SIGFPE. */
+static void br_choose__refuses_figures_that_make_time_infinite(void **state)
+{
+    struct br_cost_measured measured = {.collective = BR_ALLREDUCE,
+                                        .ranks = 4,
+                                        .n_points = 2,
+                                        .bytes = {1024, 1 << 20},
+                                        .seconds = {1e-300, 1e9}};
+    struct br_choice choice, other;
+    struct network network;
+
+    (void)state;
+    open_network(&network, "flat:4");
+    network.model.chunk_bytes = 512u << 10;
+    network.model.machine.overhead = 1e308;
+    assert_int_equal(br_choose(&network.model, BR_ALLREDUCE, 4, 65536, &choice), -EINVAL);
+    assert_non_null(strstr(br_error_words(), "from 0 to 1e+09"));
+    network.model.machine = (struct br_cost_machine){0};
+    assert_int_equal(br_choose(&network.model, BR_ALLREDUCE, 4, 65536, &choice), 0);
+    measured.way = choice.way; /* between these points its time is infinite */
+    network.model.measured = &measured;
+    network.model.n_measured = 1;
+    assert_int_equal(br_choose_methods(&network.model, BR_ALLREDUCE, 4, 65536, &measured.way, &other),
+                     -EINVAL);
+    assert_int_equal(br_choose(&network.model, BR_ALLREDUCE, 4, 65536, &other), 0);
+    assert_false(br_way_equal(&other.way, &choice.way));
+    assert_true(isfinite(other.seconds));
+    close_network(&network);
+}
+
+/* The largest figures that a model may have: times are finite, and their simulation ends. */
+static void br_choose__takes_the_largest_figures(void **state)
+{
+    const double most = BR_COST_MOST;
+    struct network network;
+    struct br_choice choice;
+
+    (void)state;
+    open_network(&network, "bcube:3,2");
+    network.model.chunk_bytes = 512u << 10;
+    network.model.machine = (struct br_cost_machine){most, most, most, most};
+    network.model.gamma = network.model.copy = network.model.relay = most;
+    for (uint32_t l = 0; l < 2; l++)
+        network.model.levels[l] = (struct br_cost_level){most, most, most};
+    assert_int_equal(br_choose(&network.model, BR_ALLREDUCE, 9, 1e12, &choice), 0);
+    assert_true(isfinite(choice.seconds) && choice.chunk_bytes > 0);
+    assert_true(isfinite(timed(&network, &choice.way, 64e3, 1)));
+    close_network(&network);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,6 +385,8 @@ int main(void)
         cmocka_unit_test(br_choose_methods__decides_what_is_open),
         cmocka_unit_test(br_choice_explain__names_what_is_scarce),
         cmocka_unit_test(br_choose__believes_what_was_measured),
+        cmocka_unit_test(br_choose__refuses_figures_that_make_time_infinite),
+        cmocka_unit_test(br_choose__takes_the_largest_figures),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
