@@ -23,24 +23,29 @@
 #define ENOUGH      (200 * BR_MS)
 #define LEAST_TURNS 5
 #define MOST_TURNS  64
+#define IDLE        (-1.0)
 
 struct bench {
     struct braid_comm *comm;
     const struct br_topology *topology;
     int rank, size;
-    bool pair;         /* the first rank and whom it sends to, and nobody else */
+    bool pair;         /* the first rank with a partner and this one, and nobody else */
     bool spread;       /* messages go to all neighbours of a level in turn, not to the next one alone */
     uint8_t *out, *in; /* WINDOW * MOST_BYTES each */
     double *all;       /* [size] */
 };
 
-/* The median over the ranks, or what the first one says of a pair; the same on all. */
+/* The median over the ranks that have measured anything: those with nobody to send to say IDLE. The same on all. */
 static int agree(struct bench *b, double *value)
 {
     int rc = braid_allgather(b->comm, value, b->all, 1, BRAID_FLOAT64, NULL, NULL);
+    size_t n = 0;
 
+    for (int r = 0; r < b->size && !rc; r++)
+        if (b->all[r] >= 0)
+            b->all[n++] = b->all[r];
     if (!rc)
-        *value = b->pair ? b->all[0] : br_median(b->all, (size_t)b->size);
+        *value = br_median(b->all, n);
     return rc;
 }
 
@@ -104,14 +109,24 @@ static struct partners partners_of(const struct bench *b, int rank, uint32_t lev
 static struct partners partners_on(const struct bench *b, uint32_t level, uint32_t i)
 {
     bool turns = b->spread && b->topology->kind == BR_TOPOLOGY_BCUBE;
-    int second;
+    int first = 0, second;
 
     if (!b->pair)
         return partners_of(b, b->rank, level, turns ? 1 + i % (b->topology->cube.n - 1) : 1);
-    second = partners_of(b, 0, level, 1).next;
-    if (b->rank == 0)
+    while ((second = partners_of(b, first, level, 1).next) == first && first < b->size - 1)
+        first++; /* alone on its host */
+    if (b->rank == first)
         return (struct partners){second, second};
-    return b->rank == second ? (struct partners){0, 0} : (struct partners){b->rank, b->rank};
+    return b->rank == second ? (struct partners){first, first} : (struct partners){b->rank, b->rank};
+}
+
+/* Has this rank somebody to send to on one of these levels? */
+static bool sends(const struct bench *b, uint32_t first, uint32_t last)
+{
+    for (uint32_t level = first; level <= last; level++)
+        if (partners_on(b, level, 0).next != b->rank)
+            return true;
+    return false;
 }
 
 /* Sends `count` messages to the next ranks of each of these levels and gets as many from the previous ones. */
@@ -168,7 +183,7 @@ static int time_shift(struct bench *b, uint32_t first, uint32_t last, size_t byt
     }
     if (rc)
         return rc;
-    *seconds = br_median(times, (size_t)turns);
+    *seconds = sends(b, first, last) ? br_median(times, (size_t)turns) : IDLE;
     return agree(b, seconds);
 }
 
@@ -289,9 +304,10 @@ static int measure_crowd(struct bench *b, uint32_t first, uint32_t last, double 
 static int measure_links(struct bench *b, struct br_cost_model *model)
 {
     struct br_cost_machine *machine = &model->machine;
-    int rc = 0;
+    int64_t cores = b->comm->family->settings.cores; /* each rank's own; all must measure the same */
+    int rc = braid_allreduce(b->comm, &cores, &cores, 1, BRAID_INT64, BRAID_MIN, NULL, NULL);
 
-    b->pair = b->comm->family->settings.cores > 0;
+    b->pair = cores > 0;
     for (uint32_t l = 0; l < model->n_levels && !rc; l++)
         rc = measure_level(b, l, &model->levels[l]);
     if (!rc)

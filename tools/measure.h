@@ -14,7 +14,7 @@
 
 #include "collectives/calibration.h"
 
-/* Collective; all ranks get the same figures, the medians over the ranks. Fills in what is not of single links or algorithms. Blocks for
+/* Collective; all ranks get the same figures, the medians over the ranks that have somebody to measure with. Fills in what is not of single links or algorithms. Blocks for
  * some seconds. Errors: braid's, with words. */
 int br_measure(struct braid_comm *comm, struct br_calibration *calibration);
 

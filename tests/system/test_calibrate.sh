@@ -49,6 +49,31 @@ out=$(BRAID_CALIBRATION_BOUND=0 job 2 allreduce -b 256K -e 256K -n 80 2>&1) || f
 grep -q 'collectives took' <<<"$out" && fail "a bound of 0 watches: $out"
 unset BRAID_CALIBRATION
 
+# The first figure of a name in the file, and what holds of some.
+figure() {
+    sed -nE "s/.*\"$1\":[[:space:]]*([0-9.e+-]+).*/\1/p" "$dir/job.json" | head -n 1
+}
+holds() {
+    awk "BEGIN { exit !($1) }" || fail "it does not hold that $1"
+}
+# Ranks that do something first, then measure the levels alone.
+levels() { # RANKS COMMAND
+    rm -f "$dir/job.json"
+    out=$(timeout 200 "$braid" run -n "$1" --no-prefix -- \
+        bash -c "$2"'; exec "$0" calibrate -o "$1" --no-links --collectives none' "$braid" "$dir/job.json" 2>&1) ||
+        fail "levels of $1 ranks that do $2: $out"
+}
+
+# Hosts of 1, 1, 1 and 2 ranks: most have nobody on level 0. Where cores are few one pair is measured, elsewhere all ranks are.
+levels 5 '[ "$RANK" -gt 2 ] || export BRAID_BACKEND=uring'
+grep -q 'hosts:4 uneven' "$dir/job.json" || fail "the hosts are not uneven: $out"
+holds "$(figure beta) > 1e-12" # a memory of less than 1 TB/s
+
+if [ "$(nproc)" -le 4 ]; then # one rank thinks that it has a core of its own
+    levels $(($(nproc) + 1)) '[ "$RANK" != 0 ] || export BRAID_MACHINE_RANKS=1'
+    grep -q '"machine"' "$dir/job.json" && fail "ranks that do not agree have measured a crowd: $out"
+fi
+
 # Words.
 out=$("$braid" calibrate 2>&1)
 [ $? -eq 2 ] || fail "the exit code without a job: $out"
