@@ -228,15 +228,18 @@ static int measure_level(struct bench *b, uint32_t level, struct br_cost_level *
     return rc;
 }
 
-/* What all links at once take from each other. */
+/* What all links at once take from each other. The levels' own figures say it of one level, unless they are those of a pair. */
 static int measure_congestion(struct bench *b, struct br_calibration *c)
 {
+    bool alone = c->model.machine.beta > 0;
     double beta = 0;
     int rc = c->model.n_levels > 1 ? measure_bytes(b, 0, c->model.n_levels - 1, &beta) : 0;
 
-    for (uint32_t l = 0; l < c->model.n_levels; l++) {
+    for (uint32_t l = 0; l < c->model.n_levels && !rc; l++) {
         c->congestion[l].level = c->model.levels[l].beta;
-        c->congestion[l].levels = c->model.n_levels > 1 ? beta : c->model.levels[l].beta;
+        if (alone)
+            rc = measure_bytes(b, l, l, &c->congestion[l].level);
+        c->congestion[l].levels = c->model.n_levels > 1 ? beta : c->congestion[l].level;
     }
     return rc;
 }

@@ -72,6 +72,10 @@ holds "$(figure beta) > 1e-12" # a memory of less than 1 TB/s
 if [ "$(nproc)" -le 4 ]; then # one rank thinks that it has a core of its own
     levels $(($(nproc) + 1)) '[ "$RANK" != 0 ] || export BRAID_MACHINE_RANKS=1'
     grep -q '"machine"' "$dir/job.json" && fail "ranks that do not agree have measured a crowd: $out"
+    # What is said of one link alone is not what is said of all.
+    levels $((4 * $(nproc))) 'export BRAID_BACKEND=uring'
+    grep -q '"machine"' "$dir/job.json" || fail "a crowd is none: $out"
+    holds "$(figure level) > 1.2 * $(figure beta)"
 fi
 
 # Words.
