@@ -289,7 +289,8 @@ static void add_forest(struct br_cost_problem *p)
     p->load.machine += 2.0 * forest->trees * (p->request->n - 1) *
                        (p->model->machine.overhead + piece * p->model->machine.beta);
     p->cpu += p->bytes * p->model->gamma;
-    p->path += forest->busiest * busy + 2 * forest->depth * (alpha + busy) + piece * p->model->gamma;
+    p->path += fmax(forest->busiest * busy, p->load.machine) + 2 * forest->depth * (alpha + busy) +
+               piece * p->model->gamma;
 }
 
 static void add_algorithm(struct br_cost_problem *p)

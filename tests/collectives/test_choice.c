@@ -321,6 +321,32 @@ static void br_choose__believes_what_was_measured(void **state)
     assert_true(after.seconds == before.seconds);
 }
 
+/* Where the machine is slower than its links, a single fragment waits for it, too. */
+static void br_cost_estimate__counts_the_machine_of_a_forest(void **state)
+{
+    struct br_schedule_request request = {.algorithm = BR_FOREST, .n = 9};
+    struct br_failures failures = {0};
+    struct br_forest *forest;
+    struct network network;
+    struct schedules schedules;
+    double bytes = 64e6, exact = 0, seconds;
+
+    (void)state;
+    open_network(&network, "bcube:3,2");
+    network.model.machine.beta = network.model.machine.relayed_beta = network.model.levels[0].beta;
+    assert_int_equal(br_forest_new(&network.topology.cube, &failures, &forest), 0);
+    request.forest = forest;
+    assert_int_equal(br_cost_estimate(&network.model, &request, bytes, 1, &seconds), 0);
+    schedules_build(&schedules, request, IN_PLACE_ALL);
+    assert_int_equal(
+        br_timing_run(&network.model, (const struct br_schedule *const *)schedules.of, bytes, 1, &exact), 0);
+    if (fabs(seconds / exact - 1) > 0.3)
+        fail_msg("%g s instead of %g", seconds, exact);
+    schedules_free(&schedules);
+    br_forest_free(forest);
+    close_network(&network);
+}
+
 /* Fragments of 0 bytes once ended all ranks with SIGFPE. */
 static void br_choose__refuses_figures_that_make_time_infinite(void **state)
 {
@@ -385,6 +411,7 @@ int main(void)
         cmocka_unit_test(br_choose_methods__decides_what_is_open),
         cmocka_unit_test(br_choice_explain__names_what_is_scarce),
         cmocka_unit_test(br_choose__believes_what_was_measured),
+        cmocka_unit_test(br_cost_estimate__counts_the_machine_of_a_forest),
         cmocka_unit_test(br_choose__refuses_figures_that_make_time_infinite),
         cmocka_unit_test(br_choose__takes_the_largest_figures),
     };
