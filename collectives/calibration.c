@@ -449,13 +449,17 @@ static void add_change(char words[BR_CALIBRATION_WORDS], const char *what, const
 }
 
 bool br_calibration_stale(const struct br_calibration *c, const struct br_topology *topology,
-                          const char *devices, char words[BR_CALIBRATION_WORDS])
+                          const char *devices, const bool *crowded, char words[BR_CALIBRATION_WORDS])
 {
+    bool was_crowded = c->model.machine.beta > 0;
     char here[BR_TOPOLOGY_TEXT];
 
     words[0] = 0;
     add_change(words, "measured on", c->topology, br_topology_text(topology, here));
     add_change(words, "over", c->devices, devices);
     add_change(words, "with braid", c->version, braid_version());
+    if (crowded && *crowded != was_crowded)
+        add_change(words, "where all ranks", was_crowded ? "shared few cores" : "did not share few cores",
+                   *crowded ? "they do" : "they do not");
     return words[0] != 0;
 }

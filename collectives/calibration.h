@@ -52,8 +52,9 @@ int br_calibration_write(const char *path, const struct br_calibration *calibrat
 /* May a job on this topology use it? It has to be of the same kind with as many levels. -EINVAL with words. */
 int br_calibration_check(const struct br_calibration *calibration, const struct br_topology *topology);
 
-/* What has changed since, in words for a warning; false: nothing. devices: as in the calibration, "": not known. */
+/* What has changed since, in words for a warning; false: nothing. devices: as in the calibration, "": not known. crowded: do all ranks
+ * share fewer cores of one machine? NULL: not known. */
 bool br_calibration_stale(const struct br_calibration *calibration, const struct br_topology *topology,
-                          const char *devices, char words[BR_CALIBRATION_WORDS]);
+                          const char *devices, const bool *crowded, char words[BR_CALIBRATION_WORDS]);
 
 #endif

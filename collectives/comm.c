@@ -185,6 +185,7 @@ static int init_network(struct br_family *family)
     br_comm_name_devices(family, devices);
     if (!network->topology.n)
         br_topology_flat(&network->topology, (uint32_t)family->size);
+    network->crowded = family->settings.cores > 0;
     if (network->topology.kind != BR_TOPOLOGY_BCUBE) /* emulated ones have slow links, as real ones have */
         network->topology.cores = family->settings.cores;
     rc = br_network_init(network, family->rank, place_of(family), most_rails(family),

@@ -45,7 +45,7 @@ static void read_calibration(const struct br_network *network, const char *path,
         snprintf(out->words, sizeof out->words, "BRAID_CALIBRATION: %s", br_error_words());
         return;
     }
-    if (br_calibration_stale(calibration, &network->topology, devices, words))
+    if (br_calibration_stale(calibration, &network->topology, devices, &network->crowded, words))
         br_log_warn(
             "BRAID_CALIBRATION: %s of %s is stale, but used (%s); measure again with `braid calibrate`", path,
             calibration->date, words);

@@ -13,13 +13,15 @@ struct br_store;
 
 struct br_network {
     struct br_topology topology; /* owned */
-    struct br_cost_model model;  /* on the topology */
-    bool measured;               /* the figures are from a calibration */
+    bool
+        crowded; /* all ranks share fewer cores of one machine: known before br_network_init, of a BCube too */
+    struct br_cost_model model; /* on the topology */
+    bool measured;              /* the figures are from a calibration */
     struct br_cost_measured
         *ways; /* what it has of them, which the models borrow; owned by the job's network, or NULL */
 };
 
-/* Fills in the model; the topology stands, but for its cores, which rank 0 knows. place and rails: for the defaults (br_cost_model_on). Rank 0 reads the calibration file
+/* Fills in the model; the topology stands, but for its cores, which rank 0 knows, and so does `crowded`. place and rails: for the defaults (br_cost_model_on). Rank 0 reads the calibration file
  * ("": none), warns when it is stale (devices: its rails, as in a calibration), and puts the figures into the store, the others get
  * them there. store NULL: a job of one. Blocks until the deadline at most. Errors of the store; of the file, with the same words on all ranks. */
 int br_network_init(struct br_network *network, int rank, enum br_cost_place place, uint32_t rails,

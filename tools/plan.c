@@ -93,7 +93,9 @@ static int use_calibration(struct plan *p, const char *path)
     if (p->comm)
         br_comm_name_devices(p->comm->family, devices);
     snprintf(p->figures, sizeof p->figures, "calibration %.80s of %s", path, c->date);
-    if (br_calibration_stale(c, topology, devices, stale) && (!p->comm || braid_rank(p->comm) == 0))
+    if (br_calibration_stale(c, topology, devices, p->comm ? &p->comm->family->network.crowded : NULL,
+                             stale) &&
+        (!p->comm || braid_rank(p->comm) == 0))
         fprintf(stderr,
                 "braid plan: the calibration %s is stale (%s); measure again with `braid calibrate`\n", path,
                 stale);

@@ -134,15 +134,34 @@ static void br_calibration_stale__says_what_has_changed(void **state)
     br_topology_flat(&four, 4);
     br_topology_flat(&eight, 8);
     strcpy(c.version, braid_version());
-    assert_false(br_calibration_stale(&c, &four, "uring:eth0", words));
-    assert_false(br_calibration_stale(&c, &four, "", words));
-    assert_true(br_calibration_stale(&c, &eight, "uring:eth0", words));
+    assert_false(br_calibration_stale(&c, &four, "uring:eth0", NULL, words));
+    assert_false(br_calibration_stale(&c, &four, "", NULL, words));
+    assert_true(br_calibration_stale(&c, &eight, "uring:eth0", NULL, words));
     assert_non_null(strstr(words, "measured on flat:4, now flat:8"));
-    assert_true(br_calibration_stale(&c, &eight, "shm:shm0", words));
+    assert_true(br_calibration_stale(&c, &eight, "shm:shm0", NULL, words));
     assert_non_null(strstr(words, "; over uring:eth0, now shm:shm0"));
     strcpy(c.version, "0.0.0");
-    assert_true(br_calibration_stale(&c, &four, "uring:eth0", words));
+    assert_true(br_calibration_stale(&c, &four, "uring:eth0", NULL, words));
     assert_non_null(strstr(words, "with braid 0.0.0"));
+}
+
+static void br_calibration_stale__sees_that_cores_are_scarce_or_no_more(void **state)
+{
+    const bool crowded = true, roomy = false;
+    struct br_calibration c = {.topology = "flat:4"};
+    char words[BR_CALIBRATION_WORDS];
+    struct br_topology four;
+
+    (void)state;
+    br_topology_flat(&four, 4);
+    assert_false(br_calibration_stale(&c, &four, "", &roomy, words));
+    assert_true(br_calibration_stale(&c, &four, "", &crowded, words));
+    assert_string_equal(words, "where all ranks did not share few cores, now they do");
+    c.model.machine.beta = 1e-9;
+    assert_false(br_calibration_stale(&c, &four, "", &crowded, words));
+    assert_false(br_calibration_stale(&c, &four, "", NULL, words));
+    assert_true(br_calibration_stale(&c, &four, "", &roomy, words));
+    assert_string_equal(words, "where all ranks shared few cores, now they do not");
 }
 
 #define HEAD "{\"format\": 1, \"braid\": \"0.1.0\", \"date\": \"now\", \"topology\": \"flat:4\", "
@@ -242,6 +261,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(br_calibration_write__keeps_what_was_measured_besides_the_model,
                                         make_path, remove_path),
         cmocka_unit_test(br_calibration_stale__says_what_has_changed),
+        cmocka_unit_test(br_calibration_stale__sees_that_cores_are_scarce_or_no_more),
         cmocka_unit_test_setup_teardown(br_calibration_read__says_what_is_wrong, make_path, remove_path),
         cmocka_unit_test(br_calibration_check__asks_for_the_same_network),
     };
