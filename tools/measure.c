@@ -416,6 +416,12 @@ int br_measure(struct braid_comm *comm, struct br_calibration *calibration)
                         "one rank has no network to measure; start more with `braid run -n N -- ...`");
     if (b.size != comm->family->size)
         return br_error(EINVAL, "only the network of a whole job is measured, not of a part of its ranks");
+    if (b.topology->kind == BR_TOPOLOGY_BCUBE && !br_topology_is_whole_cube(b.topology))
+        return br_error(
+            EINVAL,
+            "hosts of BCube(%u,%u) are missing: only where all of them run a rank have all ranks a next one "
+            "on every level to be measured with",
+            b.topology->cube.n, b.topology->cube.k);
     b.out = braid_alloc(comm, (size_t)WINDOW * MOST_BYTES);
     b.in = b.out ? braid_alloc(comm, (size_t)WINDOW * MOST_BYTES) : NULL;
     b.all = calloc((size_t)b.size, sizeof *b.all);

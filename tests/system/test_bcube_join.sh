@@ -75,6 +75,8 @@ refused eth0,eth1 "rank 3 (host h11): the cables of eth0 (level 0) and eth1 (lev
 build 3 2 7 # without the last two
 joins eth0,eth1
 joins ""
+"$braid" bcube run --name "$bed" -- "$braid" calibrate -o "$work/cal.json" >"$work/out.0" 2>&1 && fail "levels without all hosts are measured"
+grep -q 'hosts of BCube(3,2) are missing' "$work/out.0" || fail "calibrate does not say what is missing"
 "$braid" bcube down "$bed" >"$work/down"
 
 build 3 2 9
