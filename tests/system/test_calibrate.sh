@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # `braid calibrate`: measures a small job, what it saves is used by jobs and plans, and noticed when it is stale.
+# shellcheck disable=SC2016 # the ranks' shells expand what is in single quotes
 braid=$BRAID_BUILD/braid
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
