@@ -50,24 +50,32 @@ void br_cost_end_rounds(struct br_cost_problem *p, const struct br_load *round, 
     br_load_sum(&p->load, round);
 }
 
-void br_cost_add_exchange(struct br_cost_problem *p, double rounds,
-                          uint32_t (*peer)(const void *, uint32_t, uint32_t), const void *context,
-                          uint32_t ranks, double messages, double bytes, double sums)
+/* One round, after which a rank adds up `sums` messages. */
+static void add_round(struct br_cost_problem *p, const struct br_exchange *exchange, double sums)
 {
-    struct br_exchange exchange = {peer, context, 1, ranks, BR_LOAD_ALL, BR_LEVEL_ANY, messages, bytes};
     struct br_load round;
 
     br_load_init(&round, p->model, p->topology);
-    br_load_add(&round, p->model, p->topology, &exchange, rounds);
-    br_cost_end_rounds(p, &round, rounds * sums * bytes * p->model->gamma);
+    br_load_add(&round, p->model, p->topology, exchange, 1);
+    br_cost_end_rounds(p, &round, sums * exchange->bytes * p->model->gamma);
 }
 
-void br_cost_add_rounds(struct br_cost_problem *p, double rounds, uint32_t distance, double messages,
+void br_cost_add_exchange(struct br_cost_problem *p, uint32_t (*peer)(const void *, uint32_t, uint32_t),
+                          const void *context, uint32_t ranks, double messages, double bytes, double sums)
+{
+    struct br_exchange exchange = {peer, context, 1, ranks, BR_LOAD_ALL, BR_LEVEL_ANY, messages, bytes, 0};
+
+    add_round(p, &exchange, sums);
+}
+
+void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t distance, double messages,
                         double bytes, double sums)
 {
     uint32_t context[2] = {distance, p->request->n};
+    struct br_exchange exchange = {peer_at_distance, context,  1,     p->request->n, BR_LOAD_ALL,
+                                   BR_LEVEL_ANY,     messages, bytes, active};
 
-    br_cost_add_exchange(p, rounds, peer_at_distance, context, p->request->n, messages, bytes, sums);
+    add_round(p, &exchange, sums);
 }
 
 /* Ranks beyond the core exchange with those below. */
@@ -75,19 +83,16 @@ static void add_fold(struct br_cost_problem *p, uint32_t core, double messages, 
 {
     uint32_t context[2] = {core, p->request->n};
 
-    br_cost_add_exchange(p, 1, peer_at_distance, context, p->request->n - core, messages, bytes, sums);
+    br_cost_add_exchange(p, peer_at_distance, context, p->request->n - core, messages, bytes, sums);
 }
 
 /* Once: everybody, or `sender` alone, sends all others a message of `bytes`, and adds up `sums` of them. */
 static void add_all(struct br_cost_problem *p, uint32_t sender, uint32_t others, double bytes, double sums)
 {
-    struct br_exchange exchange = {peer_of_all, &p->request->n, others, p->request->n,
-                                   sender,      BR_LEVEL_ANY,   1,      bytes};
-    struct br_load round;
+    struct br_exchange exchange = {peer_of_all, &p->request->n, others, p->request->n, sender, BR_LEVEL_ANY,
+                                   1,           bytes,          0};
 
-    br_load_init(&round, p->model, p->topology);
-    br_load_add(&round, p->model, p->topology, &exchange, 1);
-    br_cost_end_rounds(p, &round, sums * bytes * p->model->gamma);
+    add_round(p, &exchange, sums);
 }
 
 /* ---- algorithms ------------------------------------------------------------------------------ */
@@ -109,7 +114,7 @@ static void add_stage(struct br_cost_problem *p, const struct br_stages *stages,
         double bytes = blocks ? share : share * stage->weight / stages[i].core;
         struct br_exchange exchange = {peer_in_stage,  stage,       stage->ring ? 1 : stage->size - 1,
                                        stages[i].core, BR_LOAD_ALL, stage->level,
-                                       messages,       bytes};
+                                       messages,       bytes,       0};
 
         br_load_add(&round, p->model, p->topology, &exchange, stage->ring ? stage->size - 1 : 1);
         cpu += reduces ? (stage->size - 1) * messages * bytes * p->model->gamma : 0;
@@ -174,7 +179,7 @@ static void add_shape(struct br_cost_problem *p, const struct br_shape *shape)
 static void add_doubling_rounds(struct br_cost_problem *p, double bytes, double sums)
 {
     for (uint32_t distance = 1; distance < p->request->n; distance *= 2)
-        br_cost_add_rounds(p, 1, distance, 1, bytes, sums);
+        br_cost_add_rounds(p, p->request->n, distance, 1, bytes, sums);
 }
 
 void br_cost_forget_pace(struct br_cost_problem *p)
@@ -195,7 +200,8 @@ static void add_packed_tree(struct br_cost_problem *p)
     uint32_t others = p->request->n - 1;
 
     for (uint32_t blocks = 1; blocks <= others; blocks *= 2)
-        br_cost_add_rounds(p, 1, blocks, 1, fmin(blocks, others + 1 - blocks) * p->bytes, 0);
+        br_cost_add_rounds(p, 1 + (others - blocks) / (2 * blocks), blocks, 1,
+                           fmin(blocks, others + 1 - blocks) * p->bytes, 0);
     add_copies(p, others * p->bytes);
 }
 
@@ -204,7 +210,7 @@ static void add_bruck(struct br_cost_problem *p)
     uint32_t n = p->request->n, half = n / 2;
 
     for (uint32_t distance = 1; distance < n; distance *= 2) {
-        br_cost_add_rounds(p, 1, distance, 1, half * p->bytes, 0);
+        br_cost_add_rounds(p, n, distance, 1, half * p->bytes, 0);
         add_copies(p, n * 0.5 * p->bytes);
     }
     add_copies(p, n * p->bytes);
@@ -219,7 +225,7 @@ static void add_doubling(struct br_cost_problem *p)
     if (core < n)
         add_fold(p, core, 1, p->bytes, 1);
     for (uint32_t bit = 1; bit < core; bit *= 2)
-        br_cost_add_exchange(p, 1, peer_across, &bit, core, 1, p->bytes, 1);
+        br_cost_add_exchange(p, peer_across, &bit, core, 1, p->bytes, 1);
     if (core < n)
         add_fold(p, core, 1, p->bytes, 0);
 }
@@ -227,7 +233,7 @@ static void add_doubling(struct br_cost_problem *p)
 /* Digit by digit, as much as the busiest rank has: in a tree the root. packed: blocks of a subtree travel together. */
 static void add_digits(struct br_cost_problem *p, double sum, bool packed)
 {
-    bool bruck = p->request->algorithm == BR_BRUCK;
+    bool bruck = p->request->algorithm == BR_BRUCK, tree = p->request->algorithm == BR_TREE;
     uint32_t n = p->request->n;
     struct br_stages stages;
 
@@ -235,13 +241,11 @@ static void add_digits(struct br_cost_problem *p, double sum, bool packed)
     for (uint32_t w = 0; w < stages.n_stages; w++) {
         const struct br_stage *stage = &stages.stages[w];
         double bytes = (bruck ? n / stage->size : packed ? stage->stride : 1) * p->bytes;
-        struct br_exchange exchange = {peer_in_stage, stage, stage->size - 1, n, BR_LOAD_ALL, stage->level, 1,
-                                       bytes};
-        struct br_load round;
+        double active = tree ? n / (stage->stride * stage->size) : n;
+        struct br_exchange exchange = {peer_in_stage, stage, stage->size - 1, n,     BR_LOAD_ALL,
+                                       stage->level,  1,     bytes,           active};
 
-        br_load_init(&round, p->model, p->topology);
-        br_load_add(&round, p->model, p->topology, &exchange, 1);
-        br_cost_end_rounds(p, &round, sum * (stage->size - 1) * bytes * p->model->gamma);
+        add_round(p, &exchange, sum * (stage->size - 1));
         if (bruck)
             add_copies(p, (stage->size - 1) * bytes);
     }
@@ -262,14 +266,29 @@ static void add_flat(struct br_cost_problem *p, double sum)
 static void add_tree(struct br_cost_problem *p, double sum)
 {
     bool down = p->request->collective == BR_BROADCAST;
-    uint32_t depth = 0;
+    uint32_t n = p->request->n, depth = 0;
     double path;
 
-    for (uint32_t distance = 1; distance < p->request->n; distance *= 2, depth++)
-        br_cost_add_rounds(p, 1, distance, down ? depth + 1 : 1, p->bytes, sum);
+    for (uint32_t distance = 1; distance < n; distance *= 2, depth++) {
+        double edges = fmin(distance, n - distance), messages = down ? depth + 1 : 1;
+
+        br_cost_add_rounds(p, edges / messages, distance, messages, p->bytes, sum);
+    }
     path = p->path;
     br_cost_forget_pace(p);
-    br_cost_add_rounds(p, 1, 1, depth, p->bytes, sum);
+    br_cost_add_rounds(p, (n - 1.0) / depth, 1, depth, p->bytes, sum);
+    p->path = path;
+}
+
+/* One link after the other; with many fragments all of them at once. */
+static void add_chain(struct br_cost_problem *p, double sum)
+{
+    double links = p->request->n - 1, path;
+
+    br_cost_add_rounds(p, 1, 1, 1, p->bytes, sum);
+    path = p->path * links;
+    br_cost_forget_pace(p);
+    br_cost_add_rounds(p, links, 1, 1, p->bytes, sum);
     p->path = path;
 }
 
@@ -321,8 +340,7 @@ static void add_algorithm(struct br_cost_problem *p)
     } else if (request->algorithm == BR_FLAT || request->algorithm == BR_DIRECT) {
         add_flat(p, sum);
     } else if (request->algorithm == BR_CHAIN) {
-        br_cost_add_rounds(p, 1, 1, 1, p->bytes, sum);
-        p->path *= request->n - 1; /* each rank has one message of them */
+        add_chain(p, sum);
     } else if (request->algorithm == BR_TREE) {
         add_tree(p, sum);
     } else {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The cost of binary trees, over all ranks and in each host. */
+#include <math.h>
+
 #include "collectives/cost_internal.h"
 #include "collectives/generators/binary_tree.h"
 #include "collectives/generators/host_tree.h"
@@ -42,8 +44,8 @@ static void add_edges(struct br_cost_problem *p, struct br_load *load, uint32_t 
         .per_host = p->request->algorithm == BR_HOST_TREE ? p->request->shape.dimensions[0].size : 0,
         .height = height,
         .up = up};
-    struct br_exchange exchange = {peer_in_tree, &edges,       up ? 1 : 2, p->request->n,
-                                   BR_LOAD_ALL,  BR_LEVEL_ANY, 1,          p->bytes / trees};
+    struct br_exchange exchange = {
+        peer_in_tree, &edges, up ? 1 : 2, p->request->n, BR_LOAD_ALL, BR_LEVEL_ANY, 1, p->bytes / trees, 0};
 
     for (edges.tree = 0; edges.tree < trees; edges.tree++)
         br_load_add(load, p->model, p->topology, &exchange, 1);
@@ -81,7 +83,7 @@ void br_cost_add_binary_tree(struct br_cost_problem *p, uint32_t trees)
     uint32_t n = p->request->n, last = br_collective_rooted(p->request->collective) ? n - 1 : n;
     bool up = p->request->collective != BR_BROADCAST, down = p->request->collective != BR_REDUCE;
     uint32_t depth = last < n;
-    double b = p->bytes / trees, path;
+    double b = p->bytes / trees, messages = carried[trees - 1][up && down], path;
 
     while (last >>= 1)
         depth++;
@@ -90,14 +92,16 @@ void br_cost_add_binary_tree(struct br_cost_problem *p, uint32_t trees)
         return;
     }
     for (uint32_t i = 0; i < depth; i++) {
+        double parents = trees * fmax(n >> (i + 2), 1); /* of this height */
+
         if (up)
-            br_cost_add_rounds(p, 1, 1u << i, 2, b, 2);
+            br_cost_add_rounds(p, parents, 1u << i, 2, b, 2);
         if (down)
-            br_cost_add_rounds(p, 1, 1u << i, 2, b, 0);
+            br_cost_add_rounds(p, parents, 1u << i, 2, b, 0);
     }
     br_cost_forget_pace(p);
     path = p->path;
-    br_cost_add_rounds(p, 1, 1, carried[trees - 1][up && down], b, up * 2);
+    br_cost_add_rounds(p, (up + down) * (n - 1.0) * trees / messages, 1, messages, b, up * 2);
     p->path = path;
 }
 
@@ -122,7 +126,7 @@ static uint32_t peer_of_top(const void *context, uint32_t rank, uint32_t i)
 
 static void add_tops(struct br_cost_problem *p, const struct tops *tops, double sums)
 {
-    br_cost_add_exchange(p, 1, peer_of_top, tops, p->request->n, 1, p->bytes, sums);
+    br_cost_add_exchange(p, peer_of_top, tops, p->request->n, 1, p->bytes, sums);
 }
 
 void br_cost_add_host_tree(struct br_cost_problem *p)

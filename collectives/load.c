@@ -33,13 +33,15 @@ static double asked(const struct br_topology *t, const struct sample *sample)
 static struct sample sample_of(const struct br_topology *t, const struct br_exchange *exchange)
 {
     struct sample sample = {.whole = t->n <= BR_LOAD_PORTS && (t->kind != BR_TOPOLOGY_FLAT || t->cores),
-                            .senders = exchange->ranks};
+                            .senders = exchange->ranks,
+                            .stands_for = 1};
 
     if (!sample.whole && t->kind == BR_TOPOLOGY_FLAT && exchange->sender == BR_LOAD_ALL)
         sample.senders = 1;
     else if (!sample.whole && t->kind == BR_TOPOLOGY_BCUBE && exchange->ranks > BR_LOAD_PORTS)
         sample.senders = BR_LOAD_PORTS;
-    sample.stands_for = exchange->sender == BR_LOAD_ALL ? (double)exchange->ranks / asked(t, &sample) : 1;
+    if (exchange->sender == BR_LOAD_ALL)
+        sample.stands_for = (exchange->active > 0 ? exchange->active : exchange->ranks) / asked(t, &sample);
     return sample;
 }
 

@@ -17,13 +17,14 @@ static const struct br_cost_model model = {
     .n_levels = 1, .levels = {{20e-6, 1e-6, 0.8e-9}}, .gamma = 0.2e-9, .copy = 0.1e-9};
 
 /* The ratio of the simulated time to the estimated one. */
-static double ratio(const struct br_schedule_request *request, double bytes, double estimate)
+static double ratio(const struct br_cost_model *with, const struct br_schedule_request *request, double bytes,
+                    double estimate)
 {
     struct schedules schedules;
     double seconds = 0;
 
     schedules_build(&schedules, *request, IN_PLACE_ALL);
-    if (br_timing_run(&model, (const struct br_schedule *const *)schedules.of, bytes, 1, &seconds) != 0)
+    if (br_timing_run(with, (const struct br_schedule *const *)schedules.of, bytes, 1, &seconds) != 0)
         fail_msg("%s", br_error_words());
     schedules_free(&schedules);
     return seconds / estimate;
@@ -35,7 +36,7 @@ static void check(const struct br_schedule_request *request, double bytes, doubl
     bool rooted = request->collective == BR_BROADCAST || request->collective == BR_REDUCE;
     bool exact = !rooted && (request->algorithm == BR_RING || request->algorithm == BR_FLAT ||
                              request->algorithm == BR_DISSEMINATION);
-    double got = ratio(request, bytes, estimate);
+    double got = ratio(&model, request, bytes, estimate);
 
     exact |= request->algorithm == BR_DIRECT && request->collective == BR_ALLREDUCE;
     exact |= request->algorithm == BR_HALVING && request->collective == BR_ALLREDUCE &&
@@ -61,6 +62,34 @@ static void br_cost_estimate__agrees_with_the_simulation(void **state)
             }
         }
     }
+}
+
+/* Ranks that send nothing in a round of a tree do not keep the cores busy that all share. */
+static void br_cost_estimate__asks_the_machine_for_real_messages_only(void **state)
+{
+    static const struct {
+        enum br_collective collective;
+        enum br_algorithm algorithm;
+    } trees[] = {{BR_BROADCAST, BR_TREE},        {BR_REDUCE, BR_TREE},
+                 {BR_BROADCAST, BR_CHAIN},       {BR_REDUCE, BR_CHAIN},
+                 {BR_GATHER, BR_TREE},           {BR_SCATTER, BR_TREE},
+                 {BR_BROADCAST, BR_FLAT},        {BR_ALLREDUCE, BR_BINARY_TREE},
+                 {BR_BROADCAST, BR_BINARY_TREE}, {BR_ALLREDUCE, BR_DOUBLE_TREE}};
+    struct br_cost_model crowd = {.n_levels = 1, .levels = {{0, 0, 1e-9}}, .machine = {.beta = 1e-9}};
+
+    (void)state;
+    for (uint32_t n = 4; n <= 16; n *= 2)
+        for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) {
+            struct br_schedule_request request = {
+                .collective = trees[i].collective, .algorithm = trees[i].algorithm, .n = n};
+            double estimate, got;
+
+            assert_int_equal(br_cost_estimate(&crowd, &request, 1e6, 1, &estimate), 0);
+            got = ratio(&crowd, &request, 1e6, estimate);
+            if (fabs(got - 1) > 0.3)
+                fail_msg("%s of %s, %u ranks: %g times the estimate", br_algorithm_name(request.algorithm),
+                         br_collective_name(request.collective), n, got);
+        }
 }
 
 static void br_cost_estimate__counts_levels_of_bml(void **state)
@@ -147,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_cost_estimate__agrees_with_the_simulation),
+        cmocka_unit_test(br_cost_estimate__asks_the_machine_for_real_messages_only),
         cmocka_unit_test(br_cost_estimate__counts_levels_of_bml),
         cmocka_unit_test(br_cost_estimate__refuses_what_does_not_apply),
         cmocka_unit_test(br_choose__is_never_beaten_by_another_estimate),
