@@ -108,6 +108,7 @@ size_t br_run_step_bytes(const struct br_run *run, const struct br_step *step); 
 uint8_t *br_run_place(const struct br_run *run, const struct br_span *span);    /* in host memory */
 uint8_t *br_run_user_place(const struct br_run *run,
                            const struct br_span *span); /* of INPUT or OUTPUT, in the caller's memory */
+void br_run_ready(struct br_engine *engine, struct br_run_step *rs);   /* local work, for the CPU */
 void br_run_reduced(struct br_engine *engine, struct br_run_step *rs); /* a step, elsewhere */
 void br_run_forget(struct br_engine *engine, struct br_run *run);      /* whatever state it is in */
 

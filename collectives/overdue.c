@@ -9,6 +9,7 @@
 #include "collectives/type.h"
 
 #define MOST_NAMED 3
+#define GPUS       64
 
 /* Appends; *used never exceeds what is there. */
 #define SAY(words, bytes, used, ...)                                                                         \
@@ -46,13 +47,13 @@ size_t br_operation_describe(const struct br_operation *op, char *words, size_t 
     return used;
 }
 
-/* Names who is waited for, each once: the peer of a transfer, or a GPU that copies. */
+/* Names who is waited for, each once: the peer of a transfer, or a GPU that copies or combines. */
 struct naming {
     char *words;
     size_t bytes, used;
     const struct br_worker *worker;
     const struct br_group *group; /* whose ranks the words count */
-    int named[MOST_NAMED], n;     /* peers; -1 - g: GPU g */
+    int named[MOST_NAMED], n;     /* peers; -1 - g: copies of GPU g; -1 - GPUS - g: a reduction there */
 };
 
 static bool is_new(const struct naming *naming, int who)
@@ -68,13 +69,16 @@ static const char *before_name(const struct naming *naming)
     return naming->n ? "," : ": waits for";
 }
 
-static void name_copies(struct naming *naming, const struct br_batch *batch)
+static void name_batch(struct naming *naming, const struct br_batch *batch)
 {
-    if (!batch->copy.event || !is_new(naming, -batch->copy.gpu))
+    bool reduces = batch->direction == BR_COPY_REDUCTION;
+    int who = reduces ? -GPUS - batch->copy.gpu : -batch->copy.gpu;
+
+    if (!batch->copy.event || !is_new(naming, who))
         return;
-    SAY(naming->words, naming->bytes, naming->used, "%s copies of GPU %d", before_name(naming),
-        batch->copy.gpu - 1);
-    naming->named[naming->n++] = -batch->copy.gpu;
+    SAY(naming->words, naming->bytes, naming->used, "%s %s GPU %d", before_name(naming),
+        reduces ? "a reduction on" : "copies of", batch->copy.gpu - 1);
+    naming->named[naming->n++] = who;
 }
 
 static void name(struct naming *naming, const struct br_transfer *t, uint8_t level)
@@ -99,27 +103,27 @@ static void name_reductions(struct naming *naming, const struct br_run *run)
 {
     for (int i = 0; i < BR_STAGE_REDUCTIONS; i++)
         if (run->engine->reductions[i].batch.copy.event && run->engine->reductions[i].step->run == run)
-            name_copies(naming, &run->engine->reductions[i].batch);
+            name_batch(naming, &run->engine->reductions[i].batch);
 }
 
 static void name_waited(struct naming *naming, const struct br_operation *op)
 {
     naming->group = op->group;
     if (op->board.buffer) {
-        name_copies(naming, &op->board.batch);
+        name_batch(naming, &op->board.batch);
         return;
     }
     if (op->kind != BR_OPERATION_COLLECTIVE) {
         for (int i = 0; i < BR_OPERATION_TRANSFERS; i++) {
             name(naming, &op->parts.transfers[i], 0);
-            name_copies(naming, &op->parts.staged[i].batch);
+            name_batch(naming, &op->parts.staged[i].batch);
         }
         return;
     }
     br_list_for_each (node, &op->fragments.runs) {
         const struct br_run *run = br_container_of(node, struct br_run, node);
 
-        name_copies(naming, &run->batch);
+        name_batch(naming, &run->batch);
         name_reductions(naming, run);
         for (uint32_t i = 0; i < run->schedule->n_steps; i++)
             if (run->schedule->steps[i].kind <= BR_STEP_RECV)

@@ -128,7 +128,7 @@ static bool before(const struct br_run_step *a, const struct br_run_step *b)
     return a < b;
 }
 
-static void enqueue(struct br_engine *engine, struct br_run_step *rs)
+void br_run_ready(struct br_engine *engine, struct br_run_step *rs)
 {
     struct br_list *behind = engine->ready.prev;
 
@@ -243,7 +243,7 @@ static void start_step(struct br_engine *engine, struct br_run *run, uint32_t in
     if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV)
         post(engine, run, step, rs);
     else if (step->kind != BR_STEP_REDUCE || !br_stage_reduce(engine, rs))
-        enqueue(engine, rs);
+        br_run_ready(engine, rs);
     if (step->flags & BR_STEP_MAY_MAP)
         try_combine(engine, run, index);
 }

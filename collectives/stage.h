@@ -16,7 +16,8 @@
  *    BR_STAGE_LOOK. One turn asks a stream no more once it has said "not yet".
  * 5. REDUCE steps whose arrays lie in the run's pinned memory, or unchanged in the GPU's, are done on the GPU (gpu/offload.h) where
  *    that is faster as measured; all others on the CPU: below that size, without room there, where the peer lends its memory (schedule.h, note 6; it
- *    is not pinned here), and of operations in streams. A launch that is refused only moves them to the CPU.
+ *    is not pinned here), and of operations in streams. A launch that is refused only moves them to the CPU,
+ *    when what of it is under way already has ended: that reads the user's memory and the run's.
  * 6. When the worker has failed, its operations end after their copies: a copy engine must not write into memory that is the user's again. For
  *    at most BR_STAGE_PATIENCE; then the GPU counts as lost.
  *
@@ -81,6 +82,7 @@ struct br_stage_reduction {
     struct br_run_step *step;
     int gpu;
     uint64_t mark;
+    bool refused; /* in the middle of it: the CPU combines when what is under way has ended */
 };
 
 bool br_operation_is_staged(const struct br_operation *op);

@@ -48,7 +48,11 @@ static void reduced(struct br_engine *engine, struct br_batch *batch)
 
     br_offload_end(engine->config.offload, reduction->gpu, reduction->mark);
     br_list_push_front(&engine->free_reductions, &batch->node);
-    if (!engine->worker->failed)
+    if (engine->worker->failed)
+        return;
+    if (reduction->refused)
+        br_run_ready(engine, reduction->step);
+    else
         br_run_reduced(engine, reduction->step);
 }
 
@@ -74,22 +78,24 @@ bool br_stage_reduce(struct br_engine *engine, struct br_run_step *rs)
     const struct br_step *step = &run->schedule->steps[rs - run->steps];
     struct br_offload_source sources[BR_GPU_SOURCES];
     struct br_stage_reduction *reduction;
-    int gpu = gpu_of(run->op);
+    int gpu = gpu_of(run->op), rc;
     uint64_t mark;
 
     if (rs->done || !br_stage_reduce_pays(run, step) || br_list_empty(&engine->free_reductions) ||
         !find_sources(run, step, sources))
         return false;
-    if (br_offload_reduce(engine->config.offload, gpu, run->op->type, run->op->reduction,
-                          br_run_place(run, &step->span), sources, (int)step->n_sources,
-                          br_run_step_bytes(run, step),
-                          step->flags & BR_STEP_FINAL ? run->op->group->size : 0, &mark))
+    rc = br_offload_reduce(engine->config.offload, gpu, run->op->type, run->op->reduction,
+                           br_run_place(run, &step->span), sources, (int)step->n_sources,
+                           br_run_step_bytes(run, step),
+                           step->flags & BR_STEP_FINAL ? run->op->group->size : 0, &mark);
+    if (rc < 0)
         return false;
     reduction = br_container_of(engine->free_reductions.next, struct br_stage_reduction, batch.node);
     br_list_remove(&reduction->batch.node);
     reduction->step = rs;
     reduction->gpu = gpu;
     reduction->mark = mark;
+    reduction->refused = rc == 1;
     br_stage_go(engine, &reduction->batch, gpu, BR_COPY_REDUCTION, reduced);
     return true;
 }

@@ -131,42 +131,58 @@ static int refused(const struct br_offload *offload, br_cuda_result result, cons
     return br_cuda_error(offload->cuda, result, "copies of %zu bytes for a reduction", task->bytes);
 }
 
-/* Puts it into the stream; the context is current. `at` is room for the sources in host memory, and one at least. */
-static int put(struct br_offload *offload, int gpu, const struct task *task, br_cuda_pointer at)
+/* The sources that are in host memory go up to `next`; *arrays names where all of them are then. The first that is refused ends it. *begun: one is under
+ * way. */
+static br_cuda_result put_sources(const struct br_offload *offload, const struct task *task,
+                                  struct CUstream_st *stream, br_cuda_pointer next,
+                                  struct br_gpu_reduction *arrays, bool *begun)
+{
+    br_cuda_result result = BR_CUDA_SUCCESS;
+
+    for (int s = 0; s < task->n_src && result == BR_CUDA_SUCCESS; s++) {
+        arrays->src[s] = task->src[s].at;
+        if (task->src[s].on_gpu)
+            continue;
+        result = offload->cuda->copy_async(next, (uintptr_t)task->src[s].at, task->bytes, stream);
+        *begun |= result == BR_CUDA_SUCCESS;
+        arrays->src[s] = (const char *)(uintptr_t)next;
+        next += room(task->bytes);
+    }
+    return result;
+}
+
+/* Puts it into the stream; the context is current. `at` is room for the sources in host memory, and one at least. *begun: part of it is there, also where
+ * the rest is refused. */
+static int put(struct br_offload *offload, int gpu, const struct task *task, br_cuda_pointer at, bool *begun)
 {
     const struct lane *lane = &offload->lanes[gpu - 1];
     struct CUstream_st *stream = br_copier_reductions(offload->copier, gpu);
     struct br_gpu_reduction arrays = {
         .dst = (char *)(uintptr_t)at, .bytes = task->bytes, .n_src = task->n_src, .divisor = task->divisor};
-    br_cuda_pointer next = at;
-    br_cuda_result result = BR_CUDA_SUCCESS;
+    br_cuda_result result;
     int rc;
 
-    for (int s = 0; s < task->n_src && result == BR_CUDA_SUCCESS; s++) {
-        arrays.src[s] = task->src[s].at;
-        if (task->src[s].on_gpu)
-            continue;
-        result = offload->cuda->copy_async(next, (uintptr_t)task->src[s].at, task->bytes, stream);
-        arrays.src[s] = (const char *)(uintptr_t)next;
-        next += room(task->bytes);
-    }
+    *begun = false;
+    result = put_sources(offload, task, stream, at, &arrays, begun);
     if (result != BR_CUDA_SUCCESS)
         return refused(offload, result, task);
     rc = br_reducer_submit(lane->reducer, stream, task->type, task->reduction, &arrays);
     if (rc)
         return rc;
+    *begun = true;
     result = offload->cuda->copy_async((uintptr_t)task->dst, at, task->bytes, stream);
     return result == BR_CUDA_SUCCESS ? 0 : refused(offload, result, task);
 }
 
-static int take_and_put(struct br_offload *offload, int gpu, const struct task *task)
+static int take_and_put(struct br_offload *offload, int gpu, const struct task *task, bool *begun)
 {
     int n_host = count_host(task->src, task->n_src);
     br_cuda_pointer at;
 
+    *begun = false;
     if (!take(&offload->lanes[gpu - 1], (size_t)(n_host ? n_host : 1) * room(task->bytes), &at))
         return -EAGAIN;
-    return put(offload, gpu, task, at);
+    return put(offload, gpu, task, at, begun);
 }
 
 static void count(struct br_offload *offload, const struct task *task)
@@ -184,9 +200,10 @@ int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
     const struct task task = {type, reduction, dst, src, n_src, divisor, bytes};
     struct lane *lane = &offload->lanes[gpu - 1];
     int rc = br_copier_enter(offload->copier, gpu);
+    bool begun = false;
 
     if (!rc) {
-        rc = take_and_put(offload, gpu, &task);
+        rc = take_and_put(offload, gpu, &task, &begun);
         br_cuda_leave(offload->cuda);
     }
     *mark = lane->head;
@@ -197,7 +214,7 @@ int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
         br_downgrade(gpu_reduction);
         br_log_warn("GPU %d: reductions go to the CPU from now on: %s", gpu - 1, br_error_words());
     }
-    return rc;
+    return rc && begun ? 1 : rc;
 }
 
 void br_offload_end(struct br_offload *offload, int gpu, uint64_t mark)
@@ -239,6 +256,7 @@ static int try(struct br_offload *offload, int gpu, size_t bytes, double *second
     uint32_t *host = lane->trial;
     br_cuda_result result;
     uint64_t began;
+    bool begun;
     int rc;
 
     for (uint32_t i = 0; i < bytes / sizeof *host; i++)
@@ -248,7 +266,7 @@ static int try(struct br_offload *offload, int gpu, size_t bytes, double *second
     if (rc)
         return rc;
     began = br_clock_now();
-    rc = take_and_put(offload, gpu, &task);
+    rc = take_and_put(offload, gpu, &task, &begun);
     if (!rc)
         rc = wait_for(offload, lane, stream);
     if (rc)

@@ -69,7 +69,9 @@ bool br_offload_pays(const struct br_offload *offload, int gpu, enum braid_type 
  * Asks for dst[i] = (...(src[0][i] op src[1][i]) ...), as br_reduce() does; dst is pinned host memory, and may be one of the sources. Then
  * br_copier_mark() in the direction BR_COPY_REDUCTION, and when that is done, br_offload_end(mark).
  *
- * Negative errno: -EAGAIN, without words: no room now; anything else, with words: this GPU is not asked any more. In either case nothing touches dst.
+ * Returns 0. 1: part of it is under way and the rest was refused: marked and ended as the whole, as it reads the sources and the arena until then, but dst
+ * stays as it is. Negative errno: nothing is under way. -EAGAIN, without words: no room now; anything else, with words. After 1, and after these, the
+ * GPU is not asked any more.
  */
 int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
                       enum braid_reduction reduction, void *dst, const struct br_offload_source *src,

@@ -12,33 +12,25 @@
 
 #include "collectives/type.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/fresh.h"
 
 const struct br_cuda *cuda;
 struct br_copier *copier;
 unsigned stays;
 
-static unsigned left_before; /* what the fake driver had */
-
 int open_gpu(void **state)
 {
-    struct CUctx_st *context;
-
     (void)state;
-    fake_cuda_reset();
-    left_before = fake_cuda_left();
     stays = 0;
-    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
-    br_cuda_forget();
-    return br_copier_create(&copier) || br_copier_open(copier, 1) != 1 || br_cuda_driver(&cuda) ||
-           br_cuda_context(0, &context) || br_cuda_enter(cuda, context);
+    cuda = fake_fresh_gpu();
+    return br_copier_create(&copier) || br_copier_open(copier, 1) != 1;
 }
 
 int close_gpu(void **state)
 {
     (void)state;
-    br_cuda_leave(cuda);
     br_copier_destroy(copier);
-    assert_int_equal(fake_cuda_left(), left_before + stays);
+    fake_leave_gpu(stays);
     return 0;
 }
 
@@ -107,21 +99,32 @@ static void from_gpu(struct call *c, const struct job *job, int rank, enum where
     release(device);
 }
 
+void submit_on_gpu(struct job *job, struct call *c, enum where where, uint64_t timeout, uint8_t **devices)
+{
+    call_create(c, job);
+    for (int r = 0; r < job->n; r++) {
+        call_prepare(c, job, r);
+        devices[r] = to_gpu(c, job, r, where);
+        c->ops[r].timeout = timeout;
+        job_submit(job, r, &c->ops[r]);
+    }
+}
+
+void check_on_gpu(struct job *job, struct call *c, enum where where, uint8_t **devices)
+{
+    for (int r = 0; r < job->n; r++)
+        from_gpu(c, job, r, where, devices[r]);
+    call_check(c, job);
+    call_destroy(c, job);
+}
+
 void run_on_gpu(struct job *job, struct call c, enum where where)
 {
     uint8_t *devices[16];
 
-    call_create(&c, job);
-    for (int r = 0; r < job->n; r++) {
-        call_prepare(&c, job, r);
-        devices[r] = to_gpu(&c, job, r, where);
-        job_submit(job, r, &c.ops[r]);
-    }
+    submit_on_gpu(job, &c, where, 0, devices);
     job_run(job, job->ended + job->n);
-    for (int r = 0; r < job->n; r++)
-        from_gpu(&c, job, r, where, devices[r]);
-    call_check(&c, job);
-    call_destroy(&c, job);
+    check_on_gpu(job, &c, where, devices);
 }
 
 void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *offload)

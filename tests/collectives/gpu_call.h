@@ -31,6 +31,9 @@ enum where { SEND = 1, RECV = 2, FOREIGN = 4 }; /* what lies on the GPU; in a co
 
 /* What a rank reads and writes, moved to the GPU: the memory there. */
 uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where where);
+/* call_submit() so, and what follows the end; devices: the memory of each rank. timeout: as job_submit() has it. */
+void submit_on_gpu(struct job *job, struct call *c, enum where where, uint64_t timeout, uint8_t **devices);
+void check_on_gpu(struct job *job, struct call *c, enum where where, uint8_t **devices);
 /* call_run() so. */
 void run_on_gpu(struct job *job, struct call c, enum where where);
 

@@ -213,6 +213,38 @@ static void reduction__refused_goes_to_the_cpu(void **state)
     }
 }
 
+/* A kernel is under way, and the copy of its result is refused: the step goes on, on the CPU, when the kernel has ended, which reads the memory of the
+ * operation. */
+static void reduction__refused_half_way_is_waited_for(void **state)
+{
+    struct call c = {.collective = BR_ALLREDUCE, .count = 3000, .type = BRAID_INT64};
+    static _Atomic uint32_t gate;
+    uint64_t said = downgrades(), until;
+    uint8_t *devices[2];
+    struct job job;
+
+    (void)state;
+    gate = 0;
+    cuda->stream_wait_32(br_copier_reductions(copier, 1), (uintptr_t)&gate, 1, BR_CUDA_WAIT_GEQ);
+    create(&job, 2, 0, offload);
+    submit_on_gpu(&job, &c, SEND | RECV, 0, devices);
+    strcpy(fake_cuda()->fail, "cuMemcpyAsync");
+    fake_cuda()->fail_result = BR_CUDA_OUT_OF_MEMORY;
+    fake_cuda()->fail_after = 3; /* the input of both, and what one has received */
+    while (downgrades() == said)
+        assert_true(job_step(&job));
+    fake_cuda()->fail[0] = 0;
+    until = br_sim_now(job.sim) + 50 * BR_MS;
+    while (br_sim_now(job.sim) < until)
+        assert_true(job_step(&job));
+    assert_int_equal(job.ended, 0);
+    gate = 1;
+    job_run(&job, 2);
+    assert_int_equal(reduced(), 0);
+    check_on_gpu(&job, &c, SEND | RECV, devices);
+    job_destroy(&job);
+}
+
 /* On two ranks; each operation ends well, or with these words on one rank at least, and nothing is left under way. How many have failed. */
 static int failed(uint64_t timeout, const char *words)
 {
@@ -222,13 +254,7 @@ static int failed(uint64_t timeout, const char *words)
     int n = 0, said = 0;
 
     create(&job, 2, 0, offload);
-    call_create(&c, &job);
-    for (int r = 0; r < 2; r++) {
-        call_prepare(&c, &job, r);
-        devices[r] = to_gpu(&c, &job, r, SEND | RECV);
-        c.ops[r].timeout = timeout;
-        job_submit(&job, r, &c.ops[r]);
-    }
+    submit_on_gpu(&job, &c, SEND | RECV, timeout, devices);
     job_run(&job, 2);
     fake_cuda()->fail[0] = 0;
     for (int r = 0; r < 2; r++) {
@@ -261,7 +287,7 @@ static void reduction__that_is_late_is_named(void **state)
 {
     (void)state;
     fake_cuda()->late = 1000;
-    assert_true(failed(30 * BR_MS, "waits for copies of GPU 0") > 0);
+    assert_true(failed(30 * BR_MS, "waits for a reduction on GPU 0") > 0);
 }
 
 /* A kernel that never ends: the deadline ends the operation, and the patience with the GPU what waits for it. Its memory stays. */
@@ -273,13 +299,7 @@ static void reduction__that_hangs(void **state)
 
     (void)state;
     create_kept(&job, 2, offload);
-    call_create(&c, &job);
-    for (int r = 0; r < 2; r++) {
-        call_prepare(&c, &job, r);
-        devices[r] = to_gpu(&c, &job, r, SEND | RECV);
-        c.ops[r].timeout = 30 * BR_MS;
-        job_submit(&job, r, &c.ops[r]);
-    }
+    submit_on_gpu(&job, &c, SEND | RECV, 30 * BR_MS, devices);
     strcpy(fake_cuda()->fail, "cuEventQuery");
     fake_cuda()->fail_result = BR_CUDA_NOT_READY;
     fake_cuda()->fail_after = 2; /* the input of both */
@@ -302,11 +322,17 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_reductions, close_reductions)
     const struct CMUnitTest tests[] = {
-        CASE(reduction__every_type_and_operation), CASE(reduction__every_algorithm_and_place),
-        CASE(reduction__reads_where_the_data_is),  CASE(reduction__of_another_context),
-        CASE(reduction__by_measured_cost),         CASE(reduction__not_without_pinned_memory),
-        CASE(reduction__refused_goes_to_the_cpu),  CASE(reduction__fails_with_the_drivers_words),
-        CASE(reduction__that_is_late_is_named),    CASE(reduction__that_hangs),
+        CASE(reduction__every_type_and_operation),
+        CASE(reduction__every_algorithm_and_place),
+        CASE(reduction__reads_where_the_data_is),
+        CASE(reduction__of_another_context),
+        CASE(reduction__by_measured_cost),
+        CASE(reduction__not_without_pinned_memory),
+        CASE(reduction__refused_goes_to_the_cpu),
+        CASE(reduction__refused_half_way_is_waited_for),
+        CASE(reduction__fails_with_the_drivers_words),
+        CASE(reduction__that_is_late_is_named),
+        CASE(reduction__that_hangs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,26 +11,21 @@
 #include "base/error.h"
 #include "gpu/driver.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/fresh.h"
 
 #define EVENTS_MADE 64 /* by br_copier_open(), of a GPU */
 
 static const struct br_cuda *cuda;
 static struct br_copier *copier;
 static br_cuda_pointer memory;
-static unsigned left_before, stays; /* what the fake driver had; what a lost GPU keeps on top of it */
+static unsigned stays; /* what a lost GPU keeps */
 
 static int enter(void **state)
 {
-    struct CUctx_st *context;
-
     (void)state;
-    fake_cuda_reset();
-    left_before = fake_cuda_left();
     stays = 0;
-    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
-    br_cuda_forget();
-    return br_copier_create(&copier) || br_cuda_driver(&cuda) || br_cuda_context(0, &context) ||
-           br_cuda_enter(cuda, context) || cuda->memory_alloc(&memory, 100);
+    cuda = fake_fresh_gpu();
+    return br_copier_create(&copier) || cuda->memory_alloc(&memory, 100);
 }
 
 static int leave(void **state)
@@ -38,8 +33,7 @@ static int leave(void **state)
     (void)state;
     br_copier_destroy(copier);
     cuda->memory_free(memory);
-    br_cuda_leave(cuda);
-    assert_int_equal(fake_cuda_left(), left_before + stays);
+    fake_leave_gpu(stays);
     return 0;
 }
 

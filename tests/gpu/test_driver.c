@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/fresh.h"
 
 static int with(const char *library)
 {
@@ -22,8 +23,8 @@ static int with(const char *library)
 static int fresh(void **state)
 {
     (void)state;
-    fake_cuda_reset();
-    return with(FAKE_CUDA_LIBRARY);
+    fake_fresh();
+    return 0;
 }
 
 static void assert_words(const char *part)

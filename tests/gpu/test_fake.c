@@ -14,25 +14,21 @@
 #include <cmocka.h>
 
 #include "gpu/driver.h"
+#include "tests/fake_cuda/fresh.h"
 
 static const struct br_cuda *cuda;
 
 static int enter(void **state)
 {
-    struct CUctx_st *context;
-
     (void)state;
-    fake_cuda_reset();
-    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
-    br_cuda_forget();
-    return br_cuda_driver(&cuda) || br_cuda_context(0, &context) || br_cuda_enter(cuda, context);
+    cuda = fake_fresh_gpu();
+    return 0;
 }
 
 static int leave(void **state)
 {
     (void)state;
-    br_cuda_leave(cuda);
-    assert_int_equal(fake_cuda_left(), 0);
+    fake_leave_gpu(0);
     return 0;
 }
 

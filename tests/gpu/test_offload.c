@@ -18,6 +18,7 @@
 #include "gpu/driver.h"
 #include "gpu/image.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/fresh.h"
 
 #define BYTES (3u << 20) /* five arrays fit into the arena, and the sixth begins at its start again */
 #define COUNT (BYTES / sizeof(uint32_t))
@@ -27,7 +28,6 @@ static const struct br_gpu_image image = {"image", NULL, "sm_none"};
 static const struct br_offload_cost gpu_always = {.start = -INFINITY};
 
 static const struct br_cuda *cuda;
-static struct CUctx_st *context;
 static struct br_copier *copier;
 static struct br_offload *offload;
 static uint32_t *host, *device; /* of COUNT elements; the other is an address of the GPU */
@@ -37,12 +37,9 @@ static int set_up(void **state)
     br_cuda_pointer memory;
 
     (void)state;
-    fake_cuda_reset();
-    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
-    br_cuda_forget();
+    cuda = fake_fresh_gpu();
     if (br_copier_create(&copier) || br_copier_open(copier, 1) != 1 ||
-        br_offload_create(copier, &image, &offload) || br_cuda_driver(&cuda) ||
-        br_cuda_context(0, &context) || br_cuda_enter(cuda, context))
+        br_offload_create(copier, &image, &offload))
         return -1;
     host = malloc(BYTES);
     assert_int_equal(cuda->memory_alloc(&memory, BYTES), 0);
@@ -59,9 +56,8 @@ static int tear_down(void **state)
     br_offload_destroy(offload);
     br_copier_destroy(copier);
     cuda->memory_free((uintptr_t)device);
-    br_cuda_leave(cuda);
     free(host);
-    assert_int_equal(fake_cuda_left(), 0);
+    fake_leave_gpu(0);
     return 0;
 }
 
@@ -250,12 +246,37 @@ static void br_offload_reduce__refused_is_not_asked_again(void **state)
     assert_true(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1));
     strcpy(fake_cuda()->fail, "cuLaunchKernel");
     fake_cuda()->fail_result = BR_CUDA_NO_BINARY_FOR_GPU;
-    assert_true(add(BYTES, &mark) < 0);
+    assert_int_equal(add(BYTES, &mark), 1); /* what is in host memory is on its way up */
     fake_cuda()->fail[0] = 0;
     wait_for_all();
+    br_offload_end(offload, 1, mark);
     assert_int_equal(host[5], 0);
     assert_false(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1));
     assert_int_equal(atomic_load(&br_downgrades.downgrade_gpu_reduction), said + 1);
+}
+
+/* Part of it is under way: nothing, the copy up, or the kernel, too. */
+static void br_offload_reduce__refused_half_way(void **state)
+{
+    struct fake_cuda_counters before;
+    uint64_t mark;
+
+    (void)state;
+    for (unsigned after = 0; after < 2; after++) {
+        open_for_all();
+        memset(host, 0, BYTES);
+        before = fake_cuda_counters();
+        strcpy(fake_cuda()->fail, "cuMemcpyAsync");
+        fake_cuda()->fail_result = BR_CUDA_OUT_OF_MEMORY;
+        fake_cuda()->fail_after = after;
+        assert_int_equal(add(BYTES, &mark), after ? 1 : -ENOMEM);
+        fake_cuda()->fail[0] = 0;
+        wait_for_all();
+        assert_int_equal(fake_cuda_counters().launches - before.launches, after);
+        assert_int_equal(host[5], 0);
+        br_offload_destroy(offload);
+        assert_int_equal(br_offload_create(copier, &image, &offload), 0);
+    }
 }
 
 static void br_offload_pays__where_it_is_faster(void **state)
@@ -289,6 +310,7 @@ int main(void)
         TEST(br_offload_reduce__until_the_arena_is_full),
         TEST(br_offload_reduce__all_of_an_empty_arena),
         TEST(br_offload_reduce__refused_is_not_asked_again),
+        TEST(br_offload_reduce__refused_half_way),
         TEST(br_offload_pays__where_it_is_faster),
     };
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "gpu/driver.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/fresh.h"
 
 #define BYTES 1000
 
@@ -53,15 +54,11 @@ static int count_blocks(void)
 static int enter(void **state)
 {
     const struct br_passage_memory source = {take, give_back, NULL};
-    struct CUctx_st *context;
 
     (void)state;
-    fake_cuda_reset();
+    cuda = fake_fresh_gpu();
     left_before = fake_cuda_left();
-    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
-    br_cuda_forget();
-    return br_passages_create(&source, &passages) || br_cuda_driver(&cuda) || br_cuda_context(0, &context) ||
-           br_cuda_enter(cuda, context) || cuda->memory_alloc(&memory, BYTES) ||
+    return br_passages_create(&source, &passages) || cuda->memory_alloc(&memory, BYTES) ||
            cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0);
 }
 

@@ -13,13 +13,12 @@
 #include "base/error.h"
 #include "gpu/driver.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/fresh.h"
 
 static int fresh(void **state)
 {
     (void)state;
-    fake_cuda_reset();
-    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
-    br_cuda_forget();
+    fake_fresh();
     return br_gpu_look();
 }
 

@@ -13,6 +13,7 @@
 #include "gpu/driver.h"
 #include "gpu/kernels.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/fresh.h"
 
 #define BYTES 4096
 
@@ -27,12 +28,8 @@ static void *arrays[4]; /* in the GPU's memory */
 static int set_up(void **state)
 {
     (void)state;
-    fake_cuda_reset();
-    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
-    br_cuda_forget();
-    assert_int_equal(br_cuda_driver(&cuda), 0);
+    cuda = fake_fresh_gpu();
     assert_int_equal(br_cuda_context(0, &context), 0);
-    assert_int_equal(br_cuda_enter(cuda, context), 0);
     for (int i = 0; i < 4; i++) {
         br_cuda_pointer at;
 
@@ -52,8 +49,7 @@ static int tear_down(void **state)
     br_cuda_enter(cuda, context);
     for (int i = 0; i < 4; i++)
         cuda->memory_free((uintptr_t)arrays[i]);
-    br_cuda_leave(cuda);
-    assert_int_equal(fake_cuda_left(), 0);
+    fake_leave_gpu(0);
     return 0;
 }
 

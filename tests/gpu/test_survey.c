@@ -15,15 +15,14 @@
 
 #include "gpu/driver.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/fresh.h"
 
 static struct br_gpu_info gpus[BR_GPUS];
 
 static int fresh(void **state)
 {
     (void)state;
-    fake_cuda_reset();
-    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
-    br_cuda_forget();
+    fake_fresh();
     return 0;
 }
 
