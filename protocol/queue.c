@@ -64,16 +64,18 @@ void br_queue_remove(struct br_queued *item)
     br_list_remove(&item->age);
 }
 
-struct br_queued *br_queue_head(const struct br_queue *queue, uint64_t now, uint64_t starvation)
+struct br_queued *br_queue_first(const struct br_queue *queue)
 {
-    struct br_queued *oldest;
+    return br_list_empty(&queue->place) ? NULL : br_container_of(queue->place.next, struct br_queued, place);
+}
 
-    if (br_list_empty(&queue->place))
+struct br_queued *br_queue_starved(const struct br_queue *queue, uint64_t now, uint64_t bound)
+{
+    struct br_queued *oldest = br_container_of(queue->age.next, struct br_queued, age);
+
+    if (br_list_empty(&queue->age) || now <= oldest->turn || now - oldest->turn <= bound)
         return NULL;
-    oldest = br_container_of(queue->age.next, struct br_queued, age);
-    if (now > oldest->turn && now - oldest->turn > starvation)
-        return oldest;
-    return br_container_of(queue->place.next, struct br_queued, place);
+    return oldest;
 }
 
 void br_queue_served(struct br_queued *item, uint64_t now)

@@ -7,7 +7,9 @@
  * 2. No priority starves: one of which nothing has left for longer than the bound goes first, once, and then waits for its turn again. Its
  *    first entry goes. A second list, of the first entries in order of their last turn, finds it without a search. Rejected: a turn for each
  *    entry that has waited as long. Of a hundred equal transfers on a slow link each then got a frame in turn, and all ended together, at the
- *    end, instead of one after another.
+ *    end, instead of one after another. Who serves several queues asks each for its starved one before it compares their first ones.
+ *    Rejected: one head, starved or first. A starved low one then hid the urgent ones behind it from the comparison with other queues, and
+ *    lost that comparison itself.
  * 3. A sorted list, filled from the back: entries are few (the engine bounds fragments in flight) and mostly arrive in
  *    order. Rejected: a heap, which needs a capacity, or a bucket a priority, which needs a bound on priorities.
  */
@@ -38,8 +40,10 @@ void br_queue_init(struct br_queue *queue);
 void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order, uint64_t within);
 void br_queue_insert(struct br_queue *queue, struct br_queued *item, uint64_t now);
 void br_queue_remove(struct br_queued *item); /* safe when not queued */
-/* The entry whose turn it is, or NULL. starvation: ns. */
-struct br_queued *br_queue_head(const struct br_queue *queue, uint64_t now, uint64_t starvation);
+/* The most urgent entry, or NULL. */
+struct br_queued *br_queue_first(const struct br_queue *queue);
+/* The first entry of the priority that has waited longest, if that is longer than `bound` ns; else NULL. */
+struct br_queued *br_queue_starved(const struct br_queue *queue, uint64_t now, uint64_t bound);
 /* A frame of item has left, its last one too: it is still queued. The wait of its priority begins anew. */
 void br_queue_served(struct br_queued *item, uint64_t now);
 

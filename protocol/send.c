@@ -294,23 +294,49 @@ static bool goes_before(const struct br_queued *head, int k, const struct br_que
     return br_queued_before(head, best);
 }
 
-/* Of the queues that are not stuck the one with the most urgent head; BR_QUEUES: none has any. */
-static int next_queue(const struct br_worker *w, const struct br_peer *peer, const bool *stuck,
-                      struct br_queued **best)
+/* Of the queues that are not stuck the one whose first is the most urgent; BR_QUEUES: none has any. */
+static int next_queue(const struct br_peer *peer, const bool *stuck, struct br_queued **best)
 {
     int which = BR_QUEUES;
 
     *best = NULL;
     for (int k = 0; k < BR_QUEUES; k++) {
-        struct br_queued *head =
-            stuck[k] ? NULL : br_queue_head(&peer->queues[k], w->now, w->config.starvation);
+        struct br_queued *first = stuck[k] ? NULL : br_queue_first(&peer->queues[k]);
 
-        if (head && (!*best || goes_before(head, k, *best, which))) {
-            *best = head;
+        if (first && (!*best || goes_before(first, k, *best, which))) {
+            *best = first;
             which = k;
         }
     }
     return which;
+}
+
+/* A frame of `head`, of queue `k`. false: nothing of it can leave now. */
+static bool pump_queued(struct br_worker *w, struct br_peer *peer, int k, struct br_queued *head,
+                        struct br_pump *pump)
+{
+    struct br_transfer *t;
+
+    if (k == BR_QUEUE_RELAY) {
+        if (!br_relay_send(w, peer, head))
+            return false;
+        pump->n++;
+        return true;
+    }
+    t = br_container_of(head, struct br_transfer, queued);
+    return k == BR_QUEUE_DATA ? pump_data(w, peer, t, pump) : br_credited_message(w, peer, t, pump);
+}
+
+/* What has starved goes first, one of each queue. It may be stuck where what is more urgent is not: another rail, a credit that is kept. */
+static void pump_starved(struct br_worker *w, struct br_peer *peer, bool *stuck, struct br_pump *pump)
+{
+    for (int k = 0; k < BR_QUEUES; k++) {
+        struct br_queue *queue = &peer->queues[k];
+        struct br_queued *starved = br_queue_starved(queue, w->now, w->config.starvation);
+
+        if (starved && !pump_queued(w, peer, k, starved, pump))
+            stuck[k] = starved == br_queue_first(queue);
+    }
 }
 
 int br_pump_peer(struct br_worker *w, struct br_peer *peer)
@@ -324,21 +350,14 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
     if (peer->detours && br_peer_direct(peer))
         pump.full |= peer->detours; /* they are for the time without */
     br_credited_orphans(w, peer, &pump);
+    pump_starved(w, peer, stuck, &pump);
     for (;;) {
         struct br_queued *head;
-        int which = next_queue(w, peer, stuck, &head);
+        int which = next_queue(peer, stuck, &head);
 
         if (which == BR_QUEUES)
             break;
-        if (which == BR_QUEUE_RELAY) {
-            stuck[which] = !br_relay_send(w, peer, head);
-            pump.n += !stuck[which];
-        } else if (which == BR_QUEUE_DATA) {
-            stuck[which] = !pump_data(w, peer, br_container_of(head, struct br_transfer, queued), &pump);
-        } else {
-            stuck[which] =
-                !br_credited_message(w, peer, br_container_of(head, struct br_transfer, queued), &pump);
-        }
+        stuck[which] = !pump_queued(w, peer, which, head, &pump);
     }
     br_stall_note(w, peer, pump.full, stuck);
     if (!br_peer_has_work(peer))

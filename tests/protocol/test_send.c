@@ -240,6 +240,31 @@ static void frames__the_urgent_overtakes(void **state)
     assert_int_equal(frame->frame.slot, 0x10002);
 }
 
+/* A message that has waited for longer than the bound goes before data that are more urgent, and hides no urgent message behind it. */
+static void starved__goes_first_and_hides_nobody(void **state)
+{
+    struct br_transfer bulk = send_of(1, 8 << 20), low = send_of(2, 4), urgent = send_of(3, 4);
+    struct wired *x = *state;
+    struct wire_frame *first, *second;
+
+    bulk.priority = 1;
+    urgent.priority = 2;
+    x->wires[0].room = 0;
+    assert_int_equal(br_transfer_send(x->w, &bulk), 0);
+    ready(x, 0, 1, 8 << 20, 0x10001);
+    assert_int_equal(br_transfer_send(x->w, &low), 0);
+    wired_turn(x, 150 * BR_MS);
+    assert_int_equal(br_transfer_send(x->w, &urgent), 0);
+    x->wires[0].room = -1;
+    wired_turn(x, 0);
+    first = wire_take(x->links[0], BR_MESSAGE_EAGER);
+    assert_int_equal(first->message.tag, 2);
+    second = wire_take(x->links[0], BR_MESSAGE_EAGER);
+    assert_int_equal(second->message.tag, 3);
+    assert_true(wire_take_placed(x->links[0]) > first);  /* one frame of the data, which had waited as long */
+    assert_true(wire_take_placed(x->links[0]) > second); /* the others behind all messages */
+}
+
 /* Else the peer's data waits for ours, and both take turns. But what is more urgent goes before both. */
 static void ready__leaves_before_data(void **state)
 {
@@ -403,6 +428,7 @@ int main(void)
         cmocka_unit_test(frames__cover_the_transfer_on_the_grid),
         WIRED_TEST(ready__before_the_send, .rails = 1, .up = true),
         WIRED_TEST(frames__the_urgent_overtakes, .rails = 1, .up = true),
+        WIRED_TEST(starved__goes_first_and_hides_nobody, .rails = 1, .up = true),
         WIRED_TEST(ready__leaves_before_data, .rails = 1, .up = true),
         WIRED_TEST(end__one_rail_needs_only_sent, .rails = 1, .up = true),
         cmocka_unit_test(end__two_rails_wait_for_done),
