@@ -160,22 +160,35 @@ const char *br_topology_text(const struct br_topology *t, char text[BR_TOPOLOGY_
     return text;
 }
 
-static int parse_hosts(struct br_topology *t, uint32_t hosts, uint32_t ranks)
+/* Rank r is on host r / block % hosts. */
+static int place_ranks(struct br_topology *t, uint32_t hosts, uint32_t ranks, uint32_t block)
 {
-    uint64_t *host;
+    uint64_t *host = calloc(ranks, sizeof *host);
     int rc;
 
+    if (!host)
+        return br_error(ENOMEM, "no memory for %u hosts", hosts);
+    for (uint32_t r = 0; r < ranks; r++)
+        host[r] = r / block % hosts;
+    rc = br_topology_hosts(t, ranks, host);
+    free(host);
+    return rc;
+}
+
+static int parse_hosts(struct br_topology *t, uint32_t hosts, uint32_t ranks)
+{
     if (hosts < 1 || ranks < 1 || (uint64_t)hosts * ranks > MOST_RANKS)
         return br_error(EINVAL, "hosts:%ux%u: must be at least 1x1 and %u ranks at most", hosts, ranks,
                         MOST_RANKS);
-    host = calloc((size_t)hosts * ranks, sizeof *host);
-    if (!host)
-        return br_error(ENOMEM, "no memory for %u hosts", hosts);
-    for (uint32_t r = 0; r < hosts * ranks; r++)
-        host[r] = r / ranks;
-    rc = br_topology_hosts(t, hosts * ranks, host);
-    free(host);
-    return rc;
+    return place_ranks(t, hosts, hosts * ranks, ranks);
+}
+
+static int parse_uneven(struct br_topology *t, uint32_t hosts, uint32_t ranks)
+{
+    if (hosts < 2 || ranks <= hosts || ranks > MOST_RANKS)
+        return br_error(EINVAL, "hosts:%u uneven, %u ranks: must be 2 hosts and more ranks, %u at most",
+                        hosts, ranks, MOST_RANKS);
+    return place_ranks(t, hosts, ranks, 1);
 }
 
 int br_topology_parse(struct br_topology *t, const char *text)
@@ -192,6 +205,8 @@ int br_topology_parse(struct br_topology *t, const char *text)
     }
     if (sscanf(text, "hosts:%5ux%5u%n", &a, &b, &end) == 2 && !text[end])
         return parse_hosts(t, a, b);
+    if (sscanf(text, "hosts:%5u uneven, %5u ranks%n", &a, &b, &end) == 2 && end && !text[end])
+        return parse_uneven(t, a, b);
     if ((sscanf(text, "flat:%5u%n", &a, &end) == 1 || sscanf(text, "%5u%n", &a, &end) == 1) && !text[end] &&
         a >= 1 && a <= MOST_RANKS) {
         br_topology_flat(t, a);

@@ -69,11 +69,12 @@ uint32_t br_topology_port(const struct br_topology *topology, uint32_t rank, uin
 /* Is a level a memory that is occupied once by a message, not a link with two ends? */
 bool br_topology_is_memory(const struct br_topology *topology, uint8_t level);
 
-/* "bcube:3,2", "hosts:2x4", "flat:9", for people and files. */
+/* "bcube:3,2", "hosts:2x4", "hosts:2 uneven, 5 ranks", "flat:9", for people and files. */
 #define BR_TOPOLOGY_TEXT 48
 const char *br_topology_text(const struct br_topology *topology, char text[BR_TOPOLOGY_TEXT]);
 
-/* From such a text; a number alone is FLAT. -EINVAL with words, -ENOMEM. */
+/* From such a text; a number alone is FLAT. Who is on which uneven host is not in it: they are taken in turns. -EINVAL with
+ * words, -ENOMEM. */
 int br_topology_parse(struct br_topology *topology, const char *text);
 
 #endif

@@ -102,10 +102,28 @@ static void br_topology_route__keeps_off_hosts_that_are_missing(void **state)
 
 static void br_topology_parse__reads_what_text_writes(void **state)
 {
-    static const char *const good[] = {"bcube:3,2", "bcube:16,4", "hosts:2x4", "flat:9"};
-    static const char *const bad[] = {
-        "",        "bcube",     "bcube:1,2", "bcube:3",    "bcube:3,2,1", "bcube:3,2x",
-        "hosts:2", "hosts:0x4", "flat:0",    "bcube:2,17", "bcube:256,3", "hosts:-1x2"};
+    static const char *const good[] = {"bcube:3,2",
+                                       "bcube:16,4",
+                                       "hosts:2x4",
+                                       "flat:9",
+                                       "hosts:4 uneven, 5 ranks",
+                                       "hosts:2 uneven, 4 ranks"};
+    static const char *const bad[] = {"",
+                                      "bcube",
+                                      "bcube:1,2",
+                                      "bcube:3",
+                                      "bcube:3,2,1",
+                                      "bcube:3,2x",
+                                      "hosts:2",
+                                      "hosts:0x4",
+                                      "flat:0",
+                                      "bcube:2,17",
+                                      "bcube:256,3",
+                                      "hosts:-1x2",
+                                      "hosts:1 uneven, 5 ranks",
+                                      "hosts:5 uneven, 5 ranks",
+                                      "hosts:2 uneven, 99999 ranks",
+                                      "hosts:4 uneven, 5 ranks or so"};
     char text[BR_TOPOLOGY_TEXT];
     struct br_topology t;
 
@@ -113,6 +131,7 @@ static void br_topology_parse__reads_what_text_writes(void **state)
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         assert_int_equal(br_topology_parse(&t, good[i]), 0);
         assert_string_equal(br_topology_text(&t, text), good[i]);
+        assert_int_equal(t.kind == BR_TOPOLOGY_HOSTS, t.leader != NULL);
         br_topology_destroy(&t);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

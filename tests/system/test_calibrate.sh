@@ -57,18 +57,28 @@ figure() {
 holds() {
     awk "BEGIN { exit !($1) }" || fail "it does not hold that $1"
 }
-# Ranks that do something first, then measure the levels alone.
+# Ranks that do something first, then run a sub-command.
+prepared() { # RANKS COMMAND ARGUMENTS...
+    local n=$1 first=$2
+    shift 2
+    out=$(timeout 200 "$braid" run -n "$n" --no-prefix -- bash -c "$first"'; exec "$0" "$@"' "$braid" "$@" 2>&1) ||
+        fail "braid $* of $n ranks that do $first: $out"
+}
+# The levels alone.
 levels() { # RANKS COMMAND
     rm -f "$dir/job.json"
-    out=$(timeout 200 "$braid" run -n "$1" --no-prefix -- \
-        bash -c "$2"'; exec "$0" calibrate -o "$1" --no-links --collectives none' "$braid" "$dir/job.json" 2>&1) ||
-        fail "levels of $1 ranks that do $2: $out"
+    prepared "$1" "$2" calibrate -o "$dir/job.json" --no-links --collectives none
 }
 
 # Hosts of 1, 1, 1 and 2 ranks: most have nobody on level 0. Where cores are few one pair is measured, elsewhere all ranks are.
-levels 5 '[ "$RANK" -gt 2 ] || export BRAID_BACKEND=uring'
+uneven='[ "$RANK" -gt 2 ] || export BRAID_BACKEND=uring'
+prepared 5 "$uneven" calibrate -o "$dir/job.json" --no-links --rounds 1 --collectives allreduce --maxbytes 16K
 grep -q 'hosts:4 uneven' "$dir/job.json" || fail "the hosts are not uneven: $out"
 holds "$(figure beta) > 1e-12" # a memory of less than 1 TB/s
+export BRAID_CALIBRATION=$dir/job.json
+prepared 5 "$uneven" plan -b 16K -e 16K
+grep -q '^\* .*as measured' <<<"$out" || fail "the algorithms of uneven hosts do not count: $out"
+unset BRAID_CALIBRATION
 
 if [ "$(nproc)" -le 4 ]; then # one rank thinks that it has a core of its own
     levels $(($(nproc) + 1)) '[ "$RANK" != 0 ] || export BRAID_MACHINE_RANKS=1'
