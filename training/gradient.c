@@ -24,7 +24,8 @@ static int check(const struct braid_session *s, const char *name, int layer)
 static int submit(struct braid_session *s, uint32_t g)
 {
     const struct br_group_of_layers *group = &s->groups[g];
-    struct braid_options options = {.priority = s->options.priority + group->priority};
+    struct braid_options options = {.priority = s->options.priority + group->priority,
+                                    .algorithm = s->algorithm};
 
     return braid_allreduce(s->comm, group->memory, group->memory, group->count, s->options.type,
                            s->options.reduction, &options, &s->ops[g]);

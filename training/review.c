@@ -6,7 +6,7 @@
  *    plans and tells. Rejected: every rank plans from the same numbers, which need not give the same bits on different processors.
  * 2. a and b: four all-reduces at once, of several sizes, a quarter of their time each. During a backward pass several are under way, and
  *    their start-ups overlap in part; one alone would make start-ups look dearer than they are, and the plan merge too much.
- *    Where the job has a calibration (BRAID_CALIBRATION) they are not measured: the line goes through what `auto` expects of these sizes by
+ *    Where the job has a calibration (BRAID_CALIBRATION) and the algorithm is not named they are not measured: the line goes through what `auto` expects of these sizes by
  *    it. All ranks have the same figures to the bit, hence the same line.
  * 3. `behind` (workload.h) is what an urgent all-reduce takes longer while larger ones are on their way: of four, the first has ended. Each
  *    of its steps waits for the frames that are on the links already, so it is many times as much as one frame takes, and where links
@@ -45,11 +45,12 @@ struct decision {
 
 static int start_all(struct braid_session *s, uint8_t *memory, size_t bytes, struct braid_op *ops[AT_ONCE])
 {
+    struct braid_options options = {.algorithm = s->algorithm};
     int rc = 0;
 
     for (size_t i = 0; i < AT_ONCE && !rc; i++)
         rc = braid_allreduce(s->comm, memory + i * bytes, memory + i * bytes, bytes / sizeof(float),
-                             BRAID_FLOAT32, BRAID_SUM, NULL, &ops[i]);
+                             BRAID_FLOAT32, BRAID_SUM, &options, &ops[i]);
     return rc;
 }
 
@@ -115,7 +116,7 @@ static int measure_line(struct braid_session *s)
 /* Seconds of an urgent all-reduce of half of `bytes` among larger ones; of the slowest rank when nothing disturbs. */
 static int time_overtaking(struct braid_session *s, uint8_t *memory, size_t bytes, double *seconds)
 {
-    struct braid_options urgent = {.priority = 1};
+    struct braid_options urgent = {.priority = 1, .algorithm = s->algorithm};
     int rc = 0;
 
     *seconds = INFINITY;
@@ -167,7 +168,7 @@ static int measure_behind(struct braid_session *s)
 
 static int measure(struct braid_session *s)
 {
-    bool calibrated = s->comm->family->network.measured && s->comm->size > 1;
+    bool calibrated = s->comm->family->network.measured && s->comm->size > 1 && !s->algorithm[0];
     int rc = 0;
 
     if (!s->has_line)

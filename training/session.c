@@ -3,6 +3,7 @@
 #include "training/session.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,9 @@ static void set_options(struct braid_session *s, const struct braid_session_opti
     s->options.review = s->options.review ? s->options.review : REVIEW;
     s->options.bucket_bytes = s->options.bucket_bytes ? s->options.bucket_bytes : (size_t)BR_TRAINING_BUCKET;
     s->options.policy = NULL;
+    if (s->options.algorithm && strcmp(s->options.algorithm, "auto") != 0)
+        snprintf(s->algorithm, sizeof s->algorithm, "%s", s->options.algorithm);
+    s->options.algorithm = s->algorithm;
     s->element = br_type_size(s->options.type);
     s->has_line = s->options.a > 0 || s->options.b > 0;
     s->work = (struct br_workload){.n = s->n,
@@ -167,7 +171,8 @@ static uint64_t digest(const struct braid_session *s)
                         o->bucket_bytes,
                         (uint64_t)o->priority,
                         (uint64_t)(o->a * 1e12),
-                        (uint64_t)(o->b * 1e18)};
+                        (uint64_t)(o->b * 1e18),
+                        br_digest_bytes(s->algorithm, strlen(s->algorithm))};
 
     for (uint32_t l = 0; l < s->n; l++) {
         uint64_t both[] = {words[0], s->gradients[l].count};
@@ -180,6 +185,19 @@ static uint64_t digest(const struct braid_session *s)
 static int agree(struct braid_session *s, int rc)
 {
     return br_agree(s->comm, rc ? 0 : digest(s), rc, "braid_session_create", "layers or options");
+}
+
+/* Whether there is such an algorithm, all ranks find alike by using it. */
+static int try_algorithm(struct braid_session *s)
+{
+    struct braid_options options = {.algorithm = s->algorithm};
+    float nothing = 0;
+
+    if (!s->algorithm[0])
+        return 0;
+    return br_error_prefix(
+        braid_allreduce(s->comm, &nothing, &nothing, 1, BRAID_FLOAT32, BRAID_SUM, &options, NULL),
+        "braid_session_create: ");
 }
 
 /* ---- public --------------------------------------------------------------------------------- */
@@ -221,6 +239,8 @@ int braid_session_create(struct braid_comm *comm, const struct braid_layer *laye
     if (!rc)
         rc = first_plan(s);
     rc = agree(s, rc);
+    if (!rc)
+        rc = try_algorithm(s);
     if (rc) {
         destroy(s);
         return rc;

@@ -5,6 +5,7 @@
 
 #include <braid/training.h>
 
+#include "collectives/way.h"
 #include "training/group.h"
 #include "training/pace.h"
 #include "training/policy.h"
@@ -17,7 +18,9 @@ enum br_layer_state {
 
 struct braid_session {
     struct braid_comm *comm;
-    struct braid_session_options options; /* with defaults; `policy` is not used */
+    struct braid_session_options
+        options;                 /* with defaults; `policy` is not used, `algorithm` is the copy below */
+    char algorithm[BR_WAY_TEXT]; /* "": auto */
     enum br_policy policy;
     uint32_t n;
     size_t element;  /* bytes */

@@ -63,7 +63,11 @@ struct braid_session_options {
     double a,
         b; /* what an all-reduce of M bytes takes, a + b M: seconds, seconds a byte; both 0: by the job's calibration
                     (BRAID_CALIBRATION), else measured */
-    uint32_t reserved[8]; /* zero */
+    const char *
+        algorithm; /* of all all-reduces, as in struct braid_options; NULL: auto. A float sum's last bits depend on the order in which
+                      ranks are added, which auto, ring, ... choose by where a number lies in what travels together, hence by the policy;
+                      `direct` and `flat` add in the order of the ranks, whatever the policy */
+    uint32_t reserved[6]; /* zero */
 };
 
 /* Collective; blocks until all ranks have called it. options may be NULL. Gradients may lie on GPUs (braid.h). The gradients' memory must stay valid until

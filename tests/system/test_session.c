@@ -166,46 +166,6 @@ static void session__every_policy(void **state)
     ranks_run(&alone, all_policies, NULL);
 }
 
-/* With two ranks a sum has one order: every policy gives the bits of the sum of both, made here. */
-static int same_bits(struct braid_comm *comm, void *context)
-{
-    (void)context;
-    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
-        struct braid_session_options options = {.policy = policies[p], .warmup = 1, .a = 1e-4, .b = 1e-9};
-        struct braid_layer layers[2] = {{.count = 50000}, {.count = 30001}};
-        struct braid_session *session;
-
-        RETURNS(0, braid_session_create(comm, layers, 2, &options, &session));
-        for (int i = 0; i < 2; i++) {
-            for (int l = 1; l >= 0; l--) {
-                float *gradient = braid_gradient(session, l);
-
-                for (size_t k = 0; k < layers[l].count; k++)
-                    gradient[k] = 1.0f / (float)(k + 3 + 7 * (size_t)braid_rank(comm));
-                RETURNS(0, braid_gradient_ready(session, l));
-            }
-            RETURNS(0, braid_session_step(session));
-            for (int l = 0; l < 2; l++)
-                for (size_t k = 0; k < layers[l].count; k++) {
-                    float sum = 1.0f / (float)(k + 3) + 1.0f / (float)(k + 10);
-
-                    CHECK(((float *)braid_gradient(session, l))[k] == sum, "%s: layer %d element %zu",
-                          policies[p], l, k);
-                }
-        }
-        RETURNS(0, braid_session_free(session));
-    }
-    return 0;
-}
-
-static void session__bits_do_not_depend_on_the_policy(void **state)
-{
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
-
-    (void)state;
-    ranks_run(&job, same_bits, NULL);
-}
-
 /* ---- misuse --------------------------------------------------------------------------------- */
 
 static int wrong_options(struct braid_comm *comm)
@@ -222,6 +182,13 @@ static int wrong_options(struct braid_comm *comm)
     SAYS(-EINVAL, "nowhere", braid_session_create(comm, layers, 2, NULL, NULL));
     SAYS(-EINVAL, "no such policy",
          braid_session_create(comm, layers, 2, &(struct braid_session_options){.policy = "best"}, &session));
+    SAYS(-EINVAL, "quickest",
+         braid_session_create(comm, layers, 2, &(struct braid_session_options){.algorithm = "quickest"},
+                              &session));
+    SAYS(-EPROTO, "differ",
+         braid_session_create(
+             comm, layers, 2,
+             &(struct braid_session_options){.algorithm = braid_rank(comm) ? "ring" : "direct"}, &session));
     SAYS(-EINVAL, "no data type",
          braid_session_create(comm, layers, 2, &(struct braid_session_options){.type = 99}, &session));
     SAYS(-EINVAL, "warmup is -1",
@@ -384,7 +351,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(session__every_policy),
-        cmocka_unit_test(session__bits_do_not_depend_on_the_policy),
         cmocka_unit_test(session__misuse_is_named),
         cmocka_unit_test(session__ends_with_its_communicator),
         cmocka_unit_test(session__takes_a_and_b_of_the_calibration),

@@ -37,8 +37,10 @@ same "$alone" 3 "${delayed[@]}"
 alone=$(weights "$braid" train --alone 3 "${delayed[@]}" --local sgd)
 same "$alone" 3 "${delayed[@]}" --local sgd
 alone=$(weights "$braid" train --alone 2)
-for policy in layerwise single bucket mgwfbp optimal p3 auto; do # a sum of two has one order
-    same "$alone" 2 --policy "$policy"
+same "$alone" 2 --policy auto # a sum of two has one order
+alone=$(weights "$braid" train --alone 3)
+for policy in layerwise single bucket mgwfbp optimal p3 auto; do
+    same "$alone" 3 --policy "$policy" --algorithm direct # in the order of the ranks
 done
 
 refuses() { # WORDS OPTIONS...
@@ -52,6 +54,8 @@ refuses() { # WORDS OPTIONS...
 
 refuses "either" --policy p3 --servers ssd
 refuses "nothing else" --alone 2 --servers asgd
+refuses "of a gradient session" --alone 2 --algorithm direct
+refuses "no algorithm is called" --algorithm quickest
 refuses "needs --steps" --alone 2 --servers ssd
 refuses "greater than 0" --rate fast
 refuses "no method sdg" --servers sdg

@@ -238,6 +238,9 @@ static int check(struct br_train_settings *s, const char *rate)
         return br_error(EINVAL, "--rate %s: a number greater than 0 is wanted", rate);
     if (s->policy && s->servers)
         return br_error(EINVAL, "--policy is of a gradient session, --servers are parameter servers: either");
+    if (s->algorithm && (s->servers || s->alone))
+        return br_error(EINVAL,
+                        "--algorithm is of a gradient session, which --servers and --alone have none of");
     if (s->alone && (s->policy || (s->servers && strcmp(s->servers, "ssgd") && strcmp(s->servers, "ssd"))))
         return br_error(EINVAL, "--alone does what --servers ssgd (default) and ssd do, and nothing else");
     if (s->alone && s->servers && !strcmp(s->servers, "ssd") && !s->steps)
@@ -278,6 +281,8 @@ int br_tool_train(int argc, char **argv)
     const struct br_option options[] = {
         {"policy", 'p', BR_OPTION_TEXT, &s.policy, 0, 0,
          "NAME gradient session: layerwise, single, bucket, mgwfbp, optimal, p3, auto (default)"},
+        {"algorithm", 'a', BR_OPTION_TEXT, &s.algorithm, 0, 0,
+         "NAME of a session's all-reduces; direct: as --alone to the bit, by any policy; default auto"},
         {"servers", 's', BR_OPTION_TEXT, &s.servers, 0, 0,
          "METHOD parameter servers: ssgd, asgd, ssd, local"},
         {"alone", 0, BR_OPTION_NUMBER, &s.alone, 1, 1024,

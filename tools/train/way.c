@@ -67,7 +67,8 @@ static void update(struct br_train *t, int layer, const float *sum)
 
 static int session_open(struct br_train *t)
 {
-    struct braid_session_options options = {.policy = t->settings->policy};
+    struct braid_session_options options = {.policy = t->settings->policy,
+                                            .algorithm = t->settings->algorithm};
     struct braid_layer layers[BR_TRAIN_LAYERS] = {0};
     int rc = get_weights(t);
 
