@@ -38,9 +38,24 @@ sanitized() {
     "$tool" --error-exitcode 1 "$bench" --check
 }
 
+# ranks N MODE [MIB]: as many processes, on one GPU unless there are more. What falls short of the goal (3) has failed, too.
+ranks() {
+    local n=$1
+    shift
+    timeout 300 "$BRAID_BUILD/braid" run -n "$n" --no-prefix -- "$BRAID_BUILD/bench/gpu_allreduce" "$@"
+}
+
 part "kernels give the CPU's results" "$bench" --check
 part "kernels under compute-sanitizer" sanitized
 part "kernels at 85 % of the copy bandwidth" "$bench"
+for n in 2 4; do
+    part "$n processes all-reduce memory of GPUs" ranks "$n" check
+    BRAID_GPU_REDUCE=gpu part "$n processes, values combined by the kernels" ranks "$n" check
+done
+for backend in shm uring; do
+    BRAID_BACKEND=$backend part "order in a stream, over $backend" ranks 2 stream
+done
+BRAID_BACKEND=uring part "staging at 90 % of its slower part, over uring" ranks 2 rate
 echo "$passed passed, $failed failed"
 if [[ $failed -gt 0 ]]; then
     exit 1

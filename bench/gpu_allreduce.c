@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All-reduce of memory of GPUs by the ranks of a job, rank r on GPU r modulo their number: results, order in a stream, rate of staging.
+ *
+ *   braid run -n 2 -- build/release/bench/gpu_allreduce check | stream | rate [MIB]
+ *
+ * check   every type, several sizes, blocking and several at once, against what each element has to be.
+ * stream  before the all-reduce stand in the caller's stream a gate that the host opens last, reductions that keep the GPU busy, and a kernel that
+ *         writes the input; behind it a kernel that reads the result. Whichever of them is not waited for, the test finds stale bytes; and
+ *         that the call returned before any of it began, the gate shows.
+ * rate    all-reduce of MIB (256) on the GPU against the slower of its two parts: the same all-reduce in host memory, and the copies of as
+ *         many bytes there and back at once, on all ranks at once. Medians, the contenders alternating. The goal is 0.9.
+ *
+ * Exit 1: wrong, or an error; 3: the rate is below the goal; 77: no driver, no GPU, or no kernels; the words say why.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <braid/braid.h>
+#include <braid/gpu.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/half.h"
+#include "base/median.h"
+#include "collectives/type.h"
+#include "gpu/driver.h"
+#include "gpu/reduce.h"
+
+#define CHECKED  (1u << 20) /* elements, at most */
+#define BUSY     32         /* reductions that keep the GPU busy */
+#define SOURCES  4          /* of each */
+#define PATIENCE 120u       /* s: what has not ended then hangs */
+#define ROUNDS   9
+#define GOAL     0.9
+
+static const struct br_cuda *cuda;
+static struct braid_comm *comm;
+static int rank, size, gpu;
+
+static int say(const char *what)
+{
+    fprintf(stderr, "gpu_allreduce: rank %d: %s: %s\n", rank, what, br_error_words());
+    return 1;
+}
+
+static int refused(br_cuda_result result, const char *what)
+{
+    br_cuda_error(cuda, result, "%s", what);
+    return say("CUDA");
+}
+
+static void *on_gpu(size_t bytes)
+{
+    br_cuda_pointer at;
+    br_cuda_result result = cuda->memory_alloc(&at, bytes);
+
+    if (result != BR_CUDA_SUCCESS)
+        exit(refused(result, "memory of the GPU"));
+    return (void *)(uintptr_t)at;
+}
+
+static void copy(void *to, const void *from, size_t bytes)
+{
+    br_cuda_result result = cuda->copy((uintptr_t)to, (uintptr_t)from, bytes);
+
+    if (result != BR_CUDA_SUCCESS)
+        exit(refused(result, "a copy"));
+}
+
+/* ---- results ----------------------------------------------------------------------------------- */
+
+/* Small numbers, whose sums every type holds exactly: what rank r gives as element i. */
+static int given(size_t i, int r)
+{
+    return (int)((i + (size_t)r) % 5) + (r == 0);
+}
+
+static int expected(size_t i)
+{
+    int sum = 0;
+
+    for (int r = 0; r < size; r++)
+        sum += given(i, r);
+    return sum;
+}
+
+static void store(enum braid_type type, void *at, int value)
+{
+    const float f32 = (float)value;
+    const double f64 = value;
+    const int64_t integer = value;
+    const uint16_t half = type == BRAID_FLOAT16 ? br_half_of_float(f32) : br_bfloat_of_float(f32);
+
+    if (type == BRAID_FLOAT32)
+        memcpy(at, &f32, sizeof f32);
+    else if (type == BRAID_FLOAT64)
+        memcpy(at, &f64, sizeof f64);
+    else
+        memcpy(at, br_type_size(type) == 2 ? (const void *)&half : (const void *)&integer,
+               br_type_size(type));
+}
+
+struct arrays {
+    char *host, *wanted; /* in host memory: what was given, then what came; what has to come */
+    char *gpu;
+};
+
+static void fill(const struct arrays *a, enum braid_type type, size_t count)
+{
+    size_t element = br_type_size(type);
+
+    for (size_t i = 0; i < count; i++) {
+        store(type, a->host + i * element, given(i, rank));
+        store(type, a->wanted + i * element, expected(i));
+    }
+    copy(a->gpu, a->host, count * element);
+}
+
+static int compare(const struct arrays *a, const void *from, enum braid_type type, size_t count,
+                   const char *what)
+{
+    size_t element = br_type_size(type);
+
+    copy(a->host, from, count * element);
+    for (size_t i = 0; i < count; i++)
+        if (memcmp(a->host + i * element, a->wanted + i * element, element) != 0) {
+            br_error(EIO, "%s of %zu %s: element %zu is wrong", what, count, br_type_name(type), i);
+            return say("results");
+        }
+    return 0;
+}
+
+static struct arrays allocate(size_t bytes)
+{
+    struct arrays a = {malloc(bytes), malloc(bytes), on_gpu(bytes)};
+
+    if (!a.host || !a.wanted) {
+        br_error(ENOMEM, "%zu bytes", 2 * bytes);
+        exit(say("host memory"));
+    }
+    return a;
+}
+
+static void release(const struct arrays *a)
+{
+    free(a->host);
+    free(a->wanted);
+    cuda->memory_free((uintptr_t)a->gpu);
+}
+
+static int check_one(enum braid_type type, size_t count)
+{
+    struct arrays a[2];
+    struct braid_op *op;
+    int rc = 0;
+
+    for (int i = 0; i < 2; i++) {
+        a[i] = allocate(count * br_type_size(type));
+        fill(&a[i], type, count);
+    }
+    /* The first goes on while the second is waited for. */
+    if (braid_allreduce(comm, a[0].gpu, a[0].gpu, count, type, BRAID_SUM, NULL, &op) ||
+        braid_allreduce(comm, a[1].gpu, a[1].gpu, count, type, BRAID_SUM, NULL, NULL) || braid_wait(op, -1))
+        rc = say("all-reduce");
+    for (int i = 0; i < 2; i++) {
+        if (!rc)
+            rc = compare(&a[i], a[i].gpu, type, count, "all-reduce");
+        release(&a[i]);
+    }
+    return rc;
+}
+
+static int check(void)
+{
+    static const size_t counts[] = {1, 1000, 300001, CHECKED};
+    struct braid_stats stats;
+
+    for (enum braid_type type = 0; type < BRAID_TYPES; type++)
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+            if (check_one(type, counts[i]))
+                return 1;
+    if (braid_stats(comm, &stats))
+        return say("counters");
+    if (rank == 0)
+        printf("results: all-reduce of 10 types by %d ranks is right; rank 0 copied %.1f MB from the GPU and "
+               "%.1f MB to it\n",
+               size, (double)stats.gpu_to_host_bytes * 1e-6, (double)stats.host_to_gpu_bytes * 1e-6);
+    return 0;
+}
+
+/* ---- order in a stream ------------------------------------------------------------------------- */
+
+/* The caller's. */
+struct work {
+    struct CUstream_st *stream;
+    struct br_reducer *kernels;
+    uint32_t *gate; /* pinned; the stream waits until it has the number of the round */
+    br_cuda_pointer gate_at;
+    char *zero, *busy, *seen; /* on the GPU: CHECKED elements each, `busy` SOURCES + 1 times as much */
+    struct arrays given;
+};
+
+static void launch(const struct work *w, void *to, const void *from, size_t stride, int n_src, size_t bytes)
+{
+    struct br_gpu_reduction arrays = {.dst = to, .bytes = bytes, .n_src = n_src};
+
+    arrays.src[0] = from;
+    arrays.src[1] = w->zero;
+    for (int s = 1; s < n_src && stride; s++)
+        arrays.src[s] = (const char *)from + (size_t)s * stride;
+    if (br_reducer_submit(w->kernels, w->stream, BRAID_INT32, BRAID_SUM, &arrays))
+        exit(say("a kernel of the caller's"));
+}
+
+/* Everything into the stream, with the gate closed. */
+static int put(const struct work *w, uint32_t round, char *data, size_t count)
+{
+    const size_t bytes = count * sizeof(int32_t), all = CHECKED * sizeof(int32_t);
+    br_cuda_result result;
+
+    cuda->set_bytes((uintptr_t)data, 0x7f, bytes, w->stream);
+    cuda->set_bytes((uintptr_t)w->seen, 0x7f, bytes, w->stream);
+    cuda->stream_synchronize(w->stream);
+    result = cuda->stream_wait_32(w->stream, w->gate_at, round, BR_CUDA_WAIT_GEQ);
+    if (result != BR_CUDA_SUCCESS)
+        return refused(result, "a gate in the stream");
+    for (int i = 0; i < BUSY; i++)
+        launch(w, w->busy + SOURCES * all, w->busy, all, SOURCES, all);
+    launch(w, data, w->given.gpu, 0, 2, bytes);
+    if (braid_allreduce_on_stream(comm, data, data, count, BRAID_INT32, BRAID_SUM, NULL, w->stream))
+        return say("braid_allreduce_on_stream");
+    launch(w, w->seen, data, 0, 2, bytes);
+    if (cuda->stream_query(w->stream) != BR_CUDA_NOT_READY) {
+        br_error(EIO, "the stream went past its gate");
+        return say("order");
+    }
+    return 0;
+}
+
+static int one_order(const struct work *w, uint32_t round, size_t count)
+{
+    char *data = on_gpu(count * sizeof(int32_t));
+    int rc;
+
+    fill(&w->given, BRAID_INT32, count);
+    alarm(PATIENCE);
+    rc = put(w, round, data, count);
+    __atomic_store_n(w->gate, round, __ATOMIC_SEQ_CST);
+    cuda->stream_synchronize(w->stream);
+    alarm(0);
+    if (!rc && braid_comm_error(comm))
+        rc = say("all-reduce in the stream");
+    if (!rc)
+        rc = compare(&w->given, w->seen, BRAID_INT32, count, "what the kernel behind saw of an all-reduce");
+    cuda->memory_free((uintptr_t)data);
+    return rc;
+}
+
+static int make_work(struct work *w)
+{
+    const size_t all = CHECKED * sizeof(int32_t);
+    br_cuda_result result = cuda->stream_create(&w->stream, BR_CUDA_STREAM_NON_BLOCKING, 0);
+    void *gate = NULL;
+
+    if (result == BR_CUDA_SUCCESS)
+        result = cuda->host_alloc(&gate, sizeof *w->gate, BR_CUDA_HOST_PORTABLE | BR_CUDA_HOST_MAPPED);
+    if (result == BR_CUDA_SUCCESS)
+        result = cuda->host_device_pointer(&w->gate_at, gate, 0);
+    if (result != BR_CUDA_SUCCESS)
+        return refused(result, "a stream with a gate");
+    w->gate = gate;
+    *w->gate = 0;
+    w->zero = on_gpu(all);
+    w->busy = on_gpu((SOURCES + 1) * all);
+    w->seen = on_gpu(all);
+    w->given = allocate(all);
+    cuda->set_bytes((uintptr_t)w->zero, 0, all, w->stream);
+    cuda->set_bytes((uintptr_t)w->busy, 0, (SOURCES + 1) * all, w->stream);
+    return 0;
+}
+
+static int order(void)
+{
+    /* Larger from round to round: the call pins memory while the stream waits. */
+    static const size_t counts[] = {1, 1000, 5000, 100000, CHECKED, 1000};
+    struct work w = {0};
+    int rc = br_reducer_create(gpu, &br_gpu_image, &w.kernels);
+
+    if (rc) {
+        say("kernels");
+        return rc == -EOPNOTSUPP ? 77 : 1;
+    }
+    rc = make_work(&w);
+    if (!rc) /* opens the GPU, which loads kernels and may wait for all of its streams: not beside a closed gate */
+        rc = braid_allreduce(comm, w.zero, w.zero, 1, BRAID_INT32, BRAID_SUM, NULL, NULL) ? say("all-reduce")
+                                                                                          : 0;
+    for (uint32_t i = 0; i < sizeof counts / sizeof *counts && !rc; i++)
+        rc = one_order(&w, i + 1, counts[i]);
+    if (!rc && rank == 0)
+        printf("order: %zu all-reduces of %d ranks in streams waited for the kernels before them, and "
+               "kernels behind for them\n",
+               sizeof counts / sizeof *counts, size);
+    return rc;
+}
+
+/* ---- rate -------------------------------------------------------------------------------------- */
+
+struct pipes {
+    struct CUstream_st *streams[2]; /* down, up */
+    void *pinned[2];
+    char *gpu[2];
+};
+
+static double seconds_since(uint64_t began)
+{
+    return (double)(br_clock_now() - began) * 1e-9;
+}
+
+/* `bytes` down and as many up, on all ranks at once. */
+static double copy_both_ways(const struct pipes *p, size_t bytes)
+{
+    uint64_t began;
+
+    braid_barrier(comm, NULL, NULL);
+    began = br_clock_now();
+    cuda->copy_to_host(p->pinned[0], (uintptr_t)p->gpu[0], bytes, p->streams[0]);
+    cuda->copy_to_device((uintptr_t)p->gpu[1], p->pinned[1], bytes, p->streams[1]);
+    for (int i = 0; i < 2; i++)
+        cuda->stream_synchronize(p->streams[i]);
+    return seconds_since(began);
+}
+
+static double all_reduce(void *data, size_t bytes)
+{
+    uint64_t began;
+
+    braid_barrier(comm, NULL, NULL);
+    began = br_clock_now();
+    if (braid_allreduce(comm, data, data, bytes / sizeof(float), BRAID_FLOAT32, BRAID_MAX, NULL, NULL))
+        exit(say("all-reduce"));
+    return seconds_since(began);
+}
+
+static int make_pipes(struct pipes *p, size_t bytes)
+{
+    br_cuda_result result = BR_CUDA_SUCCESS;
+
+    for (int i = 0; i < 2 && result == BR_CUDA_SUCCESS; i++) {
+        p->gpu[i] = on_gpu(bytes);
+        result = cuda->stream_create(&p->streams[i], BR_CUDA_STREAM_NON_BLOCKING, 0);
+        if (result == BR_CUDA_SUCCESS)
+            result = cuda->host_alloc(&p->pinned[i], bytes, BR_CUDA_HOST_PORTABLE);
+        if (result != BR_CUDA_SUCCESS)
+            return refused(result, "pinned memory and a stream");
+        memset(p->pinned[i], 0, bytes);
+        copy(p->gpu[i], p->pinned[i], bytes);
+    }
+    return 0;
+}
+
+/* The slowest rank's, of all. */
+static double slowest(double seconds)
+{
+    if (braid_allreduce(comm, &seconds, &seconds, 1, BRAID_FLOAT64, BRAID_MAX, NULL, NULL))
+        exit(say("all-reduce"));
+    return seconds;
+}
+
+static int rate(size_t bytes)
+{
+    double copies[ROUNDS], hosts[ROUNDS], staged[ROUNDS], pcie, network, took, ratio;
+    float *host = braid_alloc(comm, bytes);
+    struct pipes p;
+
+    if (!host)
+        return say("memory");
+    memset(host, 0, bytes);
+    if (make_pipes(&p, bytes))
+        return 1;
+    for (int round = -1; round < ROUNDS; round++) { /* the first one warms up */
+        int i = round < 0 ? 0 : round;
+
+        copies[i] = slowest(copy_both_ways(&p, bytes));
+        hosts[i] = slowest(all_reduce(host, bytes));
+        staged[i] = slowest(all_reduce(p.gpu[0], bytes));
+    }
+    pcie = br_median(copies, ROUNDS);
+    network = br_median(hosts, ROUNDS);
+    took = br_median(staged, ROUNDS);
+    ratio = (pcie > network ? pcie : network) / took;
+    if (rank == 0)
+        printf(
+            "ranks     MiB  copies GB/s  host GB/s  GPU GB/s   ratio\n%5d %7zu %12.2f %10.2f %9.2f %7.2f%s\n",
+            size, bytes >> 20, (double)bytes / pcie * 1e-9, (double)bytes / network * 1e-9,
+            (double)bytes / took * 1e-9, ratio, ratio < GOAL ? "  below 0.9" : "");
+    return ratio < GOAL ? 3 : 0;
+}
+
+/* ---- main -------------------------------------------------------------------------------------- */
+
+/* The caller's own CUDA: the context stays current for the life of the process. */
+static int start_cuda(void)
+{
+    const char *number = getenv("BRAID_LOCAL_RANK");
+    struct CUctx_st *context;
+    int n = 0, rc = br_cuda_driver(&cuda);
+
+    if (rc)
+        return rc;
+    cuda->device_count(&n);
+    gpu = number ? atoi(number) % n : 0;
+    rc = br_cuda_context(gpu, &context);
+    return rc ? rc : br_cuda_enter(cuda, context);
+}
+
+static int run(const char *what, size_t bytes)
+{
+    int rc = start_cuda();
+
+    if (rc) {
+        say("no GPU");
+        return rc == -ENOENT || rc == -ENOSYS || rc == -ENODEV ? 77 : 1;
+    }
+    if (braid_init(NULL, &comm))
+        return say("braid_init");
+    rank = braid_rank(comm);
+    size = braid_size(comm);
+    rc = strcmp(what, "check") == 0 ? check() : strcmp(what, "stream") == 0 ? order() : rate(bytes);
+    braid_finalize(comm);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    bool rates = strcmp(what, "rate") == 0;
+    char *end = "";
+    unsigned long mib = argc > 2 ? strtoul(argv[2], &end, 10) : 256;
+
+    if ((!rates && strcmp(what, "check") != 0 && strcmp(what, "stream") != 0) || argc > 2 + rates || *end ||
+        !mib || mib > 65536) {
+        fprintf(stderr, "usage: gpu_allreduce check|stream|rate [MIB]\n");
+        return 2;
+    }
+    return run(what, mib << 20);
+}
