@@ -37,6 +37,18 @@ out=$("$braid" plan --model "$models/lenet5.csv" -n 8 --policy mgwfbp --algorith
 [ "$(grep -vc '^#' <<<"$out")" = 1 ] || fail "more than one policy: $out"
 "$braid" plan --model "$models/lenet5.csv" -n 1 | grep -q '1.00 *100.0 %' || fail "one rank"
 
+# The ratios of the MG-WFBP paper at 64 hosts, which doc/training.md explains: MG-WFBP against WFBP and SyncEASGD, 5 % aside.
+awk -F, '/^[0-9]/ && $3 == "BatchNorm2d" {print ++n "," $2 ",weight," $4 / 2 "," $5; print ++n "," $2 ",bias," $4 / 2 ",0"; next}
+    /^[0-9]/ {$1 = ++n} 1' OFS=, "$models/resnet50.csv" >"$dir/tensors.csv"
+paper() { # FILE BATCH WFBP SYNCEASGD
+    out=$("$braid" plan --model "$1" -n 64 --speed 440 --batch "$2" --links ring:45.26,2.16,0) || fail "$1: $out"
+    awk -v wfbp="$3" -v sync="$4" '{sub(/^[* ]*/, ""); ms[$1] = $4}
+        function near(a, b) {return a > b * 0.95 && a < b * 1.05}
+        END {exit !(near(ms["layerwise"] / ms["mgwfbp"], wfbp) && near(ms["single"] / ms["mgwfbp"], sync))}' <<<"$out" || fail "$1: other ratios than the paper has: $out"
+}
+paper "$dir/tensors.csv" 32 1.75 1.45
+paper "$models/googlenet.csv" 64 1.78 1.35
+
 # In virtual time: a unit of computation is 1 ms, an all-reduce of two ranks 2 ms; so small ones are hardly overtaken.
 sed -i s/,250,/,62500,/ "$dir/three.csv"
 out=$("$braid" sim --model "$dir/three.csv" --times "$dir/times.csv" -n 2 --gbit 1 --latency 0.1 --layers --svg "$dir/s.svg" \
