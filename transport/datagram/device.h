@@ -74,6 +74,7 @@ struct br_dgram_device {
     uint32_t max_packet;           /* bytes behind the UDP header */
     int paths;                     /* source ports */
     bool header_only;              /* as in br_dgram_config */
+    bool acks_behind;              /* as in br_dgram_config */
     uint64_t target;               /* as in br_dgram_config */
     uint32_t flight_bytes;         /* as in br_dgram_config */
     uint64_t now;     /* of the latest poll; the back end may set it anew before sending, also to a time

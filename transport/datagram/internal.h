@@ -13,7 +13,9 @@
  *    lost arrives after all. If nothing comes back, the newest packet goes again as a probe, whose acknowledgement shows
  *    what was lost; after three in vain all are lost, if another path has answered meanwhile, or nothing has for 100 ms: the
  *    peer may wait for a core. Rejected: three later ones, which any spraying switch violates.
- * 5. Order of what leaves: acknowledgements, what was lost, messages, payload in the order posted.
+ * 5. Order of what leaves: acknowledgements, what was lost, messages, payload in the order posted. With config.acks_behind an
+ *    acknowledgement waits while data leaves, for at most 25 us: in a burst with an answer it would be made before the answer
+ *    can leave, and taken in before the answer is handed over.
  * 6. Messages wait at the sender until the receiver has room (ACK.messages), as a message without a buffer would have to be dropped and would
  *    look like congestion. While there is no room and nothing under way, PING asks again, should the news have been lost.
  * 7. An idle link asks every 500 ms by PING whether the peer is there. A PING that was lost has nothing that goes again by itself, so as
@@ -126,9 +128,11 @@ struct br_dgram_link {
     int error;
     bool closed_reported;
     char words[160];
-    bool owed;         /* something was sent that wants an answer */
-    bool heard;        /* a valid packet has come since the last next() */
-    uint64_t heard_at; /* the last next() before which one had come, or since when an answer is owed */
+    bool owed;          /* something was sent that wants an answer */
+    uint64_t data_at;   /* when DATA left last; 0: never */
+    uint64_t ticked_at; /* for what is known now, losses have been looked for; 0: never */
+    bool heard;         /* a valid packet has come since the last next() */
+    uint64_t heard_at;  /* the last next() before which one had come, or since when an answer is owed */
 
     /* Set-up (open.c). */
     uint32_t sizes[BR_DGRAM_PROBES]; /* connector: to try, largest first; acceptor: to answer */
@@ -188,8 +192,8 @@ uint64_t br_dgram_loss_timer(const struct br_dgram_link *link, const struct br_d
 /* receive.c */
 void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_view *view, bool marked,
                            uint64_t now);
-/* The next acknowledgement that is due. */
-bool br_dgram_receive_ack(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out);
+/* The next acknowledgement that is due; urgent: that cannot wait for data to leave. */
+bool br_dgram_receive_ack(struct br_dgram_link *link, bool urgent, uint64_t now, struct br_dgram_packet *out);
 void br_dgram_receive_tell(
     struct br_dgram_link *link); /* an acknowledgement is due now, if there ever was one */
 /* Messages with lower numbers have a buffer. */

@@ -256,6 +256,7 @@ void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view 
         return;
     }
     link->heard = true;
+    link->ticked_at = 0;
     if (view->kind == BR_DGRAM_ACK)
         br_dgram_loss_ack(link, &view->ack, at);
     else
@@ -352,10 +353,18 @@ bool br_dgram_link_next(struct br_dgram_link *link, uint64_t now, struct br_dgra
     if (link->heard)
         link->heard_at = now; /* who was stopped for long has heard what waited for him */
     link->heard = false;
-    br_dgram_loss_tick(link, now);
+    if (now != link->ticked_at) /* once for all packets that leave now */
+        br_dgram_loss_tick(link, now);
+    link->ticked_at = now;
     if (link->state != BR_DGRAM_UP)
         return false;
-    return br_dgram_receive_ack(link, now, out) || br_dgram_send_next(link, now, out);
+    if (br_dgram_receive_ack(link, true, now, out))
+        return true;
+    if (br_dgram_send_next(link, now, out)) {
+        link->data_at = now;
+        return true;
+    }
+    return link->data_at != now && br_dgram_receive_ack(link, false, now, out);
 }
 
 uint64_t br_dgram_link_timer(const struct br_dgram_link *link)
@@ -374,6 +383,7 @@ uint64_t br_dgram_link_timer(const struct br_dgram_link *link)
         uint64_t loss = br_dgram_loss_timer(link, path);
 
         timer = path->ack_at < timer ? path->ack_at : timer;
+        timer = link->config.acks_behind && timer <= link->data_at ? link->data_at + 1 : timer;
         timer = loss < timer ? loss : timer;
     }
     return timer;

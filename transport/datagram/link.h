@@ -46,6 +46,9 @@ struct br_dgram_config {
                                     BR_DGRAM_MIN_PACKET. The path may carry less: set-up finds out */
     uint32_t paths;              /* source ports to spray over, 1 to BR_DGRAM_PATHS */
     bool header_only; /* what we send needs no checksum of payload (the NIC or memory protects it) */
+    bool
+        acks_behind; /* an acknowledgement leaves in a call of next() at another time than data, and goes first only when it
+                         has waited for long: for who sends a burst at the cost of a packet (internal.h note 5) */
     uint64_t
         patience; /* ns without a sign of life from a peer that owes one, after which the link fails; > 0 */
     uint64_t target; /* ns of queueing to aim at; 0: a default */

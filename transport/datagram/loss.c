@@ -85,6 +85,19 @@ static bool arrived(struct br_dgram_link *link, struct br_dgram_path *path, uint
     return true;
 }
 
+/* Past what nobody will ask for again. */
+static void raise_floor(struct br_dgram_path *path)
+{
+    while (path->floor < path->next) {
+        const struct br_dgram_sent *sent = br_dgram_sent_at(path, path->floor);
+
+        if (sent->state == BR_DGRAM_FLYING ||
+            (sent->state == BR_DGRAM_LOST && path->next - path->floor < REMEMBERED))
+            break;
+        path->floor++;
+    }
+}
+
 /* Of those sent before the newest that has arrived, the ones that are overdue. */
 static void find_lost(struct br_dgram_link *link, struct br_dgram_path *path, uint64_t now)
 {
@@ -94,6 +107,7 @@ static void find_lost(struct br_dgram_link *link, struct br_dgram_path *path, ui
         patience = LEAST_REORDER;
     patience += path->reorder;
     path->loss_at = BR_DGRAM_NEVER;
+    raise_floor(path); /* in order: nothing is left to look at */
     for (uint64_t number = path->floor; number < path->newest_acked; number++) {
         struct br_dgram_sent *sent = br_dgram_sent_at(path, number);
 
@@ -105,14 +119,7 @@ static void find_lost(struct br_dgram_link *link, struct br_dgram_path *path, ui
         }
         lose(link, path, sent);
     }
-    while (path->floor < path->next) {
-        const struct br_dgram_sent *sent = br_dgram_sent_at(path, path->floor);
-
-        if (sent->state == BR_DGRAM_FLYING ||
-            (sent->state == BR_DGRAM_LOST && path->next - path->floor < REMEMBERED))
-            break;
-        path->floor++;
-    }
+    raise_floor(path);
 }
 
 /* Acknowledges what the ranges say. Returns how many are new. */

@@ -29,6 +29,7 @@ static struct br_dgram_config config_of(const struct br_dgram_device *device, ui
                                     .target = device->target,
                                     .flight_bytes = device->flight_bytes,
                                     .header_only = device->header_only,
+                                    .acks_behind = device->acks_behind,
                                     .patience = config->patience ? config->patience : PATIENCE};
 }
 

@@ -16,8 +16,10 @@
 #define QUEUEING         (200 * BR_US)  /* what to aim at, unless configured */
 #define SCALING          4.0            /* most of flow scaling, in units of the queueing */
 #define LOSS_TOLERATED   0.06
-#define BURST            32.0
-#define LOOK             (50 * BR_US) /* that may pass before a sender looks again */
+#define LEAST_RATE                                                                                           \
+    1e-9 /* of loss and marks: nothing; numbers that fade on become very slow to calculate with */
+#define BURST 32.0
+#define LOOK  (50 * BR_US) /* that may pass before a sender looks again */
 
 void br_dgram_pace_init(struct br_dgram_pace *pace, uint64_t queueing, unsigned paths)
 {
@@ -36,6 +38,7 @@ void br_dgram_pace_init(struct br_dgram_pace *pace, uint64_t queueing, unsigned 
 
 void br_dgram_pace_limit(struct br_dgram_pace *pace, uint32_t packets)
 {
+    pace->rated = false;
     pace->most = packets < 2 ? 2 : packets < MOST_WINDOW ? packets : MOST_WINDOW;
     if (pace->window > pace->most)
         pace->window = pace->most;
@@ -85,6 +88,7 @@ static void note_answer(struct br_dgram_pace *pace, uint64_t answer)
 
 void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t sample, uint64_t answer, uint64_t now)
 {
+    pace->rated = false;
     if (!sample)
         sample = 1;
     if (!pace->smoothed) {
@@ -147,10 +151,13 @@ static void decide(struct br_dgram_pace *pace)
 void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned marked, uint64_t newest,
                          uint64_t next)
 {
-    for (unsigned i = 0; i < packets; i++)
+    pace->rated = false;
+    for (unsigned i = 0; i < packets && pace->loss_rate > 0; i++)
         pace->loss_rate -= pace->loss_rate / 256;
+    if (pace->loss_rate < LEAST_RATE)
+        pace->loss_rate = 0;
     pace->round_marked += marked;
-    if (packets)
+    if (packets && (marked || pace->mark_rate > LEAST_RATE))
         pace->mark_rate += ((double)(marked < packets ? marked : packets) / packets - pace->mark_rate) *
                            packets / (packets + 64);
     if (pace->window < pace->threshold && pace->limited && !pace->drain_until) {
@@ -178,6 +185,7 @@ void br_dgram_pace_lost(struct br_dgram_pace *pace)
 
 void br_dgram_pace_timeout(struct br_dgram_pace *pace)
 {
+    pace->rated = false;
     if (pace->window <= 1)
         return;
     pace->before = pace->window;
@@ -187,6 +195,7 @@ void br_dgram_pace_timeout(struct br_dgram_pace *pace)
 
 void br_dgram_pace_spurious(struct br_dgram_pace *pace)
 {
+    pace->rated = false;
     if (pace->before > pace->window)
         pace->window = pace->threshold = pace->before;
     pace->before = 0;
@@ -218,17 +227,26 @@ bool br_dgram_pace_open(struct br_dgram_pace *pace, uint32_t in_flight, uint64_t
     return false;
 }
 
-void br_dgram_pace_left(struct br_dgram_pace *pace, uint64_t now)
+/* What follows from window and round trip; not for each packet. */
+static void set_rate(struct br_dgram_pace *pace)
 {
     double window = window_now(pace), gain = window < 1 ? 1 : pace->window < pace->threshold ? 2 : 1.25;
     double between = (double)round_trip_of(pace) / (window * gain);
     double most = between * BURST < (double)LOOK ? (double)LOOK / between : BURST;
     double burst = window / 4 < 1 ? 1 : window / 4 > most ? most : window / 4;
-    uint64_t credit = (uint64_t)(between * (burst - 1));
 
-    if (pace->leave_at + credit < now)
-        pace->leave_at = now - credit;
-    pace->leave_at += (uint64_t)between;
+    pace->between = (uint64_t)between;
+    pace->credit = (uint64_t)(between * (burst - 1));
+    pace->rated = true;
+}
+
+void br_dgram_pace_left(struct br_dgram_pace *pace, uint64_t now)
+{
+    if (!pace->rated)
+        set_rate(pace);
+    if (pace->leave_at + pace->credit < now)
+        pace->leave_at = now - pace->credit;
+    pace->leave_at += pace->between;
 }
 
 uint64_t br_dgram_pace_timeout_after(const struct br_dgram_pace *pace)

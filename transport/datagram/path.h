@@ -53,6 +53,8 @@ struct br_dgram_pace {
     uint64_t round_lost;              /* packets lost in it */
     uint64_t round_marked;            /* acknowledged in it with a mark */
     uint64_t leave_at;                /* when the next packet may leave */
+    bool rated;                       /* the two below follow from the rest as it is now */
+    uint64_t between, credit; /* ns from one packet to the next, and that may be made up for at once */
 };
 
 void br_dgram_pace_init(struct br_dgram_pace *pace, uint64_t queueing, unsigned paths);

@@ -9,6 +9,7 @@
 
 #define ACK_EVERY   8u           /* packets, at most, that share an acknowledgement */
 #define ACK_DELAY   (25 * BR_US) /* for which one waits for more */
+#define ACK_BEHIND  (25 * BR_US) /* for which one that is due lets data go ahead (internal.h note 5) */
 #define EARLY_GRACE (20 * BR_MS) /* for the protocol to say that it trusts the peer */
 
 uint32_t br_dgram_receive_limit(const struct br_dgram_link *link)
@@ -279,12 +280,14 @@ static void fill(struct br_dgram_link *link, unsigned index, uint64_t now, struc
     br_dgram_seal(ack, out->head_bytes, NULL, 0);
 }
 
-bool br_dgram_receive_ack(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out)
+bool br_dgram_receive_ack(struct br_dgram_link *link, bool urgent, uint64_t now, struct br_dgram_packet *out)
 {
+    uint64_t waits = urgent && link->config.acks_behind ? ACK_BEHIND : 0;
+
     for (unsigned i = 0; i < link->config.paths; i++) {
         struct br_dgram_path *path = &link->paths[i];
 
-        if (now < path->ack_at)
+        if (path->ack_at == BR_DGRAM_NEVER || now < path->ack_at + waits)
             continue;
         fill(link, i, now, out);
         path->ack_at = BR_DGRAM_NEVER;

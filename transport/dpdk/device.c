@@ -237,6 +237,7 @@ static int open_port(struct br_dpdk_device *device)
                         BR_DGRAM_MIN_PACKET + BR_DPDK_IP);
     device->dgram.max_packet = device->facts.mtu - BR_DPDK_IP;
     device->dgram.header_only = device->facts.memory || device->facts.sums;
+    device->dgram.acks_behind = true;
     device->dgram.target = TARGET;
     device->dgram.flight_bytes = FLIGHT;
     device->dgram.base.caps.zero_copy_send = device->facts.direct;

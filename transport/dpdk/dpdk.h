@@ -14,8 +14,9 @@
  *    user's memory with a NIC that reads it later, as the fence then has to wait until the NIC has done so.
  * 5. Checksums: if the port fills in and checks those of UDP, our own covers headers only. Over shared memory (memif, ring)
  *    neither is needed. A checksum of UDP that comes without the port having looked at it is looked at in software.
- * 6. A poll that has events sends in the next one: the caller gets them sooner, and what it answers leaves in one burst with the
- *    acknowledgements. No two polls in a row send nothing.
+ * 6. A poll that has events sends nothing: the caller gets them sooner. The next one sends before it looks for packets, so what the
+ *    caller answers leaves at once, and acknowledgements in the first poll that has no data (br_dgram_config.acks_behind). It
+ *    sends at the time of the poll before, which had taken in all that had arrived: nothing later is lost yet.
  */
 #ifndef BR_TRANSPORT_DPDK_DPDK_H
 #define BR_TRANSPORT_DPDK_DPDK_H
@@ -40,6 +41,7 @@ struct br_dpdk_device {
     struct br_dpdk_spec spec;
     uint8_t mac[6]; /* ours */
     bool put_off;   /* the latest poll had events and sent nothing (note 6) */
+    uint64_t polled_at;
     struct br_dpdk_outbox outbox;
 };
 

@@ -10,7 +10,10 @@
 
 #define ROUNDS    64           /* of receives in one poll, at most: as many as the port holds */
 #define ARP_AGAIN (50 * BR_MS) /* between two questions for one address */
-#define PATIENCE  (3 * BR_SEC) /* where the caller has no wish */
+#define SOON                                                                                                 \
+    (50 *                                                                                                    \
+     BR_US) /* for the caller to come back; later, packets may have come that are to be looked at first */
+#define PATIENCE (3 * BR_SEC) /* where the caller has no wish */
 
 static struct br_dpdk_device *device_of(struct br_dgram_device *device)
 {
@@ -224,22 +227,32 @@ static void receive(struct br_dpdk_device *device, struct br_dgram_report *repor
     }
 }
 
+static void send_all(struct br_dpdk_device *device)
+{
+    if (flush(device) && br_dgram_device_send(&device->dgram))
+        flush(device);
+    device->dgram.base.counters.tx_copied_bytes = device->module->copied(device->port);
+}
+
 int br_dpdk_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)
 {
     struct br_dpdk_device *device = (struct br_dpdk_device *)base;
     struct br_dgram_report report = {events, 0, max};
 
+    if (device->put_off && now < device->polled_at + SOON) {
+        device->put_off = false;
+        send_all(device); /* note 6 */
+    }
     br_dgram_device_begin(&device->dgram, now);
     br_dgram_device_report(&device->dgram, &report);
     receive(device, &report);
+    device->polled_at = now;
     if (report.n && !device->put_off) {
         device->put_off = true;
         return report.n;
     }
     device->put_off = false;
-    if (flush(device) && br_dgram_device_send(&device->dgram))
-        flush(device);
-    base->counters.tx_copied_bytes = device->module->copied(device->port);
+    send_all(device);
     br_dgram_device_report(&device->dgram, &report);
     return report.n;
 }

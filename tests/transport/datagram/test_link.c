@@ -320,7 +320,8 @@ static void storm(uint64_t seed)
     br_random_seed(&random, seed);
     config = (struct br_dgram_config){.max_packet = packets[br_random_below(&random, 4)],
                                       .paths = 1 + (uint32_t)br_random_below(&random, 4),
-                                      .header_only = false};
+                                      .header_only = false,
+                                      .acks_behind = seed & 1};
     pair = begin(seed, &config);
     w.loss = br_random_below(&random, 3) ? 0.2 * br_random_unit(&random) : 0;
     w.duplicate = br_random_below(&random, 2) ? 0.1 * br_random_unit(&random) : 0;
