@@ -5,14 +5,15 @@
 # --max 1M, --factor 4, --limit SECONDS (leaves out what should take longer), --burst 6kb, --gso 4500 (bytes of a packet before
 # segmentation; less than the burst). A bucket that holds a good part of what a link carries lets it through at once, so small sizes
 # need small ones, which cost the cores time a packet; large sizes: --rate 500mbit --burst 128kb --gso 65536 --min 16M --max 64M.
+# --keep DIR: the plans stay there, and the summary is of all that are there, so several calls can measure what one rate does not suit.
 # Needs root. The last line is the median error of all.
 set -u
 build=${BRAID_BUILD:-$(dirname "$0")/../build/release}
 braid=$(realpath "$build/braid")
-shapes="3,2 2,2 2,3 4,2 2x4" rate=50mbit min=64K max=1M factor=4 limit=3 burst=6kb gso=4500
+shapes="3,2 2,2 2,3 4,2 2x4" rate=50mbit min=64K max=1M factor=4 limit=3 burst=6kb gso=4500 keep=
 while [ $# -gt 0 ]; do
     case $1 in
-    --shapes | --rate | --min | --max | --factor | --limit | --burst | --gso) declare "${1#--}=$2" ;;
+    --shapes | --rate | --min | --max | --factor | --limit | --burst | --gso | --keep) declare "${1#--}=$2" ;;
     *) echo "prediction.sh: $1 is no option"; exit 2 ;;
     esac
     shift 2
@@ -20,6 +21,8 @@ done
 [ "$(id -u)" = 0 ] || { echo "prediction.sh: the emulation needs root"; exit 77; }
 name=prediction$$
 dir=$(mktemp -d)
+plans=$(realpath -m "${keep:-$dir/plans}")
+mkdir -p "$plans" || exit 1
 trap '"$braid" bcube down "$name" >/dev/null 2>&1; rm -rf "$dir"' EXIT
 failed=0
 
@@ -43,27 +46,42 @@ for shape in $shapes; do
     "$braid" bcube emulate $cube --rate "$rate" --name "$name" >/dev/null || exit 1
     small_buckets || exit 1
     "$braid" bcube run --name "$name" --ranks-per-host "$per_host" --no-prefix -- "$braid" plan --measure "$dir/cal.json" --run \
-        -b "$min" -e "$max" -f "$factor" --limit "$limit" --exact --json "$dir/$shape.json" || failed=1
+        -b "$min" -e "$max" -f "$factor" --limit "$limit" --exact --json "$plans/$shape-$rate-$min-$max.json" || failed=1
     "$braid" bcube down "$name" >/dev/null
 done
-python3 - "$dir" <<'PYTHON' || failed=1
+python3 - "$plans" <<'PYTHON' || failed=1
 import glob, json, statistics, sys
 
 def error(row):
-    return abs(row.get("exact_us", row["predicted_us"]) / row["measured_us"] - 1)
+    return 100 * abs(row.get("exact_us", row["predicted_us"]) / row["measured_us"] - 1)
 
-rows = []
-for path in sorted(glob.glob(sys.argv[1] + "/[0-9]*.json")):
+def medians(rows, of):
+    return ", ".join(f"{name} {statistics.median(error(r) for r in rows if of(r) == name):.1f}"
+                     for name in sorted({of(r) for r in rows}))
+
+def size(row):
+    return row["bytes"] >> 10
+
+def family(row):
+    return row["algorithm"].split(":")[0]
+
+shapes = {}
+for path in sorted(glob.glob(sys.argv[1] + "/*.json")):
     plan = json.load(open(path))
-    measured = [r for r in plan["rows"] if "measured_us" in r]
-    rows += measured
+    shapes.setdefault(plan["topology"], []).extend(r for r in plan["rows"] if "measured_us" in r)
+rows = sum(shapes.values(), [])
+for topology, measured in shapes.items():
+    if not measured:
+        continue
     by_size = {b: [r for r in measured if r["bytes"] == b] for b in {r["bytes"] for r in measured}}
     best = sum(1 for group in by_size.values()
                if any(r["chosen"] and r["measured_us"] <= 1.1 * min(g["measured_us"] for g in group) for r in group))
-    print(f"# {plan['topology']}: median error {100 * statistics.median(map(error, measured)):.1f} %, "
-          f"the chosen one within 10 % of the fastest for {best} of {len(by_size)} sizes")
+    print(f"# {topology}: median error {statistics.median(map(error, measured)):.1f} % of {len(measured)}, by KiB: "
+          f"{medians(measured, size)}; the chosen one within 10 % of the fastest for {best} of {len(by_size)} sizes")
 if not rows:
     sys.exit("prediction.sh: nothing was measured")
-print(f"# median error of all {len(rows)}: {100 * statistics.median(map(error, rows)):.1f} %")
+print(f"# by KiB: {medians(rows, size)}")
+print(f"# by algorithm: {medians(rows, family)}")
+print(f"# median error of all {len(rows)}: {statistics.median(map(error, rows)):.1f} %")
 PYTHON
 exit $failed

@@ -3,6 +3,7 @@
 #ifndef BR_TOOLS_CALLS_H
 #define BR_TOOLS_CALLS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "tools/kind.h"
@@ -14,8 +15,9 @@ struct br_calls {
     const char *algorithm;
     size_t bytes; /* as br_kind_shape understands them */
     void *send, *recv;
-    uint64_t enough; /* ns; about so long, and 2 to `most` calls */
+    uint64_t enough; /* ns; about so long, and 2 to `most` calls after a first one that does not count */
     int most;
+    bool once; /* a first call that takes longer than 5 times `enough` on any rank is all that is measured */
 };
 
 /* Collective. Seconds of one call, the mean of the calls, the same on all ranks. Errors: braid's, with words. */

@@ -181,7 +181,9 @@ static int draw(const struct plan *p, const struct br_choice *choice)
     return rc;
 }
 
-static int measure_calls(const struct plan *p, const char *algorithm, size_t bytes, double *seconds)
+/* The first candidate of a size finds the pages of the scratch: its first call never counts. */
+static int measure_calls(const struct plan *p, const char *algorithm, size_t bytes, bool first,
+                         double *seconds)
 {
     struct br_calls calls = {.comm = p->comm,
                              .kind = p->kind,
@@ -190,7 +192,8 @@ static int measure_calls(const struct plan *p, const char *algorithm, size_t byt
                              .send = p->send,
                              .recv = p->recv,
                              .enough = ENOUGH,
-                             .most = MOST_CALLS};
+                             .most = MOST_CALLS,
+                             .once = !first};
 
     return br_calls_time(&calls, seconds);
 }
@@ -222,7 +225,7 @@ static int one_row(struct plan *p, size_t bytes, double block, const struct br_c
     int rc = br_choice_explain(&p->model, p->collective, p->model.topology->n, block, choice, why);
 
     if (!rc && p->set.run && choice->seconds < (double)p->set.limit)
-        rc = measure_calls(p, name, bytes, &row.measured);
+        rc = measure_calls(p, name, bytes, chosen, &row.measured);
     if (rc || !p->table)
         return rc;
     if (p->set.exact)
@@ -253,7 +256,11 @@ static int get_buffers(struct plan *p)
         return 0;
     p->send = braid_alloc(p->comm, bytes);
     p->recv = p->send ? braid_alloc(p->comm, bytes) : NULL;
-    return p->recv ? 0 : -ENOMEM;
+    if (!p->recv)
+        return -ENOMEM;
+    memset(p->send, 0, bytes); /* the kernel finds the pages now, not while the first candidate is timed */
+    memset(p->recv, 0, bytes);
+    return 0;
 }
 
 static int plan(struct plan *p)
