@@ -4,7 +4,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BRAID_BUILD:-$here/../build/release}
-rounds=3 milliseconds=200 json=allreduce_peers.json
+rounds=3 milliseconds=200 json=allreduce_peers.json busy=0
 ranks_list="2 4" transports="shm loopback veth" congestions="cubic system" rate=
 peers="openmpi mpich gloo braid braid_alloc"
 sizes="8 64 512 4096 32768 65536 262144 1048576 2097152 4194304 16777216 67108864 268435456"
@@ -23,6 +23,7 @@ usage: bench/allreduce_peers.sh [options]
   --sizes "8 64 ..."   in bytes, multiples of 4, ascending
   --quick              one round, 50 ms, 2 ranks, sizes up to 16 MiB, cubic only
   --json FILE          default $json
+  --busy               also says how long all cores work for one call
 BRAID_BUILD names the build directory (default build/release). TCP needs root, for network namespaces.
 END
 }
@@ -37,6 +38,7 @@ while (($#)); do
         shift
         continue
         ;;
+    --busy) busy=1; shift; continue ;;
     --help | -h) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
     esac
@@ -156,7 +158,7 @@ launch_braid_other() {
     fi
 }
 
-# One peer once over all sizes; appends "transport congestion ranks bytes peer us memcpy_us" lines to $results.
+# One peer once over all sizes; appends "transport congestion ranks bytes peer us memcpy_us busy_us" lines to $results.
 measure() {
     local transport=$1 n=$2 peer=$3 launch=launch_$3
     [[ $peer != braid_* ]] || launch="launch_braid_other ${peer#braid_}"
@@ -168,7 +170,7 @@ measure() {
         echo "  $peer failed: $(grep -v '^$' "$work/words" | tail -n 1)" >&2
     fi
     awk -v t="$transport" -v c="$congestion" -v n="$n" -v p="$peer" \
-        'NF == 3 && $1 ~ /^[0-9]+$/ {print t, c, n, $1, p, $2, $3}' "$work/out" >>"$results"
+        'NF == 4 && $1 ~ /^[0-9]+$/ {print t, c, n, $1, p, $2, $3, $4}' "$work/out" >>"$results"
 }
 
 survey() { # TRANSPORT RANKS
@@ -203,6 +205,6 @@ for transport in $transports; do
     done
 done
 [[ -s $results ]] || { echo "no peer delivered a result" >&2; exit 1; }
-awk -v peers="$present" -v json="$json" -v cpus="$cpus" -v rounds="$rounds" -v cpu="$(uname -m), $(uname -r)" \
+awk -v peers="$present" -v busy="$busy" -v json="$json" -v cpus="$cpus" -v rounds="$rounds" -v cpu="$(uname -m), $(uname -r)" \
     -v tcp="$(sysctl -n net.ipv4.tcp_congestion_control)" -f "$here/peers/report.awk" "$results"
 echo "written to $json"

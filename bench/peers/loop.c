@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LEAST    7
 #define MOST     5000
@@ -24,6 +25,19 @@ static double microseconds(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* What all cores of the machine have worked since it started, interrupts and all, to a tick of 10 ms; 0: nobody says. */
+static double busy_microseconds(void)
+{
+    unsigned long long user, nice, system, idle, wait, irq, softirq;
+    FILE *stat = fopen("/proc/stat", "r");
+    int got = stat ? fscanf(stat, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle,
+                            &wait, &irq, &softirq)
+                   : 0;
+    if (stat)
+        fclose(stat);
+    return got == 7 ? 1e6 * (double)(user + nice + system + irq + softirq) / (double)sysconf(_SC_CLK_TCK) : 0;
 }
 
 static int ascending(const void *a, const void *b)
@@ -54,10 +68,12 @@ static int fitting(double budget_us, double each_us)
     return wanted < LEAST ? LEAST : wanted > MOST ? MOST : (int)wanted;
 }
 
-/* On a virtual machine the first touch of a page costs tens of microseconds: warm-up lasts as long as it gets faster. */
-static int measure(struct bench *bench, double budget_us, double *median)
+/* On a virtual machine the first touch of a page costs tens of microseconds: warm-up lasts as long as it gets faster.
+ * *busy: what all cores together work for one call. */
+static int measure(struct bench *bench, double budget_us, double *median, double *busy)
 {
     double estimate, previous;
+    int iterations, failed;
     if (repeat(bench, 3, &estimate) || repeat(bench, 5, &estimate))
         return 1;
     for (int i = 0; i < WARM_UPS; i++) {
@@ -67,7 +83,11 @@ static int measure(struct bench *bench, double budget_us, double *median)
         if (estimate > 0.9 * previous)
             break;
     }
-    return repeat(bench, fitting(budget_us, estimate), median);
+    iterations = fitting(budget_us, estimate);
+    *busy = busy_microseconds();
+    failed = repeat(bench, iterations, median);
+    *busy = (busy_microseconds() - *busy) / iterations;
+    return failed;
 }
 
 /*
@@ -109,14 +129,14 @@ static int verify(const struct bench *bench)
 
 static int one_size(struct bench *bench, size_t bytes, double budget_us, bool limit)
 {
-    double median, floor = 0;
+    double median, busy, floor = 0;
     bench->count = bytes / sizeof(float);
-    if (measure(bench, budget_us, &median) || verify(bench))
+    if (measure(bench, budget_us, &median, &busy) || verify(bench))
         return 1;
     if (limit && measure_floor(bench, budget_us / 2, &floor))
         return 1;
     if (bench->peer->rank == 0) {
-        printf("%zu %.3f %.3f\n", bytes, median, floor);
+        printf("%zu %.3f %.3f %.1f\n", bytes, median, floor, busy);
         fflush(stdout);
     }
     return 0;

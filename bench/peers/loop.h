@@ -24,8 +24,8 @@ struct peer {
     int (*maximum)(double *values, int count); /* in place over the ranks */
 };
 
-/* argv: [--limit] MILLISECONDS SIZE... in bytes, ascending. Rank 0 prints "SIZE MEDIAN_US MEMCPY_US" a size; the last is 0
- * without --limit. Returns the exit code of the process. */
+/* argv: [--limit] MILLISECONDS SIZE... in bytes, ascending. Rank 0 prints "SIZE MEDIAN_US MEMCPY_US BUSY_US" a size: MEMCPY_US
+ * is 0 without --limit, BUSY_US is what all cores of the machine work for one call, waiting in a loop included. Returns the exit code of the process. */
 int peer_measure(const struct peer *peer, int argc, char **argv);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# "transport congestion ranks bytes peer us memcpy_us" lines of all rounds -> tables on stdout and JSON in `json`.
-# Variables: peers (list), json, cpus, rounds, cpu (machine in words), tcp (the system's congestion control).
-function median(key, i, j, t, n, v)
+# "transport congestion ranks bytes peer us memcpy_us busy_us" lines of all rounds -> tables on stdout and JSON in `json`.
+# Variables: peers (list), busy (1: a table of that, too), json, cpus, rounds, cpu (machine in words), tcp (the system's congestion control).
+function median(key, of, i, j, t, n, v)
 {
     n = count[key]
     for (i = 1; i <= n; i++)
-        v[i] = sample[key, i]
+        v[i] = of == "busy" ? worked[key, i] : sample[key, i]
     for (i = 2; i <= n; i++)
         for (j = i; j > 1 && v[j - 1] > v[j]; j--) {
             t = v[j]; v[j] = v[j - 1]; v[j - 1] = t
@@ -15,6 +15,16 @@ function median(key, i, j, t, n, v)
 function human(bytes)
 {
     return bytes >= 1048576 ? bytes / 1048576 " MiB" : bytes >= 1024 ? bytes / 1024 " KiB" : bytes " B"
+}
+function busy_table(group, i, p, line)
+{
+    print "what all cores work for one call, us; waiting in a loop is work"
+    for (i = 1; i <= sizes[group]; i++) {
+        line = sprintf("%10s", human(at[group, i]))
+        for (p = 1; p <= peer_count; p++)
+            line = line sprintf(" %12.0f", median(group SUBSEP at[group, i] SUBSEP peer[p], "busy"))
+        print line
+    }
 }
 function table(group, where, size, i, p, us, best, mine, line)
 {
@@ -54,6 +64,7 @@ function records(group, where, i, p, key)
             printf "%s    {\"transport\": \"%s\", \"congestion\": \"%s\", \"ranks\": %d, \"bytes\": %d, \"peer\": \"%s\", " \
                 "\"us\": %.3f, \"rounds\": %d", separator, where[1], where[2], where[3], at[group, i], peer[p], \
                 median(key), count[key] > json
+            printf ", \"busy_us\": %.1f", median(key, "busy") > json
             if (peer[p] == "braid_alloc")
                 printf ", \"memcpy_us\": %.3f", floor[group, at[group, i]] > json
             printf "}" > json
@@ -70,6 +81,7 @@ function records(group, where, i, p, key)
     }
     key = group SUBSEP $4 SUBSEP $5
     sample[key, ++count[key]] = $6
+    worked[key, count[key]] = $8
     if ($7 > 0 && (!floor[group, $4] || $7 < floor[group, $4]))
         floor[group, $4] = $7
 }
@@ -79,6 +91,8 @@ END {
         tcp > json
     for (g = 1; g <= group_count; g++) {
         table(groups[g])
+        if (busy)
+            busy_table(groups[g])
         records(groups[g])
     }
     print "\n  ]\n}" > json
