@@ -124,15 +124,6 @@ uint32_t br_slot_number(const struct br_slot_table *table, const struct br_slot 
     return (uint32_t)slot->generation << 16 | (uint32_t)(slot - table->slots);
 }
 
-struct br_slot *br_slot_find(const struct br_slot_table *table, uint32_t number)
-{
-    uint32_t index = number & 0xffff;
-
-    if (index >= table->count || !table->slots[index].used || table->slots[index].generation != number >> 16)
-        return NULL;
-    return &table->slots[index];
-}
-
 /* Granules [first, last] of one slice that cover [offset, offset + length) of the transfer. */
 static uint64_t granule_mask(const struct br_slot *slot, uint32_t offset, uint32_t length)
 {
@@ -148,8 +139,6 @@ static int check_frame(const struct br_slot *slot, uint32_t offset, uint32_t len
 {
     uint32_t end = offset + length;
 
-    if (!offset && length == slot->length && length <= slot->slice_bytes)
-        return 0; /* a whole transfer, as all small ones are: no division */
     if (!length || offset >= slot->length || length > slot->length - offset ||
         offset / slot->slice_bytes != (end - 1) / slot->slice_bytes)
         return br_error(EPROTO, "frame [%u, +%u) does not lie in one slice of a transfer of %u bytes", offset,
@@ -160,10 +149,9 @@ static int check_frame(const struct br_slot *slot, uint32_t offset, uint32_t len
     return 0;
 }
 
-int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset, uint32_t length,
-                   struct br_slot **slot_out)
+int br_slot_admit_any(struct br_slot_table *table, const struct br_slot *slot, uint32_t offset,
+                      uint32_t length)
 {
-    struct br_slot *slot = br_slot_find(table, number);
     int rc;
 
     if (!slot) {
@@ -175,12 +163,22 @@ int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset
         table->bad_frames++;
         return rc;
     }
-    if (!(slot->missing >> (offset ? offset / slot->slice_bytes : 0) & 1)) {
+    if (!(slot->missing >> offset / slot->slice_bytes & 1)) {
         table->stale_frames++;
         return -ESTALE;
     }
-    *slot_out = slot;
     return 0;
+}
+
+int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset, uint32_t length,
+                   struct br_slot **slot_out)
+{
+    struct br_slot *slot = br_slot_find(table, number);
+    int rc = br_slot_admit(table, slot, offset, length);
+
+    if (!rc)
+        *slot_out = slot;
+    return rc;
 }
 
 bool br_slot_set_combiner(struct br_slot *slot, const struct br_combiner *combiner)
@@ -203,7 +201,7 @@ void br_slot_combine(struct br_slot *slot, uint32_t offset, const uint8_t *bytes
 
     slot->arrived[slice] |= left;
     slot->copied = true; /* what comes mapped now comes too late */
-    while (left) { /* each run of them in one call */
+    while (left) {       /* each run of them in one call */
         uint32_t first = (uint32_t)__builtin_ctzll(left);
         uint64_t gap = ~(left >> first);
         uint32_t n = gap ? (uint32_t)__builtin_ctzll(gap) : BR_SLOT_GRANULES;

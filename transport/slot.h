@@ -27,6 +27,7 @@
 #define BR_TRANSPORT_SLOT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define BR_SLOT_SLICES   64 /* slices of one transfer, at most */
@@ -88,8 +89,14 @@ void br_slot_renew(struct br_slot *slot);
 /* Was this a number of the slot's present use, before it was renewed? */
 bool br_slot_was_renewed(const struct br_slot_table *table, uint32_t number);
 uint32_t br_slot_number(const struct br_slot_table *table, const struct br_slot *slot);
-struct br_slot *br_slot_find(const struct br_slot_table *table,
-                             uint32_t number); /* NULL: stale or out of range */
+/* NULL: stale or out of range. */
+static inline struct br_slot *br_slot_find(const struct br_slot_table *table, uint32_t number)
+{
+    uint32_t index = number & 0xffff;
+    struct br_slot *slot = &table->slots[index];
+
+    return index < table->count && slot->used && slot->generation == number >> 16 ? slot : NULL;
+}
 
 /* slice_bytes that br_slot_get would choose; the sender cuts on the same grid. */
 uint32_t br_slot_slice_bytes(uint32_t length, uint32_t slice_bytes);
@@ -102,6 +109,17 @@ uint64_t br_slot_all(uint32_t length,
  * out of bounds or off the grid (the link must fail, counted). The place is slot->base + offset. */
 int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset, uint32_t length,
                    struct br_slot **slot_out);
+/* The same for a slot that has been found, or has not (NULL): 0, -ESTALE, -EPROTO. */
+int br_slot_admit_any(struct br_slot_table *table, const struct br_slot *slot, uint32_t offset,
+                      uint32_t length);
+static inline int br_slot_admit(struct br_slot_table *table, const struct br_slot *slot, uint32_t offset,
+                                uint32_t length)
+{
+    /* A whole transfer of one slice, as all small ones are: no division. */
+    if (slot && !offset && length == slot->length && length <= slot->slice_bytes && slot->missing)
+        return 0;
+    return br_slot_admit_any(table, slot, offset, length);
+}
 
 /* From now on its bytes are combined. false: some have arrived already, they go to `base` as before. */
 bool br_slot_set_combiner(struct br_slot *slot, const struct br_combiner *combiner);

@@ -288,7 +288,7 @@ static void linger(struct br_verbs_device *device)
 
     while (busy && br_clock_now() < until) {
         busy = false;
-        br_verbs_drain(device, INT32_MAX);
+        br_verbs_drain(device);
         for (int i = 0; i < device->n_open; i++)
             busy = busy || br_verbs_flush(device->open[i]);
     }

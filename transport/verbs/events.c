@@ -21,7 +21,7 @@ static void fail_all(struct br_verbs_device *device, int error, const char *why)
 
 static void fail_one(struct br_verbs_device *device, const struct ibv_qp *qp, const char *why)
 {
-    struct br_verbs_link *link = br_table_find(&device->numbers, qp->qp_num, 0);
+    struct br_verbs_link *link = br_verbs_link_of(device, qp->qp_num);
 
     if (link && !link->hung_up)
         br_verbs_link_fail(link, -EIO, false, why);

@@ -47,6 +47,22 @@ struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device, const u
     return link;
 }
 
+struct br_verbs_link *br_verbs_link_find(struct br_verbs_device *device, uint32_t qp_num)
+{
+    struct br_verbs_link *link = br_table_find(&device->numbers, qp_num, 0);
+
+    if (link)
+        device->recent[qp_num % BR_VERBS_RECENT] = (struct br_verbs_recent){qp_num, link};
+    return link;
+}
+
+static void forget_number(struct br_verbs_device *device, uint32_t qp_num)
+{
+    br_table_remove(&device->numbers, qp_num, 0);
+    if (device->recent[qp_num % BR_VERBS_RECENT].qp_num == qp_num)
+        device->recent[qp_num % BR_VERBS_RECENT] = (struct br_verbs_recent){0};
+}
+
 static void end_exchange(struct br_verbs_link *link)
 {
     if (link->state == BR_VLINK_CONNECTING)
@@ -162,6 +178,9 @@ static int create_lane(struct br_verbs_link *link, struct br_verbs_lane *lane)
                             ? "; the device has no more, or the limit of locked memory is too low "
                               "(ulimit -l)"
                             : "");
+    lane->id = br_verbs_lane_id(link->number, (unsigned)(lane - link->lanes));
+    lane->write =
+        (struct ibv_send_wr){.sg_list = &lane->sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM};
     if (!link->max_inline || init.cap.max_inline_data < link->max_inline)
         link->max_inline = init.cap.max_inline_data;
     rc = br_table_insert(&device->numbers, lane->qp->qp_num, 0, link);
@@ -315,14 +334,6 @@ void br_verbs_open_links(struct br_verbs_device *device)
         open_link(device->open[i]);
 }
 
-static void return_buffers(struct br_verbs_device *device, struct br_list *list)
-{
-    struct br_list *node;
-
-    while ((node = br_list_pop_front(list)))
-        br_list_push_back(&device->receive.spare, node);
-}
-
 /* What the NIC may still do to memory ends when the queue pair has been destroyed. */
 static void destroy_lanes(struct br_verbs_link *link)
 {
@@ -333,7 +344,7 @@ static void destroy_lanes(struct br_verbs_link *link)
         struct br_verbs_lane *lane = &link->lanes[n];
         int rc;
 
-        br_table_remove(&device->numbers, lane->qp->qp_num, 0);
+        forget_number(device, lane->qp->qp_num);
         rc = device->library->destroy_qp(lane->qp);
         if (rc) { /* nothing proves that it is fenced */
             br_log_error("device %s: ibv_destroy_qp: %s", device->base.name, strerror(rc));
@@ -342,7 +353,7 @@ static void destroy_lanes(struct br_verbs_link *link)
         lane->qp = NULL;
     }
     if (n)
-        br_verbs_drain(device, INT32_MAX); /* its completions go, those of others to their links */
+        br_verbs_drain(device); /* its completions go, those of others to their links */
     for (unsigned i = 0; i < n; i++)
         for (struct br_verbs_lane *lane = &link->lanes[i]; lane->done != lane->posted; lane->done++)
             br_verbs_entry_done(device, &lane->entries[lane->done % BR_VERBS_DEPTH]);
@@ -362,8 +373,8 @@ void br_verbs_link_close(struct br_link *base)
     if (link->fd >= 0)
         close(link->fd);
     br_verbs_cm_close(link);
-    return_buffers(device, &link->inbox);
-    return_buffers(device, &link->held);
+    br_verbs_receive_return(device, &link->inbox);
+    br_verbs_receive_return(device, &link->held);
     br_list_remove(&link->ready);
     if (link->pieces.frame.kind)
         device->n_pushing--;

@@ -16,8 +16,7 @@
 
 #define LOOK_PERIOD    (1 * BR_MS)
 #define LOOK_EVERY     256 /* polls, at the latest: the clock of the caller may be slow */
-#define BATCH          32  /* completions asked for at once */
-#define DRAIN          128 /* of one poll: it must come back */
+#define BATCH          64  /* completions of one poll: it must come back */
 #define EPOLL_EVENTS   32
 #define INBOX          1024u /* frames that may wait in the inbox of a link: it takes buffers from the others */
 #define INBOX_AT_FIRST 64u   /* of one that is not trusted */
@@ -37,7 +36,7 @@ static struct br_event *add_event(struct report *report, struct br_verbs_link *l
     return event;
 }
 
-static void malformed(struct br_verbs_link *link)
+BR_VERBS_RARE static void malformed(struct br_verbs_link *link)
 {
     link->base.device->counters.bad_frames++;
     br_verbs_link_fail(link, -EPROTO, true, br_error_words());
@@ -54,22 +53,21 @@ static struct br_event *placed_event(struct br_verbs_link *link, struct report *
 }
 
 /* The NIC has written the bytes. 0 or -EPROTO with words. */
-static int take_written(struct br_verbs_link *link, uint32_t immediate, uint32_t length,
-                        struct report *report)
+static inline int take_written(struct br_verbs_link *link, uint32_t immediate, uint32_t length,
+                               struct report *report)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     struct br_slot_table *slots = device->base.config->slots;
     struct br_verbs_imm imm = br_verbs_imm_unpack(immediate);
-    uint32_t number = br_verbs_imm_number(slots, &imm), offset = 0;
-    struct br_slot *slot = br_slot_find(slots, number);
+    uint32_t number, offset;
+    struct br_slot *slot = br_verbs_imm_slot(slots, imm, &number);
     struct br_event *event;
     int rc;
 
     if (!link->opened)
         return br_error(EPROTO, "a write from somebody who has not proved to belong to the job");
-    if (slot) /* then the granules are those of the sender's token */
-        offset = imm.granules * slot->granule_bytes;
-    rc = br_slot_expect(slots, number, offset, length, &slot);
+    offset = slot ? imm.granules * slot->granule_bytes : 0; /* which are those of the sender's token */
+    rc = br_slot_admit(slots, slot, offset, length);
     if (rc && rc != -ESTALE)
         return rc;
     if (!rc && device->staged[imm.index]) {
@@ -77,95 +75,14 @@ static int take_written(struct br_verbs_link *link, uint32_t immediate, uint32_t
         device->base.counters.rx_copied_bytes += length;
     }
     event = placed_event(link, report, length);
-    event->inline_ = br_verbs_imm_inline(&imm);
+    event->inline_ = br_verbs_imm_inline[imm.flags];
     event->slot = number;
     event->offset = offset;
     event->stale = rc == -ESTALE;
     return 0;
 }
 
-/* ---- completions ------------------------------------------------------------------------------------------- */
-
-static void sent(struct br_verbs_device *device, const struct ibv_wc *wc)
-{
-    struct br_verbs_work work = br_verbs_work_of(wc->wr_id);
-    struct br_verbs_link *link = br_pool_at(&device->links, work.link);
-    struct br_verbs_lane *lane = &link->lanes[work.lane];
-
-    if (wc->status != IBV_WC_SUCCESS) {
-        if (wc->status != IBV_WC_WR_FLUSH_ERR || link->state == BR_VLINK_UP)
-            br_verbs_link_fail_by(link, wc);
-        return;
-    }
-    for (; lane->done != work.number + 1; lane->done++) /* it completes those before it, too */
-        br_verbs_entry_done(device, &lane->entries[lane->done % BR_VERBS_DEPTH]);
-    br_verbs_link_is_ready(link);
-}
-
-/* May it be reported without a turn in the inbox? Half of the room is for what has one. */
-static bool is_next(const struct br_verbs_link *link, const struct report *report)
-{
-    return report->n < report->max / 2 && link->state == BR_VLINK_UP && link->reported &&
-           br_list_empty(&link->inbox);
-}
-
-static void received(struct br_verbs_device *device, const struct ibv_wc *wc, struct report *report)
-{
-    struct br_verbs_buffer *buffer = (void *)(uintptr_t)wc->wr_id;
-    struct br_verbs_link *link = br_table_find(&device->numbers, wc->qp_num, 0);
-    bool empty =
-        wc->status == IBV_WC_SUCCESS && wc->opcode == IBV_WC_RECV && (wc->wc_flags & IBV_WC_WITH_IMM);
-
-    device->receive.posted--;
-    if (link && empty && ntohl(wc->imm_data) == BR_VERBS_OPEN)
-        link->may_write = true;
-    if (!link || empty || wc->status != IBV_WC_SUCCESS || link->state == BR_VLINK_FAILED) {
-        br_list_push_back(&device->receive.spare, &buffer->node);
-        if (link && wc->status != IBV_WC_SUCCESS && link->state == BR_VLINK_UP)
-            br_verbs_link_fail_by(link, wc);
-        return;
-    }
-    if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM && is_next(link, report)) {
-        br_list_push_back(&device->receive.spare, &buffer->node);
-        if (take_written(link, ntohl(wc->imm_data), wc->byte_len, report))
-            malformed(link);
-        return;
-    }
-    buffer->written = wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM;
-    buffer->length = wc->byte_len;
-    buffer->imm = buffer->written ? ntohl(wc->imm_data) : 0;
-    br_list_push_back(&link->inbox, &buffer->node);
-    link->n_inbox++;
-    br_verbs_link_is_ready(link);
-}
-
-/* Takes up to max completions to their links, or at once into the report; returns how many it took. */
-static int drain(struct br_verbs_device *device, int max, struct report *report)
-{
-    struct ibv_wc wcs[BATCH];
-    int total = 0, n;
-
-    do {
-        n = ibv_poll_cq(device->cq, max - total < BATCH ? max - total : BATCH, wcs);
-        for (int i = 0; i < n; i++)
-            if (wcs[i].wr_id >> 63)
-                sent(device, &wcs[i]);
-            else
-                received(device, &wcs[i], report);
-        total += n > 0 ? n : 0;
-    } while (n == BATCH && total < max);
-    if (n < 0)
-        br_verbs_device_dies(device, "ibv_poll_cq has failed");
-    return total;
-}
-
-int br_verbs_drain(struct br_verbs_device *device, int max)
-{
-    return drain(device, max, &(struct report){.n = 0});
-}
-
-/* ---- what the links have ----------------------------------------------------------------------------------- */
-
+/* Reports what of a lane needs its memory no more, as far as there is room. */
 static void report_sent(struct br_verbs_link *link, struct br_verbs_lane *lane, struct report *report)
 {
     struct br_device_counters *counters = &link->base.device->counters;
@@ -182,6 +99,97 @@ static void report_sent(struct br_verbs_link *link, struct br_verbs_lane *lane, 
         add_event(report, link, BR_EVENT_SENT)->cookie = entry->cookie;
     }
 }
+
+/* ---- completions ------------------------------------------------------------------------------------------- */
+
+/* May something be reported without a turn in device->ready? Half of the room is for what has one. */
+static bool is_next(const struct br_verbs_link *link, const struct report *report)
+{
+    return 2 * report->n < report->max && link->state == BR_VLINK_UP && link->reported;
+}
+
+static void sent(struct br_verbs_device *device, const struct ibv_wc *wc, struct report *report)
+{
+    struct br_verbs_work work = br_verbs_work_of(wc->wr_id);
+    struct br_verbs_link *link = br_pool_at(&device->links, work.link);
+    struct br_verbs_lane *lane = &link->lanes[work.lane];
+
+    if (wc->status != IBV_WC_SUCCESS) {
+        if (wc->status != IBV_WC_WR_FLUSH_ERR || link->state == BR_VLINK_UP)
+            br_verbs_link_fail_by(link, wc);
+        return;
+    }
+    for (; lane->done != work.number + 1; lane->done++) /* it completes those before it, too */
+        br_verbs_entry_done(device, &lane->entries[lane->done % BR_VERBS_DEPTH]);
+    if (is_next(link, report))
+        report_sent(link, lane, report);
+    if ((int32_t)(lane->done - lane->reported) > 0)
+        br_verbs_link_is_ready(link);
+}
+
+/* A receive that is not reported at once: for the inbox, or for nobody. */
+static void received_otherwise(struct br_verbs_device *device, struct br_verbs_link *link,
+                               const struct ibv_wc *wc)
+{
+    struct br_verbs_buffer *buffer = (void *)(uintptr_t)wc->wr_id;
+    bool good = wc->status == IBV_WC_SUCCESS; /* else nothing more of it means anything */
+    bool empty = good && wc->opcode == IBV_WC_RECV && (wc->wc_flags & IBV_WC_WITH_IMM);
+
+    if (link && empty && ntohl(wc->imm_data) == BR_VERBS_OPEN)
+        link->may_write = true;
+    if (!link || !good || empty || link->state == BR_VLINK_FAILED) {
+        br_list_push_back(&device->receive.spare, &buffer->node);
+        if (link && !good && link->state == BR_VLINK_UP)
+            br_verbs_link_fail_by(link, wc);
+        return;
+    }
+    buffer->written = wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM;
+    buffer->length = wc->byte_len;
+    buffer->imm = buffer->written ? ntohl(wc->imm_data) : 0;
+    br_list_push_back(&link->inbox, &buffer->node);
+    link->n_inbox++;
+    br_verbs_link_is_ready(link);
+}
+
+static void received(struct br_verbs_device *device, const struct ibv_wc *wc, struct report *report)
+{
+    struct br_verbs_buffer *buffer = (void *)(uintptr_t)wc->wr_id;
+    struct br_verbs_link *link = br_verbs_link_of(device, wc->qp_num);
+
+    device->receive.posted--;
+    if (wc->status == IBV_WC_SUCCESS && wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM && link &&
+        is_next(link, report) && br_list_empty(&link->inbox)) {
+        br_list_push_back(&device->receive.spare, &buffer->node);
+        if (take_written(link, ntohl(wc->imm_data), wc->byte_len, report))
+            malformed(link);
+    } else {
+        received_otherwise(device, link, wc);
+    }
+}
+
+/* Takes a batch of completions to their links, or at once into the report; returns how many. */
+static inline int take_completions(struct br_verbs_device *device, struct report *report)
+{
+    struct ibv_wc wcs[BATCH];
+    int n = ibv_poll_cq(device->cq, BATCH, wcs);
+
+    for (int i = 0; i < n; i++)
+        if (wcs[i].wr_id >> 63)
+            sent(device, &wcs[i], report);
+        else
+            received(device, &wcs[i], report);
+    if (n < 0)
+        br_verbs_device_dies(device, "ibv_poll_cq has failed");
+    return n;
+}
+
+void br_verbs_drain(struct br_verbs_device *device)
+{
+    while (take_completions(device, &(struct report){.n = 0}) == BATCH)
+        ;
+}
+
+/* ---- what the links have ----------------------------------------------------------------------------------- */
 
 /* Bytes of a frame that comes in pieces: to their place, if they are still wanted there. */
 static int place_piece(struct br_verbs_link *link, const uint8_t *bytes, uint32_t length)
@@ -408,22 +416,21 @@ int br_verbs_poll(struct br_device *base, uint64_t now, struct br_event *events,
 {
     struct br_verbs_device *device = (struct br_verbs_device *)base;
     struct report report = {events, 0, max};
-    struct br_list *node;
     int n;
 
     device->now = now;
-    while ((node = br_list_pop_front(&device->lent)))
-        br_list_push_back(&device->receive.spare, node);
+    br_verbs_receive_return(device, &device->lent);
     if (device->look || now >= device->next_look || ++device->n_polls % LOOK_EVERY == 0)
         look(device);
     if (device->n_closed)
         br_verbs_open_links(device);
-    n = drain(device, DRAIN, &report);
-    br_verbs_receive_refill(device, n == 0);
+    n = take_completions(device, &report);
+    if (br_verbs_receive_is_short(&device->receive, n <= 0))
+        br_verbs_receive_refill(device);
     if (device->n_pushing)
         push_pieces(device);
     if (!br_list_empty(&device->ready))
-        report_all(device, &report, n < DRAIN);
+        report_all(device, &report, n < BATCH);
     return report.n;
 }
 
@@ -447,7 +454,7 @@ int br_verbs_wait(struct br_device *base)
         return -EAGAIN;
     }
     /* What came before the notification was asked for does not notify. */
-    return br_verbs_drain(device, DRAIN) ? -EAGAIN : device->epoll_fd;
+    return take_completions(device, &(struct report){.n = 0}) ? -EAGAIN : device->epoll_fd;
 }
 
 void br_verbs_wake(struct br_device *base)

@@ -11,14 +11,17 @@
 #define SIGNALS                                                                                              \
     8u /* of the work requests that a queue pair may have outstanding, one in depth / SIGNALS at least */
 
-bool br_verbs_has_room(const struct br_verbs_link *link, const struct br_verbs_lane *lane)
+bool br_verbs_has_room(const struct br_verbs_link *link, struct br_verbs_lane *lane)
 {
-    uint32_t depth = br_verbs_device_of(link)->depth;
+    if (lane->posted == lane->until) {
+        uint32_t done = lane->posted - lane->done, reported = lane->posted - lane->reported;
 
-    return lane->posted - lane->done < depth && lane->posted - lane->reported < depth;
+        lane->until += br_verbs_device_of(link)->depth - (done > reported ? done : reported);
+    }
+    return lane->posted != lane->until;
 }
 
-void br_verbs_entry_done(struct br_verbs_device *device, struct br_verbs_entry *entry)
+void br_verbs_entry_release(struct br_verbs_device *device, struct br_verbs_entry *entry)
 {
     if (entry->copy)
         br_pool_put(&device->copies, entry->copy);
@@ -27,58 +30,89 @@ void br_verbs_entry_done(struct br_verbs_device *device, struct br_verbs_entry *
     entry->copy = entry->bounce = NULL;
 }
 
-/* Hands one work request to the NIC. 0; on -errno the link has failed. */
-static int submit(struct br_verbs_link *link, unsigned number, struct ibv_send_wr *work,
-                  const struct br_verbs_entry *entry)
+/* That of the next work request, which is nobody's until submit(). */
+static struct br_verbs_entry *next_entry(struct br_verbs_lane *lane, uint64_t cookie, uint32_t length)
 {
-    struct br_verbs_lane *lane = &link->lanes[number];
+    struct br_verbs_entry *entry = &lane->entries[lane->posted % BR_VERBS_DEPTH];
+
+    entry->cookie = cookie;
+    entry->length = length;
+    entry->reports = true;
+    entry->early = false;
+    return entry;
+}
+
+BR_VERBS_RARE static int refused(struct br_verbs_link *link, struct br_verbs_entry *entry, int err)
+{
+    br_verbs_entry_release(br_verbs_device_of(link), entry);
+    br_verbs_link_fail(link, -err, false, strerror(err));
+    return br_error(err, "%s", link->base.words);
+}
+
+/* Hands a work request with the next entry to the NIC. 0; on -errno the link has failed. */
+static inline int submit(struct br_verbs_link *link, struct br_verbs_lane *lane, struct ibv_send_wr *work)
+{
+    struct br_verbs_entry *entry = &lane->entries[lane->posted % BR_VERBS_DEPTH];
     struct ibv_send_wr *bad;
     int rc;
 
-    work->wr_id = br_verbs_work_id(link, number);
-    if (!entry->early || entry->copy || ++lane->unsignalled >= br_verbs_device_of(link)->depth / SIGNALS) {
-        work->send_flags |= IBV_SEND_SIGNALED;
+    work->wr_id = lane->id | lane->posted;
+    if (work->send_flags & IBV_SEND_SIGNALED)
         lane->unsignalled = 0;
-    }
     rc = ibv_post_send(lane->qp, work, &bad);
-    if (rc) {
-        struct br_verbs_entry failed = *entry;
-
-        br_verbs_entry_done(br_verbs_device_of(link), &failed);
-        br_verbs_link_fail(link, -rc, false, strerror(rc));
-        return br_error(rc, "%s", link->base.words);
-    }
-    lane->entries[lane->posted++ % BR_VERBS_DEPTH] = *entry;
-    if (entry->early)
-        br_verbs_link_is_ready(link);
+    if (rc)
+        return refused(link, entry, rc);
+    lane->posted++;
     return 0;
+}
+
+/* The same for a SEND. If its entry is early it asks for a completion only now and then. */
+static int submit_send(struct br_verbs_link *link, struct ibv_send_wr *work)
+{
+    struct br_verbs_lane *lane = &link->lanes[BR_VERBS_MESSAGES];
+    const struct br_verbs_entry *entry = &lane->entries[lane->posted % BR_VERBS_DEPTH];
+    int rc;
+
+    if (!entry->early || entry->copy || ++lane->unsignalled >= br_verbs_device_of(link)->depth / SIGNALS)
+        work->send_flags |= IBV_SEND_SIGNALED;
+    rc = submit(link, lane, work);
+    if (!rc && entry->early)
+        br_verbs_link_is_ready(link);
+    return rc;
+}
+
+/* Without payload, with a word for the peer's back end. */
+static int send_word(struct br_verbs_link *link, uint32_t word, bool early)
+{
+    struct ibv_send_wr work = {.opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl(word)};
+    struct br_verbs_entry *entry = next_entry(&link->lanes[BR_VERBS_MESSAGES], 0, 0);
+
+    entry->reports = false;
+    entry->early = early;
+    return submit_send(link, &work);
 }
 
 void br_verbs_send_open(struct br_verbs_link *link)
 {
-    struct ibv_send_wr work = {.opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl(BR_VERBS_OPEN)};
-
-    submit(link, BR_VERBS_MESSAGES, &work, &(struct br_verbs_entry){.early = true});
+    send_word(link, BR_VERBS_OPEN, true);
 }
 
 /* The unsignalled ones at the end are followed by one that is not. */
 bool br_verbs_flush(struct br_verbs_link *link)
 {
-    struct ibv_send_wr work = {.opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl(BR_VERBS_NOTHING)};
-    const struct br_verbs_lane *first = &link->lanes[BR_VERBS_MESSAGES];
+    struct br_verbs_lane *first = &link->lanes[BR_VERBS_MESSAGES];
     bool busy = false;
 
     if (link->state != BR_VLINK_UP || link->hung_up)
         return false;
     for (unsigned i = 0; i < br_verbs_device_of(link)->classes.n; i++)
         busy = busy || link->lanes[i].done != link->lanes[i].posted;
-    if (first->unsignalled && br_verbs_has_room(link, first) &&
-        submit(link, BR_VERBS_MESSAGES, &work, &(struct br_verbs_entry){.early = false}))
+    if (first->unsignalled && br_verbs_has_room(link, first) && send_word(link, BR_VERBS_NOTHING, false))
         return false;
     return busy;
 }
 
-/* A SEND of `header` (or none) and bytes, inline or from a copy. 1; 0: no buffer is free; -errno. */
+/* A SEND of `header` (or none) and bytes, inline or from a copy, with the next entry. 1; 0: no buffer is free; -errno. */
 static int send_bytes(struct br_verbs_link *link, const struct br_frame_header *header, const void *bytes,
                       uint32_t length, struct br_verbs_entry *entry)
 {
@@ -103,34 +137,42 @@ static int send_bytes(struct br_verbs_link *link, const struct br_frame_header *
         sge[0] = (struct ibv_sge){(uintptr_t)copy, head + length, device->copies_mr->lkey};
         work.num_sge = 1;
     }
-    return submit(link, BR_VERBS_MESSAGES, &work, entry) ? link->error : 1;
+    return submit_send(link, &work) ? link->error : 1;
+}
+
+static int too_long(const struct br_frame *frame)
+{
+    return br_error(EMSGSIZE, "a frame of %u bytes is too long to post", frame->length);
 }
 
 static int post_message(struct br_verbs_link *link, const struct br_frame *frame)
 {
-    struct br_verbs_entry entry = {.cookie = frame->cookie, .length = frame->length, .reports = true};
+    struct br_verbs_lane *lane = &link->lanes[BR_VERBS_MESSAGES];
     struct br_frame_header header;
 
-    if (!br_verbs_has_room(link, &link->lanes[BR_VERBS_MESSAGES]))
+    if (frame->length > link->base.device->caps.max_message)
+        return too_long(frame);
+    if (!br_verbs_has_room(link, lane))
         return 0;
     br_frame_header_fill(&header, frame);
-    return send_bytes(link, &header, frame->payload, frame->length, &entry);
+    return send_bytes(link, &header, frame->payload, frame->length,
+                      next_entry(lane, frame->cookie, frame->length));
 }
 
 void br_verbs_push(struct br_verbs_link *link)
 {
+    struct br_verbs_lane *lane = &link->lanes[BR_VERBS_MESSAGES];
     struct br_verbs_pieces *pieces = &link->pieces;
 
-    while (pieces->frame.kind && link->state == BR_VLINK_UP &&
-           br_verbs_has_room(link, &link->lanes[BR_VERBS_MESSAGES])) {
+    while (pieces->frame.kind && link->state == BR_VLINK_UP && br_verbs_has_room(link, lane)) {
         bool first = pieces->sent == 0;
         uint32_t room = link->piece_bytes - (first ? (uint32_t)sizeof pieces->header : 0);
         uint32_t left = pieces->frame.length - pieces->sent, length = left < room ? left : room;
-        struct br_verbs_entry entry = {
-            .cookie = pieces->frame.cookie, .length = pieces->frame.length, .reports = length == left};
+        struct br_verbs_entry *entry = next_entry(lane, pieces->frame.cookie, pieces->frame.length);
 
+        entry->reports = length == left;
         if (send_bytes(link, first ? &pieces->header : NULL,
-                       (const uint8_t *)pieces->frame.payload + pieces->sent, length, &entry) <= 0)
+                       (const uint8_t *)pieces->frame.payload + pieces->sent, length, entry) <= 0)
             return;
         pieces->sent += length;
         if (length == left) {
@@ -140,8 +182,8 @@ void br_verbs_push(struct br_verbs_link *link)
     }
 }
 
-/* In pieces that the receiver checks and copies (place.h note 2). */
-static int post_pieces(struct br_verbs_link *link, const struct br_frame *frame)
+/* Rarely: in pieces that the receiver checks and copies (place.h note 2). */
+BR_VERBS_RARE static int post_pieces(struct br_verbs_link *link, const struct br_frame *frame)
 {
     struct br_verbs_pieces *pieces = &link->pieces;
 
@@ -153,24 +195,14 @@ static int post_pieces(struct br_verbs_link *link, const struct br_frame *frame)
     return link->state == BR_VLINK_UP ? 1 : link->error;
 }
 
-/* Where the NIC reads the payload: from its memory, inline, or from a copy. 0; -EAGAIN: no room for one now; other -errno with
+/* Payload that lies in no region, and is too long to go inline: from a copy. 0; -EAGAIN: no room for one now; other -errno with
  * words: never. */
-static int source(struct br_verbs_link *link, const struct br_frame *frame, struct ibv_send_wr *work,
-                  struct br_verbs_entry *entry)
+BR_VERBS_RARE static int bounce(struct br_verbs_link *link, const struct br_frame *frame, struct ibv_sge *sge,
+                                struct br_verbs_entry *entry)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
-    const struct ibv_mr *mr = br_verbs_region_mr(frame->region, device->base.index);
-    struct ibv_sge *sge = work->sg_list;
-    int rc;
+    int rc = br_verbs_bounce_get(&device->tx, frame->length, &entry->bounce);
 
-    *sge = (struct ibv_sge){(uintptr_t)frame->payload, frame->length, mr ? mr->lkey : 0};
-    if (frame->length <= link->max_inline) {
-        work->send_flags = IBV_SEND_INLINE;
-        return 0;
-    }
-    if (mr)
-        return 0;
-    rc = br_verbs_bounce_get(&device->tx, frame->length, &entry->bounce);
     if (rc)
         return rc;
     memcpy(entry->bounce, frame->payload, frame->length);
@@ -180,53 +212,62 @@ static int source(struct br_verbs_link *link, const struct br_frame *frame, stru
     return 0;
 }
 
+/* The NIC writes it. 1; 0: not now; -errno: the link has failed. */
+static int write_placed(struct br_verbs_link *link, const struct br_frame *frame,
+                        const struct br_verbs_place *place, uint32_t imm)
+{
+    const struct br_verbs_device *device = br_verbs_device_of(link);
+    const struct ibv_mr *mr = br_verbs_region_mr(frame->region, device->base.index);
+    struct br_verbs_lane *lane = &link->lanes[br_verbs_class_of(&device->classes, frame->priority)];
+    struct ibv_send_wr *work = &lane->write;
+    struct br_verbs_entry *entry;
+
+    if (!link->may_write || !br_verbs_has_room(link, lane))
+        return 0;
+    entry = next_entry(lane, frame->cookie, frame->length);
+    lane->sge = (struct ibv_sge){(uintptr_t)frame->payload, frame->length, mr ? mr->lkey : 0};
+    work->imm_data = htonl(imm);
+    work->wr.rdma.remote_addr = place->address + frame->offset;
+    work->wr.rdma.rkey = place->rkey;
+    work->send_flags = IBV_SEND_SIGNALED;
+    if (frame->length <= link->max_inline) {
+        work->send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+    } else if (!mr) {
+        int rc = bounce(link, frame, &lane->sge, entry);
+
+        if (rc) /* never: in small copies */
+            return rc == -EAGAIN ? 0 : post_pieces(link, frame);
+    }
+    return submit(link, lane, work) ? link->error : 1;
+}
+
 /* Takes one frame: 1; 0: not now; -errno: the link has failed. */
 static int post_placed(struct br_verbs_link *link, const struct br_frame *frame)
 {
-    struct br_verbs_entry entry = {.cookie = frame->cookie, .length = frame->length, .reports = true};
-    struct ibv_sge sge;
-    struct ibv_send_wr work = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .sg_list = &sge, .num_sge = 1};
-    unsigned lane = br_verbs_class_of(&br_verbs_device_of(link)->classes, frame->priority);
     struct br_verbs_place place;
     uint32_t imm;
-    int rc;
 
+    if (frame->length > link->base.device->caps.max_frame)
+        return too_long(frame);
     if (!frame->place)
         return post_pieces(link, frame);
-    br_verbs_place_unpack(frame->place, &place);
+    place = br_verbs_place_unpack(frame->place);
     if (!place.address || !br_verbs_imm_pack(frame, &place, &imm))
         return post_pieces(link, frame);
-    if (!link->may_write || !br_verbs_has_room(link, &link->lanes[lane]))
-        return 0;
-    rc = source(link, frame, &work, &entry);
-    if (rc == -EAGAIN)
-        return 0;
-    if (rc)
-        return post_pieces(link, frame); /* in small copies */
-    work.imm_data = htonl(imm);
-    work.wr.rdma.remote_addr = place.address + frame->offset;
-    work.wr.rdma.rkey = place.rkey;
-    return submit(link, lane, &work, &entry) ? link->error : 1;
+    return write_placed(link, frame, &place, imm);
 }
 
 int br_verbs_post(struct br_link *base, const struct br_frame *frames, int n)
 {
     struct br_verbs_link *link = (struct br_verbs_link *)base;
-    const struct br_caps *caps = &base->device->caps;
     int taken = 0;
 
-    if (link->state == BR_VLINK_FAILED)
-        return link->error;
-    if (link->state == BR_VLINK_CONNECTING)
-        return 0;
+    if (link->state != BR_VLINK_UP)
+        return link->state == BR_VLINK_FAILED ? link->error : 0;
     for (; taken < n && !link->pieces.frame.kind; taken++) {
         const struct br_frame *frame = &frames[taken];
-        int rc;
+        int rc = frame->kind == BR_FRAME_MESSAGE ? post_message(link, frame) : post_placed(link, frame);
 
-        if (frame->length > (frame->kind == BR_FRAME_MESSAGE ? caps->max_message : caps->max_frame))
-            return taken ? taken
-                         : br_error(EMSGSIZE, "a frame of %u bytes is too long to post", frame->length);
-        rc = frame->kind == BR_FRAME_MESSAGE ? post_message(link, frame) : post_placed(link, frame);
         if (rc <= 0)
             return taken ? taken : rc;
     }

@@ -149,12 +149,8 @@ static int refill(struct br_verbs_device *device)
     return 0;
 }
 
-void br_verbs_receive_refill(struct br_verbs_device *device, bool idle)
+void br_verbs_receive_refill(struct br_verbs_device *device)
 {
-    const struct br_verbs_receive *receive = &device->receive;
-
-    if (!idle && receive->posted + receive->slack >= receive->target)
-        return;
     if (!device->dead && refill(device))
         br_verbs_device_dies(device, br_error_words());
 }

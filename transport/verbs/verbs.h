@@ -53,6 +53,10 @@
 #define BR_VERBS_DEPTH    128u /* work requests of one queue pair that may be outstanding, at most */
 #define BR_VERBS_MESSAGES 0u   /* the lane of all SENDs */
 #define BR_VERBS_CHUNKS   256  /* pieces in which receive buffers are allocated, at most */
+#define BR_VERBS_RECENT   64u  /* queue pairs whose link is found without the table */
+
+/* What hardly a frame comes through: kept out of the functions that all of them do. */
+#define BR_VERBS_RARE __attribute__((noinline, cold))
 
 struct br_verbs_link;
 
@@ -94,17 +98,21 @@ struct br_verbs_receive {
 struct br_verbs_entry {
     uint64_t cookie;
     uint32_t length; /* payload */
-    void *copy;      /* goes back to device->copies; NULL: none */
-    void *bounce;    /* goes back to device->tx; NULL: none */
+    void *copy;      /* goes back to device->copies; NULL: none, or the work request is done */
+    void *bounce;    /* goes back to device->tx; the same */
     bool reports;    /* yields a SENT: the last work request of a frame */
     bool early;      /* its memory is not needed any more */
 };
 
 /* One queue pair of a link: that of a priority class. */
 struct br_verbs_lane {
-    struct ibv_qp *qp; /* NULL: none yet */
+    struct ibv_qp *qp;        /* NULL: none yet */
+    uint64_t id;              /* of its work requests, without the count: see struct br_verbs_work */
+    struct ibv_send_wr write; /* an RDMA write with immediate, but for what changes with each, as is `sge` */
+    struct ibv_sge sge;
     struct br_verbs_entry entries[BR_VERBS_DEPTH];
     uint32_t posted, done, reported; /* free-running: done, reported <= posted */
+    uint32_t until;                  /* `posted` may rise to this before br_verbs_has_room() has to look */
     uint32_t unsignalled;            /* since the last that asks for a completion */
 };
 
@@ -186,6 +194,10 @@ struct br_verbs_device {
     struct br_verbs_link **open; /* in use: [0..n_open) */
     int n_open;
     struct br_table numbers; /* qp_num -> link, of all lanes */
+    struct br_verbs_recent { /* of these some, by qp_num % BR_VERBS_RECENT; empty: zero */
+        uint32_t qp_num;
+        struct br_verbs_link *link;
+    } recent[BR_VERBS_RECENT];
     struct br_list ready;
     struct br_list lent; /* buffers whose inline bytes the caller may read until the next poll */
     struct br_verbs_receive receive;
@@ -216,9 +228,9 @@ struct br_verbs_work {
     unsigned lane;
 };
 
-static inline uint64_t br_verbs_work_id(const struct br_verbs_link *link, unsigned lane)
+static inline uint64_t br_verbs_lane_id(uint32_t link, unsigned lane)
 {
-    return 1ull << 63 | (uint64_t)lane << 56 | (uint64_t)link->number << 32 | link->lanes[lane].posted;
+    return 1ull << 63 | (uint64_t)lane << 56 | (uint64_t)link << 32;
 }
 
 static inline struct br_verbs_work br_verbs_work_of(uint64_t id)
@@ -236,9 +248,21 @@ static inline void br_verbs_link_is_ready(struct br_verbs_link *link)
 /* receive.c */
 int br_verbs_receive_init(struct br_verbs_device *device);
 void br_verbs_receive_destroy(struct br_verbs_device *device);
-/* Fills the shared queue up, at once if there is time for it, else when more than a few are missing; a device that takes no
- * buffers is given up. */
-void br_verbs_receive_refill(struct br_verbs_device *device, bool idle);
+/* Is it to be filled up now? At once if there is time for it, else when more than a few buffers are missing. */
+static inline bool br_verbs_receive_is_short(const struct br_verbs_receive *receive, bool idle)
+{
+    return receive->posted + (idle ? 0 : receive->slack) < receive->target;
+}
+/* All buffers of a list. */
+static inline void br_verbs_receive_return(struct br_verbs_device *device, struct br_list *list)
+{
+    struct br_list *node;
+
+    while ((node = br_list_pop_front(list)))
+        br_list_push_back(&device->receive.spare, node);
+}
+/* Fills the shared queue up; a device that takes no buffers is given up. */
+void br_verbs_receive_refill(struct br_verbs_device *device);
 /* The queue has fewer buffers than we thought: IBV_EVENT_SRQ_LIMIT_REACHED. */
 void br_verbs_receive_limit(struct br_verbs_device *device);
 
@@ -246,8 +270,16 @@ void br_verbs_receive_limit(struct br_verbs_device *device);
 struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device,
                                          const union br_inet_address *peer); /* NULL with words */
 void br_verbs_link_close(struct br_link *link);
+/* Whose queue pair it is; NULL: one that has been destroyed. */
+BR_VERBS_RARE struct br_verbs_link *br_verbs_link_find(struct br_verbs_device *device, uint32_t qp_num);
+static inline struct br_verbs_link *br_verbs_link_of(struct br_verbs_device *device, uint32_t qp_num)
+{
+    const struct br_verbs_recent *recent = &device->recent[qp_num % BR_VERBS_RECENT];
+
+    return recent->qp_num == qp_num ? recent->link : br_verbs_link_find(device, qp_num);
+}
 /* Lost: error is negative. CLOSED follows when what has arrived before is reported, or at once if `silent`. */
-void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, const char *why);
+BR_VERBS_RARE void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, const char *why);
 /* The same for a work request that has failed. */
 void br_verbs_link_fail_by(struct br_verbs_link *link, const struct ibv_wc *wc);
 /* Makes the queue pairs, in state INIT; or from there to RTS with the peer's hello. 0 or -errno with words. */
@@ -283,10 +315,15 @@ void br_verbs_cm_disconnect(struct br_verbs_link *link);
 void br_verbs_cm_close(struct br_verbs_link *link);
 
 /* post.c */
-/* The memory of a work request that is done. */
-void br_verbs_entry_done(struct br_verbs_device *device, struct br_verbs_entry *entry);
+/* What a work request that is done has of the device's memory. */
+void br_verbs_entry_release(struct br_verbs_device *device, struct br_verbs_entry *entry);
+static inline void br_verbs_entry_done(struct br_verbs_device *device, struct br_verbs_entry *entry)
+{
+    if (entry->copy || entry->bounce)
+        br_verbs_entry_release(device, entry);
+}
 /* For one work request more? */
-bool br_verbs_has_room(const struct br_verbs_link *link, const struct br_verbs_lane *lane);
+bool br_verbs_has_room(const struct br_verbs_link *link, struct br_verbs_lane *lane);
 int br_verbs_post(struct br_link *link, const struct br_frame *frames, int n);
 /* The next pieces of a frame that goes piece by piece. */
 void br_verbs_push(struct br_verbs_link *link);
@@ -297,8 +334,8 @@ void br_verbs_send_open(struct br_verbs_link *link);
 
 /* poll.c */
 int br_verbs_poll(struct br_device *device, uint64_t now, struct br_event *events, int max);
-/* Takes up to max completions to their links; returns how many it took. */
-int br_verbs_drain(struct br_verbs_device *device, int max);
+/* Takes all completions to their links. */
+void br_verbs_drain(struct br_verbs_device *device);
 int br_verbs_wait(struct br_device *device);
 void br_verbs_wake(struct br_device *device);
 void br_verbs_message_release(struct br_link *link, void *buffer);
