@@ -11,8 +11,9 @@
  *    when a caller leaves, which costs a system call and a thread switch after every blocking call.
  * 3. Submission goes through the submission ring, always, so that a thread's operations cannot overtake each other; with the
  *    lock free the call takes them out itself, else whoever drives does.
- * 4. Who drives keeps the lock as long as it waits, and a mutex is not fair: those who only need it for a moment (to
- *    allocate, to abort) say so in `wanted` and are let in between two turns.
+ * 4. Who drives keeps the lock as long as it waits, and a mutex is not fair: those who need it (to allocate, to abort, to look whether
+ *    what has woken them was for them) say so in `wanted` and are let in between two turns. One of those may drive from then on; then who
+ *    drove before waits for the end of its operation, not for the lock: that would come as late as the other one falls asleep.
  * 5. Several threads may sleep at once, the own one and callers, all in the same descriptors. While the lock is free and
  *    somebody sleeps, the devices are armed: who disarmed them, before it polled them, arms them again when it leaves.
  * 6. An operation object comes from a pool that was filled at braid_init().
@@ -275,8 +276,10 @@ void br_gate_unlock(struct br_family *family); /* arms the devices again for tho
 /* Under the lock, before devices are polled; the calls above that take the lock have done it. What a poll finds no longer wakes those
  * who sleep, so the devices must be armed again, which unlocking does only if they are not. */
 void br_gate_disarm(struct br_family *family);
-/* Under the lock, by whoever drives for long: those who want the lock for a moment get it. nap: and the core as well, in ns. */
+/* Under the lock, by whoever drives for long and must go on: those who want the lock get it in between. nap: and the core as well, in ns. */
 void br_gate_let_in(struct br_family *family, uint64_t nap);
+/* The same for who need not go on. false: another drives now, and the lock is not ours any more. */
+bool br_gate_keep(struct br_family *family);
 /* Under the lock, which is free while the thread sleeps, so that a caller can take over; at most until the next timer. */
 void br_gate_sleep(struct br_family *family, uint64_t until);
 void br_gate_wake(struct br_family *family); /* all that sleep, and the own thread */

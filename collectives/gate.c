@@ -12,6 +12,7 @@
 #include "collectives/local.h"
 
 #define SLEEP_MOST (250 * BR_MS) /* timers are looked at this often at least */
+#define KEEP_TRIES 100           /* who wants the lock for a moment has left it by then */
 #define LOOK_NAP                                                                                             \
     (50 * BR_US) /* between two looks at what has no descriptor: a board, a device that must be polled */
 
@@ -120,19 +121,37 @@ bool br_gate_try(struct br_family *family)
     return true;
 }
 
-void br_gate_let_in(struct br_family *family, uint64_t nap)
+/* Under the lock, which those who want it have while we nap, and until they all have had it. */
+static void give(struct br_family *family, uint64_t nap)
 {
     struct timespec t = {0, (long)nap};
 
-    if (!nap && !atomic_load(&family->wanted))
-        return;
     br_gate_unlock(family);
     if (nap)
         nanosleep(&t, NULL);
     while (atomic_load(&family->wanted))
         sched_yield();
-    pthread_mutex_lock(&family->lock);
-    br_gate_disarm(family);
+}
+
+void br_gate_let_in(struct br_family *family, uint64_t nap)
+{
+    if (!nap && !atomic_load(&family->wanted))
+        return;
+    give(family, nap);
+    br_gate_lock(family);
+}
+
+bool br_gate_keep(struct br_family *family)
+{
+    if (!atomic_load(&family->wanted))
+        return true;
+    give(family, 0);
+    for (int i = 0; i < KEEP_TRIES; i++) {
+        if (br_gate_try(family))
+            return true;
+        sched_yield();
+    }
+    return false;
 }
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------- */
@@ -165,7 +184,7 @@ void br_gate_sleep(struct br_family *family, uint64_t until)
 
         pthread_mutex_unlock(&family->lock);
         ppoll(fds, (nfds_t)n, &left, NULL);
-        pthread_mutex_lock(&family->lock);
+        br_gate_lock(family); /* wanted: it may be for us, and who was woken, too, and first, spins */
         family->progress.asleep += br_clock_now() - now;
     }
     stop_sleeping(family);

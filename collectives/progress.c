@@ -295,8 +295,8 @@ static void make_room(struct br_family *family, uint64_t now)
 }
 
 /* Under the lock: turns until the goal is reached or `until` has come, at least once, as who only looks again and again drives, too. Sleeps when
- * it has been idle for longer than a spin. */
-static void drive(struct br_family *family, const struct goal *goal, uint64_t until)
+ * it has been idle for longer than a spin. false: another drives now, and the lock is not ours any more. */
+static bool drive(struct br_family *family, const struct goal *goal, uint64_t until)
 {
     uint64_t now = br_clock_now(), idle_since = now;
 
@@ -317,8 +317,10 @@ static void drive(struct br_family *family, const struct goal *goal, uint64_t un
             make_room(family, now);
             now = br_clock_now(); /* what others did meanwhile is no time of the next turn */
         }
-        br_gate_let_in(family, 0);
+        if (!br_gate_keep(family))
+            return false;
     } while (!is_reached(family, goal) && now < until);
+    return true;
 }
 
 /* true: the goal is reached. */
@@ -332,9 +334,11 @@ static bool wait_for(struct br_family *family, const struct goal *goal, uint64_t
     atomic_fetch_add(&family->callers, 1);
     while (!is_reached(family, goal)) {
         if (br_gate_try(family)) {
-            drive(family, goal, until);
+            bool ours = drive(family, goal, until);
+
             atomic_fetch_add(&family->turns, 1);
-            br_gate_unlock(family);
+            if (ours)
+                br_gate_unlock(family);
         } else {
             wait_for_driver(family, goal);
         }
