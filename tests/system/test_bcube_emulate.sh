@@ -235,6 +235,7 @@ has out '^\[h22\] h22 8/9 0/1 '
 [[ $(wc -l < "$work/out") -eq 9 ]] || fail "not one line a host"
 bcube 0 run --name "$bed" --ranks-per-host 2 -- sh -c 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE ${BRAID_TOPOLOGY-none}"'
 has out '^\[h01\.1\] 3/18 1/2 none$'
+has err 'hosts that share no switch do not reach each other; .*: braid bcube emulate 9 1$'
 bcube 0 run --name "$bed" -- "$braid" allreduce -b 64K -e 64K -n 2 -w 1
 has out '^\[h00\] .*65536 .* 0 '
 bcube 5 run --name "$bed" -- sh -c "if [ \$RANK = 4 ]; then sleep 0.3; exit 5; fi; exec sleep 4321.$$"
@@ -348,6 +349,7 @@ at_rate() {
 }
 within 60 at_rate || fail "2 MiB over 40 Mbit/s took ${time:-no time} us"
 bcube 0 run --name "$bed" --ranks-per-host 2 -- "$braid" allreduce -b 64K -e 64K -n 2 -w 1
+[[ ! -s $work/err ]] || fail "hosts of one switch reach each other"
 bcube 0 down "$bed"
 bcube 0 emulate 2 2 --name "$bed" --hosts 3 --rate none --mtu 9000
 [[ $(ip netns list | grep -c "^$bed-") -eq 4 ]] || fail "--hosts 3"

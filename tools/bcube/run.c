@@ -72,6 +72,20 @@ static int parse(struct job *job, int argc, char **argv)
 
 /* ---- what the ranks need ---- */
 
+/* The command may be anything, so it is not refused: but ranks of braid would look for each other in vain until they give up. */
+static void say_who_is_reached(const struct job *job)
+{
+    const struct br_testbed *testbed = &job->testbed;
+
+    if (job->per_host > 1 && testbed->cube.k > 1 && !testbed->loopback)
+        fprintf(stderr,
+                "braid bcube run: with %d ranks on a host none is a host of the cube, so nothing is relayed, "
+                "and hosts that share no "
+                "switch do not reach each other; for ranks of braid use a testbed of one level: braid bcube "
+                "emulate %u 1\n",
+                (int)job->per_host, testbed->hosts);
+}
+
 /* In host 0. */
 static int reserve_port(void *with)
 {
@@ -183,6 +197,7 @@ int br_bcube_run(int argc, char **argv)
 
     if (rc)
         return rc - 1;
+    say_who_is_reached(&job);
     launch.count = (int)(job.testbed.hosts * (uint32_t)job.per_host);
     launch.command = job.command;
     launch.no_prefix = job.no_prefix;
