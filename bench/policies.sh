@@ -48,7 +48,7 @@ for ((round = 0; round < rounds; round++)); do
             for policy in $policies; do
                 "$build/braid" bcube run --name "$bed" --no-prefix --timeout 100 -- "$build/bench/replay" "$table" "$percent" "$ms" \
                     "$policy" "$iterations" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
-                echo "$model;$ratio;$policy;$ms;$(sed -n 's/.* \([0-9.]*\) ms, .*/\1/p' "$work/out")" | tee -a "$work/rows" >&2
+                echo "$model;$ratio;$policy;$ms;$(sed -n 's/.* \([0-9.]*\) ms, [0-9]* all-reduces.*/\1/p' "$work/out")" | tee -a "$work/rows" >&2
             done
         done
     done

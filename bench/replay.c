@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Replays the training of a network of data/models/ over a real gradient session, for policies.sh: a rank of a job sleeps where a device
- * would compute, and the gradients travel.
+ * Replays the training of a network of data/models/ over a real gradient session, for policies.sh and copying.sh: a rank of a job sleeps where a
+ * device would compute, and the gradients travel.
  *
- *     replay MODEL PERCENT COMPUTE_MS POLICY ITERATIONS
+ *     replay MODEL PERCENT COMPUTE_MS POLICY ITERATIONS [apart]
  *
  * PERCENT of each layer's gradient is sent. COMPUTE_MS is an iteration's computation, a third of it forwards, layers by their
- * multiply-adds. Prints the ms of an iteration, once the session has its plan.
+ * multiply-adds. Prints the ms of an iteration, once the session has its plan, and rank 0's processor time in one. `apart`: each gradient has memory of
+ * its own, so that merged ones are copied.
  *
  * A sleep ends late. A device does not: its next pass begins when the one before should have ended, or when the gradient came that it had
  * to wait for.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <braid/training.h>
@@ -24,6 +27,7 @@
 
 #define WARMUP  8 /* iterations: the session plans after 5 */
 #define BLOCKED (200 * BR_US)
+#define GAP     64 /* bytes between gradients that are apart */
 
 struct replay {
     struct braid_comm *comm;
@@ -31,6 +35,7 @@ struct replay {
     struct br_model model;
     uint64_t *forward; /* ns, by layer; twice that backwards */
     uint64_t at;       /* the device is done with what it has */
+    uint8_t *apart;    /* memory of gradients that are; NULL: they are not */
 };
 
 static int time_layers(struct replay *r, double compute_ms)
@@ -47,7 +52,24 @@ static int time_layers(struct replay *r, double compute_ms)
     return 0;
 }
 
-static int open_session(struct replay *r, double percent, const char *policy)
+static int put_apart(struct replay *r, struct braid_layer *layers)
+{
+    size_t bytes = 0;
+
+    for (int l = 0; l < r->model.count; l++)
+        bytes += layers[l].count * sizeof(float) + GAP;
+    r->apart = braid_alloc(r->comm, bytes);
+    if (!r->apart)
+        return -ENOMEM;
+    bytes = 0;
+    for (int l = 0; l < r->model.count; l++) {
+        layers[l].gradient = r->apart + bytes;
+        bytes += layers[l].count * sizeof(float) + GAP;
+    }
+    return 0;
+}
+
+static int open_session(struct replay *r, double percent, const char *policy, bool apart)
 {
     struct braid_session_options options = {
         .policy = policy, .review = -1, .bucket_bytes = (size_t)(25 * 1048576 * percent / 100)};
@@ -56,6 +78,8 @@ static int open_session(struct replay *r, double percent, const char *policy)
 
     for (int l = 0; l < r->model.count && !rc; l++)
         layers[l].count = 1 + (size_t)((double)r->model.layers[l].parameters * percent / 100);
+    if (!rc && apart)
+        rc = put_apart(r, layers);
     if (!rc)
         rc = braid_session_create(r->comm, layers, r->model.count, &options, &r->session);
     free(layers);
@@ -96,7 +120,7 @@ static int iterate(struct replay *r)
 static int run(struct replay *r, int iterations, const char *policy)
 {
     struct braid_session_report report;
-    uint64_t start = 0, end;
+    uint64_t start = 0, busy = 0, end;
     int rc = 0;
 
     for (int i = 0; i < WARMUP + iterations && !rc; i++) {
@@ -104,26 +128,32 @@ static int run(struct replay *r, int iterations, const char *policy)
             rc = braid_barrier(r->comm, NULL, NULL);
         if (i == 0 || i == WARMUP)
             start = r->at = br_clock_now();
+        if (i == WARMUP)
+            busy = br_clock_process();
         rc = rc ? rc : iterate(r);
     }
+    busy = br_clock_process() - busy;
     end = br_clock_now(); /* as at the start, the last gradients are on their way */
     if (!rc)
         rc = braid_session_step(r->session);
     if (!rc)
         rc = braid_session_report(r->session, &report);
     if (!rc && braid_rank(r->comm) == 0)
-        printf("%s %s %.2f ms, %d all-reduces, planned %.2f ms\n", r->model.title, policy,
-               (double)(end - start) / 1e6 / iterations, report.groups, report.predicted_iteration * 1e3);
+        printf("%s %s %.2f ms, %d all-reduces, planned %.2f ms, busy %.2f ms, copied %.2f MB\n",
+               r->model.title, policy, (double)(end - start) / 1e6 / iterations, report.groups,
+               report.predicted_iteration * 1e3, (double)busy / 1e6 / iterations,
+               (double)report.copied_bytes / 1e6 / (double)report.iterations);
     return rc;
 }
 
 int main(int argc, char **argv)
 {
     struct replay r = {0};
+    bool apart = argc == 7 && !strcmp(argv[6], "apart");
     int rc;
 
-    if (argc != 6 || !(atof(argv[2]) > 0) || !(atof(argv[3]) > 0) || atoi(argv[5]) < 1) {
-        fprintf(stderr, "usage: replay MODEL PERCENT COMPUTE_MS POLICY ITERATIONS        in a job\n");
+    if (argc != 6 + apart || !(atof(argv[2]) > 0) || !(atof(argv[3]) > 0) || atoi(argv[5]) < 1) {
+        fprintf(stderr, "usage: replay MODEL PERCENT COMPUTE_MS POLICY ITERATIONS [apart]        in a job\n");
         return 2;
     }
     rc = br_model_load(argv[1], &r.model);
@@ -132,7 +162,7 @@ int main(int argc, char **argv)
     if (!rc)
         rc = braid_init(NULL, &r.comm);
     if (!rc)
-        rc = open_session(&r, atof(argv[2]), argv[4]);
+        rc = open_session(&r, atof(argv[2]), argv[4], apart);
     if (!rc)
         rc = run(&r, atoi(argv[5]), argv[4]);
     if (rc)
@@ -141,6 +171,8 @@ int main(int argc, char **argv)
         braid_comm_abort(r.comm, "a rank of replay failed");
     if (r.session)
         braid_session_free(r.session);
+    if (r.apart)
+        braid_free(r.comm, r.apart);
     if (r.comm)
         braid_finalize(r.comm);
     free(r.forward);
