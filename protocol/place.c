@@ -202,6 +202,17 @@ void br_place_take(struct br_worker *w, struct br_transfer *t, const struct br_m
     br_place_check_quiet(w, t);
 }
 
+/* What goes again counts for each lost rail that carried a part of it. */
+static void count_resent(struct br_peer *peer, const struct br_transfer *t)
+{
+    for (uint64_t slices = t->resend; slices; slices &= slices - 1) {
+        uint32_t rails = t->slice_rails[__builtin_ctzll(slices)] & t->fenced_rails;
+
+        for (; rails; rails &= rails - 1)
+            peer->rails[__builtin_ctz(rails)].resent_slices++;
+    }
+}
+
 void br_place_renewed(struct br_worker *w, struct br_rail *rail, const struct br_message *m,
                       const uint8_t *tokens)
 {
@@ -222,6 +233,8 @@ void br_place_renewed(struct br_worker *w, struct br_rail *rail, const struct br
     t->cursor = t->length;
     t->resend = slices_of(w, t->length) & ~m->ready.have;
     t->resend_at = 0;
+    count_resent(peer, t);
+    t->fenced_rails = 0;
     memset(t->slice_rails, 0, sizeof t->slice_rails);
     t->state = BR_TRANSFER_MOVING;
     br_queue_insert(&peer->queues[BR_QUEUE_DATA], &t->queued, w->now);
@@ -234,6 +247,7 @@ void br_place_fenced(struct br_worker *w, struct br_peer *peer, struct br_transf
     bool lost = false;
 
     t->lost_rails &= (uint8_t)~bit;
+    t->fenced_rails |= bit;
     for (uint32_t at = 0; at < t->length; at += t->slice_bytes)
         lost = lost || (t->slice_rails[at / t->slice_bytes] & bit);
     if ((lost && t->wants_done) || (t->state == BR_TRANSFER_MOVING && is_stuck(peer, t)))

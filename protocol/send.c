@@ -43,7 +43,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     t->wants_done = false;
     t->cursor = t->flights = t->resend_at = 0;
     t->resend = 0;
-    t->lost_rails = t->barred = 0;
+    t->lost_rails = t->fenced_rails = t->barred = 0;
     t->renew_due = false;
     br_transfer_queued(w, t);
     br_list_init(&t->node);

@@ -74,6 +74,7 @@ struct br_transfer {
     uint64_t resend;      /* send: slices to send again, after a lost rail */
     uint32_t resend_at;   /* send: offset within the first slice of `resend` */
     uint8_t lost_rails;   /* send: rails that took frames with them and are not fenced yet, a bit each */
+    uint8_t fenced_rails; /* send, with place tokens: those that were lost since the last READY */
     uint8_t slice_rails[BR_SLOT_SLICES]; /* send: rails that carried bytes of slice i, a bit each */
     uint32_t renews; /* receive: the slot's number before the READY that is queued; 0: it is the first */
     bool renew_due;  /* send: RENEW has to leave */

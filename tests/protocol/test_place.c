@@ -71,8 +71,8 @@ static uint64_t slices(struct wired *x, int rail, uint32_t slot, uint32_t serial
     return seen;
 }
 
-/* A send of 4 slices, two on each rail. */
-static void send_four(struct wired *x, struct br_transfer *t)
+/* A send of 4 slices, two on each rail; returns those of rail 0, a bit each. */
+static uint64_t send_four(struct wired *x, struct br_transfer *t)
 {
     uint64_t a, b;
 
@@ -85,6 +85,7 @@ static void send_four(struct wired *x, struct br_transfer *t)
     assert_int_equal(a | b, 15);
     assert_int_equal(a & b, 0);
     assert_true(a && b);
+    return a;
 }
 
 static void send__each_rail_its_token(void **state)
@@ -193,8 +194,8 @@ static void lost__asks_when_all_is_quiet(void **state)
     struct wire_frame *frame;
     struct br_transfer t;
     struct wired *x = *state;
+    uint64_t lost = send_four(x, &t);
 
-    send_four(x, &t);
     wired_cut(x, 0);
     assert_null(wire_take(x->links[1], BR_MESSAGE_RENEW));
     wired_fenced(x, 0, 1);
@@ -209,6 +210,8 @@ static void lost__asks_when_all_is_quiet(void **state)
     x->w->peers[1].rails[1].budget = 8 * SLICE;
     ready(x, 1, &m, 3, 2);
     assert_int_equal(slices(x, 1, SLOT + 0x10000, 2), 14);
+    assert_int_equal(x->w->peers[1].rails[0].resent_slices, __builtin_popcountll(lost & 14));
+    assert_int_equal(x->w->peers[1].rails[1].resent_slices, 0);
     wire_sent_all(&x->wires[1]);
     done(x, 1, SLOT); /* of the old number: nobody waits for that */
     assert_int_equal(x->done, 0);
