@@ -311,6 +311,7 @@ static const struct phase {
     {"timeline", br_tracing_open, br_tracing_close},
     {"worker", init_worker, destroy_worker},
     {"regions", NULL, br_regions_free},
+    {"GPU driver", br_gpus_look, NULL},
     {"rendezvous", init_rendezvous, br_rendezvous_end},
     {"memory", br_memory_open, br_memory_close},
     {"network", init_network, destroy_network},

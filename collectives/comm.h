@@ -49,6 +49,7 @@
 #define BR_MEMORY_TEXT 320
 
 struct br_cache;
+struct br_ipc;
 struct br_local;
 struct br_passages;
 struct br_serve;
@@ -112,6 +113,8 @@ struct br_family {
     struct br_engine *engine;
     struct br_copier *copier;     /* of memory of GPUs; what is open there is found out as it comes */
     struct br_offload *offload;   /* reductions on GPUs; likewise */
+    struct br_ipc *ipc;           /* memory of GPUs that other processes have shared */
+    bool shares_gpus;             /* all ranks of the job could (share.h, note 7) */
     struct br_passages *passages; /* of operations on streams; under its own lock */
     pthread_mutex_t
         passage_lock; /* of putting operations into streams and of opening GPUs; taken before `lock` */
@@ -228,6 +231,9 @@ void br_comm_destroy(struct braid_comm *comm); /* under the lock, or the last on
 
 /* gpu.c. Copies and reductions of GPUs' memory, nothing open yet: -ENOMEM with words. look: which GPUs an operation's memory lies on, and whether they can be reached; blocks the first time that a GPU comes. copy: now, in
  * the calling thread, between any memory. Errors with words. */
+int br_gpus_look(struct br_family *family); /* is there a driver? Fails never: what is missing is said */
+/* Could this rank share memory of GPUs with others of its host? */
+bool br_gpus_may_share(const struct br_family *family);
 int br_gpus_create(struct br_family *family);
 void br_gpus_destroy(struct br_family *family);
 int br_comm_look_at_memory(const char *name, struct br_operation *op);
@@ -251,6 +257,7 @@ void br_comm_put_operations(struct braid_comm *comm); /* all of it; none is unde
 /* Both under the lock. start: gives it its place in the order; begin: that place has come, which start() finds out. */
 void br_comm_start_operation(struct br_operation *op, uint64_t now);
 void br_comm_begin_operation(struct br_operation *op, uint64_t now);
+void br_comm_to_engine(struct br_operation *op, uint64_t now); /* it is not the board's; or not, after all */
 /* Of a persistent one, once before its first start: makes room for it. Errors of br_engine_reserve(). */
 int br_comm_prepare_operation(struct br_operation *op);
 void br_comm_forget_operation(struct br_operation *op);  /* gives that room and op back */

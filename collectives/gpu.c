@@ -14,26 +14,42 @@
 #include "collectives/reduce.h"
 #include "collectives/type.h"
 #include "gpu/image.h"
+#include "gpu/ipc.h"
 #include "gpu/offload.h"
 #include "gpu/pointer.h"
 
+int br_gpus_look(struct br_family *family)
+{
+    (void)family;
+    br_gpu_look(); /* it has said what is missing; who has no memory of a GPU needs none of it */
+    return 0;
+}
+
+bool br_gpus_may_share(const struct br_family *family)
+{
+    return family->settings.gpu_reduce != BR_GPU_REDUCE_CPU && br_gpu_image.bytes && br_gpu_found();
+}
+
 int br_gpus_create(struct br_family *family)
 {
-    int rc;
+    int rc = br_copier_create(&family->copier);
 
-    br_gpu_look(); /* it has said what is missing; who has no memory of a GPU needs none of it */
-    rc = br_copier_create(&family->copier);
     if (rc)
         return rc;
     rc = br_offload_create(family->copier, &br_gpu_image, &family->offload);
-    if (rc)
+    if (!rc)
+        rc = br_ipc_create(&family->ipc);
+    if (rc) {
+        br_offload_destroy(family->offload);
         br_copier_destroy(family->copier);
+    }
     return rc;
 }
 
 void br_gpus_destroy(struct br_family *family)
 {
     family->stays_pinned = br_copier_has_lost(family->copier);
+    br_ipc_destroy(family->ipc, family->stays_pinned);
     br_offload_destroy(family->offload);
     br_copier_destroy(family->copier);
 }

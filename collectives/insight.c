@@ -80,6 +80,7 @@ static void take_stats(struct braid_comm *comm, struct braid_stats *out)
         .gpu_to_host_bytes = br_copier_counters(family->copier).to_host_bytes,
         .host_to_gpu_bytes = br_copier_counters(family->copier).to_gpu_bytes,
         .gpu_reduced_bytes = br_copier_counters(family->copier).reduced_bytes,
+        .gpu_shared_bytes = br_copier_counters(family->copier).shared_bytes,
         .late_allocations = br_engine_late_allocations(family->engine, comm->group),
     };
     add_worker(family->worker, out);

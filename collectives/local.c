@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "collectives/comm.h"
 #include "collectives/reduce.h"
+#include "collectives/share.h"
 #include "collectives/type.h"
 #include "transport/shm/shm.h"
 
@@ -65,8 +66,12 @@ int br_local_share(struct braid_comm *comm)
     local->most = comm->family->settings.board_bytes;
     br_list_init(&local->queue);
     br_list_init(&local->ended);
-    rc = comm->rank == 0 ? give(comm, local) : take(comm, local);
+    br_list_init(&local->passed);
+    rc = comm->family->shares_gpus ? br_share_create(comm->family, &local->share) : 0;
+    if (!rc)
+        rc = comm->rank == 0 ? give(comm, local) : take(comm, local);
     if (rc) {
+        br_share_destroy(local->share);
         br_board_close(&local->board);
         free(local);
         return rc;
@@ -82,6 +87,7 @@ void br_local_destroy(struct braid_comm *comm)
     if (!comm->local)
         return;
     br_list_remove(&comm->local->node);
+    br_share_destroy(comm->local->share);
     br_board_close(&comm->local->board);
     free(comm->local);
     comm->local = NULL;
@@ -216,7 +222,7 @@ static uint16_t digest(const struct br_operation *op)
 }
 
 /* Nobody's data is used before everybody whose data is needed has shown to make the same call. */
-static int check_agreement(const struct br_local *local, const struct br_operation *op)
+int br_local_check_agreement(const struct br_local *local, const struct br_operation *op)
 {
     uint16_t mine = br_board_check(&local->board, local->rank, local->round);
     char other[80];
@@ -236,14 +242,18 @@ static int check_agreement(const struct br_local *local, const struct br_operati
     return 0;
 }
 
-static bool publish(struct br_local *local, const struct br_operation *op)
+bool br_local_publish(struct br_local *local, const struct br_operation *op, const void *data, size_t bytes)
 {
     if (!br_board_may_publish(&local->board, local->round + 1))
         return false;
     local->round++;
-    br_board_publish(&local->board, local->round, digest(op), op->send,
-                     published_bytes(local, op, local->rank));
+    br_board_publish(&local->board, local->round, digest(op), data, bytes);
     return true;
+}
+
+static bool publish(struct br_local *local, const struct br_operation *op)
+{
+    return br_local_publish(local, op, op->send, published_bytes(local, op, local->rank));
 }
 
 static int complete(struct br_local *local, const struct br_operation *op)
@@ -252,7 +262,7 @@ static int complete(struct br_local *local, const struct br_operation *op)
 
     if (br_local_waits_for(local, op) >= 0)
         return 0;
-    rc = check_agreement(local, op);
+    rc = br_local_check_agreement(local, op);
     if (rc)
         return rc;
     combine(local, op);
@@ -291,13 +301,42 @@ static struct br_operation *head(const struct br_local *local)
                                         : br_container_of(local->queue.next, struct br_operation, node);
 }
 
+/* Off the queue, into another list. */
+static void leave(struct br_local *local, struct br_operation *op, struct br_list *list)
+{
+    br_list_remove(&op->node);
+    br_list_push_back(list, &op->node);
+    local->published = false;
+}
+
 static void end(struct br_local *local, struct br_operation *op, int status, const char *words)
 {
     op->status = status;
     snprintf(op->words, sizeof op->words, "%s", words);
-    br_list_remove(&op->node);
-    br_list_push_back(&local->ended, &op->node);
-    local->published = false;
+    leave(local, op, &local->ended);
+}
+
+/* The head of the queue: > 0: it has left, 0: it waits; errors with words. */
+static int step(struct br_local *local, struct br_operation *op)
+{
+    int rc;
+
+    if (op->local_way != BR_LOCAL_BOARD) {
+        rc = op->local_way == BR_LOCAL_PASSES ? BR_SHARE_TO_ENGINE : br_share_step(local, op);
+        if (rc == BR_SHARE_TO_ENGINE)
+            leave(local, op, &local->passed);
+        else if (rc == BR_SHARE_ENDED)
+            end(local, op, 0, "");
+        return rc;
+    }
+    if (!br_stage_board_ready(op)) /* and nobody overtakes it: rounds are taken in this order */
+        return 0;
+    if (!local->published && !(local->published = publish(local, op)))
+        return 0;
+    rc = complete(local, op);
+    if (rc > 0)
+        end(local, op, 0, "");
+    return rc;
 }
 
 int br_local_step(struct br_local *local)
@@ -306,16 +345,11 @@ int br_local_step(struct br_local *local)
     int n = 0, rc;
 
     for (; !local->busy && (op = head(local)); n++) {
-        if (!br_stage_board_ready(op)) /* and nobody overtakes it: rounds are taken in this order */
-            break;
-        if (!local->published && !(local->published = publish(local, op)))
-            break;
-        rc = complete(local, op);
+        rc = step(local, op);
         if (rc < 0)
             return rc;
         if (!rc)
             break;
-        end(local, op, 0, "");
     }
     return n;
 }
@@ -328,11 +362,21 @@ void br_local_fail(struct br_local *local, int status, const char *words)
         end(local, op, status, words);
 }
 
-struct br_operation *br_local_ended(struct br_local *local)
+static struct br_operation *pop(struct br_list *list)
 {
-    struct br_list *node = br_list_pop_front(&local->ended);
+    struct br_list *node = br_list_pop_front(list);
 
     return node ? br_container_of(node, struct br_operation, node) : NULL;
+}
+
+struct br_operation *br_local_ended(struct br_local *local)
+{
+    return pop(&local->ended);
+}
+
+struct br_operation *br_local_passed(struct br_local *local)
+{
+    return pop(&local->passed);
 }
 
 /* The lowest rank whose round of before is missing, without which the head cannot publish; -1: none. */
@@ -353,7 +397,9 @@ const char *br_local_name_waited(const struct br_local *local, const struct br_o
     char name[80];
 
     if (first && br_stage_board_gpu(first))
-        snprintf(words, bytes, "copies of GPU %d", br_stage_board_gpu(first) - 1);
+        snprintf(words, bytes, "%s GPU %d",
+                 first->local_way == BR_LOCAL_SHARES ? "a reduction on" : "copies of",
+                 br_stage_board_gpu(first) - 1);
     else if (rank >= 0)
         snprintf(words, bytes, "%s (level 0, device shm0)",
                  br_group_name_rank(op->group, rank, name, sizeof name));

@@ -30,9 +30,10 @@ struct br_local {
     uint64_t round;       /* of the last operation that has published */
     bool busy;            /* an operation of the short way has the round; the queue waits */
     bool published;       /* the head of `queue` has */
-    struct br_list queue; /* operations, by submission */
-    struct br_list ended;
+    struct br_list queue; /* operations, by submission: those of the board, and those that share (share.h) */
+    struct br_list ended, passed;
     uint64_t operations;
+    struct br_share *share; /* all-reduces of GPUs' memory; NULL: there are none */
 };
 
 /* Under the lock, when all of comm are connected: if they reach each other through shm, shares the board's descriptor; otherwise
@@ -46,12 +47,20 @@ bool br_local_takes(const struct br_local *local, const struct br_operation *op)
 /* All under the lock. */
 void br_local_submit(struct br_local *local, struct br_operation *op);
 int br_local_step(
-    struct br_local *local); /* operations ended; -EPROTO with words: the ranks disagree, fail the worker */
+    struct br_local *
+        local); /* operations that have left the queue; -EPROTO with words: the ranks disagree, and other errors of br_share_step(): fail the worker */
 /* status != 0: ends all with it and `words`. */
 void br_local_fail(struct br_local *local, int status, const char *words);
 struct br_operation *br_local_ended(struct br_local *local);
+/* The next that was not the board's after all, and goes to the engine; NULL: none. */
+struct br_operation *br_local_passed(struct br_local *local);
 struct br_operation *br_local_overdue(const struct br_local *local,
                                       uint64_t now); /* in the queue; NULL: none */
+
+/* For share.h, of the head of the queue: publishes in the next round. false: not everybody has published in this one. */
+bool br_local_publish(struct br_local *local, const struct br_operation *op, const void *data, size_t bytes);
+/* Do all make the same call? All have published. -EPROTO with words. */
+int br_local_check_agreement(const struct br_local *local, const struct br_operation *op);
 
 /* The short way: publishes for op if its turn is now (false: it is not), then the caller asks until it is complete: 1; 0: not
  * yet; -EPROTO with words: the ranks disagree. */

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "collectives/comm.h"
 #include "collectives/local.h"
+#include "collectives/share.h"
 #include "collectives/type.h"
 #include "collectives/views.h"
 #include "collectives/way.h"
@@ -114,15 +115,26 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
 void br_comm_begin_operation(struct br_operation *op, uint64_t now)
 {
     struct braid_comm *comm = op->comm;
-    int rc;
+    bool local = comm->local && !comm->family->worker->failed;
 
-    if (comm->local && !comm->family->worker->failed && br_local_takes(comm->local, op)) {
+    op->local_way = BR_LOCAL_BOARD;
+    if (local && br_local_takes(comm->local, op)) {
         if (!br_operation_is_staged(op) || br_stage_board_begin(comm->family->engine, op))
             br_local_submit(comm->local, op);
         else
             br_progress_fail(op);
-        return;
+    } else if (local && br_share_takes(comm->local, op)) {
+        br_local_submit(comm->local, op);
+    } else {
+        br_comm_to_engine(op, now);
     }
+}
+
+void br_comm_to_engine(struct br_operation *op, uint64_t now)
+{
+    struct braid_comm *comm = op->comm;
+    int rc;
+
     br_views_pass(comm->family, op, now);
     op->began = now;
     op->alone = comm->outstanding == 1;

@@ -42,6 +42,13 @@ enum br_operation_state {
     BR_OPERATION_ENDED,     /* status and words are final */
 };
 
+/* An operation in the queue of a communicator's board (local.h). */
+enum br_local_way {
+    BR_LOCAL_BOARD,
+    BR_LOCAL_SHARES, /* an all-reduce that may be one of GPUs' memory (share.h); `board` has what is under way there */
+    BR_LOCAL_PASSES, /* of the engine's: it stands behind one of these */
+};
+
 struct br_group;
 struct br_passage;
 struct br_plan;
@@ -94,6 +101,7 @@ struct br_operation {
     bool persistent;
     struct br_region *send_region, *recv_region; /* that the memory lies in, or NULL */
     struct br_staged board;                      /* while it is on the board */
+    enum br_local_way local_way;                 /* what it is in that queue for (local.h) */
     struct br_group *group; /* whose ranks root and peer are; NULL: all ranks of the job */
     struct braid_comm *comm;
     struct br_passage

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "collectives/local.h"
+#include "collectives/share.h"
 
 #define NAP (2 * BR_MS) /* of the own thread while callers drive */
 /* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner: in Linux 6.18 who yields gives up the
@@ -63,7 +64,7 @@ void br_progress_fail(struct br_operation *op)
 /* Of one that was on the board the copies to a GPU may have to come first; then it comes again. */
 static void end_staged(struct br_operation *op)
 {
-    if (!br_stage_board_end(op->comm->family->engine, op))
+    if (!br_stage_board_end(op->comm->family->engine, op) && !br_share_end(op))
         br_progress_end(op);
 }
 
@@ -113,10 +114,12 @@ static int turn_local(struct br_local *local, struct br_worker *w, uint64_t now)
         return 0;
     n = br_local_step(local);
     if (n < 0)
-        br_worker_fail(w, EPROTO, br_error_words());
+        br_worker_fail(w, -n, br_error_words());
     watch_local(local, w, now);
     while ((op = br_local_ended(local)))
         end_staged(op);
+    while ((op = br_local_passed(local)))
+        br_comm_to_engine(op, now);
     return n < 0 ? 1 : n;
 }
 

@@ -31,6 +31,7 @@ struct record {
     struct br_address shm; /* bytes 0: none */
     uint32_t n_net;
     uint32_t rails;
+    uint32_t shares_gpus; /* 1: it could (share.h, note 7) */
     struct br_address net[BR_MAX_DEVICES];
 };
 
@@ -256,6 +257,14 @@ static int meet(struct br_family *family, struct local *local, uint64_t until)
     return rc;
 }
 
+static bool all_share(const struct br_family *family, const struct record *all)
+{
+    for (int r = 0; r < family->size; r++)
+        if (!all[r].shares_gpus)
+            return false;
+    return true;
+}
+
 int br_rendezvous(struct br_family *family)
 {
     struct record *all = calloc((size_t)family->size, sizeof *all);
@@ -265,9 +274,12 @@ int br_rendezvous(struct br_family *family)
 
     if (!all)
         return br_error(ENOMEM, "rank %d: no memory for %d addresses", family->rank, family->size);
+    local.record.shares_gpus = br_gpus_may_share(family);
     rc = meet(family, &local, until);
     if (!rc)
         rc = br_store_gather(family->store, "addresses", &local.record, sizeof local.record, all, until);
+    if (!rc)
+        family->shares_gpus = all_share(family, all);
     if (!rc)
         rc = set_peers(family, &local, all);
     if (!rc)

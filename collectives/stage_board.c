@@ -48,7 +48,9 @@ bool br_stage_board_ready(const struct br_operation *op)
 
 int br_stage_board_gpu(const struct br_operation *op)
 {
-    return op->board.buffer && op->board.batch.copy.event ? op->board.batch.copy.gpu : 0;
+    bool has_one = op->board.buffer || op->local_way == BR_LOCAL_SHARES;
+
+    return has_one && op->board.batch.copy.event ? op->board.batch.copy.gpu : 0;
 }
 
 static void give_back(struct br_engine *engine, struct br_operation *op)

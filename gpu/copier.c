@@ -30,7 +30,7 @@ struct br_copier {
     const struct br_cuda *cuda; /* NULL: no GPU has been opened */
     pthread_mutex_t lock;       /* of opening */
     struct lane lanes[GPUS];
-    _Atomic uint64_t bytes[BR_COPY_DIRECTIONS]; /* copied, combined */
+    _Atomic uint64_t bytes[BR_COPY_COUNTERS]; /* copied, combined, read of others */
     bool said_pageable;
 };
 
@@ -408,5 +408,6 @@ struct br_copier_counters br_copier_counters(const struct br_copier *copier)
 {
     return (struct br_copier_counters){.to_host_bytes = atomic_load(&copier->bytes[BR_COPY_TO_HOST]),
                                        .to_gpu_bytes = atomic_load(&copier->bytes[BR_COPY_TO_GPU]),
-                                       .reduced_bytes = atomic_load(&copier->bytes[BR_COPY_REDUCTION])};
+                                       .reduced_bytes = atomic_load(&copier->bytes[BR_COPY_REDUCTION]),
+                                       .shared_bytes = atomic_load(&copier->bytes[BR_COPY_SHARED])};
 }

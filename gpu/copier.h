@@ -20,8 +20,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The third is the stream of reductions: to be marked and counted only. */
-enum br_copy_direction { BR_COPY_TO_HOST, BR_COPY_TO_GPU, BR_COPY_REDUCTION, BR_COPY_DIRECTIONS };
+/* The third is the stream of reductions: to be marked and counted only. The last one counts what it reads of other processes' memory. */
+enum br_copy_direction {
+    BR_COPY_TO_HOST,
+    BR_COPY_TO_GPU,
+    BR_COPY_REDUCTION,
+    BR_COPY_DIRECTIONS,
+    BR_COPY_SHARED = BR_COPY_DIRECTIONS,
+    BR_COPY_COUNTERS
+};
 
 struct br_copier;
 struct CUevent_st;
@@ -34,7 +41,7 @@ struct br_copy {
 };
 
 struct br_copier_counters {
-    uint64_t to_host_bytes, to_gpu_bytes, reduced_bytes;
+    uint64_t to_host_bytes, to_gpu_bytes, reduced_bytes, shared_bytes;
 };
 
 int br_copier_create(struct br_copier **out); /* -ENOMEM with words */

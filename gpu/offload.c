@@ -225,6 +225,44 @@ void br_offload_end(struct br_offload *offload, int gpu, uint64_t mark)
         lane->tail = mark;
 }
 
+int br_offload_combine(struct br_offload *offload, int gpu, enum braid_type type,
+                       enum braid_reduction reduction, void *dst, const void *const *src, int n_src,
+                       size_t bytes, int divisor)
+{
+    struct br_gpu_reduction arrays = {.dst = dst, .bytes = bytes, .n_src = n_src, .divisor = divisor};
+    int rc = br_copier_enter(offload->copier, gpu);
+
+    if (rc)
+        return rc;
+    for (int s = 0; s < n_src; s++)
+        arrays.src[s] = src[s];
+    rc = br_reducer_submit(offload->lanes[gpu - 1].reducer, br_copier_reductions(offload->copier, gpu), type,
+                           reduction, &arrays);
+    br_cuda_leave(offload->cuda);
+    if (!rc) {
+        br_copier_count(offload->copier, BR_COPY_REDUCTION, bytes);
+        br_copier_count(offload->copier, BR_COPY_SHARED, (size_t)(n_src - 1) * bytes);
+    }
+    return rc;
+}
+
+int br_offload_fetch(struct br_offload *offload, int gpu, void *to, const void *from, size_t bytes)
+{
+    br_cuda_result result;
+    int rc = bytes ? br_copier_enter(offload->copier, gpu) : 0;
+
+    if (rc || !bytes)
+        return rc;
+    result = offload->cuda->copy_async((uintptr_t)to, (uintptr_t)from, bytes,
+                                       br_copier_reductions(offload->copier, gpu));
+    br_cuda_leave(offload->cuda);
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(offload->cuda, result, "GPU %d: a copy of %zu bytes of another process", gpu - 1,
+                             bytes);
+    br_copier_count(offload->copier, BR_COPY_SHARED, bytes);
+    return 0;
+}
+
 /* ---- opening ----------------------------------------------------------------------------------- */
 
 /* Until the stream is through, but not for ever: kernels need multiprocessors, and one of the program's may have them all and wait for what the

@@ -78,4 +78,11 @@ int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
                       int n_src, size_t bytes, int divisor, uint64_t *mark);
 void br_offload_end(struct br_offload *offload, int gpu, uint64_t mark);
 
+/* The same where all is memory that this GPU's kernels reach, that of other processes included (ipc.h), dst too; and a copy there. Then br_copier_mark()
+ * as above, and nothing behind it. Negative errno with words: nothing of this is under way. */
+int br_offload_combine(struct br_offload *offload, int gpu, enum braid_type type,
+                       enum braid_reduction reduction, void *dst, const void *const *src, int n_src,
+                       size_t bytes, int divisor);
+int br_offload_fetch(struct br_offload *offload, int gpu, void *to, const void *from, size_t bytes);
+
 #endif

@@ -29,12 +29,17 @@ int br_gpu_look(void)
     return rc;
 }
 
+bool br_gpu_found(void)
+{
+    return atomic_load_explicit(&driver, memory_order_acquire);
+}
+
 int br_gpu_check(void)
 {
     const struct br_cuda *cuda;
     int rc;
 
-    if (atomic_load_explicit(&driver, memory_order_acquire))
+    if (br_gpu_found())
         return 0;
     rc = br_cuda_library(&cuda);
     return rc ? rc

@@ -21,6 +21,9 @@ struct CUctx_st;
  * where a driver should be and cannot be used: then all memory counts as the host's. */
 int br_gpu_look(void);
 
+/* Has br_gpu_look() found a driver that can be used? Any thread. */
+bool br_gpu_found(void);
+
 /* 0: br_gpu_of() can tell. Else why not, with words: those of br_cuda_library(); -ENODEV: br_gpu_look() has not found what is there now. Any thread. */
 int br_gpu_check(void);
 

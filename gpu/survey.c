@@ -10,6 +10,9 @@
 #include "base/error.h"
 #include "gpu/copier.h"
 #include "gpu/driver.h"
+#include "gpu/ipc.h"
+
+#define TRIAL 4096 /* bytes */
 
 static int attribute(const struct br_cuda *cuda, unsigned int which, int device, int fallback)
 {
@@ -51,6 +54,29 @@ static void try_copies(struct br_copier *copier, int device, char words[256])
         snprintf(words, 256, "%.255s", br_error_words());
 }
 
+/* A handle of some memory; whether another process can map it, only that can tell. */
+static void try_sharing(const struct br_cuda *cuda, int device, char words[256])
+{
+    struct CUctx_st *context;
+    struct br_ipc_note note;
+    br_cuda_pointer memory;
+    br_cuda_result result;
+    int rc = br_cuda_context(device, &context);
+
+    if (!rc)
+        rc = br_cuda_enter(cuda, context);
+    if (!rc) {
+        result = cuda->memory_alloc(&memory, TRIAL);
+        rc = result == BR_CUDA_SUCCESS ? br_ipc_note(device + 1, (void *)(uintptr_t)memory, TRIAL, &note)
+                                       : br_cuda_error(cuda, result, "%d bytes", TRIAL);
+        if (result == BR_CUDA_SUCCESS)
+            cuda->memory_free(memory);
+        br_cuda_leave(cuda);
+    }
+    if (rc)
+        snprintf(words, 256, "%.255s", br_error_words());
+}
+
 int br_gpu_survey(struct br_gpu_info *out)
 {
     const struct br_cuda *cuda;
@@ -77,6 +103,7 @@ int br_gpu_survey(struct br_gpu_info *out)
                           attribute(cuda, BR_CUDA_CAPABILITY_MINOR, i, 0);
         gpu->dmabuf = cuda->range_handle && attribute(cuda, BR_CUDA_HAS_DMABUF, i, 0);
         try_copies(copier, i, gpu->copies);
+        try_sharing(cuda, i, gpu->sharing);
     }
     br_copier_destroy(copier);
     return n;

@@ -14,7 +14,9 @@ struct br_gpu_info {
     int capability; /* 90: sm_90 */
     int numa_node;  /* -1: unknown */
     unsigned long long bytes;
-    bool dmabuf;      /* the driver exports its memory */
+    bool dmabuf; /* the driver exports its memory */
+    char sharing
+        [256]; /* "": the driver gives a handle by which other processes map its memory; else why not */
     char copies[256]; /* "": a write and a read-back over the copy engines are well; else what failed */
 };
 

@@ -55,6 +55,7 @@ static void add_gpu(cJSON *array, int number, const struct br_gpu_info *gpu)
     cJSON_AddNumberToObject(object, "numa_node", gpu->numa_node);
     cJSON_AddNumberToObject(object, "bytes", (double)gpu->bytes);
     cJSON_AddBoolToObject(object, "dmabuf", gpu->dmabuf);
+    cJSON_AddStringToObject(object, "why_not_shared", gpu->sharing);
     cJSON_AddBoolToObject(object, "usable", !gpu->copies[0]);
     cJSON_AddStringToObject(object, "why_not", gpu->copies);
     cJSON_AddStringToObject(object, "path", "staged through pinned host memory");
@@ -94,6 +95,7 @@ static void print_nics(const cJSON *gpu)
 
 static void print_gpu(const cJSON *gpu)
 {
+    const char *why_not_shared = br_info_text(gpu, "why_not_shared");
     char size[BR_FORMAT_BYTES];
 
     printf("  %-3.0f %s, %s, PCI %s, sm_%.0f", br_info_number(gpu, "number"), br_info_text(gpu, "name"),
@@ -103,6 +105,8 @@ static void print_gpu(const cJSON *gpu)
         printf(", NUMA node %.0f", br_info_number(gpu, "numa_node"));
     printf("\n      %s; dma-buf: %s\n", br_info_text(gpu, "path"),
            cJSON_IsTrue(cJSON_GetObjectItem(gpu, "dmabuf")) ? "yes" : "the driver gives none");
+    printf("      shared with other processes of this host: %s\n",
+           why_not_shared[0] ? why_not_shared : "yes, for all-reduce");
     if (br_info_text(gpu, "why_not")[0])
         printf("      not usable: %s\n", br_info_text(gpu, "why_not"));
     print_nics(gpu);

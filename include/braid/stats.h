@@ -62,6 +62,7 @@
     X(downgrade_gpu_staging, COUNTER, "GPU memory goes through host memory: no NIC reaches it")              \
     X(downgrade_gpu_pinning, COUNTER, "host memory cannot be pinned for a GPU: its copies block")            \
     X(downgrade_gpu_reduction, COUNTER, "values of a GPU cannot be combined there: on the CPU")              \
+    X(downgrade_gpu_sharing, COUNTER, "GPU memory of other processes cannot be mapped: host memory")         \
     X(downgrade_receive_queue, COUNTER, "the RDMA receive queue is shorter than wanted: senders may wait")   \
     X(downgrade_bounce, COUNTER, "memory cannot be pinned: a copy through buffers of the RDMA device")       \
     X(downgrade_mapping, COUNTER, "more regions in use with a peer of this host than can be mapped: a copy")
@@ -101,6 +102,7 @@
       "payload copied from GPUs into host memory, on its way to NICs or the CPU")                            \
     X(host_to_gpu_bytes, COUNTER, "payload copied from host memory into GPUs")                               \
     X(gpu_reduced_bytes, COUNTER, "results of collectives that were combined on GPUs")                       \
+    X(gpu_shared_bytes, COUNTER, "read by our GPUs in those of other processes of this host")                \
     X(turns, COUNTER, "turns of the worker")                                                                 \
     X(busy_ns, COUNTER, "time in turns of the worker that found something to do")                            \
     X(idle_ns, COUNTER, "time in turns that found nothing: it spun")                                         \

@@ -17,6 +17,7 @@ struct note {
     uint64_t magic;
     int32_t pid, fd, device;
     uint64_t bytes;
+    uint64_t id; /* of the allocation: no other has had it in this process */
 };
 #define MAGIC 0x42524149442d4641ull
 
@@ -71,7 +72,7 @@ br_cuda_result cuIpcGetMemHandle(struct CUipcMemHandle_st *out, br_cuda_pointer 
     pthread_mutex_lock(&fake_lock);
     memory = fake_find(at);
     if (memory && memory->kind == DEVICE) {
-        struct note note = {MAGIC, getpid(), memory->fd, memory->device, memory->bytes};
+        struct note note = {MAGIC, getpid(), memory->fd, memory->device, memory->bytes, memory->id};
         memset(out, 0, sizeof *out);
         memcpy(out->reserved, &note, sizeof note);
     }
@@ -171,7 +172,7 @@ br_cuda_result cuEventDestroy_v2(struct CUevent_st *event)
 
 br_cuda_result cuIpcGetEventHandle(struct CUipcEventHandle_st *out, struct CUevent_st *event)
 {
-    struct note note = {MAGIC, getpid(), event->fd, 0, 0};
+    struct note note = {MAGIC, getpid(), event->fd, 0, 0, 0};
 
     ENTER(cuIpcGetEventHandle, CONTEXT);
     if (fake_cuda()->no_ipc)

@@ -37,6 +37,7 @@ static void survey__says_what_there_is(void **state)
     assert_int_equal(gpus[1].numa_node, -1);
     assert_true(gpus[1].dmabuf);
     assert_string_equal(gpus[1].copies, "");
+    assert_string_equal(gpus[1].sharing, "");
     assert_int_equal(fake_cuda_left(), 0);
 }
 

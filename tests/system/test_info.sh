@@ -59,6 +59,9 @@ grep -q 'none: the CUDA driver cannot be loaded .*apt-get install' "$scratch/tex
 BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=devices=2 "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q '  1   fake GPU 1, .*sm_90' "$scratch/text" || fail "a GPU is not shown"
 grep -q 'staged through pinned host memory; dma-buf: yes' "$scratch/text" || fail "the path of a GPU's memory is not shown"
+grep -q 'shared with other processes of this host: yes' "$scratch/text" || fail "it is not said that a GPU's memory is shared"
+FAKE_CUDA=no_ipc BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA "$BRAID_BUILD/braid" info 2> /dev/null |
+    grep -q 'of this host: an IPC handle of GPU memory: CUDA_ERROR_NOT_SUPPORTED' || fail "it is not said why a GPU's memory is not shared"
 grep -q ' NICs: hwloc sees no PCI device fa0e:01:00.0\| NICs: this build has no hwloc: apt-get install' "$scratch/text" ||
     fail "why no distance is known is not shown"
 if ! grep -q 'no hwloc' "$scratch/text"; then

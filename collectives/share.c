@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/share.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/downgrade.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "collectives/comm.h"
+#include "collectives/engine_internal.h"
+#include "collectives/local.h"
+#include "collectives/type.h"
+#include "gpu/ipc.h"
+#include "gpu/passage.h"
+
+/* In the order of their coming. */
+enum stage { TELL, TOLD, ANSWERED, COMBINES, COMBINED, TOLD_COMBINED, FETCHES, FETCHED, TOLD_FETCHED };
+
+/* What a rank publishes in the first round; in the second, `has` alone. */
+struct note {
+    uint64_t has; /* 1: what follows is there */
+    struct br_ipc_note send, recv;
+};
+
+struct br_share {
+    struct br_family *family;
+    enum stage stage;
+    bool refused;     /* a mapping was, before */
+    bool said_handle; /* that there is none */
+    const void *send[BR_BOARD_RANKS];
+    void *recv[BR_BOARD_RANKS];
+};
+
+int br_share_create(struct br_family *family, struct br_share **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return br_error(ENOMEM, "rank %d: no memory to share that of GPUs", family->rank);
+    (*out)->family = family;
+    return 0;
+}
+
+void br_share_destroy(struct br_share *share)
+{
+    free(share);
+}
+
+bool br_share_takes(const struct br_local *local, struct br_operation *op)
+{
+    bool asks = op->collective == BR_ALLREDUCE && !op->algorithm[0];
+
+    if (!local->share || op->kind != BR_OPERATION_COLLECTIVE || (!asks && br_list_empty(&local->queue)))
+        return false;
+    op->local_way = asks ? BR_LOCAL_SHARES : BR_LOCAL_PASSES;
+    op->board.ends = false;
+    br_list_init(&op->board.batch.node);
+    return true;
+}
+
+/* ---- pieces ------------------------------------------------------------------------------------ */
+
+/* Bytes before piece `rank`. */
+static size_t offset(const struct br_local *local, const struct br_operation *op, uint32_t rank)
+{
+    return br_piece_offset(op->count, local->n, rank) * br_type_size(op->type);
+}
+
+static size_t piece_bytes(const struct br_local *local, const struct br_operation *op, uint32_t rank)
+{
+    return offset(local, op, rank + 1) - offset(local, op, rank);
+}
+
+/* ---- tell, answer ------------------------------------------------------------------------------ */
+
+static void refuse(struct br_share *share, bool *said)
+{
+    if (*said)
+        return;
+    *said = true;
+    br_downgrade(gpu_sharing);
+    br_log_warn(
+        "rank %d: GPU memory is not shared with other processes of this host, all-reduces go through host "
+        "memory: %s",
+        share->family->rank, br_error_words());
+}
+
+static void write_note(struct br_share *share, const struct br_operation *op, struct note *note)
+{
+    int gpu = op->send_gpu;
+
+    memset(note, 0, sizeof *note);
+    if (share->refused || !gpu || gpu != op->recv_gpu || op->foreign)
+        return;
+    if (br_ipc_note(gpu, op->send, op->send_bytes, &note->send) ||
+        br_ipc_note(gpu, op->recv, op->recv_bytes, &note->recv))
+        refuse(share, &share->said_handle);
+    else
+        note->has = 1;
+}
+
+/* Have all said yes in this round? */
+static bool all_have(const struct br_local *local, size_t bytes)
+{
+    for (uint32_t r = 0; r < local->n; r++) {
+        const struct note *note = br_board_data(&local->board, r, local->round, bytes);
+
+        if (!note->has)
+            return false;
+    }
+    return true;
+}
+
+static int map_rank(struct br_share *share, const struct br_local *local, const struct br_operation *op,
+                    uint32_t r)
+{
+    const struct note *note = br_board_data(&local->board, r, local->round, sizeof *note);
+    struct br_ipc *ipc = share->family->ipc;
+    int rank = br_group_in_job(local->group, (int)r), gpu = op->send_gpu, rc;
+    void *send;
+
+    rc = br_ipc_map(ipc, gpu, rank, &note->send, op->send_bytes, &send);
+    if (!rc)
+        rc = br_ipc_map(ipc, gpu, rank, &note->recv, op->recv_bytes, &share->recv[r]);
+    share->send[r] = send;
+    return rc;
+}
+
+static bool is_known(const struct br_share *share, const struct br_local *local,
+                     const struct br_operation *op)
+{
+    for (uint32_t r = 0; r < local->n; r++) {
+        const struct note *note = br_board_data(&local->board, r, local->round, sizeof *note);
+        int rank = br_group_in_job(local->group, (int)r);
+
+        if (r != local->rank && (!br_ipc_has(share->family->ipc, op->send_gpu, rank, &note->send) ||
+                                 !br_ipc_has(share->family->ipc, op->send_gpu, rank, &note->recv)))
+            return false;
+    }
+    return true;
+}
+
+/* Note 9. While it is held no operation is put into a stream. */
+static bool may_map(struct br_family *family)
+{
+    if (pthread_mutex_trylock(&family->passage_lock))
+        return false;
+    if (br_passages_idle(family->passages))
+        return true;
+    pthread_mutex_unlock(&family->passage_lock);
+    return false;
+}
+
+/* false: one cannot be mapped, or not now. */
+static bool map_all(struct br_share *share, const struct br_local *local, const struct br_operation *op)
+{
+    bool known = is_known(share, local, op);
+    int rc = 0;
+
+    share->send[local->rank] = op->send;
+    share->recv[local->rank] = op->recv;
+    if (!known && !may_map(share->family))
+        return false;
+    for (uint32_t r = 0; r < local->n && !rc; r++)
+        if (r != local->rank)
+            rc = map_rank(share, local, op, r);
+    if (!known)
+        pthread_mutex_unlock(&share->family->passage_lock);
+    if (rc)
+        refuse(share, &share->refused);
+    return !rc;
+}
+
+/* ---- combine, fetch ---------------------------------------------------------------------------- */
+
+static void worked(struct br_engine *engine, struct br_batch *batch)
+{
+    struct br_operation *op = br_container_of(batch, struct br_operation, board.batch);
+
+    if (op->board.ends) /* the worker failed before */
+        br_list_push_back(&engine->ended, &op->node);
+}
+
+static bool works(const struct br_operation *op)
+{
+    return !br_list_empty(&op->board.batch.node);
+}
+
+static int combine(struct br_share *share, const struct br_local *local, struct br_operation *op)
+{
+    size_t at = offset(local, op, local->rank), bytes = piece_bytes(local, op, local->rank);
+    const void *sources[BR_BOARD_RANKS];
+    int rc;
+
+    for (uint32_t r = 0; r < local->n; r++)
+        sources[r] = (const uint8_t *)share->send[r] + at;
+    rc = br_offload_combine(share->family->offload, op->send_gpu, op->type, op->reduction,
+                            (uint8_t *)op->recv + at, sources, (int)local->n, bytes, (int)local->n);
+    if (!rc)
+        br_stage_go(share->family->engine, &op->board.batch, op->send_gpu, BR_COPY_REDUCTION, worked);
+    return rc;
+}
+
+static int fetch(struct br_share *share, const struct br_local *local, struct br_operation *op)
+{
+    int rc = 0;
+
+    for (uint32_t i = 1; i < local->n && !rc; i++) { /* not all from the same one first */
+        uint32_t r = (local->rank + i) % local->n;
+        size_t at = offset(local, op, r);
+
+        rc = br_offload_fetch(share->family->offload, op->send_gpu, (uint8_t *)op->recv + at,
+                              (const uint8_t *)share->recv[r] + at, piece_bytes(local, op, r));
+    }
+    /* Those before a refused one are waited for. */
+    br_stage_go(share->family->engine, &op->board.batch, op->send_gpu, BR_COPY_REDUCTION, worked);
+    return rc;
+}
+
+/* ---- the rounds -------------------------------------------------------------------------------- */
+
+static bool publish(struct br_share *share, struct br_local *local, const struct br_operation *op,
+                    const struct note *note, size_t bytes)
+{
+    if (!br_local_publish(local, op, note, bytes))
+        return false;
+    local->published = true;
+    share->stage++;
+    return true;
+}
+
+static int tell(struct br_share *share, struct br_local *local, const struct br_operation *op)
+{
+    struct note note;
+
+    if (!br_board_may_publish(&local->board, local->round + 1))
+        return BR_SHARE_WAITS;
+    write_note(share, op, &note);
+    publish(share, local, op, &note, sizeof note);
+    return BR_SHARE_WAITS;
+}
+
+static int answer(struct br_share *share, struct br_local *local, const struct br_operation *op)
+{
+    struct note note = {0};
+
+    if (!all_have(local, sizeof note))
+        return BR_SHARE_TO_ENGINE;
+    note.has = map_all(share, local, op);
+    publish(share, local, op, &note, sizeof note.has); /* all have told, so there is room */
+    return BR_SHARE_WAITS;
+}
+
+/* Everybody is here: on to the next stage. */
+static int go_on(struct br_share *share, struct br_local *local, struct br_operation *op)
+{
+    int rc = br_local_check_agreement(local, op);
+
+    if (rc)
+        return rc;
+    switch (share->stage) {
+    case TOLD:
+        return answer(share, local, op);
+    case ANSWERED:
+        if (!all_have(local, sizeof((struct note *)0)->has))
+            return BR_SHARE_TO_ENGINE;
+        share->stage = COMBINES;
+        return combine(share, local, op);
+    case TOLD_COMBINED:
+        share->stage = FETCHES;
+        return fetch(share, local, op);
+    default:
+        local->operations++;
+        return BR_SHARE_ENDED;
+    }
+}
+
+static int next(struct br_share *share, struct br_local *local, struct br_operation *op)
+{
+    switch (share->stage) {
+    case TELL:
+        return tell(share, local, op);
+    case COMBINES:
+    case FETCHES:
+        if (!works(op))
+            share->stage++;
+        return BR_SHARE_WAITS;
+    case COMBINED:
+    case FETCHED:
+        publish(share, local, op, NULL, 0);
+        return BR_SHARE_WAITS;
+    default:
+        return br_local_waits_for(local, op) >= 0 ? BR_SHARE_WAITS : go_on(share, local, op);
+    }
+}
+
+int br_share_step(struct br_local *local, struct br_operation *op)
+{
+    struct br_share *share = local->share;
+    enum stage before;
+    int rc;
+
+    if (share->family->worker->failed)
+        return BR_SHARE_WAITS;
+    do { /* as far as it goes now */
+        before = share->stage;
+        rc = next(share, local, op);
+    } while (rc == BR_SHARE_WAITS && share->stage != before);
+    if (rc == BR_SHARE_ENDED || rc == BR_SHARE_TO_ENGINE)
+        share->stage = TELL;
+    return rc;
+}
+
+bool br_share_end(struct br_operation *op)
+{
+    if (op->local_way != BR_LOCAL_SHARES || !works(op))
+        return false;
+    op->board.ends = true;
+    br_list_init(&op->node);
+    return true;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All-reduce of ranks of one host whose memory lies on GPUs, without the host's: each rank's kernel reads the others' memory where it is (gpu/ipc.h).
+ *
+ *     tell | answer | combine, done | fetch, done
+ *
+ * 1. Steps in which ranks wait for each other are rounds on the communicator's board (transport/shm/board.h), between those of small collectives, in
+ *    the order of submission. An operation has them at the head of the board's queue; what is behind it there waits.
+ * 2. tell: each rank publishes where its input and output lie (struct br_ipc_note), or that it has nothing to share: host memory, an operation in a
+ *    stream, another context's memory, no handle, a mapping refused before. If one has nothing, all ranks know, and the operation goes to the engine as it
+ *    would have at once.
+ * 3. answer: each rank maps the others' memory and says whether it could. If one could not, all go to the engine; nothing has been written so far. The
+ *    round costs 0.2 us, and lets a rank fail to map when it finds out, not before. Rejected: to answer in the round `done` of note 4: in place, inputs are
+ *    overwritten by then.
+ * 4. combine: of n pieces, rank r's kernel combines piece r of all inputs, in the order of ranks, into its own output: one pass, n sources. The bits
+ *    do not depend on who computes them, so all ranks have the same. In place it writes what nobody else reads, piece r of its own.
+ * 5. fetch: when all have combined, each copies the other pieces out of the others' outputs, and is done when all have: until then its own is read.
+ *    Each rank reads (n-1)/n of the buffer twice from others, the least there is without more memory. Rejected: to write the results into the
+ *    others' memory: reads of one GPU by another need no flush, and a rank that has failed writes nowhere but in its own memory.
+ * 6. Host flags, not events that cross processes: the worker sees the end of its kernel by an event of its own, at its next turn, and a round tells the
+ *    others. A rank's kernel is not launched while the one of before runs, which IPC events would allow; they would need as many rounds to be
+ *    exchanged.
+ * 7. In jobs where each rank has a driver and kernels and none has BRAID_GPU_REDUCE=cpu (the ranks tell each other at the start), every all-reduce above
+ *    the board's size takes note 2's round, in host memory too: nobody knows what the others give.
+ * 8. A named algorithm is taken at its word: the engine's. Other collectives are the engine's, too.
+ * 9. Mapping waits for all streams of the GPU (ipc.h, note 5): while an operation stands in one, a rank that would have to map answers no, this time.
+ * 10. A mapping or a handle that is refused is said once and counted (downgrade_gpu_sharing); a mapping is not tried again in this communicator. A launch or copy
+ *    that is refused after note 3 ends the job, as copies of staging do.
+ * 11. When the worker has failed, the operation ends when its own kernel and copies have. Others may read its memory until they fail, too.
+ * 12. The engine gets its collectives in the same order on all ranks, so those that come behind one which may be the engine's stand in the queue, too, and
+ *    pass when they are at its head.
+ *
+ * Under the lock, as local.h, whose board it uses. One operation at a time a communicator.
+ */
+#ifndef BR_COLLECTIVES_SHARE_H
+#define BR_COLLECTIVES_SHARE_H
+
+#include <stdbool.h>
+
+struct br_family;
+struct br_local;
+struct br_operation;
+struct br_share;
+
+/* For a board whose ranks all may share. -ENOMEM with words. */
+int br_share_create(struct br_family *family, struct br_share **out);
+void br_share_destroy(struct br_share *share); /* NULL allowed */
+
+/* A collective that the board does not take: does it go into the queue (notes 7, 8, 12)? Then it is prepared for it. */
+bool br_share_takes(const struct br_local *local, struct br_operation *op);
+
+enum br_share_result { BR_SHARE_WAITS, BR_SHARE_ENDED, BR_SHARE_TO_ENGINE };
+/* One step of the head of the queue: a result, or -EPROTO with words: the ranks disagree; the errors of the driver's calls. Fail the worker. */
+int br_share_step(struct br_local *local, struct br_operation *op);
+
+/* It has left the queue. true: it comes out of br_engine_ended() when its kernel or copies are through. */
+bool br_share_end(struct br_operation *op);
+
+#endif
