@@ -26,6 +26,13 @@
 #include "transport/dpdk/packet.h"
 #include "transport/dpdk/ports.h"
 
+/* Headers of the packets that leave on one path of a link: of the latest one. */
+struct br_dpdk_template {
+    const struct br_dgram_member *member; /* NULL: none */
+    uint8_t path, hop[6];
+    uint8_t head[BR_DPDK_HEADERS];
+};
+
 struct br_dpdk_outbox {
     int first, n; /* packets[first..n) wait for room */
     const struct br_dgram_member *members[BR_DPDK_BURST];
@@ -42,6 +49,7 @@ struct br_dpdk_device {
     uint8_t mac[6]; /* ours */
     bool put_off;   /* the latest poll had events and sent nothing (note 6) */
     uint64_t polled_at;
+    struct br_dpdk_template template;
     struct br_dpdk_outbox outbox;
 };
 

@@ -14,8 +14,8 @@
  *    devices) is read from the list of all ports (ports.h), not from the one that is opened first.
  * 4. EAL binds the thread that starts it to a core, and its own threads inherit that thread's signals. So a thread of our own starts
  *    it, with all signals blocked, and ends. It leaves no handler behind; what it prints goes to our log.
- * 5. Every other function is called by threads that EAL does not know, which is allowed. A port's buffers come from a pool of its
- *    own, so ranks in one process share nothing on the data path.
+ * 5. Every other function is called by threads of the program. Those that send or receive make themselves known to EAL, which has a cache
+ *    of buffers for each such thread. A port's buffers come from a pool of its own, so ranks in one process share nothing on the data path.
  */
 #ifndef BR_TRANSPORT_DPDK_MODULE_H
 #define BR_TRANSPORT_DPDK_MODULE_H

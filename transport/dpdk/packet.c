@@ -6,6 +6,7 @@
 #include <net/if_arp.h>
 #include <netinet/ip.h>
 #include <netinet/udp.h>
+#include <stddef.h>
 #include <string.h>
 
 struct arp {
@@ -147,6 +148,36 @@ void br_dpdk_packet_head(const struct br_dpdk_flow *flow, uint32_t n, bool sums,
         ip.check = (uint16_t)~fold(add_up(0, (const uint8_t *)&ip, sizeof ip));
     memcpy(at, &ip, sizeof ip);
     memcpy(at + sizeof ip, &udp, sizeof udp);
+}
+
+static uint16_t load(const uint8_t *at)
+{
+    uint16_t value;
+
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static void store(uint8_t *at, uint16_t value)
+{
+    memcpy(at, &value, sizeof value);
+}
+
+void br_dpdk_packet_resize(uint8_t head[BR_DPDK_HEADERS], uint32_t n, bool sums)
+{
+    uint8_t *ip = head + BR_DPDK_ETHERNET, *udp = ip + sizeof(struct iphdr);
+    uint8_t *length = ip + offsetof(struct iphdr, tot_len), *check = ip + offsetof(struct iphdr, check);
+    uint8_t *udp_length = udp + offsetof(struct udphdr, uh_ulen),
+            *udp_sum = udp + offsetof(struct udphdr, uh_sum);
+    uint16_t total = htons((uint16_t)(n + BR_DPDK_IP)), behind = htons((uint16_t)(n + sizeof(struct udphdr)));
+
+    /* RFC 1624: out goes the old length, in comes the new one. */
+    if (sums)
+        store(udp_sum, fold((uint64_t)load(udp_sum) + (uint16_t)~load(udp_length) + behind));
+    else
+        store(check, (uint16_t)~fold((uint64_t)(uint16_t)~load(check) + (uint16_t)~load(length) + total));
+    store(length, total);
+    store(udp_length, behind);
 }
 
 void br_dpdk_packet_arp(const struct br_dpdk_flow *flow, enum br_dpdk_kind kind, uint8_t out[BR_DPDK_ARP])

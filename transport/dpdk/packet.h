@@ -43,6 +43,9 @@ void br_dpdk_packet_parse(const uint8_t *bytes, uint32_t n, bool checked, struct
 void br_dpdk_packet_head(const struct br_dpdk_flow *flow, uint32_t n, bool sums,
                          uint8_t out[BR_DPDK_HEADERS]);
 
+/* Makes them those of a datagram of n bytes; `sums` as they were made with. */
+void br_dpdk_packet_resize(uint8_t head[BR_DPDK_HEADERS], uint32_t n, bool sums);
+
 /* flow as in struct br_dpdk_packet; a request goes to everybody. */
 void br_dpdk_packet_arp(const struct br_dpdk_flow *flow, enum br_dpdk_kind kind, uint8_t out[BR_DPDK_ARP]);
 

@@ -82,15 +82,32 @@ static bool room(struct br_dgram_device *base, struct br_dgram_member *member)
     return device->outbox.n < BR_DPDK_BURST || flush(device);
 }
 
+static const uint8_t *template_for(struct br_dpdk_device *device, const struct br_dgram_member *member,
+                                   uint8_t path)
+{
+    struct br_dpdk_template *template = &device->template;
+    struct br_dpdk_flow flow;
+
+    if (template->member == member && template->path == path &&
+        !memcmp(template->hop, member->peer.hop, sizeof template->hop))
+        return template->head;
+    flow = flow_to(device, &member->peer, path);
+    br_dpdk_packet_head(&flow, 0, device->facts.sums, template->head);
+    template->member = member;
+    template->path = path;
+    memcpy(template->hop, member->peer.hop, sizeof template->hop);
+    return template->head;
+}
+
 static void add(struct br_dgram_device *base, struct br_dgram_member *member,
                 const struct br_dgram_packet *packet)
 {
     struct br_dpdk_device *device = device_of(base);
     struct br_dpdk_outbox *outbox = &device->outbox;
-    struct br_dpdk_flow flow = flow_to(device, &member->peer, packet->path);
     uint8_t *head = outbox->heads[outbox->n];
 
-    br_dpdk_packet_head(&flow, packet->head_bytes + packet->payload_bytes, device->facts.sums, head);
+    memcpy(head, template_for(device, member, packet->path), BR_DPDK_HEADERS);
+    br_dpdk_packet_resize(head, packet->head_bytes + packet->payload_bytes, device->facts.sums);
     memcpy(head + BR_DPDK_HEADERS, packet->head, packet->head_bytes);
     outbox->packets[outbox->n] = (struct br_dpdk_leaving){.head = head,
                                                           .head_bytes = BR_DPDK_HEADERS + packet->head_bytes,
@@ -105,6 +122,8 @@ static void drop(struct br_dgram_device *base, struct br_dgram_member *member)
     struct br_dpdk_outbox *outbox = &device_of(base)->outbox;
     int kept = outbox->first;
 
+    if (device_of(base)->template.member == member)
+        device_of(base)->template.member = NULL; /* another one may stand at its place */
     for (int i = outbox->first; i < outbox->n; i++) {
         if (outbox->members[i] == member)
             continue;
@@ -213,7 +232,8 @@ static void receive(struct br_dpdk_device *device, struct br_dgram_report *repor
                 device->dgram.base.counters.stray_packets++;
                 continue;
             }
-            br_dpdk_packet_parse(arrivals[i].bytes, arrivals[i].n, arrivals[i].checked, &packet);
+            br_dpdk_packet_parse(arrivals[i].bytes, arrivals[i].n,
+                                 arrivals[i].checked || device->facts.memory, &packet);
             if (packet.kind == BR_DPDK_DATAGRAM)
                 take(device, &packet);
             else if (packet.kind != BR_DPDK_OTHER)

@@ -57,6 +57,22 @@ static void packet_head__is_what_the_standards_say(void **state)
     assert_memory_equal(head, expected, sizeof head);
 }
 
+static void packet_resize__is_what_making_anew_gives(void **state)
+{
+    struct br_dpdk_flow to = flow();
+    uint8_t head[BR_DPDK_HEADERS], anew[BR_DPDK_HEADERS];
+
+    (void)state;
+    for (int sums = 0; sums < 2; sums++) {
+        br_dpdk_packet_head(&to, 0, sums, head);
+        for (uint32_t n = 9000; n > 0; n -= 8) {
+            br_dpdk_packet_resize(head, n, sums);
+            br_dpdk_packet_head(&to, n, sums, anew);
+            assert_memory_equal(head, anew, sizeof head);
+        }
+    }
+}
+
 static void packet_parse__gives_back_what_was_made(void **state)
 {
     struct br_dpdk_flow made = flow();
@@ -174,6 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packet_head__is_what_the_standards_say),
+        cmocka_unit_test(packet_resize__is_what_making_anew_gives),
         cmocka_unit_test(packet_parse__gives_back_what_was_made),
         cmocka_unit_test(packet_parse__sees_the_mark_of_congestion),
         cmocka_unit_test(packet_parse__drops_what_is_damaged),

@@ -16,6 +16,7 @@
 
 #define DESCRIPTORS 1024
 #define MORE        512 /* buffers besides those of the queues */
+#define CACHED      64  /* of them a thread keeps for itself, or half as many again */
 #define ANY_SOCKET  ((unsigned)SOCKET_ID_ANY)
 #define ETHERNET    18u /* header with a VLAN tag */
 #define AGAIN_MS    20  /* between two attempts to reach the server of net_memif */
@@ -113,13 +114,14 @@ static uint32_t frame_bytes(const char *devargs)
     return at && sscanf(at, ",framesz=%u", &bytes) == 1 && bytes < UINT16_MAX ? bytes : 0;
 }
 
-/* Buffers that were freed last are handed out first, from a stack: they are in the caches. (EAL's own caches in front of a pool are
- * for threads that EAL knows.) Without librte-mempool-stack: round and round a ring. */
+/* Buffers that were freed last are handed out first, from a stack: they are in the caches. Without librte-mempool-stack: round and round
+ * a ring. In front of it stands a cache for each thread that EAL knows (burst.c). */
 static struct rte_mempool *make_pool(const char *name, unsigned n, uint16_t room)
 {
-    struct rte_mempool *pool = rte_pktmbuf_pool_create_by_ops(name, n, 0, 0, room, SOCKET_ID_ANY, "stack");
+    struct rte_mempool *pool =
+        rte_pktmbuf_pool_create_by_ops(name, n, CACHED, 0, room, SOCKET_ID_ANY, "stack");
 
-    return pool ? pool : rte_pktmbuf_pool_create(name, n, 0, 0, room, SOCKET_ID_ANY);
+    return pool ? pool : rte_pktmbuf_pool_create(name, n, CACHED, 0, room, SOCKET_ID_ANY);
 }
 
 static int make_pools(struct br_dpdk_port *port, const char *devargs, const struct br_dpdk_facts *facts,
