@@ -42,6 +42,10 @@ grep -q 'Out of bounds values : 0 OK' "$work/out" || fail "wrong values"
 grep -q 'back end dpdk' "$work/out" || fail "another back end"
 [[ $(sent port0) -gt 40 && $(sent port1) -gt 40 ]] || fail "the ports have sent $(sent port0) and $(sent port1) packets"
 
+own="net_af_packet0,iface=port0,address=10.99.0.1/24,mac=02:00:00:00:01:01; net_af_packet1,iface=port1,address=10.99.0.2/24,mac=02:00:00:00:01:02"
+BRAID_DPDK_PORTS=$own ranks 2 allreduce -b 32768 -e 32768 -n 3 -w 1 || fail "allreduce with MAC addresses of our own ended with $?"
+grep -q 'Out of bounds values : 0 OK' "$work/out" || fail "wrong values with MAC addresses of our own"
+
 ip link set port0 mtu 9000 && ip link set port1 mtu 9000
 ranks 2 allreduce -b 32768 -e 32768 -n 3 -w 1 || fail "allreduce with an MTU of 9000 ended with $?"
 grep -q 'Out of bounds values : 0 OK' "$work/out" || fail "wrong values with an MTU of 9000"

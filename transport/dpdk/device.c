@@ -215,6 +215,9 @@ static void choose_mac(struct br_dpdk_device *device)
 {
     static const uint8_t none[6];
 
+    memcpy(device->mac, device->spec.mac, sizeof device->mac);
+    if (memcmp(device->mac, none, sizeof none) != 0)
+        return;
     memcpy(device->mac, device->facts.mac, sizeof device->mac);
     if (!(device->mac[0] & 1) && memcmp(device->mac, none, sizeof none) != 0)
         return;
@@ -225,9 +228,11 @@ static void choose_mac(struct br_dpdk_device *device)
 
 static int open_port(struct br_dpdk_device *device)
 {
+    static const uint8_t none[6];
+    bool all = memcmp(device->spec.mac, none, sizeof none) != 0;
     char words[BR_DPDK_WORDS];
-    int rc =
-        device->module->open(device->spec.devargs, device->spec.mtu, &device->port, &device->facts, words);
+    int rc = device->module->open(device->spec.devargs, device->spec.mtu, all, &device->port, &device->facts,
+                                  words);
 
     if (rc)
         return br_error(-rc, "%s", words);

@@ -84,6 +84,16 @@ static int read_port(struct br_dpdk_spec *spec, const char *key, char *value)
     return 0;
 }
 
+/* For net_af_packet, which knows only its interface's; net_memif and net_tap have such an argument themselves. */
+static int read_own_mac(struct br_dpdk_spec *spec, const char *key, char *value)
+{
+    static const uint8_t none[6];
+
+    if (!read_mac(value, spec->mac) || !memcmp(spec->mac, none, sizeof none))
+        return bad(spec, key, value, "the MAC address of one host, as 02:00:00:00:00:01");
+    return 0;
+}
+
 static int read_neighbour(struct br_dpdk_spec *spec, const char *key, char *value)
 {
     struct br_dpdk_neighbour *to = &spec->neighbours[spec->n_neighbours];
@@ -107,7 +117,7 @@ static const struct key {
     int (*read)(struct br_dpdk_spec *spec, const char *key, char *value);
 } keys[] = {
     {"address", read_address}, {"gateway", read_gateway},     {"mtu", read_mtu},
-    {"port", read_port},       {"neighbour", read_neighbour},
+    {"port", read_port},       {"neighbour", read_neighbour}, {"mac", read_own_mac},
 };
 
 /* ---- the interface beneath ----------------------------------------------------------------------------------------- */
@@ -135,6 +145,11 @@ static in_addr_t address_in(const struct ifreq *request)
     return address.sin_addr.s_addr;
 }
 
+static bool is_af_packet(const struct br_dpdk_spec *spec)
+{
+    return !strncmp(spec->name, "net_af_packet", 13);
+}
+
 /* net_af_packet's rings hold frames of one size, by default for an MTU of 1500. */
 static void fit_frames(struct br_dpdk_spec *spec)
 {
@@ -143,7 +158,7 @@ static void fit_frames(struct br_dpdk_spec *spec)
                      : spec->mtu <= 3900 ? 4096
                                          : 12288; /* with the kernel's own header */
 
-    if (!strncmp(spec->name, "net_af_packet", 13) && !strstr(spec->devargs, "framesz="))
+    if (is_af_packet(spec) && !strstr(spec->devargs, "framesz="))
         snprintf(spec->devargs + n, sizeof spec->devargs - n, ",blocksz=%u,framesz=%u,framecnt=%u",
                  frame < 4096 ? 4096 : frame, frame, frame < 4096 ? 2048u : 1024u);
 }
@@ -163,14 +178,19 @@ static void look_beneath(struct br_dpdk_spec *spec)
 
 /* ---- a port ---------------------------------------------------------------------------------------------------------- */
 
+static bool is_ours(const struct br_dpdk_spec *spec, const struct key *key, const char *word, size_t n)
+{
+    return strlen(key->name) == n && !strncmp(word, key->name, n) &&
+           (key->read != read_own_mac || is_af_packet(spec));
+}
+
 static int take(struct br_dpdk_spec *spec, char *word)
 {
     char *value = strchr(word, '=');
     size_t n = strlen(spec->devargs);
 
     for (size_t i = 0; value && i < sizeof keys / sizeof *keys; i++)
-        if (strlen(keys[i].name) == (size_t)(value - word) &&
-            !strncmp(word, keys[i].name, (size_t)(value - word)))
+        if (is_ours(spec, &keys[i], word, (size_t)(value - word)))
             return keys[i].read(spec, keys[i].name, value + 1);
     if ((size_t)snprintf(spec->devargs + n, sizeof spec->devargs - n, "%s%s", n ? "," : "", word) >=
         sizeof spec->devargs - n - 48)

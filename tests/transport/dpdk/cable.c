@@ -36,12 +36,13 @@ static int start(const struct br_dpdk_start *how, char *words)
     return 0;
 }
 
-static int open_port(const char *devargs, uint16_t mtu, struct br_dpdk_port **out,
+static int open_port(const char *devargs, uint16_t mtu, bool all, struct br_dpdk_port **out,
                      struct br_dpdk_facts *facts, char *words)
 {
     int number = devargs[strlen("net_cable")] - '0';
 
     (void)mtu;
+    (void)all;
     (void)words;
     memset(facts, 0, sizeof *facts);
     snprintf(facts->driver, sizeof facts->driver, "net_cable");

@@ -52,6 +52,21 @@ static void spec_parse__takes_the_interface_beneath(void **state)
     assert_int_equal(spec->mtu, 1400);
 }
 
+static void spec_parse__keeps_a_mac_address_for_whom_has_none(void **state)
+{
+    struct br_dpdk_spec *spec = &specs[0];
+
+    (void)state;
+    assert_int_equal(br_dpdk_spec_parse("net_af_packet0,iface=lo,framesz=2048,mac=02:00:00:00:00:07", spec),
+                     0);
+    assert_int_equal(spec->mac[5], 7);
+    assert_string_equal(spec->devargs, "net_af_packet0,iface=lo,framesz=2048");
+    assert_int_equal(br_dpdk_spec_parse("net_memif0,mac=02:00:00:00:00:07", spec), 0);
+    assert_int_equal(spec->mac[5], 0);
+    assert_string_equal(spec->devargs, "net_memif0,mac=02:00:00:00:00:07");
+    assert_int_equal(br_dpdk_spec_parse("net_af_packet0,iface=lo,mac=01:00:00:00:00:07", spec), -EINVAL);
+}
+
 static void spec_parse__says_what_is_wrong(void **state)
 {
     static const char *const wrong[][2] = {
@@ -108,6 +123,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spec_parse__keeps_what_is_not_ours_for_dpdk),
         cmocka_unit_test(spec_parse__takes_the_interface_beneath),
+        cmocka_unit_test(spec_parse__keeps_a_mac_address_for_whom_has_none),
         cmocka_unit_test(spec_parse__says_what_is_wrong),
         cmocka_unit_test(specs_read__lists_ports),
         cmocka_unit_test(spec_hop__goes_through_the_gateway),

@@ -16,7 +16,7 @@ void br_dpdk_eal_forget(void);
 const char *br_dpdk_eal_said(void);
 
 /* port.c, burst.c: see struct br_dpdk_module. */
-int br_dpdk_port_open(const char *devargs, uint16_t mtu, struct br_dpdk_port **out,
+int br_dpdk_port_open(const char *devargs, uint16_t mtu, bool all, struct br_dpdk_port **out,
                       struct br_dpdk_facts *facts, char *words);
 void br_dpdk_port_close(struct br_dpdk_port *port);
 bool br_dpdk_port_is_up(struct br_dpdk_port *port);

@@ -288,7 +288,7 @@ static int open_locked(struct br_dpdk_port *port, const char *devargs, uint16_t 
     return rc;
 }
 
-int br_dpdk_port_open(const char *devargs, uint16_t mtu, struct br_dpdk_port **out,
+int br_dpdk_port_open(const char *devargs, uint16_t mtu, bool all, struct br_dpdk_port **out,
                       struct br_dpdk_facts *facts, char *words)
 {
     struct br_dpdk_port *port = calloc(1, sizeof *port);
@@ -299,6 +299,8 @@ int br_dpdk_port_open(const char *devargs, uint16_t mtu, struct br_dpdk_port **o
     snprintf(port->name, sizeof port->name, "%.*s", (int)strcspn(devargs, ","), devargs);
     pthread_mutex_lock(&lock);
     rc = open_locked(port, devargs, mtu, facts, words);
+    if (!rc && all && (rc = rte_eth_promiscuous_enable(port->id)))
+        fail(words, rc, "the port does not take in packets for another MAC address");
     if (rc) {
         forget(port);
         undo(port);
