@@ -66,6 +66,9 @@ grep -q '0 ports of DPDK can be used' "$work/err" || fail "no words about a miss
 BRAID_DPDK_PORTS="net_af_packet0,iface=nowhere,address=10.99.0.1/24" "$braid" info > "$work/out" 2> "$work/err"
 grep -q 'there is no interface nowhere' "$work/out" || fail "braid info says nothing about a missing interface"
 
+BRAID_DPDK_PORTS="net_ring0,address=10.99.0.1/24" "$braid" info > "$work/out" 2> "$work/err"
+grep -q 'reaches nobody else' "$work/out" || fail "braid info says nothing about a port that hears only itself"
+
 export BRAID_DPDK_PORTS="ffff:1f:1f.7,address=10.99.0.1/24"
 ranks 2 allreduce -b 8 -e 8 && fail "a PCI device that is not there"
 "$braid" info > "$work/out" 2> "$work/err"

@@ -104,6 +104,10 @@ static void why_not(const struct br_dpdk_spec *spec, char *out, size_t bytes)
     if (!rc && !spec->ip)
         rc = br_error(EADDRNOTAVAIL,
                       "it has no address: write address=10.0.0.1/24 behind it in BRAID_DPDK_PORTS");
+    if (!rc && !strncmp(spec->name, "net_ring", 8))
+        rc = br_error(EOPNOTSUPP,
+                      "a port of net_ring receives what it has sent itself, and reaches nobody else: take "
+                      "net_memif between the processes of a host");
     if (rc)
         snprintf(out, bytes, "%s", br_error_words());
 }

@@ -12,7 +12,7 @@
  * 4. Payload is sent from where it lies if the driver reads it before its send function returns (facts.direct): then nothing can be
  *    on its way when SENT is reported or the link is closed. Else it is copied once into DPDK's buffers. Rejected for now: leaving the
  *    user's memory with a NIC that reads it later, as the fence then has to wait until the NIC has done so.
- * 5. Checksums: if the port fills in and checks those of UDP, our own covers headers only. Over shared memory (memif, ring)
+ * 5. Checksums: if the port fills in and checks those of UDP, our own covers headers only. Over shared memory (memif)
  *    neither is needed. A checksum of UDP that comes without the port having looked at it is looked at in software.
  * 6. A poll that has events sends nothing: the caller gets them sooner. The next one sends before it looks for packets, so what the
  *    caller answers leaves at once, and acknowledgements in the first poll that has no data (br_dgram_config.acks_behind). It

@@ -99,7 +99,7 @@ static void learn(struct br_dpdk_port *port, const char *devargs, uint16_t mtu,
     if (!rte_eth_macaddr_get(port->id, &mac))
         memcpy(facts->mac, mac.addr_bytes, sizeof facts->mac);
     facts->sums = (info->rx_offload_capa & rx) == rx && (info->tx_offload_capa & tx) == tx;
-    facts->memory = is_memif(info) || !strcmp(info->driver_name, "net_ring");
+    facts->memory = is_memif(info);
     facts->direct = reads_at_once(info, devargs);
     facts->numa_node = rte_eth_dev_socket_id(port->id);
     facts->mtu = mtu ? mtu : rte_eth_dev_get_mtu(port->id, &has) ? 1500 : has;
