@@ -372,11 +372,16 @@ static void take_notifications(struct br_verbs_device *device)
     struct ibv_cq *cq;
     unsigned n = 0;
     void *user;
+    bool failed;
 
-    while (!device->library->get_cq_event(device->channel, &cq, &user))
+    errno = 0;
+    for (; !device->library->get_cq_event(device->channel, &cq, &user); errno = 0)
         n++;
+    failed = errno != EAGAIN && errno != EINTR; /* it would stay readable, and nobody would sleep any more */
     if (n)
         device->library->ack_cq_events(device->cq, n);
+    if (failed)
+        br_verbs_device_dies(device, "ibv_get_cq_event has failed");
 }
 
 static void look(struct br_verbs_device *device)

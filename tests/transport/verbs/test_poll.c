@@ -141,6 +141,23 @@ static void wait__cannot_be_armed(void **state)
     assert_true(rig_ops->wait(&rig->a.device->base) >= 0);
 }
 
+/* Its descriptor would stay readable: given up, so that whoever waits can sleep. */
+static void wait__channel_fails(void **state)
+{
+    struct rig *rig = *state;
+    struct pollfd fd = {.fd = rig_ops->wait(&rig->b.device->base), .events = POLLIN};
+
+    fake_fail_always("get_cq_event", EIO);
+    assert_int_equal(rig_message(&rig->a, 10, 1), 1);
+    assert_int_equal(poll(&fd, 1, 0), 1);
+    rig_settle(rig);
+    assert_true(fake_has_failed());
+    assert_int_equal(rig_take(&rig->b, BR_EVENT_CLOSED)->error, -ENODEV);
+    rig_ops->link_close(rig->b.link);
+    assert_true(rig_ops->wait(&rig->b.device->base) >= 0);
+    assert_int_equal(poll(&fd, 1, 0), 0);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
@@ -152,6 +169,7 @@ int main(void)
                                         rig_teardown),
         CASE(wait__wakes),
         CASE(wait__cannot_be_armed),
+        CASE(wait__channel_fails),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
