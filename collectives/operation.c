@@ -118,6 +118,7 @@ void br_comm_begin_operation(struct br_operation *op, uint64_t now)
     bool local = comm->local && !comm->family->worker->failed;
 
     op->local_way = BR_LOCAL_BOARD;
+    op->began = 0; /* of a persistent one: that of a start before */
     if (local && br_local_takes(comm->local, op)) {
         if (!br_operation_is_staged(op) || br_stage_board_begin(comm->family->engine, op))
             br_local_submit(comm->local, op);

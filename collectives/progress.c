@@ -337,11 +337,10 @@ static bool wait_for(struct br_family *family, const struct goal *goal, uint64_t
     atomic_fetch_add(&family->callers, 1);
     while (!is_reached(family, goal)) {
         if (br_gate_try(family)) {
-            bool ours = drive(family, goal, until);
-
-            atomic_fetch_add(&family->turns, 1);
-            if (ours)
+            if (drive(family, goal, until)) { /* else another drives, and counts */
+                atomic_fetch_add(&family->turns, 1);
                 br_gate_unlock(family);
+            }
         } else {
             wait_for_driver(family, goal);
         }

@@ -13,6 +13,7 @@
 #include "collectives/local.h"
 #include "collectives/type.h"
 #include "gpu/ipc.h"
+#include "gpu/offload.h"
 #include "gpu/passage.h"
 
 /* In the order of their coming. */
@@ -28,6 +29,7 @@ struct br_share {
     struct br_family *family;
     enum stage stage;
     bool refused;     /* a mapping was, before */
+    bool holds;       /* what the operation has mapped */
     bool said_handle; /* that there is none */
     const void *send[BR_BOARD_RANKS];
     void *recv[BR_BOARD_RANKS];
@@ -91,7 +93,8 @@ static void write_note(struct br_share *share, const struct br_operation *op, st
     int gpu = op->send_gpu;
 
     memset(note, 0, sizeof *note);
-    if (share->refused || !gpu || gpu != op->recv_gpu || op->foreign)
+    if (share->refused || !gpu || gpu != op->recv_gpu || op->foreign ||
+        !br_offload_reaches(share->family->offload, gpu, op->send)) /* not any more */
         return;
     if (br_ipc_note(gpu, op->send, op->send_bytes, &note->send) ||
         br_ipc_note(gpu, op->recv, op->recv_bytes, &note->recv))
@@ -115,16 +118,17 @@ static bool all_have(const struct br_local *local, size_t bytes)
 static int map_rank(struct br_share *share, const struct br_local *local, const struct br_operation *op,
                     uint32_t r)
 {
-    const struct note *note = br_board_data(&local->board, r, local->round, sizeof *note);
+    const struct note note = /* a copy: others write there, and it is looked at before it is used */
+        *(const struct note *)br_board_data(&local->board, r, local->round, sizeof note);
     struct br_ipc *ipc = share->family->ipc;
     int rank = br_group_in_job(local->group, (int)r), gpu = op->send_gpu, rc;
     void *send;
 
-    rc = br_ipc_map(ipc, gpu, rank, &note->send, op->send_bytes, &send);
-    if (!rc)
-        rc = br_ipc_map(ipc, gpu, rank, &note->recv, op->recv_bytes, &share->recv[r]);
+    rc = br_ipc_map(ipc, gpu, rank, &note.send, op->send_bytes, &send);
+    if (rc)
+        return rc;
     share->send[r] = send;
-    return rc;
+    return br_ipc_map(ipc, gpu, rank, &note.recv, op->recv_bytes, &share->recv[r]);
 }
 
 static bool is_known(const struct br_share *share, const struct br_local *local,
@@ -248,6 +252,9 @@ static int answer(struct br_share *share, struct br_local *local, const struct b
     if (!all_have(local, sizeof note))
         return BR_SHARE_TO_ENGINE;
     note.has = map_all(share, local, op);
+    if (note.has && !share->holds)
+        br_ipc_hold(share->family->ipc);
+    share->holds = note.has;
     publish(share, local, op, &note, sizeof note.has); /* all have told, so there is room */
     return BR_SHARE_WAITS;
 }
@@ -307,8 +314,12 @@ int br_share_step(struct br_local *local, struct br_operation *op)
         before = share->stage;
         rc = next(share, local, op);
     } while (rc == BR_SHARE_WAITS && share->stage != before);
-    if (rc == BR_SHARE_ENDED || rc == BR_SHARE_TO_ENGINE)
+    if (rc == BR_SHARE_ENDED || rc == BR_SHARE_TO_ENGINE) {
         share->stage = TELL;
+        if (share->holds)
+            br_ipc_let_go(share->family->ipc);
+        share->holds = false;
+    }
     return rc;
 }
 

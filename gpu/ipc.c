@@ -9,7 +9,7 @@
 #include "base/list.h"
 #include "gpu/driver.h"
 
-#define LIMIT 1024 /* mappings; an operation of 256 ranks uses 510 */
+#define LIMIT 1024 /* mappings, more only while they are held; an operation of 256 ranks uses 510 */
 
 struct mapping {
     struct br_list node; /* the last used first */
@@ -21,7 +21,7 @@ struct mapping {
 
 struct br_ipc {
     struct br_list mappings;
-    int n;
+    int n, holds;
 };
 
 /* ---- notes ------------------------------------------------------------------------------------- */
@@ -129,7 +129,7 @@ static void make_room(struct br_ipc *ipc, int rank, const struct br_ipc_note *no
             memcmp(&mapping->handle, &note->handle, sizeof note->handle) != 0)
             drop(ipc, mapping, false);
     }
-    if (ipc->n == LIMIT)
+    while (ipc->n >= LIMIT && !ipc->holds)
         drop(ipc, br_container_of(ipc->mappings.prev, struct mapping, node), false);
 }
 
@@ -173,6 +173,16 @@ static int map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *
     ipc->n++;
     *out = mapping;
     return 0;
+}
+
+void br_ipc_hold(struct br_ipc *ipc)
+{
+    ipc->holds++;
+}
+
+void br_ipc_let_go(struct br_ipc *ipc)
+{
+    ipc->holds--;
 }
 
 int br_ipc_map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note, size_t bytes,

@@ -6,7 +6,8 @@
  *    operation, which the manual calls lightweight, so that they always name what is at the address now.
  * 2. Mapping takes the driver's time, so mappings are kept: found by the handle, which the driver gives to no other allocation, not even to a later one
  *    at the same address. A new handle whose allocation overlaps one that is kept, of the same process, shows that the old one has been freed: it is
- *    closed first. UCX does it so, too. At most LIMIT are kept; the one that was used longest ago goes.
+ *    closed first. UCX does it so, too. LIMIT are kept; the one that was used longest ago goes, but not while somebody holds what is mapped: an
+ *    operation keeps its addresses over several rounds, and those of other communicators map meanwhile.
  * 3. The manual leaves undefined what becomes of memory that is freed while another process has it mapped. It is not read here any more: no operation names
  *    it. Its pages stay taken until the mapping is closed (note 2).
  * 4. Not every memory has a handle: of cudaMallocAsync() and cuMemCreate() none. A process cannot map its own.
@@ -43,7 +44,11 @@ void br_ipc_destroy(struct br_ipc *ipc, bool lost);
 /* Is it mapped already, so that br_ipc_map() calls nothing of CUDA? */
 bool br_ipc_has(const struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note);
 
-/* Where kernels and copies of this GPU find what the note of a rank names, `bytes` of it. It stays mapped for the LIMIT next calls at least. Errors
+/* What is mapped stays, until it has been let go as often. */
+void br_ipc_hold(struct br_ipc *ipc);
+void br_ipc_let_go(struct br_ipc *ipc);
+
+/* Where kernels and copies of this GPU find what the note of a rank names, `bytes` of it. Who does not hold it has it for LIMIT - 1 more calls. Errors
  * with words: -EPROTO: the allocation is not that large; -ENOMEM; the driver's: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, where the two GPUs do not
  * reach each other, and others. Blocks (note 5). */
 int br_ipc_map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note, size_t bytes,

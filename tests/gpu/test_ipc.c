@@ -161,6 +161,26 @@ static void map__of_many(void **state)
     assert_true(br_ipc_has(ipc, 1, 1099, &first));
 }
 
+/* What an operation uses stays mapped, whatever others map meanwhile. */
+static void hold__keeps_all(void **state)
+{
+    struct br_ipc_note note;
+    unsigned left = fake_cuda_left();
+
+    (void)state;
+    assert_int_equal(br_ipc_note(1, memory, 10, &note), 0);
+    map(0, &note, 10);
+    br_ipc_hold(ipc);
+    for (int rank = 1; rank < 1100; rank++)
+        map(rank, &note, 10);
+    assert_true(br_ipc_has(ipc, 1, 0, &note));
+    assert_int_equal(fake_cuda_left(), left + 1100);
+    br_ipc_let_go(ipc);
+    map(1100, &note, 10);
+    assert_false(br_ipc_has(ipc, 1, 0, &note));
+    assert_int_equal(fake_cuda_left(), left + 1024);
+}
+
 static void refusals__have_words(void **state)
 {
     static const struct {
@@ -197,6 +217,7 @@ int main(void)
         TEST(map__after_the_memory_was_freed),
         TEST(map__closes_what_is_stale),
         TEST(map__of_many),
+        TEST(hold__keeps_all),
         TEST(refusals__have_words),
     };
 
