@@ -281,13 +281,13 @@ static void accept_request(struct br_verbs_device *device, const struct event *e
 static int refused(const struct br_verbs_device *device, const struct event *event)
 {
     const char *what = device->library->cm_event_str(event->type);
+    int err = event->status < -1 ? -event->status : EHOSTUNREACH; /* -1: librdmacm's own, it says no more */
 
     if (event->type == RDMA_CM_EVENT_REJECTED)
         return br_error(ECONNREFUSED, "%s (reason %d)%s", what, event->status,
                         event->status == NOT_LISTENED ? ": nobody listens there"
                                                       : "; the peer's log (BRAID_LOG=info) says why");
-    return br_error(event->status < 0 ? -event->status : EHOSTUNREACH, "%s: %s", what,
-                    strerror(event->status < 0 ? -event->status : EHOSTUNREACH));
+    return br_error(err, "%s: %s", what, strerror(err));
 }
 
 /* 0; -errno with words: the exchange has come to nothing. */
@@ -355,9 +355,9 @@ void br_verbs_cm_events(struct br_verbs_device *device)
         one(device, &copy);
         errno = 0;
     }
-    if (errno != EAGAIN && errno != EINTR) {
-        br_log_error("device %s: rdma_get_cm_event: %s: no new links", device->base.name,
-                     strerror(br_verbs_errno()));
+    if (errno != EAGAIN && errno != EINTR && errno != ENOMEM) { /* these pass, and it is looked at again */
+        br_log_error("device %s: rdma_get_cm_event: %s: no new links, and the end of others is found late",
+                     device->base.name, strerror(br_verbs_errno()));
         epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->cm.channel->fd, NULL);
     }
 }

@@ -234,7 +234,8 @@ static int address_of_peer(struct br_verbs_link *link, struct ibv_ah_attr *ah)
     ah->port_num = device->port;
     if (device->attr.link_layer != IBV_LINK_LAYER_ETHERNET) {
         ah->dlid = link->hello.lid;
-        return 0;
+        if (!(device->attr.flags & IBV_QPF_GRH_REQUIRED))
+            return 0;
     }
     memcpy(theirs.raw, link->hello.gids, sizeof theirs.raw);
     memcpy(theirs.type, link->hello.gid_types, sizeof theirs.type);
@@ -340,6 +341,9 @@ static void destroy_lanes(struct br_verbs_link *link)
     struct br_verbs_device *device = br_verbs_device_of(link);
     unsigned n = 0;
 
+    if (link->lanes[0].qp)
+        br_verbs_drain(
+            device); /* some providers (mlx5) drop what stands there of a queue pair with it, buffers and all */
     for (; n < device->classes.n && link->lanes[n].qp; n++) {
         struct br_verbs_lane *lane = &link->lanes[n];
         int rc;

@@ -156,7 +156,8 @@ static void received(struct br_verbs_device *device, const struct ibv_wc *wc, st
     struct br_verbs_buffer *buffer = (void *)(uintptr_t)wc->wr_id;
     struct br_verbs_link *link = br_verbs_link_of(device, wc->qp_num);
 
-    device->receive.posted--;
+    if (device->receive.posted)
+        device->receive.posted--; /* else one that was taken for lost has come back */
     if (wc->status == IBV_WC_SUCCESS && wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM && link &&
         is_next(link, report) && br_list_empty(&link->inbox)) {
         br_list_push_back(&device->receive.spare, &buffer->node);

@@ -61,7 +61,7 @@ static inline int submit(struct br_verbs_link *link, struct br_verbs_lane *lane,
         lane->unsignalled = 0;
     rc = ibv_post_send(lane->qp, work, &bad);
     if (rc)
-        return refused(link, entry, rc);
+        return refused(link, entry, rc > 0 ? rc : EIO); /* qedr and bnxt_re return negative ones */
     lane->posted++;
     return 0;
 }

@@ -7,8 +7,10 @@
  *    links may hold together. That happens until the most that are ever held at once have been; after that, nothing is registered any more.
  * 2. A queue pair that fails in the middle of a message takes the buffer with it (some providers return it with a
  *    flush error, others with the last-WQE event, soft-RoCE not at all). We do not know which, so the queue's own limit event
- *    tells: fewer than a quarter are left although we count more. Then the count is set right. The lost buffers
- *    stay allocated until the device is closed.
+ *    tells: fewer than a quarter are left, so all others have come since it was asked for, or are lost. What is lost for certain is
+ *    replaced; it stays allocated until the device is closed. The event is about the past, when buffers that are back by now may have
+ *    been missing, so there may be more: then the next event, asked for at once, tells. Rejected: to compare it with the count of posted ones, in which those are
+ *    that have been filled and not polled: a burst then looks like a loss.
  * 3. Where a further chunk cannot be had (the limit of locked memory), the queue stays short, and senders wait until the caller
  *    gives messages back. That is tried again now and then, not in each poll: registering is slow also where it fails.
  */
@@ -127,6 +129,7 @@ static void arm_limit(struct br_verbs_device *device)
             "device %s: buffers that failed links take with them are not replaced: ibv_modify_srq: %s",
             device->base.name, strerror(rc));
     receive->armed = true; /* or never will be: lost buffers are then not replaced */
+    receive->refilled = 0;
 }
 
 static int refill(struct br_verbs_device *device)
@@ -143,6 +146,7 @@ static int refill(struct br_verbs_device *device)
         if (n <= 0)
             return n; /* full: some of what we thought lost is there */
         receive->posted += (uint32_t)n;
+        receive->refilled += (uint32_t)n;
     }
     if (!receive->armed)
         arm_limit(device);
@@ -158,15 +162,21 @@ void br_verbs_receive_refill(struct br_verbs_device *device)
 void br_verbs_receive_limit(struct br_verbs_device *device)
 {
     struct br_verbs_receive *receive = &device->receive;
+    uint32_t limit = receive->target / 4, came;
 
+    br_verbs_drain(device);
+    came = receive->target + receive->refilled - receive->posted; /* since it was asked for */
     receive->armed = false;
-    if (receive->posted <= receive->target / 4)
-        return; /* as we thought */
-    receive->lost += receive->posted - receive->target / 4;
-    receive->most += receive->posted - receive->target / 4;
-    receive->posted = receive->target / 4;
-    br_log_info("device %s: failed links have taken receive buffers with them, %u in all; replaced",
-                device->base.name, receive->lost);
+    if (came < receive->target - limit) {
+        uint32_t lost = receive->target - limit - came;
+
+        receive->lost += lost;
+        receive->most += lost;
+        receive->posted -= lost;
+        br_log_info("device %s: failed links have taken receive buffers with them, %u in all; replaced",
+                    device->base.name, receive->lost);
+    }
+    br_verbs_receive_refill(device);
 }
 
 int br_verbs_receive_init(struct br_verbs_device *device)

@@ -76,7 +76,8 @@ struct br_verbs_buffer {
 struct br_verbs_receive {
     struct ibv_srq *srq;
     uint32_t target;       /* buffers that ought to stand in the queue */
-    uint32_t posted;       /* that do */
+    uint32_t posted;       /* that do, or are filled and not polled yet */
+    uint32_t refilled;     /* of them since the limit event was asked for, when it was full */
     uint32_t slack;        /* that may be missing before it is filled up */
     uint32_t total, most;  /* allocated, and at most */
     uint32_t buffer_bytes; /* of memory, from one to the next */

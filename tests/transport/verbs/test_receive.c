@@ -172,6 +172,56 @@ static void limit__lost_buffers_are_replaced(void **state)
     assert_int_equal(rig_count(&rig->b, BR_EVENT_MESSAGE), 1);
 }
 
+/* A queue of 96, most of which is filled between two polls. */
+static int setup_large(void **state)
+{
+    rig_setup_unconnected(state);
+    rig_close(&((struct rig *)*state)->b);
+    ((struct rig *)*state)->b.config.message_bytes = 43000;
+    ((struct rig *)*state)->b.config.message_buffers = RIG_EVENTS;
+    ((struct rig *)*state)->b.hold = true;
+    assert_int_equal(rig_open(&((struct rig *)*state)->b), 0);
+    rig_connect(*state);
+    return 0;
+}
+
+static void burst(struct rig *rig)
+{
+    struct br_verbs_receive *receive = &rig->b.device->receive;
+    uint32_t n = receive->target * 3 / 4 + 8;
+
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(rig_message(&rig->a, 0, i), 1);
+        rig_poll(rig, &rig->a);
+    }
+    assert_int_equal(fake_buffers(receive->srq), receive->target - n); /* the limit event is there */
+    rig_settle(rig);
+    assert_int_equal(rig_count(&rig->b, BR_EVENT_MESSAGE), n);
+    assert_int_equal(receive->lost, 0);
+    give_back(rig);
+    rig_settle(rig);
+    assert_int_equal(receive->posted, receive->target);
+    assert_int_equal(fake_buffers(receive->srq), receive->target);
+}
+
+/* What has been filled and not been polled is not lost. Twice, as the limit is asked for anew. */
+static void limit__a_burst_is_no_loss(void **state)
+{
+    struct rig *rig = *state;
+
+    burst(rig);
+    burst(rig);
+}
+
+/* The same where nothing can be replaced: the count stays right. */
+static void limit__a_burst_without_memory(void **state)
+{
+    struct rig *rig = *state;
+
+    fake_fail_always("reg_mr", ENOMEM);
+    burst(rig);
+}
+
 /* The queue is as short as we think: nothing is lost. */
 static void limit__caller_holds_them(void **state)
 {
@@ -218,6 +268,8 @@ int main(void)
         CASE(refill__queue_takes_some_and_says_nothing),
         CASE(refill__waits_for_a_poll_without_work),
         CASE(limit__lost_buffers_are_replaced),
+        cmocka_unit_test_setup_teardown(limit__a_burst_is_no_loss, setup_large, rig_teardown),
+        cmocka_unit_test_setup_teardown(limit__a_burst_without_memory, setup_large, rig_teardown),
         CASE(limit__caller_holds_them),
         cmocka_unit_test_setup_teardown(limit__is_not_to_be_had, setup_without_limit, rig_teardown),
     };
