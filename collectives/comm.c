@@ -64,10 +64,16 @@ int braid_size(const struct braid_comm *comm)
 
 static int init_locks(struct br_family *family)
 {
+    pthread_condattr_t
+        monotonic; /* a clock that is set back would stop who waits, and with it all that a caller drives */
+
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&family->lock, NULL);
     pthread_mutex_init(&family->pool_lock, NULL);
     pthread_mutex_init(&family->end_lock, NULL);
-    pthread_cond_init(&family->ended, NULL);
+    pthread_cond_init(&family->ended, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     return 0;
 }
 

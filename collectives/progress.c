@@ -276,7 +276,7 @@ static void wait_for_driver(struct br_family *family, const struct goal *goal)
 {
     struct timespec until;
 
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += 200000;
     if (until.tv_nsec >= (long)BR_SEC) {
         until.tv_nsec -= (long)BR_SEC;
