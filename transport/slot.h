@@ -93,9 +93,9 @@ uint32_t br_slot_number(const struct br_slot_table *table, const struct br_slot 
 static inline struct br_slot *br_slot_find(const struct br_slot_table *table, uint32_t number)
 {
     uint32_t index = number & 0xffff;
-    struct br_slot *slot = &table->slots[index];
+    struct br_slot *slot = index < table->count ? &table->slots[index] : NULL;
 
-    return index < table->count && slot->used && slot->generation == number >> 16 ? slot : NULL;
+    return slot && slot->used && slot->generation == number >> 16 ? slot : NULL;
 }
 
 /* slice_bytes that br_slot_get would choose; the sender cuts on the same grid. */

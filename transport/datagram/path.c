@@ -18,8 +18,9 @@
 #define LOSS_TOLERATED   0.06
 #define LEAST_RATE                                                                                           \
     1e-9 /* of loss and marks: nothing; numbers that fade on become very slow to calculate with */
-#define BURST 32.0
-#define LOOK  (50 * BR_US) /* that may pass before a sender looks again */
+#define BURST   32.0
+#define LOOK    (50 * BR_US)  /* that may pass before a sender looks again */
+#define LONGEST (100 * BR_MS) /* from one packet to the next: who sends nothing learns nothing */
 
 void br_dgram_pace_init(struct br_dgram_pace *pace, uint64_t queueing, unsigned paths)
 {
@@ -231,7 +232,8 @@ bool br_dgram_pace_open(struct br_dgram_pace *pace, uint32_t in_flight, uint64_t
 static void set_rate(struct br_dgram_pace *pace)
 {
     double window = window_now(pace), gain = window < 1 ? 1 : pace->window < pace->threshold ? 2 : 1.25;
-    double between = (double)round_trip_of(pace) / (window * gain);
+    double wanted = (double)round_trip_of(pace) / (window * gain);
+    double between = wanted < (double)LONGEST ? wanted : (double)LONGEST;
     double most = between * BURST < (double)LOOK ? (double)LOOK / between : BURST;
     double burst = window / 4 < 1 ? 1 : window / 4 > most ? most : window / 4;
 
@@ -247,6 +249,8 @@ void br_dgram_pace_left(struct br_dgram_pace *pace, uint64_t now)
     if (pace->leave_at + pace->credit < now)
         pace->leave_at = now - pace->credit;
     pace->leave_at += pace->between;
+    if (pace->leave_at > now + pace->between) /* a probe did not wait for its turn */
+        pace->leave_at = now + pace->between;
 }
 
 uint64_t br_dgram_pace_timeout_after(const struct br_dgram_pace *pace)

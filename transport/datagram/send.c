@@ -127,7 +127,8 @@ static void note(struct br_dgram_link *link, struct br_dgram_path *path, uint32_
         path->silent_since = now;
     path->quiet_since = now;
     path->probe = false;
-    br_dgram_pace_left(&path->pace, now);
+    if (part != BR_DGRAM_NO_PART) /* a PING asks for no turn, and takes nobody's */
+        br_dgram_pace_left(&path->pace, now);
     if (!link->owed)
         link->heard_at = now;
     link->owed = true;

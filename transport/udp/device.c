@@ -120,9 +120,9 @@ static int allocate(struct br_udp_device *device)
     return 0;
 }
 
-static int watch(struct br_udp_device *device, int fd)
+static int watch(struct br_udp_device *device, int fd, uint32_t events)
 {
-    struct epoll_event event = {.events = EPOLLIN};
+    struct epoll_event event = {.events = events};
 
     return epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fd, &event)
                ? br_error(errno, "epoll: %s", strerror(errno))
@@ -138,7 +138,7 @@ static int open_sockets(struct br_udp_device *device, const struct br_tcp_option
         device->fds[i] = br_udp_socket_open(options, i == 0, i ? &source : &device->dgram.address);
         if (device->fds[i] < 0)
             return device->fds[i];
-        rc = watch(device, device->fds[i]);
+        rc = watch(device, device->fds[i], i ? 0 : EPOLLIN); /* the others only send */
         if (rc)
             return rc;
     }
@@ -169,7 +169,7 @@ static int start(struct br_udp_device *device, const struct br_interface *interf
         return br_error(errno, "no descriptor to wait for: %s", strerror(errno));
     rc = open_sockets(device, &options);
     if (!rc)
-        rc = watch(device, device->timer_fd);
+        rc = watch(device, device->timer_fd, EPOLLIN);
     if (rc)
         return rc;
     device->outbox->cuts = kernel_cuts(device->fds[0]);

@@ -168,17 +168,21 @@ int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
 }
 
 /* Asks epoll to say when the socket that had no room has some; -1: none had. */
+static void watch_socket(struct br_udp_device *device, int fd, uint32_t events)
+{
+    struct epoll_event event = {.events = events | (fd == device->fds[0] ? EPOLLIN : 0)};
+
+    epoll_ctl(device->epoll_fd, EPOLL_CTL_MOD, fd, &event);
+}
+
 static void watch_room(struct br_udp_device *device, int fd)
 {
-    struct epoll_event event = {.events = EPOLLIN};
-
     if (fd == device->out_fd)
         return;
     if (device->out_fd >= 0)
-        epoll_ctl(device->epoll_fd, EPOLL_CTL_MOD, device->out_fd, &event);
-    event.events |= EPOLLOUT;
+        watch_socket(device, device->out_fd, 0);
     if (fd >= 0)
-        epoll_ctl(device->epoll_fd, EPOLL_CTL_MOD, fd, &event);
+        watch_socket(device, fd, EPOLLOUT);
     device->out_fd = fd;
 }
 

@@ -4,23 +4,27 @@
 #include <rte_ip.h>
 #include <rte_lcore.h>
 #include <rte_prefetch.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "transport/dpdk/module/module.h"
 #include "transport/dpdk/module/port.h"
 
-#define RIGHT (RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD)
+#define CACHES 4 /* threads that have one at a time: what lies in them idle stays below the MORE of port.c */
+#define RIGHT  (RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD)
 
 /* ---- threads -------------------------------------------------------------------------------------------------------- */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool have_key;
+static atomic_int caches;
 
 static void leave(void *unused)
 {
     (void)unused;
     rte_thread_unregister();
+    atomic_fetch_sub(&caches, 1);
 }
 
 static void make_key(void)
@@ -28,8 +32,8 @@ static void make_key(void)
     have_key = !pthread_key_create(&key, leave);
 }
 
-/* A thread that EAL knows has a cache of buffers in front of each pool; without it each buffer costs two locked instructions. A thread
- * that finds no number left does without. */
+/* A thread that EAL knows has a cache of buffers in front of each pool; without it each buffer costs two locked instructions. Few threads
+ * have one: buffers that lie in the caches of threads which do not drive any more are nobody's. */
 static void join(void)
 {
     static _Thread_local bool asked;
@@ -38,10 +42,14 @@ static void join(void)
         return;
     asked = true;
     pthread_once(&once, make_key);
-    if (!have_key || rte_lcore_id() != LCORE_ID_ANY || rte_thread_register())
+    if (!have_key || rte_lcore_id() != LCORE_ID_ANY)
         return;
-    if (pthread_setspecific(key, &key))
+    if (atomic_fetch_add(&caches, 1) < CACHES && !rte_thread_register()) {
+        if (!pthread_setspecific(key, &key))
+            return;
         rte_thread_unregister(); /* nobody would do so when the thread ends */
+    }
+    atomic_fetch_sub(&caches, 1);
 }
 
 /* ---- packets -------------------------------------------------------------------------------------------------------- */
@@ -127,7 +135,9 @@ int br_dpdk_port_send(struct br_dpdk_port *port, const struct br_dpdk_leaving *p
     join();
     if (n > BR_DPDK_BURST)
         n = BR_DPDK_BURST;
-    if (n <= 0 || rte_pktmbuf_alloc_bulk(port->pool, mbufs, (unsigned)n))
+    while (n > 0 && rte_pktmbuf_alloc_bulk(port->pool, mbufs, (unsigned)n))
+        n /= 2; /* as many as there are: what has been sent comes back only while more is */
+    if (n <= 0)
         return 0;
     for (int i = 0; i < n; i++)
         fill(port, mbufs[i], &packets[i]);
