@@ -39,7 +39,6 @@
     X(destroy_srq, ibv_destroy_srq)                                                                          \
     X(create_qp, ibv_create_qp)                                                                              \
     X(modify_qp, ibv_modify_qp)                                                                              \
-    X(query_qp, ibv_query_qp)                                                                                \
     X(destroy_qp, ibv_destroy_qp)                                                                            \
     X(wc_status_str, ibv_wc_status_str)                                                                      \
     X(event_type_str, ibv_event_type_str)                                                                    \
@@ -47,8 +46,8 @@
 
 /* Younger than libibverbs.so.1 itself; NULL where the host's is older. */
 #define BR_VERBS_OPTIONAL(X)                                                                                 \
-    X(query_gid_table, _ibv_query_gid_table) /* rdma-core 33 */                                              \
-    X(reg_mr_iova2, ibv_reg_mr_iova2)        /* rdma-core 27 */                                              \
+    X(query_gid_table, _ibv_query_gid_table) /* rdma-core 32 */                                              \
+    X(reg_mr_iova2, ibv_reg_mr_iova2)        /* rdma-core 28 */                                              \
     X(reg_dmabuf_mr, ibv_reg_dmabuf_mr)      /* rdma-core 34 */
 
 /* librdmacm: all of them or none. */
@@ -70,7 +69,6 @@
     X(cm_get_event, rdma_get_cm_event)                                                                       \
     X(cm_ack_event, rdma_ack_cm_event)                                                                       \
     X(cm_event_str, rdma_event_str)                                                                          \
-    X(cm_set_option, rdma_set_option)                                                                        \
     X(cm_get_src_port, rdma_get_src_port)
 
 struct br_verbs_library {

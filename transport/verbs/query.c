@@ -37,7 +37,7 @@ static int no_memory(void)
     return br_error(ENOMEM, "no memory to look at the RDMA devices");
 }
 
-/* libibverbs before rdma-core 33 tells the GIDs but not their types: those stand in sysfs, where one word is both InfiniBand's and
+/* libibverbs before rdma-core 32 tells the GIDs but not their types: those stand in sysfs, where one word is both InfiniBand's and
  * RoCE v1's (copy_gids tells them apart). */
 static void read_one_by_one(struct query *query, int port, int length)
 {

@@ -35,6 +35,15 @@ static void post__message_fails(void **state)
     check_failed(rig, rig_message(&rig->a, 10, 1)); /* inline */
 }
 
+/* As some providers do it, against the manual: it is no number of frames. */
+static void post__fails_with_a_negative_value(void **state)
+{
+    struct rig *rig = *state;
+
+    fake_fail("post_send", 1, -EINVAL);
+    check_failed(rig, rig_message(&rig->a, 10, 1));
+}
+
 static void post__copied_message_fails(void **state)
 {
     struct rig *rig = *state;
@@ -237,7 +246,8 @@ int main(void)
 #define CASE(name)    cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 #define CLASSES(name) cmocka_unit_test_setup_teardown(name, setup_classes, teardown_classes)
     const struct CMUnitTest tests[] = {
-        CASE(post__message_fails), CASE(post__copied_message_fails),
+        CASE(post__message_fails),
+        CASE(post__fails_with_a_negative_value), CASE(post__copied_message_fails),
         CASE(post__write_fails),   CASE(post__bounced_write_fails),
         CASE(post__piece_fails),   CASE(post__pieces_arrive),
         CASE(post__full),          CASE(post__write_is_sent_when_done),
