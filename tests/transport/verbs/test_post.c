@@ -246,13 +246,13 @@ int main(void)
 #define CASE(name)    cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 #define CLASSES(name) cmocka_unit_test_setup_teardown(name, setup_classes, teardown_classes)
     const struct CMUnitTest tests[] = {
-        CASE(post__message_fails),
-        CASE(post__fails_with_a_negative_value), CASE(post__copied_message_fails),
-        CASE(post__write_fails),   CASE(post__bounced_write_fails),
-        CASE(post__piece_fails),   CASE(post__pieces_arrive),
-        CASE(post__full),          CASE(post__write_is_sent_when_done),
-        CASE(post__wrong_key),     CLASSES(post__by_priority),
-        CLASSES(post__full_class), CLASSES(flush__every_class),
+        CASE(post__message_fails),           CASE(post__fails_with_a_negative_value),
+        CASE(post__copied_message_fails),    CASE(post__write_fails),
+        CASE(post__bounced_write_fails),     CASE(post__piece_fails),
+        CASE(post__pieces_arrive),           CASE(post__full),
+        CASE(post__write_is_sent_when_done), CASE(post__wrong_key),
+        CLASSES(post__by_priority),          CLASSES(post__full_class),
+        CLASSES(flush__every_class),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
