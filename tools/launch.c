@@ -7,7 +7,6 @@
 #include "tools/run_output.h"
 #include "tools/run_process.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,7 +18,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,26 +68,6 @@ static void __attribute__((format(printf, 2, 3))) say(const struct job *job, con
 }
 
 /* ---- what the processes need ---- */
-
-int br_launch_reserve_port(const char *address, uint16_t *port)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1, rc;
-    socklen_t bytes = sizeof at;
-
-    if (fd < 0)
-        return br_error(errno, "no socket: %s", strerror(errno));
-    inet_pton(AF_INET, address, &at.sin_addr);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, (struct sockaddr *)&at, sizeof at) < 0 ||
-        getsockname(fd, (struct sockaddr *)&at, &bytes) < 0) {
-        rc = br_error(errno, "no free port on %s: %s", address, strerror(errno));
-        close(fd);
-        return rc;
-    }
-    *port = ntohs(at.sin_port);
-    return fd;
-}
 
 int br_launch_secret(const char *file, uint32_t size, char hex[2 * BR_SECRET_KEY_BYTES + 1])
 {

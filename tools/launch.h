@@ -23,7 +23,7 @@
 
 /* What a launcher holds for its job; { .port_fd = -1 } at first, filled in by `prepare`. */
 struct br_launch_own {
-    int port_fd;                              /* of br_launch_reserve_port() */
+    int port_fd;                              /* of br_socket_reserve() */
     char secret[2 * BR_SECRET_KEY_BYTES + 1]; /* of br_launch_secret() */
 };
 
@@ -59,11 +59,5 @@ int br_launch_secret(const char *file, uint32_t size, char hex[2 * BR_SECRET_KEY
 void br_launch_forget_outer(void);
 
 void br_launch_set_number(const char *name, int64_t value); /* setenv() */
-
-/*
- * A port on `address` that nobody else is given by chance: a socket that is bound but does not listen. Rank 0 can bind it too, both reuse
- * addresses. The descriptor, to be closed at the end; negative errno with words.
- */
-int br_launch_reserve_port(const char *address, uint16_t *port);
 
 #endif

@@ -87,7 +87,9 @@ static int run_server(const struct br_perf_settings *s, double cycles)
             complain(s);
         if (rc == -EPROTO)
             continue; /* a stranger */
-        code = rc < 0 || rc == 1 ? 1 : code_of(br_session_run(s, &where, cycles));
+        code = rc ? 1 : code_of(br_session_run(s, &where, cycles));
+        if (rc == 0)
+            close(where.reserved);
         served++;
         if (!s->clients || served < s->clients)
             say_waiting(s);

@@ -4,6 +4,7 @@
 #include "tools/tool.h"
 
 #include "base/error.h"
+#include "protocol/bootstrap/store_socket.h"
 #include "tools/options.h"
 
 #include <stdarg.h>
@@ -87,9 +88,9 @@ static int prepare(void *with)
 
     if (rc < 0)
         return rc;
-    job->own.port_fd = br_launch_reserve_port(ADDRESS, &port);
-    if (job->own.port_fd < 0)
-        return job->own.port_fd;
+    rc = br_socket_reserve(ADDRESS, &port, &job->own.port_fd);
+    if (rc < 0)
+        return rc;
     br_launch_forget_outer();
     br_launch_set_number("WORLD_SIZE", job->size);
     br_launch_set_number("LOCAL_WORLD_SIZE", job->size);

@@ -66,7 +66,7 @@ static bool is_loopback(const struct sockaddr *address)
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
 }
 
-static int listen_at(const struct sockaddr *address, socklen_t bytes, int *fd)
+static int bind_at(const struct sockaddr *address, socklen_t bytes, int *fd)
 {
     int rc, s = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
@@ -75,7 +75,7 @@ static int listen_at(const struct sockaddr *address, socklen_t bytes, int *fd)
     set(s, SOL_SOCKET, SO_REUSEADDR, 1); /* connections of an earlier job may linger in TIME_WAIT */
     if (address->sa_family == AF_INET6)
         set(s, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-    if (bind(s, address, bytes) < 0 || listen(s, BACKLOG) < 0) {
+    if (bind(s, address, bytes) < 0) {
         rc = -errno;
         close(s);
         return rc;
@@ -84,14 +84,14 @@ static int listen_at(const struct sockaddr *address, socklen_t bytes, int *fd)
     return 0;
 }
 
-static int listen_everywhere(uint16_t port, int *fd)
+static int bind_everywhere(uint16_t port, int *fd)
 {
     struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
     struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = htons(port)};
-    int rc = listen_at((struct sockaddr *)&any6, sizeof any6, fd);
+    int rc = bind_at((struct sockaddr *)&any6, sizeof any6, fd);
 
     if (rc == -EAFNOSUPPORT || rc == -EADDRNOTAVAIL) /* a host without IPv6 */
-        rc = listen_at((struct sockaddr *)&any4, sizeof any4, fd);
+        rc = bind_at((struct sockaddr *)&any4, sizeof any4, fd);
     return rc;
 }
 
@@ -101,15 +101,44 @@ int br_socket_listen(const char *address, uint16_t port, bool local, int *fd)
     int rc;
 
     if (local && resolve(address, port, &list) == 0 && is_loopback(list->ai_addr))
-        rc = listen_at(list->ai_addr, list->ai_addrlen, fd);
+        rc = bind_at(list->ai_addr, list->ai_addrlen, fd);
     else
-        rc = listen_everywhere(port, fd);
+        rc = bind_everywhere(port, fd);
     if (list)
         freeaddrinfo(list);
+    if (rc == 0 && listen(*fd, BACKLOG) < 0) {
+        rc = -errno;
+        close(*fd);
+    }
     if (rc < 0)
         return br_error(
             -rc, "rank 0 cannot listen on port %u: %s%s", port, strerror(-rc),
             rc == -EADDRINUSE ? ": another program uses it, choose another MASTER_PORT (or BRAID_PORT)" : "");
+    return 0;
+}
+
+int br_socket_reserve(const char *address, uint16_t *port, int *fd)
+{
+    struct sockaddr_in one = {.sin_family = AF_INET};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in four;
+        struct sockaddr_in6 six;
+    } own = {0};
+    socklen_t bytes = sizeof own;
+    int rc;
+
+    if (address && inet_pton(AF_INET, address, &one.sin_addr) != 1)
+        return br_error(EINVAL, "%s is no IPv4 address", address);
+    rc = address ? bind_at((struct sockaddr *)&one, sizeof one, fd) : bind_everywhere(0, fd);
+    if (rc < 0)
+        return br_error(-rc, "no free port on %s: %s", address ? address : "this host", strerror(-rc));
+    if (getsockname(*fd, &own.any, &bytes) < 0) {
+        rc = br_error(errno, "getsockname: %s", strerror(errno));
+        close(*fd);
+        return rc;
+    }
+    *port = ntohs(own.any.sa_family == AF_INET6 ? own.six.sin6_port : own.four.sin_port);
     return 0;
 }
 

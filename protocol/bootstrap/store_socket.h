@@ -18,6 +18,12 @@
  * containers). -EADDRINUSE, -EACCES. */
 int br_socket_listen(const char *address, uint16_t port, bool local, int *fd);
 
+/*
+ * A port that nobody else is given by chance until *fd, the caller's, is closed: a socket that is bound, but does not listen.
+ * br_socket_listen() of that port works beside it, as both reuse addresses. On one IPv4 address, or, with NULL, on all of the host.
+ */
+int br_socket_reserve(const char *address, uint16_t *port, int *fd);
+
 /* One attempt at each address of the host; *fd is the caller's. Resolving a name may block for the resolver's
  * own timeout. -ENXIO: the name is unknown; else what the last attempt said. */
 int br_socket_connect(const char *address, uint16_t port, uint64_t deadline, int *fd);

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "protocol/bootstrap/store_socket.h"
 #include "tools/launch.h"
 
 const struct ranks ranks_kinds[RANKS_KINDS] = {
@@ -117,10 +118,10 @@ void ranks_run(const struct ranks *job, ranks_main *body, void *context)
 {
     pid_t pids[RANKS_MOST];
     uint16_t port = 0;
-    int reserved = br_launch_reserve_port("127.0.0.1", &port), failed = 0; /* nobody else gets it meanwhile */
+    int reserved, failed = 0;
 
     assert_in_range(job->size, 1, RANKS_MOST);
-    assert_true(reserved >= 0);
+    assert_int_equal(br_socket_reserve("127.0.0.1", &port, &reserved), 0);
     told = mmap(NULL, RANKS_EVENTS * sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(told != MAP_FAILED);
     for (int r = 0; r < job->size; r++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* braid bcube run: a command on all hosts of an emulated testbed at once, as the ranks of one job. */
 #include "base/error.h"
+#include "protocol/bootstrap/store_socket.h"
 #include "tools/bcube/arguments.h"
 #include "tools/bcube/bcube.h"
 #include "tools/bcube/testbed.h"
@@ -91,8 +92,7 @@ static int reserve_port(void *with)
 {
     struct job *job = with;
 
-    job->own.port_fd = br_launch_reserve_port(job->master, &job->port);
-    return job->own.port_fd < 0 ? job->own.port_fd : 0;
+    return br_socket_reserve(job->master, &job->port, &job->own.port_fd);
 }
 
 /* One rank a host is what makes a rank a host of the cube; otherwise all ranks of a switch see each other. */

@@ -80,24 +80,6 @@ static int own_address(int fd, char address[BR_EXCHANGE_ADDRESS], bool *loopback
     return 0;
 }
 
-/* A port that is free now. */
-static int free_port(uint16_t *port)
-{
-    struct sockaddr_storage own = {0};
-    socklen_t bytes = sizeof own;
-    char text[16] = "0";
-    int fd, rc = br_socket_listen("", 0, false, &fd);
-
-    if (rc)
-        return rc;
-    if (getsockname(fd, (struct sockaddr *)&own, &bytes) ||
-        getnameinfo((struct sockaddr *)&own, bytes, NULL, 0, text, sizeof text, NI_NUMERICSERV))
-        rc = br_error(EIO, "no port for the store");
-    *port = (uint16_t)atoi(text);
-    close(fd);
-    return rc;
-}
-
 static int make_secret(char secret[BR_EXCHANGE_SECRET])
 {
     const char *text = getenv("BRAID_SECRET"), *file = getenv("BRAID_SECRET_FILE");
@@ -129,8 +111,8 @@ static int answer(int fd, const struct br_perf_settings *s, struct br_exchange *
             br_error(EINVAL, "the two sides differ: %s", words);
         return rc;
     }
-    if ((rc = own_address(fd, out->address, &out->loopback)) || (rc = free_port(&out->port)) ||
-        (rc = make_secret(out->secret)))
+    if ((rc = own_address(fd, out->address, &out->loopback)) || (rc = make_secret(out->secret)) ||
+        (rc = br_socket_reserve(NULL, &out->port, &out->reserved)))
         return rc;
     snprintf(reply, sizeof reply, "port %u\nsecret %s\n", out->port, *out->secret ? out->secret : "yours");
     return put(fd, reply);
@@ -147,8 +129,11 @@ int br_exchange_accept(int listener, const struct br_perf_settings *s, struct br
     if (fd < 0)
         return br_error(EPROTO, "accept: %s", strerror(errno));
     br_socket_tune(fd);
+    out->reserved = -1;
     rc = answer(fd, s, out);
     close(fd);
+    if (rc && out->reserved >= 0)
+        close(out->reserved);
     return rc < 0 ? -EPROTO : rc;
 }
 
@@ -183,6 +168,7 @@ int br_exchange_connect(const struct br_perf_settings *s, struct br_exchange *ou
                         s->server, s->port, strerror(-rc), s->test->name);
     br_socket_tune(fd);
     snprintf(out->address, sizeof out->address, "%s", s->server);
+    out->reserved = -1;
     br_perf_parameters_write(s, text);
     rc = own_address(fd, own, &out->loopback);
     if (!rc)

@@ -6,8 +6,9 @@
  *    the port of a TCP store and a secret. Then both join a job of two ranks: the server is rank 0. The connection is closed; all else goes
  *    through the communicator.
  * 2. The store has a port of its own, which the kernel chooses (BRAID_PORT_RANGE is for the rails): the port that users know
- *    goes on listening for the next client. Rejected: the store itself on the known port; it would refuse strangers with words
- *    about ranks and secrets, where people want to hear that -s differs.
+ *    goes on listening for the next client. It is held from then on, as until the store listens any connection of the host could be
+ *    given it. Rejected: the store itself on the known port; it would refuse strangers with words about ranks and secrets, where people
+ *    want to hear that -s differs.
  * 3. The secret is random for each client and goes over the wire in clear: it keeps jobs apart and nobody out who can read the
  *    network, as with perftest, which has none. Where BRAID_SECRET or BRAID_SECRET_FILE is set at the server, that one counts,
  *    is not sent, and the client needs it too.
@@ -30,7 +31,8 @@ struct br_exchange {
     char address[BR_EXCHANGE_ADDRESS]; /* of the store's host, as this side reaches it */
     uint16_t port;                     /* of the store */
     bool loopback;                     /* the two sides met at an address of this host's loopback */
-    char secret[BR_EXCHANGE_SECRET];   /* "": the environment's */
+    int reserved; /* the server: keeps `port` for the store, to be closed by the caller; else -1 */
+    char secret[BR_EXCHANGE_SECRET]; /* "": the environment's */
 };
 
 /* The server: listens at the port; *fd is the caller's. */

@@ -14,27 +14,14 @@
 struct store_rank store_ranks[STORE_RANKS];
 uint16_t store_port;
 
-/* A port that nobody else is given by chance: it stays bound until the next one, and the store's listeners share it. */
-static uint16_t reserve_port(void)
-{
-    static int reserved = -1;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    int on = 1;
-
-    if (reserved >= 0)
-        close(reserved);
-    reserved = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_return_code(setsockopt(reserved, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), errno);
-    assert_return_code(bind(reserved, (struct sockaddr *)&address, bytes), errno);
-    assert_return_code(getsockname(reserved, (struct sockaddr *)&address, &bytes), errno);
-    return ntohs(address.sin_port);
-}
-
 void store_make(uint32_t n)
 {
+    static int reserved = -1; /* until the next job */
+
     memset(store_ranks, 0, sizeof store_ranks);
-    store_port = reserve_port();
+    if (reserved >= 0)
+        close(reserved);
+    assert_int_equal(br_socket_reserve("127.0.0.1", &store_port, &reserved), 0);
     for (uint32_t i = 0; i < n; i++) {
         store_ranks[i].environment = (struct br_environment){.rank = i,
                                                              .size = n,
