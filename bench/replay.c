@@ -25,7 +25,7 @@
 #include "base/error.h"
 #include "tools/model.h"
 
-#define WARMUP  8 /* iterations: the session plans after 5 */
+#define WARMUP  8 /* iterations at least: the session plans after 5, and may then try plans */
 #define BLOCKED (200 * BR_US)
 #define GAP     64 /* bytes between gradients that are apart */
 
@@ -95,21 +95,32 @@ static void compute(struct replay *r, uint64_t ns)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
+/* A call of the session since `start`: if it has blocked, the device goes on from here. */
+static void catch_up(struct replay *r, uint64_t start)
+{
+    uint64_t end = br_clock_now();
+
+    if (end - start > BLOCKED && end > r->at)
+        r->at = end;
+}
+
 static int iterate(struct replay *r)
 {
     int rc = 0;
 
     for (int l = 0; l < r->model.count && !rc; l++) {
-        uint64_t start = br_clock_now(), end;
+        uint64_t start = br_clock_now();
 
         rc = braid_gradient_wait(r->session, l);
-        end = br_clock_now();
-        if (end - start > BLOCKED)
-            r->at = end > r->at ? end : r->at;
+        catch_up(r, start);
         compute(r, r->forward[l]);
     }
-    if (!rc)
-        rc = braid_session_step(r->session);
+    if (!rc) {
+        uint64_t start = br_clock_now();
+
+        rc = braid_session_step(r->session); /* it may plan */
+        catch_up(r, start);
+    }
     for (int l = r->model.count; l-- > 0 && !rc;) {
         compute(r, 2 * r->forward[l]);
         rc = braid_gradient_ready(r->session, l);
@@ -117,21 +128,31 @@ static int iterate(struct replay *r)
     return rc;
 }
 
+/* Until the session has its plan. */
+static int warm_up(struct replay *r)
+{
+    struct braid_session_report report = {0};
+    int rc = 0;
+
+    r->at = br_clock_now();
+    for (int i = 0; (i < WARMUP || report.trying) && !rc; i++) {
+        rc = iterate(r);
+        if (!rc)
+            rc = braid_session_report(r->session, &report);
+    }
+    return rc ? rc : braid_barrier(r->comm, NULL, NULL);
+}
+
 static int run(struct replay *r, int iterations, const char *policy)
 {
     struct braid_session_report report;
-    uint64_t start = 0, busy = 0, end;
-    int rc = 0;
+    uint64_t start, busy, end;
+    int rc = warm_up(r);
 
-    for (int i = 0; i < WARMUP + iterations && !rc; i++) {
-        if (i == WARMUP)
-            rc = braid_barrier(r->comm, NULL, NULL);
-        if (i == 0 || i == WARMUP)
-            start = r->at = br_clock_now();
-        if (i == WARMUP)
-            busy = br_clock_process();
-        rc = rc ? rc : iterate(r);
-    }
+    start = r->at = br_clock_now();
+    busy = br_clock_process();
+    for (int i = 0; i < iterations && !rc; i++)
+        rc = iterate(r);
     busy = br_clock_process() - busy;
     end = br_clock_now(); /* as at the start, the last gradients are on their way */
     if (!rc)

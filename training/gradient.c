@@ -135,10 +135,12 @@ int braid_session_step(struct braid_session *s)
         return rc;
     s->next = (int)s->n - 1;
     s->report.iterations++;
-    if (is_due(s)) {
+    if (br_trial_left(&s->trial))
+        rc = br_session_try(s, (double)(br_comm_now(s->comm) - s->stepped) / 1e9);
+    else if (is_due(s))
         rc = br_session_review(s);
-        s->failed = rc;
-    }
+    s->failed = rc;
+    s->stepped = br_comm_now(s->comm);
     return rc;
 }
 
@@ -151,6 +153,7 @@ int braid_session_report(struct braid_session *s, struct braid_session_report *r
     report->urgent = s->urgent;
     report->a = s->work.line.a;
     report->b = s->work.line.b;
+    report->trying = br_trial_left(&s->trial);
     if (s->pace.iterations)
         report->iteration = br_pace_iteration(&s->pace, &report->exposed);
     return 0;

@@ -8,7 +8,7 @@
 #include "collectives/way.h"
 #include "training/group.h"
 #include "training/pace.h"
-#include "training/policy.h"
+#include "training/trial.h"
 
 /* Where a layer is in its iteration. */
 enum br_layer_state {
@@ -42,7 +42,10 @@ struct braid_session {
     struct br_layer *layers; /* [n] as measured when the plan was made */
     struct br_workload work;
     bool has_line, is_measured, has_plan; /* a and b; these and `behind` */
-    uint64_t looked_at;                   /* iteration of the last review */
+    uint64_t looked_at;                   /* iteration of the last review, or end of a trial */
+    struct br_trial trial;
+    uint64_t stepped; /* ns: the last step returned */
+    double usual;     /* s of an iteration at the first review behind the last trial; 0: there was none yet */
     struct braid_session_report report;
 };
 
@@ -51,5 +54,8 @@ int br_session_lay_out(struct braid_session *session, const uint8_t *joins, bool
 
 /* review.c: puts the times of all ranks together and plans. Collective; blocks. */
 int br_session_review(struct braid_session *session);
+
+/* review.c: an iteration of the trial took so long; the next plan is laid out, or the fastest. Collective; blocks at the end of the trial. */
+int br_session_try(struct braid_session *session, double seconds);
 
 #endif

@@ -22,7 +22,7 @@
  *
  * Measured, then planned. The session times the program's passes between its own calls. When the first iterations are over the ranks
  * put their times together, measure what an all-reduce takes, and plan; later they look again from time to time and plan anew when that
- * is worth it. doc/training.md has the policies.
+ * is worth it. `auto` then tries the plans of several policies on some iterations and keeps the fastest. doc/training.md has the policies.
  *
  * Threads. One thread at a time uses a session. Its operations are ordinary ones of the communicator: all calls here but
  * braid_gradient(), braid_session_report() and braid_session_groups() count as collective calls, in the same order on all ranks.
@@ -93,7 +93,7 @@ int braid_session_step(struct braid_session *session);
 /* What was measured since the last plan, or look, on this rank; what was predicted. Times in seconds; 0: not known yet. */
 struct braid_session_report {
     uint64_t iterations; /* of the session */
-    uint64_t plans;      /* how often the groups were laid out anew by a plan; 0: warm-up */
+    uint64_t plans;      /* how often it has planned anew; 0: warm-up */
     int groups;          /* all-reduces of an iteration */
     int urgent;          /* 1: gradients that the forward pass needs first overtake others */
     double a, b;         /* what an all-reduce of M bytes takes: a + b M */
@@ -102,7 +102,9 @@ struct braid_session_report {
     uint64_t copied_bytes; /* into and out of a buffer in which merged gradients travel, all iterations */
     double policies
         [BRAID_SESSION_POLICIES]; /* predicted iteration with layerwise, single, bucket, mgwfbp, optimal, p3, auto */
-    uint64_t reserved[8];
+    double tried
+        [BRAID_SESSION_POLICIES]; /* what an iteration took by the plans of these, when `auto` last tried them; 0: not tried */
+    uint64_t trying; /* iterations until it has, and keeps the fastest; 0: no trial */
 };
 
 int braid_session_report(struct braid_session *session, struct braid_session_report *report);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Gradient sessions between real processes: values with every policy and layout of memory, plans, and misuse. */
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -164,6 +165,61 @@ static void session__every_policy(void **state)
     ranks_run(&tcp, all_policies, NULL);
     ranks_run(&memory, all_policies, NULL);
     ranks_run(&alone, all_policies, NULL);
+}
+
+/* ---- auto tries ----------------------------------------------------------------------------- */
+
+/* The groups are the same on all ranks. */
+static int check_groups(struct braid_comm *comm, struct braid_session *session)
+{
+    int32_t first[N] = {0}, most[N];
+    int groups = braid_session_groups(session, first, N);
+
+    RETURNS(0, braid_allreduce(comm, first, most, (size_t)groups, BRAID_INT32, BRAID_MAX, NULL, NULL));
+    CHECK(!memcmp(first, most, (size_t)groups * sizeof *first), "groups differ");
+    return 0;
+}
+
+/* On a line without a start-up all plans are predicted to be near each other, so that all are tried: in turn, with the right sums, and
+ * what stays is the fastest, and the same on all ranks. */
+static int tries(struct braid_comm *comm, void *context)
+{
+    struct braid_session_options options = {.type = BRAID_INT32, .warmup = 2, .review = -1, .b = 1e-12};
+    struct braid_session_report report = {0};
+    struct braid_session *session;
+    struct braid_layer layers[N];
+    double fastest = 1e9;
+    int i = 0, tried = 0;
+
+    (void)context;
+    free(place(ALLOCATED, layers));
+    RETURNS(0, braid_session_create(comm, layers, N, &options, &session));
+    for (uint64_t before = 0; !report.plans || report.trying; before = report.trying, i++) {
+        CHECK(i < 100, "the trial does not end");
+        if (iterate(comm, session, i, false) || check_groups(comm, session))
+            return 1;
+        RETURNS(0, braid_session_report(session, &report));
+        CHECK(!before || report.trying == before - 1, "%d to come, then %d", (int)before, (int)report.trying);
+    }
+    for (int p = 0; p < BRAID_SESSION_POLICIES; p++) {
+        tried += report.tried[p] > 0;
+        fastest = report.tried[p] > 0 ? fmin(fastest, report.tried[p]) : fastest;
+    }
+    CHECK(tried >= 3 && report.tried[6] > 0, "%d policies were tried", tried);
+    CHECK(report.iteration < fastest * 1.03, "%g s stays, %g s was tried", report.iteration, fastest);
+    CHECK(report.plans == 1, "%d plans", (int)report.plans);
+    for (int more = 0; more < 3; more++, i++)
+        if (iterate(comm, session, i, false))
+            return 1;
+    return braid_session_free(session);
+}
+
+static void session__auto_keeps_the_fastest_plan(void **state)
+{
+    struct ranks job = {.size = 3, .backend = "shm", .timeout_ms = 20000};
+
+    (void)state;
+    ranks_run(&job, tries, NULL);
 }
 
 /* ---- misuse --------------------------------------------------------------------------------- */
@@ -351,6 +407,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(session__every_policy),
+        cmocka_unit_test(session__auto_keeps_the_fastest_plan),
         cmocka_unit_test(session__misuse_is_named),
         cmocka_unit_test(session__ends_with_its_communicator),
         cmocka_unit_test(session__takes_a_and_b_of_the_calibration),
