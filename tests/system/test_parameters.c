@@ -3,7 +3,6 @@
  * Parameter servers between real processes. Each rank also simulates the whole job for itself, in plain loops, and the weights must be the
  * same bits after every iteration. The "network" is a gradient that depends on weights, rank, iteration and element.
  */
-#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -379,148 +378,12 @@ static void parameters__steps_by_the_model(void **state)
     ranks_run(&job, by_the_model, NULL);
 }
 
-/* ---- misuse --------------------------------------------------------------------------------- */
-
-static int wrong_arguments(struct braid_comm *comm)
-{
-    struct braid_parameter_layer layer = {.count = 4}, none = {0};
-    struct braid_parameters *p;
-    int twice[2] = {1, 1}, away = 7;
-
-#define WRONG(words, ...)                                                                                    \
-    SAYS(-EINVAL, words,                                                                                     \
-         braid_parameters_create(comm, &layer, 1, &(struct braid_parameters_options){__VA_ARGS__}, &p))
-    SAYS(-EINVAL, "nowhere", braid_parameters_create(comm, &layer, 1, NULL, NULL));
-    SAYS(-EINVAL, "0 layers", braid_parameters_create(comm, &layer, 0, NULL, &p));
-    SAYS(-EINVAL, "layer 0 has 0", braid_parameters_create(comm, &none, 1, NULL, &p));
-    WRONG("no method sdg", .method = "sdg");
-    WRONG("no local update", .local = "lamb");
-    WRONG("not negative", .rate = -1);
-    WRONG("less than 1", .momentum = 1);
-    WRONG("steps is -1", .steps = -1);
-    WRONG("warm-up of 3", .method = "ssd", .warmup = -1);
-    WRONG("server twice", .servers = twice, .n_servers = 2);
-    WRONG("no rank 7", .servers = &away, .n_servers = 1);
-    WRONG("reserved", .reserved = {1});
-#undef WRONG
-    layer.count += (size_t)braid_rank(comm);
-    SAYS(-EPROTO, "differ", braid_parameters_create(comm, &layer, 1, NULL, &p));
-    return 0;
-}
-
-static int wrong_order(struct braid_comm *comm)
-{
-    struct braid_parameter_layer layers[2] = {{.count = 4}, {.count = 4}};
-    struct braid_parameters *p;
-
-    RETURNS(0, braid_parameters_create(comm, layers, 2, NULL, &p));
-    CHECK(!braid_parameters_weight(p, 2) && !braid_parameters_gradient(p, -1), "layers that are not there");
-    SAYS(-EINVAL, "NULL", braid_parameters_push(NULL, 0));
-    SAYS(-EINVAL, "no layer 2", braid_parameters_wait(p, 2));
-    SAYS(-EINVAL, "layer 1 is next", braid_parameters_push(p, 0));
-    RETURNS(0, braid_parameters_push(p, 1));
-    SAYS(-EINVAL, "midst of a backward pass", braid_parameters_sync(p));
-    RETURNS(0, braid_parameters_push(p, 0));
-    RETURNS(0, braid_parameters_sync(p));
-    RETURNS(0, braid_parameters_free(p));
-    RETURNS(0, braid_parameters_free(NULL));
-    return 0;
-}
-
-/* With two places for a gradient, a pointer of the iteration before is the other one. */
-static int old_place(struct braid_comm *comm)
-{
-    struct braid_parameters_options o = {.method = "ssd", .steps = 2, .warmup = 1};
-    struct braid_parameter_layer layer = {.count = 4};
-    struct braid_parameters *p;
-
-    RETURNS(0, braid_parameters_create(comm, &layer, 1, &o, &p));
-    SAYS(-EINVAL, "braid_parameters_gradient() in every iteration", braid_parameters_push(p, 0));
-    CHECK(braid_parameters_gradient(p, 0), "no place");
-    RETURNS(0, braid_parameters_push(p, 0));
-    RETURNS(0, braid_parameters_wait(p, 0));
-    SAYS(-EINVAL, "braid_parameters_gradient() in every iteration", braid_parameters_push(p, 0));
-    RETURNS(0, braid_parameters_free(p));
-    return 0;
-}
-
-/* As many slices as a communicator has operations for, all under way at once; one layer more is refused. */
-static int most_layers(struct braid_comm *comm)
-{
-    struct braid_parameters_options o = {
-        .method = "ssd", .steps = 1, .warmup = -1, .servers = &(int){0}, .n_servers = 1};
-    struct braid_parameter_layer layers[BRAID_PARAMETERS_LAYERS];
-    struct braid_parameters *p;
-    int n = (1024 - 32) / (3 + 2 * braid_size(comm));
-
-    for (int l = 0; l < BRAID_PARAMETERS_LAYERS; l++)
-        layers[l] = (struct braid_parameter_layer){.count = 1 + (size_t)l % 7};
-    SAYS(-EINVAL, "leave operations for 141 (ssd)", braid_parameters_create(comm, layers, n + 1, &o, &p));
-    RETURNS(0, braid_parameters_create(comm, layers, n, &o, &p));
-    for (int t = 0; t < 20; t++)
-        for (int l = n - 1; l >= 0; l--) {
-            CHECK(braid_parameters_gradient(p, l), "no place");
-            RETURNS(0, braid_parameters_push(p, l));
-        }
-    RETURNS(0, braid_parameters_free(p));
-    return 0;
-}
-
-static int misuse(struct braid_comm *comm, void *context)
-{
-    (void)context;
-    return wrong_arguments(comm) || wrong_order(comm) || old_place(comm) || most_layers(comm);
-}
-
-static void parameters__misuse_is_named(void **state)
-{
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
-
-    (void)state;
-    ranks_run(&job, misuse, NULL);
-}
-
-/* The communicator is aborted amidst training: all calls end with its error, and freeing works. */
-static int aborted(struct braid_comm *comm, void *context)
-{
-    struct braid_parameters_options o = options("ssd", 2);
-    struct braid_parameters *p;
-    int rc = 0;
-
-    (void)context;
-    if (create(comm, &o, &p))
-        return 1;
-    for (int t = 0; t < 100000 && !rc; t++) {
-        if (t == 5 && braid_rank(comm) == 1)
-            braid_comm_abort(comm, "enough");
-        for (int l = LAYERS - 1; l >= 0 && !rc; l--) {
-            rc = braid_parameters_wait(p, l);
-            if (!rc && braid_parameters_gradient(p, l))
-                rc = braid_parameters_push(p, l);
-        }
-    }
-    CHECK(rc == -ECANCELED, "the abort was not seen: %d", rc);
-    CHECK(strstr(braid_last_error(), "enough"), "other words");
-    CHECK(braid_parameters_free(p) == -ECANCELED, "freed without an error");
-    return 0;
-}
-
-static void parameters__end_with_their_communicator(void **state)
-{
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
-
-    (void)state;
-    ranks_run(&job, aborted, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters__bits_of_the_reference),
         cmocka_unit_test(parameters__asynchronous_descent),
         cmocka_unit_test(parameters__steps_by_the_model),
-        cmocka_unit_test(parameters__misuse_is_named),
-        cmocka_unit_test(parameters__end_with_their_communicator),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
