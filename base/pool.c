@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINE                                                                                                 \
-    64 /* objects start on a cache line, so that neighbours in use by two threads do not share one  \
-                 */
+/* objects start on a cache line, so that neighbours in use by two threads do not share one */
+#define LINE 64
 
 int br_pool_init(struct br_pool *pool, size_t size, uint32_t count)
 {

@@ -25,8 +25,8 @@
 #define BR_TRACE_ARGS 5
 #define BR_TRACE_ROWS 64u /* of a group; what overlaps more than that shares the last one */
 #define BR_TRACE_PATH 512
-#define BR_TRACE_DETAIL                                                                                      \
-    (256u << 10) /* bytes: what is smaller is one bar, without steps and slices (note 6) */
+/* bytes: what is smaller is one bar, without steps and slices (note 6) */
+#define BR_TRACE_DETAIL (256u << 10)
 
 struct br_trace;
 

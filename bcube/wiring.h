@@ -43,8 +43,8 @@ struct br_wiring {
     struct br_bcube cube;
     uint32_t n_hosts;             /* <= cube.hosts; the last ones of a partial cube are missing */
     struct br_wiring_host *hosts; /* [n_hosts], filled by the caller before br_wiring_hear() */
-    uint32_t *
-        parent; /* base/disjoint.h, by port (host * BR_WIRING_NICS + nic): the same order of segments everywhere */
+    /* base/disjoint.h, by port (host * BR_WIRING_NICS + nic): the same order of segments everywhere */
+    uint32_t *parent;
     uint32_t *ports; /* those that take part, segment after segment */
     struct br_wiring_segment *segments;
     uint32_t n_segments;

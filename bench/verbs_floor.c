@@ -83,8 +83,8 @@ struct end {
     struct hello theirs;
     int port, gid_index, spent;
     enum ibv_mtu mtu;
-    uint64_t posted, expected, arrived,
-        sent;            /* of the bare queue pair, all tests together; both ends count alike */
+    /* of the bare queue pair, all tests together; both ends count alike */
+    uint64_t posted, expected, arrived, sent;
     double *took[TESTS]; /* us, half a round trip: of the turns' medians */
 };
 

@@ -36,8 +36,8 @@ struct br_schedule_request {
     enum br_algorithm algorithm;
     uint32_t n, rank, root; /* root: 0 where the collective has none */
     bool in_place;
-    struct br_shape
-        shape; /* BR_DIMENSIONAL, BR_BML, BR_BLUECONNECT; BR_RING: a cycle, or empty for the order of the ranks */
+    /* BR_DIMENSIONAL, BR_BML, BR_BLUECONNECT; BR_RING: a cycle, or empty for the order of the ranks */
+    struct br_shape shape;
     const struct br_forest *forest; /* BR_FOREST; borrowed */
 };
 

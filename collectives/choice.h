@@ -12,8 +12,8 @@
 struct br_choice {
     struct br_way way;
     uint32_t fragments; /* at least 1 */
-    size_t
-        chunk_bytes; /* by which br_fragment_count cuts into so many; 0: the model does not say how the engine cuts */
+    /* by which br_fragment_count cuts into so many; 0: the model does not say how the engine cuts */
+    size_t chunk_bytes;
     double seconds;
 };
 

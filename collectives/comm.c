@@ -64,8 +64,8 @@ int braid_size(const struct braid_comm *comm)
 
 static int init_locks(struct br_family *family)
 {
-    pthread_condattr_t
-        monotonic; /* a clock that is set back would stop who waits, and with it all that a caller drives */
+    /* a clock that is set back would stop who waits, and with it all that a caller drives */
+    pthread_condattr_t monotonic;
 
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -82,25 +82,25 @@ struct br_settings {
     char trace[BR_TRACE_PATH - 8]; /* a file, or a pattern of one; "": none */
     uint64_t trace_bytes;          /* that it may have */
     char stats[80];                /* folder for the socket of `braid top`; "": the user's; "off": none */
-    struct br_bcube
-        cube;      /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
-    bool placed;   /* an inventory says the next three */
-    char host[64]; /* what people call this host; "": not known */
+    /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
+    struct br_bcube cube;
+    bool placed;                               /* an inventory says the next three */
+    char host[64];                             /* what people call this host; "": not known */
     char nics[BR_MAX_DEVICES][BR_DEVICE_NAME]; /* of each level; "": there is none */
     uint32_t gids[BR_MAX_DEVICES];             /* of these NICs: as in br_device_config */
     uint32_t probe_ms; /* how long to look at the wires of a BCube, at most; 0: not at all */
     int rails;         /* 0: one a device */
     uint64_t slice_bytes, eager_bytes;
     uint64_t chunk_bytes; /* of a fragment, about (engine.h) */
-    uint64_t
-        board_bytes; /* up to this size a collective within the host takes the board (local.h); 0: never */
+    /* up to this size a collective within the host takes the board (local.h); 0: never */
+    uint64_t board_bytes;
     uint64_t timeout, peer_timeout, starvation, spin; /* ns */
     bool one_machine;    /* all ranks of the job are on it, perhaps in emulated hosts */
     uint32_t cores;      /* that all ranks of the job share, being more; 0: it is not so */
     bool oversubscribed; /* more ranks than cores on this host: yield instead of spinning */
-    struct br_seat
-        seat;    /* of threads that wait in a call, where ranks share cores; under the family's lock */
-    int pin_cpu; /* -1: not pinned */
+    /* of threads that wait in a call, where ranks share cores; under the family's lock */
+    struct br_seat seat;
+    int pin_cpu;          /* -1: not pinned */
     uint64_t cache_bytes; /* that the registration cache may pin; 0: there is none */
     int gpu_reduce;       /* enum br_gpu_reduce */
 };
@@ -116,8 +116,8 @@ struct br_family {
     struct br_ipc *ipc;           /* memory of GPUs that other processes have shared */
     bool shares_gpus;             /* all ranks of the job could (share.h, note 7) */
     struct br_passages *passages; /* of operations on streams; under its own lock */
-    pthread_mutex_t
-        passage_lock; /* of putting operations into streams and of opening GPUs; taken before `lock` */
+    /* of putting operations into streams and of opening GPUs; taken before `lock` */
+    pthread_mutex_t passage_lock;
     _Atomic uint64_t open_gpus; /* a bit each: for copies, and where they can be, for reductions */
     bool stays_pinned; /* at the end: a GPU is lost and may write into our memory yet: it stays mapped */
     struct br_network network;
@@ -127,8 +127,8 @@ struct br_family {
     struct br_serve *serve;   /* counters for `braid top`; NULL: switched off, or not possible */
     char job[BR_JOB_TEXT];    /* what `braid top` calls it */
     struct br_store *store;   /* NULL but during braid_init() */
-    bool
-        shares_host; /* with another rank: what is allocated can be mapped by it. As braid_init() found; peers that are relayed come later */
+    /* with another rank: what is allocated can be mapped by it. As braid_init() found; peers that are relayed come later */
+    bool shares_host;
     struct br_views *views;   /* NULL: no BCube, or too large a one; under the lock */
     struct braid_comm *first; /* of all ranks of the job */
 

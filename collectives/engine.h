@@ -26,8 +26,8 @@ struct br_engine_config {
     int (*scratch_alloc)(void *context, size_t bytes, void **memory, struct br_region **region);
     void (*scratch_free)(void *context, void *memory, struct br_region *region);
     void *scratch_context;
-    struct br_copier
-        *copier; /* for operations on memory of GPUs, which are open there; NULL: there are none. Borrowed */
+    /* for operations on memory of GPUs, which are open there; NULL: there are none. Borrowed */
+    struct br_copier *copier;
     struct br_offload *offload; /* for reductions on them; NULL: all on the CPU. Borrowed */
 };
 

@@ -14,9 +14,9 @@ struct br_run_step {
     struct br_run *run;
     uint32_t remaining; /* steps that must end first */
     uint32_t readers;   /* RECV: sources that will read it where it is mapped */
-    struct br_combiner
-        combiner; /* RECV: does what the REDUCE in `context`, a step of the run, is for (run.c, note 5) */
-    size_t done;  /* REDUCE, COPY: elements */
+    /* RECV: does what the REDUCE in `context`, a step of the run, is for (run.c, note 5) */
+    struct br_combiner combiner;
+    size_t done; /* REDUCE, COPY: elements */
     bool ended;
     struct br_trace_span span; /* in the timeline, from its start to its end */
 };
@@ -40,8 +40,8 @@ struct br_run {
     size_t scratch_used;   /* of it by the schedule; behind it: what is staged (stage.h) */
     int scratch_pinned;    /* as br_engine_pin() has it */
     struct br_batch batch; /* what is under way of that */
-    const struct br_operation
-        *reserved; /* the persistent one that it was made large enough for; NULL: none */
+    /* the persistent one that it was made large enough for; NULL: none */
+    const struct br_operation *reserved;
 };
 
 struct br_engine {

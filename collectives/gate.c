@@ -13,8 +13,8 @@
 
 #define SLEEP_MOST (250 * BR_MS) /* timers are looked at this often at least */
 #define KEEP_TRIES 100           /* who wants the lock for a moment has left it by then */
-#define LOOK_NAP                                                                                             \
-    (50 * BR_US) /* between two looks at what has no descriptor: a board, a device that must be polled */
+/* between two looks at what has no descriptor: a board, a device that must be polled */
+#define LOOK_NAP (50 * BR_US)
 
 /* ---- armed devices ----------------------------------------------------------------------------------------- */
 

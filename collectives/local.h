@@ -15,8 +15,8 @@
 #include "collectives/operation.h"
 #include "transport/shm/board.h"
 
-#define BR_LOCAL_BYTES                                                                                       \
-    (4u << 10) /* of a block, by default; measured: beyond, reading the peers' memory in place wins */
+/* of a block, by default; measured: beyond, reading the peers' memory in place wins */
+#define BR_LOCAL_BYTES (4u << 10)
 
 struct braid_comm;
 struct br_group;
@@ -46,9 +46,8 @@ bool br_local_takes(const struct br_local *local, const struct br_operation *op)
 
 /* All under the lock. */
 void br_local_submit(struct br_local *local, struct br_operation *op);
-int br_local_step(
-    struct br_local *
-        local); /* operations that have left the queue; -EPROTO with words: the ranks disagree, and other errors of br_share_step(): fail the worker */
+/* Operations that have left the queue; -EPROTO with words: the ranks disagree, and other errors of br_share_step(): fail the worker. */
+int br_local_step(struct br_local *local);
 /* status != 0: ends all with it and `words`. */
 void br_local_fail(struct br_local *local, int status, const char *words);
 struct br_operation *br_local_ended(struct br_local *local);

@@ -13,12 +13,12 @@ struct br_store;
 
 struct br_network {
     struct br_topology topology; /* owned */
-    bool
-        crowded; /* all ranks share fewer cores of one machine: known before br_network_init, of a BCube too */
+    /* all ranks share fewer cores of one machine: known before br_network_init, of a BCube too */
+    bool crowded;
     struct br_cost_model model; /* on the topology */
     bool measured;              /* the figures are from a calibration */
-    struct br_cost_measured
-        *ways; /* what it has of them, which the models borrow; owned by the job's network, or NULL */
+    /* what it has of them, which the models borrow; owned by the job's network, or NULL */
+    struct br_cost_measured *ways;
 };
 
 /* Fills in the model; the topology stands, but for its cores, which rank 0 knows, and so does `crowded`. place and rails: for the defaults (br_cost_model_on). Rank 0 reads the calibration file

@@ -94,8 +94,8 @@ struct br_operation {
     struct br_operands operands; /* atomics; `recv` is for what stood there */
     uint64_t timeout, deadline;  /* ns: as given; absolute */
     uint64_t sequence; /* of the collective in its group, the same on all its ranks; none is left out */
-    uint64_t
-        view; /* all-reduce: of its group, that it is planned by (views.h); it waits until that is known */
+    /* all-reduce: of its group, that it is planned by (views.h); it waits until that is known */
+    uint64_t view;
     bool surveys;   /* finds out what such operations wait for */
     uint64_t order; /* of submission in this process, all kinds, all groups */
     bool persistent;
@@ -104,8 +104,8 @@ struct br_operation {
     enum br_local_way local_way;                 /* what it is in that queue for (local.h) */
     struct br_group *group; /* whose ranks root and peer are; NULL: all ranks of the job */
     struct braid_comm *comm;
-    struct br_passage
-        *passage; /* of an operation on a stream (stream.c), which nobody waits for; NULL: another */
+    /* of an operation on a stream (stream.c), which nobody waits for; NULL: another */
+    struct br_passage *passage;
 
     int status; /* 0 or negative errno, with words */
     _Atomic int state;

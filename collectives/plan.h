@@ -45,8 +45,8 @@ struct br_plans {
     const struct br_cost_model *model; /* borrowed */
     uint32_t rank, n;
     struct br_topology flat; /* when the model has none */
-    const struct br_forest
-        *forest; /* of the links that work, for the next choice (views.h); borrowed, NULL: not known */
+    /* of the links that work, for the next choice (views.h); borrowed, NULL: not known */
+    const struct br_forest *forest;
     struct br_list ways;
     struct br_list list; /* most recent first */
     uint32_t count;

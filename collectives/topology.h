@@ -22,8 +22,8 @@
 #include "bcube/forest.h"
 #include "bcube/route.h"
 
-#define BR_TOPOLOGY_WAYS                                                                                     \
-    4 /* routes at once between two ranks that are no neighbours, as the protocol takes them */
+/* routes at once between two ranks that are no neighbours, as the protocol takes them */
+#define BR_TOPOLOGY_WAYS 4
 #define BR_TOPOLOGY_HOPS (BR_TOPOLOGY_WAYS * BR_ROUTE_HOPS)
 
 enum br_topology_kind { BR_TOPOLOGY_FLAT, BR_TOPOLOGY_HOSTS, BR_TOPOLOGY_BCUBE };

@@ -31,8 +31,8 @@
 
 #define BR_VIEWS_BYTES (16u << 20)
 #define BR_VIEWS_GROUP (BR_MAX_GROUPS - 1) /* its number */
-#define BR_VIEWS_MOST                                                                                        \
-    2048u /* rounds that are due and have not ended: each has operations of its own that wait for it */
+/* rounds that are due and have not ended: each has operations of its own that wait for it */
+#define BR_VIEWS_MOST 2048u
 
 struct br_family;
 

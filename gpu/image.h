@@ -5,8 +5,8 @@
 
 struct br_gpu_image {
     const char *bytes, *end; /* a fat binary, as cuModuleLoadData() takes it; NULL: built without */
-    const char
-        *architectures; /* "sm_80 sm_90, PTX of compute_80"; without: what is missing and how to get it */
+    /* "sm_80 sm_90, PTX of compute_80"; without: what is missing and how to get it */
+    const char *architectures;
 };
 
 extern const struct br_gpu_image br_gpu_image;

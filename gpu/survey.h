@@ -15,8 +15,8 @@ struct br_gpu_info {
     int numa_node;  /* -1: unknown */
     unsigned long long bytes;
     bool dmabuf; /* the driver exports its memory */
-    char sharing
-        [256]; /* "": the driver gives a handle by which other processes map its memory; else why not */
+    /* "": the driver gives a handle by which other processes map its memory; else why not */
+    char sharing[256];
     char copies[256]; /* "": a write and a read-back over the copy engines are well; else what failed */
 };
 

@@ -34,24 +34,24 @@
 #define BR_CREDITS         64u        /* credited messages of a link that may be unreleased */
 #define BR_CREDITS_P2P     32u        /* of these, point-to-point ones, at most */
 #define BR_CREDITS_P2P_OWN 4u         /* of these, for point-to-point ones alone */
-#define BR_MESSAGE_BUFFERS                                                                                   \
-    (BR_CREDITS + 8u)      /* receive buffers of a link; the rest for messages without credit */
-#define BR_RELAY_HOPS  16u /* of a route through other hosts */
-#define BR_RELAY_HOSTS (BR_RELAY_HOPS + 1u) /* on it, both ends included */
-#define BR_RELAY_PAYLOAD                                                                                     \
-    (16u << 10) /* of a relayed frame, unless a job's small messages or granules are larger */
-#define BR_MAX_TRANSFER (16u << 20) /* bytes; longer sends and receives are cut by the layers above */
-#define BR_MAX_EAGER    (64u << 10) /* upper bound of the eager limit */
-#define BR_MAX_WORDS    240u        /* text of ABORT */
-#define BR_MAX_PLACES   (BR_MAX_RAILS * BR_PLACE_BYTES) /* payload of READY */
+/* receive buffers of a link; the rest for messages without credit */
+#define BR_MESSAGE_BUFFERS (BR_CREDITS + 8u)
+#define BR_RELAY_HOPS      16u                  /* of a route through other hosts */
+#define BR_RELAY_HOSTS     (BR_RELAY_HOPS + 1u) /* on it, both ends included */
+/* of a relayed frame, unless a job's small messages or granules are larger */
+#define BR_RELAY_PAYLOAD (16u << 10)
+#define BR_MAX_TRANSFER  (16u << 20) /* bytes; longer sends and receives are cut by the layers above */
+#define BR_MAX_EAGER     (64u << 10) /* upper bound of the eager limit */
+#define BR_MAX_WORDS     240u        /* text of ABORT */
+#define BR_MAX_PLACES    (BR_MAX_RAILS * BR_PLACE_BYTES) /* payload of READY */
 
 enum br_message_type {
-    BR_MESSAGE_HANDSHAKE =
-        1,                /* payload: protocol/message_handshake.h; the only type before a link is ready */
+    /* payload: protocol/message_handshake.h; the only type before a link is ready */
+    BR_MESSAGE_HANDSHAKE = 1,
     BR_MESSAGE_EAGER = 2, /* credited: a whole small transfer */
     BR_MESSAGE_READY = 3, /* credited: the place of a large transfer is free: its slot */
-    BR_MESSAGE_PUT =
-        4, /* credited: the payload goes to `offset` of a region; without one asks for a READY for it */
+    /* credited: the payload goes to `offset` of a region; without one asks for a READY for it */
+    BR_MESSAGE_PUT = 4,
     BR_MESSAGE_GET = 5,  /* credited: asks to send `bytes` from there */
     BR_MESSAGE_DONE = 6, /* transfers (their slots) that have arrived completely */
     BR_MESSAGE_ACK = 7,  /* bytes and messages that have arrived on this link, messages released */
@@ -132,15 +132,15 @@ struct br_body_rail {
 };
 
 struct br_body_bye {
-    uint32_t
-        messages; /* credited messages sent to this peer, in all (mod 2^32): some may still be on their way */
+    /* credited messages sent to this peer, in all (mod 2^32): some may still be on their way */
+    uint32_t messages;
     uint32_t reserved[5];
 };
 
 struct br_body_renew {
     uint32_t slot; /* as the READY said */
-    uint32_t
-        lost; /* 1: frames may be lost, another READY is wanted; 0: DONE may be lost. Neither is sent in vain */
+    /* 1: frames may be lost, another READY is wanted; 0: DONE may be lost. Neither is sent in vain */
+    uint32_t lost;
     uint32_t reserved[4];
 };
 
@@ -165,12 +165,12 @@ struct br_body_abort {
 struct br_message {
     uint8_t type;  /* enum br_message_type */
     uint8_t flags; /* zero */
-    uint16_t
-        check; /* EAGER, READY, WAITING: digest of the operation's arguments; differs where the ranks disagree */
+    /* EAGER, READY, WAITING: digest of the operation's arguments; differs where the ranks disagree */
+    uint16_t check;
     uint32_t sequence; /* credited: number to this peer over all rails, from 0; point to point has its own */
     uint64_t tag;      /* EAGER, READY, PUT, GET, ATOMIC, WAITING: the transfer */
-    uint32_t
-        places; /* READY: bit i: the payload has a place token for rail i, in the order of rails; else 0 */
+    /* READY: bit i: the payload has a place token for rail i, in the order of rails; else 0 */
+    uint32_t places;
     uint32_t bytes; /* EAGER, READY, PUT, GET, ATOMIC, WAITING: length of the transfer */
     union {
         uint8_t data[24]; /* EAGER of at most 24 bytes: the data; longer ones are the frame's payload */
@@ -209,9 +209,8 @@ struct br_message_relay {
     int16_t priority; /* larger is more urgent */
     uint16_t path[BR_RELAY_HOSTS]; /* ranks in the order of travel; 0 behind the last */
     uint32_t id;                   /* of the route: rank of its maker << 16 | number */
-    uint32_t
-        number; /* FRAME with a MESSAGE in it: how many of those went before, on this route in this direction;
-                      * UNREACHABLE: a rank, or UINT32_MAX; else 0 */
+    /* FRAME with a MESSAGE in it: how many of those went before, on this route in this direction; UNREACHABLE: a rank, or UINT32_MAX; else 0 */
+    uint32_t number;
 };
 static_assert(sizeof(struct br_message_relay) == BR_FRAME_INLINE,
               "a message fills the inline area of its frame");
@@ -219,8 +218,8 @@ static_assert(sizeof(struct br_message_relay) == BR_FRAME_INLINE,
 /* In the inline area of a PLACED frame. */
 enum br_placed_flag {
     BR_PLACED_ACK = 1, /* send an ACK on this link now: the sender's budget depends on it */
-    BR_PLACED_DONE =
-        2, /* send DONE when the transfer is complete: the sender keeps its memory for a retry till then */
+    /* send DONE when the transfer is complete: the sender keeps its memory for a retry till then */
+    BR_PLACED_DONE = 2,
 };
 
 struct br_placed {
@@ -231,13 +230,11 @@ static_assert(sizeof(struct br_placed) == BR_FRAME_INLINE, "fills the inline are
 
 /* Tags: bits 63..62 the family, then what numbers the transfer within it. */
 enum br_tag_family {
-    BR_TAG_COLLECTIVE =
-        0, /* group (10 bits), operation in it (20), fragment (16), k-th message between the two ranks
-                            * (16) */
+    /* group (10 bits), operation in it (20), fragment (16), k-th message between the two ranks (16) */
+    BR_TAG_COLLECTIVE = 0,
     BR_TAG_P2P = 2, /* group (10 bits), number within (group, peer, user tag) (20), user tag (32) */
-    BR_TAG_ONESIDED =
-        3, /* the requester's counter (59 bits), whether it is the larger rank (1), what (2): enum
-                            * br_onesided_part */
+    /* the requester's counter (59 bits), whether it is the larger rank (1), what (2): enum br_onesided_part */
+    BR_TAG_ONESIDED = 3,
 };
 
 static inline enum br_tag_family br_tag_family(uint64_t tag)

@@ -27,8 +27,8 @@ struct br_beacon_message {
     uint16_t nic; /* number of the sender's NIC that it leaves through */
     uint32_t rank;
     uint32_t reserved; /* 0 */
-    uint8_t
-        nonce[BR_BEACON_NONCE_BYTES]; /* of this start of this job: rank 0 makes it, the store spreads it */
+    /* of this start of this job: rank 0 makes it, the store spreads it */
+    uint8_t nonce[BR_BEACON_NONCE_BYTES];
     uint8_t proof[BR_BEACON_PROOF_BYTES];
 };
 

@@ -107,8 +107,8 @@ struct br_probe {
 struct br_rail {
     struct br_peer *peer;
     uint8_t index; /* 0..n_rails-1, the same on both sides: what messages call the rail */
-    uint8_t
-        level; /* of the network that it runs on, for words; in a BCube the one on which the peer is a neighbour */
+    /* of the network that it runs on, for words; in a BCube the one on which the peer is a neighbour */
+    uint8_t level;
     struct br_device *device;
     struct br_address address; /* of the peer's device; used by the connecting side */
     bool connector;            /* we connect (our rank is the larger one) */
@@ -144,8 +144,8 @@ struct br_rail {
     uint64_t rate_now, rate_period_end; /* maximum of the running period; its end */
     uint64_t volume, volume_now; /* likewise: bytes delivered in a window as long as the budget's delay */
     uint64_t window_at, window_acked; /* ns, acked_bytes: where the running window began */
-    uint64_t
-        used; /* the peer's `uses` at the last frame: of equally free rails the one that waited longest goes */
+    /* the peer's `uses` at the last frame: of equally free rails the one that waited longest goes */
+    uint64_t used;
     bool was_full; /* when `rate` was measured the budget was used up: it is what the rail can carry */
     bool limited;  /* the budget was used up in this period */
     uint64_t min_rtt, min_rtt_until; /* ns */
@@ -169,8 +169,8 @@ struct br_rail {
     bool ack_due, ping_due, pong_due;
     uint64_t last_rx, last_ping; /* ns */
 
-    struct br_relay_rail
-        *relay;     /* buffers for frames on their way through us; NULL: no relaying over it. Owned */
+    /* buffers for frames on their way through us; NULL: no relaying over it. Owned */
+    struct br_relay_rail *relay;
     bool relay_due; /* the peer is to be told of free ones */
 
     /* statistics over all incarnations */
@@ -200,8 +200,8 @@ enum br_queue_kind {
     BR_QUEUES,
 };
 
-#define BR_SEEN                                                                                              \
-    1024u /* window for duplicates; at least 2 * BR_CREDITS * BR_MAX_RAILS: on links, and of lost ones */
+/* window for duplicates; at least 2 * BR_CREDITS * BR_MAX_RAILS: on links, and of lost ones */
+#define BR_SEEN 1024u
 
 /* The credited messages of one kind, in both directions. Point to point is numbered apart: its messages may have to wait for
  * a receive that never comes, and what is sent meanwhile must not leave them behind the window. */
@@ -220,8 +220,8 @@ struct br_peer {
     int rank;
     enum br_peer_state state;
     int n_rails;
-    uint32_t
-        eager_bytes; /* up to this size in one message; where mapping is cheap, that pays only for very small ones */
+    /* up to this size in one message; where mapping is cheap, that pays only for very small ones */
+    uint32_t eager_bytes;
     struct br_rail *rails;             /* [n_rails] */
     uint8_t place_rails;               /* rails whose device needs place tokens, a bit each */
     bool combines;                     /* the device of one of the rails does (br_caps) */

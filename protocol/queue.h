@@ -27,8 +27,8 @@ struct br_queued {
     uint64_t order;   /* submission order of the operation in this process */
     uint64_t within;  /* of one operation, the one with less goes first */
     uint64_t served;  /* when a frame of it left last, or when it was queued, ns */
-    uint64_t
-        turn; /* of the first of its priority, which alone is in `age`: when a frame of the priority left last, ns */
+    /* of the first of its priority, which alone is in `age`: when a frame of the priority left last, ns */
+    uint64_t turn;
     struct br_queue *queue; /* set while in one */
 };
 

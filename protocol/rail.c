@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define BUDGET_FIRST                                                                                         \
-    (64u << 10) /* small, so that the first round trip of a slow link is not that of a long queue */
+/* small, so that the first round trip of a slow link is not that of a long queue */
+#define BUDGET_FIRST  (64u << 10)
 #define BUDGET_LEAST  (64u << 10)
 #define BUDGET_MOST   (4u << 20)
 #define FRAME_LEAST   (16u << 10)

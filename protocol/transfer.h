@@ -45,15 +45,15 @@ struct br_transfer {
     bool may_map;    /* receive: `mapped` instead of the bytes in memory is welcome */
     bool traced;     /* its frames are to be in the timeline */
     bool rendezvous; /* READY even for a small one (put, get) */
-    const struct br_message
-        *request; /* send: not data but this one-sided request, with `memory` as its payload. NULL: data */
-    int refuse;   /* send: 0, or the status with which it ends instead of moving when its READY has come */
-    void *owner;  /* the caller's */
+    /* send: not data but this one-sided request, with `memory` as its payload. NULL: data */
+    const struct br_message *request;
+    int refuse;  /* send: 0, or the status with which it ends instead of moving when its READY has come */
+    void *owner; /* the caller's */
 
     /* result */
     int status; /* 0 or negative errno */
-    const uint8_t
-        *mapped;   /* receive: read the bytes here, then br_transfer_release(); NULL: they are in memory */
+    /* receive: read the bytes here, then br_transfer_release(); NULL: they are in memory */
+    const uint8_t *mapped;
     bool combined; /* receive: its combiner has had all bytes, memory holds nothing of use */
 
     /* the worker's */
@@ -62,8 +62,8 @@ struct br_transfer {
     uint64_t submitted; /* ns */
     bool wants_done;    /* send: a frame left, and another rail could have to send it again */
     struct br_queued queued;
-    struct br_list
-        node; /* in one of: the peer's `moving`, `waiting` or `expecting`, the worker's `slotless` or `done` */
+    /* in one of: the peer's `moving`, `waiting` or `expecting`, the worker's `slotless` or `done` */
+    struct br_list node;
     uint64_t waits_since; /* ns; in `waiting` and `expecting`: since then, or since it was last said */
     bool awaited;         /* point to point: the other end is there (waiting.c) */
     struct br_slot *slot; /* receive */

@@ -78,8 +78,8 @@ struct br_agreed {
 };
 #define BR_AGREED 256u /* operations; ranks are fewer apart, by the credits */
 
-#define BR_LAST_WORDS                                                                                        \
-    BR_SEC /* for the peers of a worker that fails to hear why, on a busy machine too (farewell.c) */
+/* for the peers of a worker that fails to hear why, on a busy machine too (farewell.c) */
+#define BR_LAST_WORDS BR_SEC
 
 struct br_stranger; /* an incoming link that has not yet proved who it is (connect.c) */
 
@@ -106,8 +106,8 @@ struct br_worker {
     uint32_t n_retired, max_retired;
     bool in_batch;
     struct br_random random; /* only with config.seed */
-    struct br_age
-        oldest; /* of the transfer that may use the credits and the slot that are kept (br_worker_keep_for) */
+    /* of the transfer that may use the credits and the slot that are kept (br_worker_keep_for) */
+    struct br_age oldest;
     uint64_t newest; /* the largest `order` of a transfer so far: what peers ask for comes behind it */
     uint64_t now;    /* of this turn */
     uint64_t last_timers;

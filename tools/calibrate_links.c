@@ -22,8 +22,8 @@
 #define LEAST_BYTES 4096u
 #define EACH        (4 * BR_MS) /* a measurement of a size */
 #define LONGEST     0.05        /* s that a message may take */
-#define ENOUGH                                                                                               \
-    (256u << 10) /* bytes of a stream at least: several of the bursts in which networks pass them on */
+/* bytes of a stream at least: several of the bursts in which networks pass them on */
+#define ENOUGH      (256u << 10)
 #define LEAD        (256u << 10) /* bytes in front of a stream: more than a shaped link lets through after a pause */
 #define LEAST_SIZES 3            /* that are measured however slow the link is */
 #define MOST_ROUNDS 16

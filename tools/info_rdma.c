@@ -9,8 +9,8 @@
 #include "tools/info_topology.h"
 #include "transport/verbs/probe.h"
 
-#define FULL_MTU                                                                                             \
-    4500 /* of the interface, which RoCE's largest packets of 4096 bytes fit into with their headers */
+/* of the interface, which RoCE's largest packets of 4096 bytes fit into with their headers */
+#define FULL_MTU 4500
 
 static void add_trouble(cJSON *object, const struct br_verbs_trouble *trouble)
 {

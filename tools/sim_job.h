@@ -20,8 +20,8 @@
 #include "transport/sim/sim.h"
 
 struct br_sim_job_config {
-    const struct br_topology
-        *topology;  /* FLAT, everybody linked with everybody, or BCUBE, neighbours only; borrowed */
+    /* FLAT, everybody linked with everybody, or BCUBE, neighbours only; borrowed */
+    const struct br_topology *topology;
     uint32_t rails; /* FLAT: to each peer, 1 or more */
     struct br_sim_config network;
     struct br_cost_model model;        /* of the topology; the engine chooses by it */

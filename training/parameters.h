@@ -56,8 +56,8 @@ struct br_parameters_layer {
     float *before, *global; /* ssd: as in update.h */
     float *velocity;        /* local */
     _Atomic int state;
-    uint64_t
-        asked; /* iterations until the one in which the program asked for the gradient's place, itself counted */
+    /* iterations until the one in which the program asked for the gradient's place, itself counted */
+    uint64_t asked;
     uint64_t iteration;    /* in which it was handed over */
     bool pulling;          /* receives of a pull are posted */
     uint64_t pulled_until; /* iterations whose gradients are in the last pull that was taken */

@@ -18,8 +18,8 @@ enum br_layer_state {
 
 struct braid_session {
     struct braid_comm *comm;
-    struct braid_session_options
-        options;                 /* with defaults; `policy` is not used, `algorithm` is the copy below */
+    /* with defaults; `policy` is not used, `algorithm` is the copy below */
+    struct braid_session_options options;
     char algorithm[BR_WAY_TEXT]; /* "": auto */
     enum br_policy policy;
     uint32_t n;

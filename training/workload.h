@@ -26,9 +26,9 @@ struct br_workload {
     struct br_line line;
     double slice_bytes;  /* something more urgent waits for the end of a slice; 0: it does not wait */
     double bucket_bytes; /* of the policy `bucket` */
-    double
-        behind; /* s that a more urgent all-reduce takes longer while others are under way: the messages of each of
-                      its steps wait for frames that are on the links already. The line serves the others meanwhile */
+    /* s that a more urgent all-reduce takes longer while others are under way: the messages of each of its steps wait for frames that are on the
+     * links already. The line serves the others meanwhile */
+    double behind;
 };
 
 /* -EINVAL with words, counting layers from 1: a number of layers, time or size that cannot be. */

@@ -59,8 +59,8 @@ struct br_caps {
     bool maps;              /* may report mapped arrivals for slots with may_map */
     bool combines;          /* applies a slot's combiner itself (note 9) */
     bool pins;              /* region_register pins memory and costs: worth keeping (cache.h) */
-    bool
-        needs_place; /* PLACED frames need a place token (note 8). Implies sent_means_placed, excludes maps */
+    /* PLACED frames need a place token (note 8). Implies sent_means_placed, excludes maps */
+    bool needs_place;
     bool budget_free; /* posting moves no bytes (descriptors): rails need no in-flight budget */
 };
 
@@ -83,15 +83,13 @@ struct br_device_config {
     int level;                   /* rail index, for words and logs */
     struct br_slot_table *slots; /* the worker's; read in poll() */
     uint32_t message_bytes;      /* payload bytes of one message receive buffer */
-    uint32_t
-        message_buffers; /* receive buffers per link: the peer never has more messages outstanding. One that sends
-                                     more waits until one is released (nothing is lost), or its link fails with words */
-    uint64_t
-        patience; /* ns; a silent link is not given up sooner (the protocol has its own clock for that); 0: no
-                                     wish */
-    bool
-        own_nic_only; /* frames leave and arrive through the device's own NIC, whatever routes the host has; without
-                              meaning for loopback */
+    /* receive buffers per link: the peer never has more messages outstanding. One that sends more waits until one is released (nothing is lost), or
+     * its link fails with words */
+    uint32_t message_buffers;
+    /* ns; a silent link is not given up sooner (the protocol has its own clock for that); 0: no wish */
+    uint64_t patience;
+    /* frames leave and arrive through the device's own NIC, whatever routes the host has; without meaning for loopback */
+    bool own_nic_only;
     uint32_t max_links; /* links open at once, incoming ones that are not yet known included */
     uint32_t gid;       /* verbs: 1 + the GID index that the inventory names; 0: none */
     void *simulation;   /* sim: the struct br_sim and the host number come through this; else NULL */
@@ -133,16 +131,15 @@ struct br_event {
     struct br_link *link;
     uint64_t cookie;       /* SENT */
     uint32_t slot, offset; /* PLACED */
-    bool
-        stale; /* PLACED: nobody expected the frame when it came, its bytes were dropped and its numbers are not
-                                checked; slot may have come to life since */
+    /* PLACED: nobody expected the frame when it came, its bytes were dropped and its numbers are not checked; slot may have come to life since */
+    bool stale;
     uint32_t length; /* MESSAGE: payload bytes beyond inline_; PLACED */
-    const uint8_t
-        *inline_; /* MESSAGE and PLACED: BR_FRAME_INLINE bytes; valid as the buffer / until the next poll() */
+    /* MESSAGE and PLACED: BR_FRAME_INLINE bytes; valid as the buffer / until the next poll() */
+    const uint8_t *inline_;
     const uint8_t *payload; /* MESSAGE */
     void *buffer;           /* MESSAGE: handle for message_release(); every MESSAGE event has one */
-    const uint8_t
-        *mapped;         /* PLACED: not NULL: the bytes were not copied; read them here until map_release() */
+    /* PLACED: not NULL: the bytes were not copied; read them here until map_release() */
+    const uint8_t *mapped;
     uint64_t map_handle; /* for map_release() */
 };
 
@@ -188,10 +185,9 @@ struct br_device {
 struct br_link {
     struct br_device *device;
     void *owner; /* for the protocol; the back end never touches it */
-    bool
-        trusted; /* set by the protocol when the peer has proved itself. Before, a back end that strangers can reach
-                              fails the link on a PLACED frame (-EPROTO: slot numbers can be guessed), and reports one frame
-                              of the link a poll, so that what follows the last proof finds this set */
+    /* set by the protocol when the peer has proved itself. Before, a back end that strangers can reach fails the link on a PLACED frame (-EPROTO:
+     * slot numbers can be guessed), and reports one frame of the link a poll, so that what follows the last proof finds this set */
+    bool trusted;
     char words[160];    /* why it failed, set before CLOSED is reported */
     char peer_name[64]; /* remote address in words, for logs */
 };

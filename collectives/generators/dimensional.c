@@ -30,8 +30,8 @@ struct plan {
     struct br_builder *b;
     const struct br_schedule *head;
     uint32_t threads, core;
-    uint32_t
-        partner; /* folded: the rank that serves this one; served: the folded rank; else the rank itself */
+    /* folded: the rank that serves this one; served: the folded rank; else the rank itself */
+    uint32_t partner;
     bool blocks;
     struct br_stages *stages; /* of each thread */
     struct br_span *place;    /* of each chunk of the larger user buffer; count is 1 */

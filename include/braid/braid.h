@@ -60,27 +60,23 @@ struct braid_config {
     int rank;                /* this process, 0..size-1 (RANK); read only when size > 0 */
     const char *master_addr; /* host of rank 0 (MASTER_ADDR) */
     int master_port;         /* TCP port of the store on it (MASTER_PORT) */
-    const char
-        *secret; /* what all ranks share, 16 bytes or more (BRAID_SECRET, or a file: BRAID_SECRET_FILE) */
-    const char *
-        backend; /* auto | uring | udp | verbs | shm (BRAID_BACKEND). auto: shm within a host; between hosts verbs if
-                    every rank has RDMA devices, else uring */
-    const char
-        *devices; /* comma list of NIC names or addresses, one a level (BRAID_DEVICES); default: all that are
-                                up; loopback when there is only one host */
-    const char *
-        topology; /* mesh | bcube:N,K (BRAID_TOPOLOGY): which ranks are linked directly; default: mesh, all with
-                                all. In a BCube rank r is host r, its device i is on level i, and it is linked to its
-                                neighbours of each level */
-    const char *
-        inventory; /* a BCube's inventory, a YAML file (BRAID_INVENTORY): its shape, and which NIC of each host is on which
-                                level. Rank r is its host r */
+    /* what all ranks share, 16 bytes or more (BRAID_SECRET, or a file: BRAID_SECRET_FILE) */
+    const char *secret;
+    /* auto | uring | udp | verbs | shm (BRAID_BACKEND). auto: shm within a host; between hosts verbs if every rank has RDMA devices, else uring */
+    const char *backend;
+    /* comma list of NIC names or addresses, one a level (BRAID_DEVICES); default: all that are up; loopback when there is only one host */
+    const char *devices;
+    /* mesh | bcube:N,K (BRAID_TOPOLOGY): which ranks are linked directly; default: mesh, all with all. In a BCube rank r is host r, its device i is
+     * on level i, and it is linked to its neighbours of each level */
+    const char *topology;
+    /* a BCube's inventory, a YAML file (BRAID_INVENTORY): its shape, and which NIC of each host is on which level. Rank r is its host r */
+    const char *inventory;
     int rails; /* connections to each peer, dealt round over the devices (BRAID_RAILS); default: one
                                 a device */
-    uint32_t
-        slice_bytes; /* unit of scheduling (BRAID_SLICE_BYTES), 4 KiB to 2 MiB; default 256 KiB, after P3's 50,000 parameters */
-    uint32_t
-        eager_bytes; /* up to this size a message travels without asking (BRAID_EAGER_BYTES); default 32 KiB, in a BCube 16 KiB */
+    /* unit of scheduling (BRAID_SLICE_BYTES), 4 KiB to 2 MiB; default 256 KiB, after P3's 50,000 parameters */
+    uint32_t slice_bytes;
+    /* up to this size a message travels without asking (BRAID_EAGER_BYTES); default 32 KiB, in a BCube 16 KiB */
+    uint32_t eager_bytes;
     int init_timeout_ms; /* for all ranks to come and connect (BRAID_INIT_TIMEOUT, seconds); default 60,000 */
     int timeout_ms; /* deadline of an operation that names none (BRAID_TIMEOUT, seconds); default 300,000 */
     int peer_timeout_ms; /* silence after which a peer counts as dead (BRAID_PEER_TIMEOUT, seconds); default 10,000 */
@@ -162,12 +158,10 @@ int braid_deregister(struct braid_region *region);
 
 /* Options of one operation; NULL or zeros: the defaults. */
 struct braid_options {
-    int32_t
-        priority; /* larger is more urgent; default 0. Frames of a more urgent operation overtake at the next
-                              frame boundary (P3) */
-    const char *
-        algorithm; /* auto | ring | direct | halving | flat | ... (`braid info` lists them); NULL: auto. The same on
-                              every rank */
+    /* larger is more urgent; default 0. Frames of a more urgent operation overtake at the next frame boundary (P3) */
+    int32_t priority;
+    /* auto | ring | direct | halving | flat | ... (`braid info` lists them); NULL: auto. The same on every rank */
+    const char *algorithm;
     int timeout_ms; /* deadline from submission; 0: the communicator's. An operation that misses it ends within
                               100 ms more, in which the other ranks are told */
     uint32_t tag;   /* point to point: messages match by (peer, tag), in order within a tag */

@@ -52,9 +52,9 @@
 extern "C" {
 #endif
 
-#define BRAID_PARAMETERS_LAYERS                                                                              \
-    192 /* at most; fewer where a server has many workers: all that may be under way in a job, of all objects, are 1,024 operations */
-#define BRAID_PARAMETERS_DROPS 4
+/* at most; fewer where a server has many workers: all that may be under way in a job, of all objects, are 1,024 operations */
+#define BRAID_PARAMETERS_LAYERS 192
+#define BRAID_PARAMETERS_DROPS  4
 
 struct braid_parameters;
 
@@ -70,16 +70,16 @@ struct braid_parameters_options {
     const char *method;          /* ssgd | asgd | ssd | local; NULL: ssgd */
     const char *local;           /* ssd, between pulls: glu | sgd (glu with own = 1, sync = 0); NULL: glu */
     float rate, momentum, decay; /* rate: default 0.01; the others 0 */
-    uint64_t drops
-        [BRAID_PARAMETERS_DROPS]; /* iterations from which on the rate is `drop` times what it was before; 0: none */
-    float drop;                   /* default 0.1 */
-    int warmup;                   /* ssd, local: iterations of ssgd first; default 500, negative: none */
+    /* iterations from which on the rate is `drop` times what it was before; 0: none */
+    uint64_t drops[BRAID_PARAMETERS_DROPS];
+    float drop; /* default 0.1 */
+    int warmup; /* ssd, local: iterations of ssgd first; default 500, negative: none */
     int steps; /* ssd, local: k; 0: by the paper's time model, or what the links need if longer, from times of the warm-up, 1 to 4 */
     float own, sync, local_rate; /* GLU; all 0: 2, 0.5 and 4, which the paper found best */
     const int *servers;          /* ranks, each once; NULL: all */
     int n_servers;
-    uint32_t
-        slice_bytes; /* of a push or pull at most; default 200,000. They become larger where there would be too many */
+    /* of a push or pull at most; default 200,000. They become larger where there would be too many */
+    uint32_t slice_bytes;
     int32_t priority;     /* of the least urgent messages; default 0 */
     uint32_t reserved[8]; /* zero */
 };
@@ -116,9 +116,8 @@ struct braid_parameters_report {
     int steps;        /* k in use; 0: not chosen yet */
     int slices, mine; /* in all; on this rank as a server */
     double wait;      /* s that braid_parameters_wait() and _gradient() took, all iterations */
-    double forward, backward, local, communication, push,
-        last_backward;   /* s an iteration in the warm-up: the time model's, the
-                                                                            slowest rank's; 0: not measured */
+    /* s an iteration in the warm-up: the time model's, the slowest rank's; 0: not measured */
+    double forward, backward, local, communication, push, last_backward;
     double predicted[6]; /* s an iteration: ssgd, then ssd with k = 1 to 5; 0: not measured */
     uint64_t reserved[8];
 };

@@ -113,8 +113,8 @@
 #define BRAID_FIELD_(name, kind, help) uint64_t name;
 
 struct braid_rail_stats {
-    int peer, rail,
-        level;       /* rank in the communicator; number of the rail; of the network it is on, 0 in a mesh */
+    /* rank in the communicator; number of the rail; of the network it is on, 0 in a mesh */
+    int peer, rail, level;
     char device[48]; /* back end and device of this rank: "uring:eth0" */
     BRAID_RAIL_FIELDS(BRAID_FIELD_)
 };

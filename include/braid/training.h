@@ -45,9 +45,9 @@ struct braid_session;
 
 /* The gradient of a layer. Layers count from 0 in the order of the forward pass. */
 struct braid_layer {
-    void *
-        gradient; /* where the backward pass leaves it and the sum is found. NULL on all layers: the session allocates them side by
-                       side, so that merged layers need no copy */
+    /* where the backward pass leaves it and the sum is found. NULL on all layers: the session allocates them side by side, so that merged layers
+     * need no copy */
+    void *gradient;
     size_t count; /* elements, at least 1; the same on all ranks */
 };
 
@@ -60,13 +60,12 @@ struct braid_session_options {
     int warmup; /* iterations that are timed before the first plan; default 5. Until then `bucket`, unless the policy needs no times */
     int review; /* iterations from one look at the times to the next; default 100; negative: plans once and for all */
     size_t bucket_bytes; /* of the policy `bucket`; default 25 MiB */
-    double a,
-        b; /* what an all-reduce of M bytes takes, a + b M: seconds, seconds a byte; both 0: by the job's calibration
-                    (BRAID_CALIBRATION), else measured */
-    const char *
-        algorithm; /* of all all-reduces, as in struct braid_options; NULL: auto. A float sum's last bits depend on the order in which
-                      ranks are added, which auto, ring, ... choose by where a number lies in what travels together, hence by the policy;
-                      `direct` and `flat` add in the order of the ranks, whatever the policy */
+    /* what an all-reduce of M bytes takes, a + b M: seconds, seconds a byte; both 0: by the job's calibration (BRAID_CALIBRATION), else measured */
+    double a, b;
+    /* of all all-reduces, as in struct braid_options; NULL: auto. A float sum's last bits depend on the order in which ranks are added, which auto,
+     * ring, ... choose by where a number lies in what travels together, hence by the policy; `direct` and `flat` add in the order of the ranks,
+     * whatever the policy */
+    const char *algorithm;
     uint32_t reserved[6]; /* zero */
 };
 
@@ -100,10 +99,10 @@ struct braid_session_report {
     double iteration, predicted_iteration;
     double exposed, predicted_exposed; /* of an iteration: the program waits for gradients */
     uint64_t copied_bytes; /* into and out of a buffer in which merged gradients travel, all iterations */
-    double policies
-        [BRAID_SESSION_POLICIES]; /* predicted iteration with layerwise, single, bucket, mgwfbp, optimal, p3, auto */
-    double tried
-        [BRAID_SESSION_POLICIES]; /* what an iteration took by the plans of these, when `auto` last tried them; 0: not tried */
+    /* predicted iteration with layerwise, single, bucket, mgwfbp, optimal, p3, auto */
+    double policies[BRAID_SESSION_POLICIES];
+    /* what an iteration took by the plans of these, when `auto` last tried them; 0: not tried */
+    double tried[BRAID_SESSION_POLICIES];
     uint64_t trying; /* iterations until it has, and keeps the fastest; 0: no trial */
 };
 

@@ -60,8 +60,8 @@ struct br_inventory_switch {
 };
 
 struct br_inventory {
-    struct br_cabling
-        cabling; /* what is filled in; .cube is the shape, .hosts what the shape says is there */
+    /* what is filled in; .cube is the shape, .hosts what the shape says is there */
+    struct br_cabling cabling;
     enum br_inventory_reach reach;
     uint64_t rate; /* bit/s, nominal; 0: not said */
     uint32_t mtu;  /* 1500 where the file says nothing */

@@ -23,8 +23,8 @@
 #define RETRY_FIRST    (10 * BR_MS)
 #define RETRY_MOST     (500 * BR_MS)
 #define LINGER         (2 * BR_SEC)
-#define GRACE                                                                                                \
-    (2 * BR_SEC) /* beyond the caller's deadline, for the words of a store that stood still for a moment */
+/* beyond the caller's deadline, for the words of a store that stood still for a moment */
+#define GRACE      (2 * BR_SEC)
 #define PROBE_TIME (2 * BR_SEC) /* to find out who has our port */
 #define REQUEST_BYTES                                                                                        \
     (sizeof(struct br_store_header) + sizeof(struct br_store_request) + BR_STORE_KEY_MAX + BR_STORE_VALUE_MAX)

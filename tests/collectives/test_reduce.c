@@ -20,10 +20,10 @@
 #include "collectives/type.h"
 
 #define SOURCES 17
-#define COUNT_MAX                                                                                            \
-    1100 /* elements: several rounds of every loop, with the widest vectors and narrowest elements */
-#define ROOM  (COUNT_MAX * 8 + 256)
-#define GUARD 0xa5
+/* elements: several rounds of every loop, with the widest vectors and narrowest elements */
+#define COUNT_MAX 1100
+#define ROOM      (COUNT_MAX * 8 + 256)
+#define GUARD     0xa5
 
 static const char *const kernels[] = {"scalar", "avx2", "avx512"};
 #define KERNELS (sizeof kernels / sizeof kernels[0])

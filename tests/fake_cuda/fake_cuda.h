@@ -37,9 +37,9 @@ struct fake_cuda_control {
     bool no_ipc;               /* memory and events: NOT_SUPPORTED */
     bool no_vmm;               /* no attribute, and NOT_SUPPORTED */
     bool no_memory_operations; /* cuStreamWaitValue and cuStreamWriteValue: NOT_SUPPORTED */
-    bool
-        ipc_in_process; /* a handle opens in the process that made it, too: for ranks that are threads of one test */
-    bool thread;        /* note 2; before the first cuInit */
+    /* a handle opens in the process that made it, too: for ranks that are threads of one test */
+    bool ipc_in_process;
+    bool thread;      /* note 2; before the first cuInit */
     unsigned load_ms; /* that cuModuleLoadData takes */
     unsigned late;    /* events and streams say NOT_READY so many times more after their work is done */
     char fail[64];    /* the symbol that fails; "": none */
@@ -48,8 +48,7 @@ struct fake_cuda_control {
 };
 
 struct fake_cuda_counters {
-    uint64_t to_host, to_device, on_device,
-        host_host; /* bytes copied, by direction; cuMemcpy* of all kinds */
+    uint64_t to_host, to_device, on_device, host_host; /* bytes copied; cuMemcpy* of all kinds */
     uint64_t launches;
     uint64_t host_allocations; /* calls of cuMemHostAlloc and cuMemHostRegister so far */
 };

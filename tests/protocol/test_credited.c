@@ -10,9 +10,8 @@
 #include "base/clock.h"
 #include "wired.h"
 
-#define FREE                                                                                                 \
-    (BR_CREDITS - BR_CREDITS_P2P_OWN -                                                                       \
-     2) /* credits of a rail for collectives; one more is kept for the oldest */
+/* credits of a rail for collectives; one more is kept for the oldest */
+#define FREE (BR_CREDITS - BR_CREDITS_P2P_OWN - 2)
 
 static uint8_t memory[8];
 

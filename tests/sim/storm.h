@@ -85,8 +85,8 @@ enum storm_part_state { STORM_IDLE, STORM_RUNNING, STORM_ENDED };
 struct storm_part {
     struct br_operation op;
     enum storm_part_state state;
-    uint8_t *
-        block; /* guard, what is sent, guard, what is received, guard; of this call, or NULL: of call->again */
+    /* guard, what is sent, guard, what is received, guard; of this call, or NULL: of call->again */
+    uint8_t *block;
     size_t bytes;
     uint8_t overwritten;  /* with this, after the last end */
     bool put_overwritten; /* put: the place in the other rank's region, too */

@@ -21,9 +21,9 @@
 
 #include "base/clock.h"
 
-#define HANGS                                                                                                \
-    (20 * BR_SEC) /* only what hangs takes so long, also on a machine that stands still for a moment */
-#define LEFT (10 * BR_SEC) /* the kernel needs a moment to tidy up behind a process */
+/* only what hangs takes so long, also on a machine that stands still for a moment */
+#define HANGS (20 * BR_SEC)
+#define LEFT  (10 * BR_SEC) /* the kernel needs a moment to tidy up behind a process */
 
 /* ---- a world of our own ------------------------------------------------------------------------------------ */
 

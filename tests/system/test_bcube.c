@@ -17,8 +17,8 @@
 #include "tests/system/ranks.h"
 
 #define RAILS_MOST 64
-#define PATIENT_MS                                                                                           \
-    60000 /* nobody is lost who stands still for a moment: a rail that can be gone around has a quarter of it */
+/* nobody is lost who stands still for a moment: a rail that can be gone around has a quarter of it */
+#define PATIENT_MS 60000
 
 /* Those that are no detours over others. */
 static int direct_rails(struct braid_comm *comm, struct braid_rail_stats *rails)

@@ -13,8 +13,8 @@
 static struct job job;
 
 #define PATIENT "BRAID_INIT_TIMEOUT=300 " /* who waits for it is taken for one that hangs */
-#define HASTY                                                                                                \
-    "BRAID_INIT_TIMEOUT=5 " /* time enough for ranks that come, also where one stands still for a moment */
+/* time enough for ranks that come, also where one stands still for a moment */
+#define HASTY "BRAID_INIT_TIMEOUT=5 "
 
 /* Three ranks, `odd` is done in rank 1 before it begins. The job must fail with these words. The launcher ends those who
  * wait for it, but for some cases, where they must do so themselves. */

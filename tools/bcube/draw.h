@@ -29,8 +29,8 @@ struct br_draw_key {
 };
 
 struct br_drawing {
-    struct br_cabling
-        cabling;          /* hosts from cabling.hosts on are left out, and switches that only they have */
+    /* hosts from cabling.hosts on are left out, and switches that only they have */
+    struct br_cabling cabling;
     const char *title;    /* NULL: "BCube(n,k)" */
     const char *subtitle; /* NULL: numbers of hosts, switches, cables */
     /* What the colours mean, in the lower left; NULL: the levels. */

@@ -18,8 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BURST_SMALL                                                                                          \
-    (128 << 10) /* must exceed a 64 KiB packet before segmentation, else segmenting burns a core */
+/* must exceed a 64 KiB packet before segmentation, else segmenting burns a core */
+#define BURST_SMALL (128 << 10)
 #define BURST_LARGE (256 << 10)
 #define SMALL_RATE  500000000ull /* bit/s: up to here the small burst is enough */
 #define QUEUE_MS    50           /* of a port; the longest that a packet waits in it */

@@ -49,8 +49,8 @@ struct br_perf_settings {
     char ports[256];                    /* the devices with their port, for `devices`; -i */
     double limit_bandwidth, limit_rate; /* in the unit that is printed, and Mpps; 0: none */
     bool all, bidirectional, no_peak, gbits, events, histogram, unsorted, cycles, warm_up, report_both,
-        forever, cpu_util, packet_cost, validates, rdma_cm, report_per_port,
-        swaps; /* atomics: compare-and-swap */
+        forever, cpu_util, packet_cost, validates, rdma_cm, report_per_port;
+    bool swaps; /* atomics: compare-and-swap */
 };
 
 /* What of a trip there and back is the message's time: all of a read and an atomic, else half. */

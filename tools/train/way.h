@@ -16,8 +16,8 @@
 struct br_train_settings {
     const char *policy, *servers, *local; /* policy: of a session; servers: method; both NULL: auto */
     const char *algorithm;                /* of a session's all-reduces; NULL: auto */
-    int64_t iterations, batch, width, seed, samples, test, steps, warmup, alone, device_ms, count,
-        slice; /* count: servers; slice: of theirs, bytes */
+    int64_t iterations, batch, width, seed, samples, test, steps, warmup, alone, device_ms;
+    int64_t count, slice; /* of servers; of theirs, bytes */
     float rate;
 };
 

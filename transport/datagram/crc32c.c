@@ -5,8 +5,8 @@
 #include <string.h>
 
 #define POLYNOMIAL 0x82f63b78u /* reflected */
-#define STREAM                                                                                               \
-    ((size_t)472) /* bytes of each of the three streams: three make up the payload of a packet of 1500 bytes */
+/* bytes of each of the three streams: three make up the payload of a packet of 1500 bytes */
+#define STREAM ((size_t)472)
 
 static uint32_t tables[8][256];
 static uint32_t shift[4][256]; /* what STREAM zero bytes make of each byte of a checksum */

@@ -76,8 +76,8 @@ struct br_dgram_path {
 };
 
 struct br_dgram_tx_frame {
-    struct br_list
-        fresh; /* in link.messages or link.placed while parts have never been sent; in link.done when all have arrived */
+    /* in link.messages or link.placed while parts have never been sent; in link.done when all have arrived */
+    struct br_list fresh;
     struct br_list again; /* in link.again while `lost` is not 0 */
     uint32_t number;
     bool busy;

@@ -46,23 +46,23 @@ struct br_dgram_config {
                                     BR_DGRAM_MIN_PACKET. The path may carry less: set-up finds out */
     uint32_t paths;              /* source ports to spray over, 1 to BR_DGRAM_PATHS */
     bool header_only; /* what we send needs no checksum of payload (the NIC or memory protects it) */
-    bool
-        acks_behind; /* an acknowledgement leaves in a call of next() at another time than data, and goes first only when it
-                         has waited for long: for who sends a burst at the cost of a packet (internal.h note 5) */
-    uint64_t
-        patience; /* ns without a sign of life from a peer that owes one, after which the link fails; > 0 */
+    /* an acknowledgement leaves in a call of next() at another time than data, and goes first only when it has waited for long: for who sends a
+     * burst at the cost of a packet (internal.h note 5) */
+    bool acks_behind;
+    /* ns without a sign of life from a peer that owes one, after which the link fails; > 0 */
+    uint64_t patience;
     uint64_t target; /* ns of queueing to aim at; 0: a default */
-    uint32_t
-        flight_bytes; /* that may be under way, at most: what a peer that does not look for a while can keep for us in
-                              its socket or ring; 0: as many as the window allows */
+    /* that may be under way, at most: what a peer that does not look for a while can keep for us in its socket or ring; 0: as many as the window
+     * allows */
+    uint32_t flight_bytes;
 };
 
 /* A packet to send: head, then payload. Valid until the next call to the link. */
 struct br_dgram_packet {
     uint8_t head[BR_DGRAM_HEAD] __attribute__((aligned(8)));
     uint32_t head_bytes;
-    const uint8_t
-        *payload; /* the user's memory (readable until SENT, as br_frame says), or zeros; NULL: none */
+    /* the user's memory (readable until SENT, as br_frame says), or zeros; NULL: none */
+    const uint8_t *payload;
     uint32_t payload_bytes;
     uint8_t path;             /* which source port to use, below config.paths */
     struct br_region *region; /* that payload lies in, or NULL: as in br_frame */

@@ -32,8 +32,8 @@
 
 #define BR_DGRAM_PARTS     64u    /* of a frame, at most */
 #define BR_DGRAM_MAX_FRAME 65536u /* payload bytes of a frame, at most */
-#define BR_DGRAM_MIN_PACKET                                                                                  \
-    1080u /* every path must carry datagrams of this size: 64 parts make the largest frame */
+/* every path must carry datagrams of this size: 64 parts make the largest frame */
+#define BR_DGRAM_MIN_PACKET 1080u
 #define BR_DGRAM_MAX_PACKET 65507u /* what UDP over IPv4 carries */
 #define BR_DGRAM_PATHS      8u     /* of a link, at most */
 #define BR_DGRAM_RANGES     32u    /* of an ACK, at most */
@@ -62,10 +62,10 @@ static_assert(sizeof(struct br_dgram_header) == 16, "common header");
 /* OPEN, OPENED, CONFIRM, CONFIRMED, CLOSE. */
 struct br_dgram_open {
     struct br_dgram_header header;
-    uint64_t
-        from; /* the sender's number of the link; in a CLOSE with link 0: the number that nobody has here */
-    uint32_t
-        size; /* bytes of a packet that the path must carry: of this one in OPEN, OPENED; agreed in CONFIRM* */
+    /* the sender's number of the link; in a CLOSE with link 0: the number that nobody has here */
+    uint64_t from;
+    /* bytes of a packet that the path must carry: of this one in OPEN, OPENED; agreed in CONFIRM* */
+    uint32_t size;
     uint8_t paths; /* that the sender can use and take; both use the smaller number */
     uint8_t reserved[3];
 };
@@ -77,8 +77,8 @@ struct br_dgram_data {
     struct br_dgram_header header;
     uint64_t number; /* of the packet, from 1 */
     uint32_t frame;  /* number of the frame, from 0, modulo 2^32 */
-    uint32_t
-        order; /* MESSAGE: number of the message, from 0; PLACED: messages posted before it. Modulo 2^32 */
+    /* MESSAGE: number of the message, from 0; PLACED: messages posted before it. Modulo 2^32 */
+    uint32_t order;
     uint32_t slot;      /* PLACED: the receiver's slot; MESSAGE: 0 */
     uint32_t offset;    /* PLACED: of the frame in its transfer; MESSAGE: 0 */
     uint32_t length;    /* payload bytes of the frame */
@@ -112,8 +112,8 @@ static_assert(offsetof(struct br_dgram_ack, range) == 48, "ACK header");
 struct br_dgram_view {
     enum br_dgram_kind kind;
     union {
-        struct br_dgram_header
-            header;                /* header.link: which link of ours; 0: OPEN, or CLOSE: `from` says which */
+        /* header.link: which link of ours; 0: OPEN, or CLOSE: `from` says which */
+        struct br_dgram_header header;
         struct br_dgram_open open; /* OPEN, OPENED, CONFIRM, CONFIRMED, CLOSE */
         struct br_dgram_data data; /* DATA, PING */
         struct br_dgram_ack ack;

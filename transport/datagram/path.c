@@ -16,11 +16,11 @@
 #define QUEUEING         (200 * BR_US)  /* what to aim at, unless configured */
 #define SCALING          4.0            /* most of flow scaling, in units of the queueing */
 #define LOSS_TOLERATED   0.06
-#define LEAST_RATE                                                                                           \
-    1e-9 /* of loss and marks: nothing; numbers that fade on become very slow to calculate with */
-#define BURST   32.0
-#define LOOK    (50 * BR_US)  /* that may pass before a sender looks again */
-#define LONGEST (100 * BR_MS) /* from one packet to the next: who sends nothing learns nothing */
+/* of loss and marks: nothing; numbers that fade on become very slow to calculate with */
+#define LEAST_RATE 1e-9
+#define BURST      32.0
+#define LOOK       (50 * BR_US)  /* that may pass before a sender looks again */
+#define LONGEST    (100 * BR_MS) /* from one packet to the next: who sends nothing learns nothing */
 
 void br_dgram_pace_init(struct br_dgram_pace *pace, uint64_t queueing, unsigned paths)
 {

@@ -10,9 +10,8 @@
 
 #define ROUNDS    64           /* of receives in one poll, at most: as many as the port holds */
 #define ARP_AGAIN (50 * BR_MS) /* between two questions for one address */
-#define SOON                                                                                                 \
-    (50 *                                                                                                    \
-     BR_US) /* for the caller to come back; later, packets may have come that are to be looked at first */
+/* for the caller to come back; later, packets may have come that are to be looked at first */
+#define SOON     (50 * BR_US)
 #define PATIENCE (3 * BR_SEC) /* where the caller has no wish */
 
 static struct br_dpdk_device *device_of(struct br_dgram_device *device)

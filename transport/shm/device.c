@@ -28,11 +28,11 @@
 
 #define NAME         "shm0"
 #define CHECK_PERIOD (1 * BR_MS)
-#define STRANGER_TIME                                                                                        \
-    (2 * BR_SEC) /* an incoming link that has not come through its handshake by then is dropped */
-#define LISTENER     UINT64_MAX /* epoll's word for the listener; links: their index */
-#define EPOLL_EVENTS 32
-#define MAX_ACCEPTS  16 /* in one go */
+/* an incoming link that has not come through its handshake by then is dropped */
+#define STRANGER_TIME (2 * BR_SEC)
+#define LISTENER      UINT64_MAX /* epoll's word for the listener; links: their index */
+#define EPOLL_EVENTS  32
+#define MAX_ACCEPTS   16 /* in one go */
 
 static int probe(struct br_device_info *out, int max)
 {

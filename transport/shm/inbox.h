@@ -62,8 +62,8 @@ struct br_inbox_cell {
 };
 static_assert(sizeof(struct br_inbox_cell) == 128, "a cell is two cache lines");
 
-#define BR_CELL_LENGTH_BITS                                                                                  \
-    25 /* of `length`; above: 3 bits enum br_frame_kind, 4 bits enum br_inbox_source */
+/* of `length`; above: 3 bits enum br_frame_kind, 4 bits enum br_inbox_source */
+#define BR_CELL_LENGTH_BITS 25
 static_assert(BR_FRAME_MAX_PAYLOAD < 1u << BR_CELL_LENGTH_BITS, "a length fits beside kind and source");
 
 enum br_inbox_sleep {

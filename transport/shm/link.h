@@ -93,8 +93,8 @@ struct br_shm_arriving {
     bool active, dropping;
     enum br_inbox_source source;
     uint32_t length, slot, offset, done;
-    uint32_t
-        unit; /* bytes that are moved at least: 1, or a granule where the slot's combiner takes them out of the pipe */
+    /* bytes that are moved at least: 1, or a granule where the slot's combiner takes them out of the pipe */
+    uint32_t unit;
     uint64_t address;
     uint32_t segment, segment_id;
     uint32_t ticket;
@@ -114,8 +114,8 @@ struct br_shm_link {
     pid_t pid;
     uint64_t since; /* first seen by poll, for the deadline of a stranger */
     char peer_socket[BR_SOCKET_NAME];
-    enum br_inbox_sleep
-        owes; /* whom of the peer to wake: BR_ASLEEP anyone, BR_STARVED only who lacks tickets */
+    /* whom of the peer to wake: BR_ASLEEP anyone, BR_STARVED only who lacks tickets */
+    enum br_inbox_sleep owes;
 
     /* In. */
     struct br_inbox in;

@@ -147,8 +147,8 @@ struct br_sim_link {
     struct br_list waiting;    /* frames received that cannot be delivered yet, in order of sequence */
     uint32_t n_flying;
     uint64_t tx_sequence;
-    uint64_t tx_turn,
-        rx_turn; /* of the next frame that keeps its order: all, or on unordered links the messages */
+    /* of the next frame that keeps its order: all, or on unordered links the messages */
+    uint64_t tx_turn, rx_turn;
     struct br_list free_buffers, held_buffers;
     uint32_t n_held;
 };

@@ -40,14 +40,14 @@ struct br_sim_config {
 
     /* What kind of back end it plays. */
     bool unordered; /* PLACED frames of a link may overtake all others (caps.ordered = false) */
-    bool
-        early_sent; /* SENT when a frame has left the NIC, before it has arrived; payload is copied by post() */
-    bool maps;      /* hands over mappings for slots with may_map */
+    /* SENT when a frame has left the NIC, before it has arrived; payload is copied by post() */
+    bool early_sent;
+    bool maps; /* hands over mappings for slots with may_map */
     /* As an RDMA NIC: devices of port i, for each bit i, need place tokens, and no frame is looked at before its bytes are
      * written. early_sent and maps do not hold there. What must never happen is counted in bad_places. */
     uint32_t place_ports;
-    uint32_t
-        combine_ports; /* devices of port i, for each bit i, apply combiners themselves; not with hollow, nor where place_ports has it */
+    /* devices of port i, for each bit i, apply combiners themselves; not with hollow, nor where place_ports has it */
+    uint32_t combine_ports;
     uint32_t place_refused_ppm; /* tokens that a device cannot make */
     uint32_t max_frame;         /* [256 KiB] */
     uint32_t max_message;       /* at most the device's message_bytes [that] */
@@ -56,8 +56,8 @@ struct br_sim_config {
     /* Cables and switches; br_sim_attach() may choose another rate and latency for one cable. */
     uint64_t bits_per_second; /* [10 Gb/s] each way of each cable */
     uint64_t latency_ns;      /* [2 us] of one cable; a path has two */
-    uint32_t
-        forward_bytes;    /* what a switch must have of a frame before it forwards [4096; UINT32_MAX: all] */
+    /* what a switch must have of a frame before it forwards [4096; UINT32_MAX: all] */
+    uint32_t forward_bytes;
     uint64_t queue_bytes; /* what waits for one output port of a switch; more is dropped [no limit] */
 
     uint32_t loss_ppm, corrupt_ppm, duplicate_ppm;
@@ -70,8 +70,8 @@ struct br_sim_config {
     uint64_t clock_offset_ns;
     uint32_t clock_drift_ppm;
 
-    bool
-        hollow; /* PLACED frames carry no payload: for timing jobs whose bytes mean nothing, at a tenth of the processor time */
+    /* PLACED frames carry no payload: for timing jobs whose bytes mean nothing, at a tenth of the processor time */
+    bool hollow;
 
     FILE *trace; /* one line a fact; NULL: only the hash */
 };

@@ -14,8 +14,8 @@
 #include "transport/interface.h"
 #include "transport/tcp.h"
 
-#define BR_UDP_QUOTE_BYTES                                                                                   \
-    32 /* of the packet that an ICMP message is about: enough for its header and the next field */
+/* of the packet that an ICMP message is about: enough for its header and the next field */
+#define BR_UDP_QUOTE_BYTES 32
 
 /* A non-blocking socket at `address`; receives: also in trains (train.h), at the first free port of the options' range, else at
  * any port. *address gets the port. Returns it, or -errno with words. */

@@ -11,8 +11,8 @@
 #include "base/downgrade.h"
 #include "base/log.h"
 
-#define JUMP                                                                                                 \
-    BR_MS /* a time stamp after the clocks were read, by more than this, is of a clock that was set */
+/* a time stamp after the clocks were read, by more than this, is of a clock that was set */
+#define JUMP          BR_MS
 #define CONTROL_BYTES CMSG_SPACE(sizeof(uint16_t))
 
 static bool fits(const struct br_udp_outbox *outbox, const struct br_udp_train *train, const void *link,

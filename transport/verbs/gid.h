@@ -46,8 +46,8 @@ struct br_gid_wish {
     const char *index_from; /* who named it, for the words: "BRAID_GID_INDEX"; with index >= 0 */
     const char *netdev;     /* only entries of this interface; NULL: any */
     const uint8_t *address; /* only this GID; NULL: any */
-    const char *
-        main_netdev; /* of several interfaces on the port (VLANs) this one goes first; NULL: the first entry */
+    /* of several interfaces on the port (VLANs) this one goes first; NULL: the first entry */
+    const char *main_netdev;
 };
 
 struct br_gid_choice {

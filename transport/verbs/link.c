@@ -342,8 +342,8 @@ static void destroy_lanes(struct br_verbs_link *link)
     unsigned n = 0;
 
     if (link->lanes[0].qp)
-        br_verbs_drain(
-            device); /* some providers (mlx5) drop what stands there of a queue pair with it, buffers and all */
+        /* some providers (mlx5) drop what stands there of a queue pair with it, buffers and all */
+        br_verbs_drain(device);
     for (; n < device->classes.n && link->lanes[n].qp; n++) {
         struct br_verbs_lane *lane = &link->lanes[n];
         int rc;

@@ -8,8 +8,8 @@
 #include "transport/verbs/place.h"
 #include "transport/verbs/verbs.h"
 
-#define SIGNALS                                                                                              \
-    8u /* of the work requests that a queue pair may have outstanding, one in depth / SIGNALS at least */
+/* of the work requests that a queue pair may have outstanding, one in depth / SIGNALS at least */
+#define SIGNALS 8u
 
 bool br_verbs_has_room(const struct br_verbs_link *link, struct br_verbs_lane *lane)
 {

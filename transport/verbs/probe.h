@@ -28,8 +28,8 @@ enum br_verbs_state {
 };
 
 struct br_verbs_port {
-    char name
-        [BR_DEVICE_NAME]; /* what BRAID_DEVICES calls it: rxe0, or mlx5_0:2 of a device with several ports */
+    /* what BRAID_DEVICES calls it: rxe0, or mlx5_0:2 of a device with several ports */
+    char name[BR_DEVICE_NAME];
     char device[BR_VERBS_NAME]; /* mlx5_0 */
     char netdev[IF_NAMESIZE];   /* the interface it sits on; "": none, or unknown */
     char firmware[64];

@@ -34,8 +34,8 @@ struct br_verbs_surroundings {
     bool core;       /* the kernel has RDMA: /sys/class/infiniband */
     bool soft_roce;  /* rdma_rxe is loaded, built in, or a module of this kernel */
     bool nodes;      /* there are /dev/infiniband/uverbs* */
-    uint64_t
-        memlock;   /* bytes that may be locked; UINT64_MAX: no limit, or it does not hold for this process */
+    /* bytes that may be locked; UINT64_MAX: no limit, or it does not hold for this process */
+    uint64_t memlock;
     int n_devices; /* those of /sys/class/infiniband, in the order of their names */
     char devices[BR_VERBS_DEVICES][BR_VERBS_NAME];
     int n_interfaces; /* those of this network namespace */

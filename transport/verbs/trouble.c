@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MEMLOCK                                                                                              \
-    (64u << 20) /* what a rank registers at least: receive buffers, bounce buffers, a few regions */
+/* what a rank registers at least: receive buffers, bounce buffers, a few regions */
+#define MEMLOCK (64u << 20)
 
 static void set(struct br_verbs_trouble *out, const char *what, ...) __attribute__((format(printf, 2, 3)));
 static void set(struct br_verbs_trouble *out, const char *what, ...)

@@ -20,9 +20,8 @@
 
 #define STORE_RANKS 8
 #define STORE_LONG  (20 * BR_SEC)
-#define STORE_SHORT                                                                                          \
-    (3 *                                                                                                     \
-     BR_SEC) /* ends in a timeout; time enough for ranks that come, also where one stands still for a moment */
+/* ends in a timeout; time enough for ranks that come, also where one stands still for a moment */
+#define STORE_SHORT (3 * BR_SEC)
 
 struct store_rank {
     pthread_t thread;
