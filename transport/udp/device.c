@@ -112,7 +112,7 @@ static void device_close(struct br_device *base)
 
 static int allocate(struct br_udp_device *device)
 {
-    device->outbox = calloc(1, sizeof *device->outbox);
+    device->outbox = aligned_alloc(64, sizeof *device->outbox);
     device->inbox = aligned_alloc(64, sizeof *device->inbox);
     if (!device->outbox || !device->inbox)
         return br_error(ENOMEM, "no memory for packets");
@@ -172,7 +172,7 @@ static int start(struct br_udp_device *device, const struct br_interface *interf
         rc = watch(device, device->timer_fd, EPOLLIN);
     if (rc)
         return rc;
-    device->outbox->cuts = kernel_cuts(device->fds[0]);
+    br_udp_outbox_init(device->outbox, kernel_cuts(device->fds[0]));
     if (!device->outbox->cuts)
         br_downgrade(gso);
     if (br_udp_socket_room(device->fds[0]) < LEAST_ROOM) {
@@ -199,7 +199,6 @@ static int device_open(const struct br_device_config *config, struct br_device *
     device->epoll_fd = device->timer_fd = device->out_fd = -1;
     memset(device->fds, 0xff, sizeof device->fds);
     rc = br_dgram_device_init(&device->dgram, &br_udp_io, config);
-    device->dgram.base.caps.zero_copy_send = true;
     device->dgram.base.caps.max_frame = FRAME;
     device->dgram.target = TARGET;
     device->dgram.flight_bytes = FLIGHT;

@@ -129,6 +129,7 @@ static void add(struct br_dgram_device *base, struct br_dgram_member *member,
 {
     struct br_udp_device *device = device_of(base);
 
+    base->base.counters.tx_copied_bytes += packet->payload_bytes;
     br_udp_outbox_add(device->outbox, member, device->fds[packet->path], &member->peer.address, packet);
 }
 

@@ -15,6 +15,14 @@
 #define JUMP          BR_MS
 #define CONTROL_BYTES CMSG_SPACE(sizeof(uint16_t))
 
+void br_udp_outbox_init(struct br_udp_outbox *outbox, bool cuts)
+{
+    outbox->cuts = cuts;
+    outbox->first = outbox->n = 0;
+    outbox->error = 0;
+    outbox->news = false;
+}
+
 static bool fits(const struct br_udp_outbox *outbox, const struct br_udp_train *train, const void *link,
                  int fd, uint32_t bytes)
 {
@@ -33,7 +41,7 @@ static struct br_udp_train *begin(struct br_udp_outbox *outbox, const void *link
     train->fd = fd;
     train->packet_bytes = bytes;
     train->bytes = 0;
-    train->packets = train->pieces = 0;
+    train->packets = 0;
     train->full = false;
     return train;
 }
@@ -43,15 +51,15 @@ void br_udp_outbox_add(struct br_udp_outbox *outbox, const void *link, int fd,
 {
     uint32_t bytes = packet->head_bytes + packet->payload_bytes;
     struct br_udp_train *train = outbox->n > outbox->first ? &outbox->trains[outbox->n - 1] : NULL;
-    uint8_t *head;
+    uint8_t *end;
 
     if (!train || !fits(outbox, train, link, fd, bytes))
         train = begin(outbox, link, fd, to, bytes);
-    head = train->heads[train->packets++];
-    memcpy(head, packet->head, packet->head_bytes);
-    train->iov[train->pieces++] = (struct iovec){head, packet->head_bytes};
+    end = train->content + train->bytes;
+    memcpy(end, packet->head, packet->head_bytes);
     if (packet->payload_bytes)
-        train->iov[train->pieces++] = (struct iovec){(void *)packet->payload, packet->payload_bytes};
+        memcpy(end + packet->head_bytes, packet->payload, packet->payload_bytes);
+    train->packets++;
     train->bytes += bytes;
     train->full = bytes < train->packet_bytes;
 }
@@ -63,8 +71,9 @@ static void prepare(struct br_udp_train *train, uint8_t *control, struct mmsghdr
     memset(out, 0, sizeof *out);
     msg->msg_name = (void *)train->to;
     msg->msg_namelen = br_inet_bytes(train->to);
-    msg->msg_iov = train->iov;
-    msg->msg_iovlen = (size_t)train->pieces;
+    train->iov = (struct iovec){train->content, train->bytes};
+    msg->msg_iov = &train->iov;
+    msg->msg_iovlen = 1;
     if (train->packets > 1) {
         struct cmsghdr *cmsg = (void *)control;
         uint16_t bytes = (uint16_t)train->packet_bytes;

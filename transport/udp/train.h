@@ -4,12 +4,13 @@
  *
  * 1. The kernel takes a train as one buffer and cuts it behind the routing (UDP_SEGMENT), and hands it over uncut where nothing
  *    had to cut it (UDP_GRO). Measured once each, on two cores over veth, packets of 1472 bytes, repeats up to threefold apart:
- *    sendmmsg() of single packets 3.3 Gb/s, trains 30 to 39, in one run 13; two pieces a packet (head and payload) cost what one does.
+ *    sendmmsg() of single packets 3.3 Gb/s, trains 30 to 39, in one run 13.
  * 2. Rejected after measuring: the same trains through io_uring, 13 Gb/s over veth and 26 on loopback; with packets of 9000 bytes level
  *    with sendmmsg() on loopback (33), slower over veth (17 against 42).
- * 3. What the kernel has no room for waits here. Its payload is the user's memory, which may change when the link has no more
- *    need of it, because an earlier copy has arrived: the receiver, which has that, drops the later one. If
- *    it is not even readable any more, the kernel says EFAULT, and the train is dropped.
+ * 3. A train is put together here, in one piece. Rejected after measuring (doc/udp.md): two pieces a packet, its head and the user's memory, which
+ *    the kernel gathers. With packets of 1472 bytes that costs more than a copy here and the kernel's out of memory that then is in
+ *    the cache; with packets of 8972 bytes the two ways are level.
+ * 4. What the kernel has no room for waits here.
  */
 #ifndef BR_TRANSPORT_UDP_TRAIN_H
 #define BR_TRANSPORT_UDP_TRAIN_H
@@ -21,7 +22,8 @@
 
 #define BR_UDP_TRAINS        16     /* of one batch, each way */
 #define BR_UDP_TRAIN_PACKETS 64     /* what every kernel with UDP_SEGMENT takes */
-#define BR_UDP_TRAIN_BYTES   65000u /* a little less than the length field of IP can say */
+#define BR_UDP_TRAIN_BYTES   65000u /* of several packets: a little less than the length field of IP can say */
+#define BR_UDP_TRAIN_ROOM    65536u /* for a single packet, too, however long */
 
 struct br_udp_train {
     const void *link; /* whose packets these are; NULL: dropped */
@@ -29,10 +31,10 @@ struct br_udp_train {
     int fd;
     uint32_t packet_bytes; /* of all but the last */
     uint32_t bytes;
-    int packets, pieces;
+    int packets;
     bool full; /* its last packet is shorter */
-    struct iovec iov[2 * BR_UDP_TRAIN_PACKETS];
-    uint8_t heads[BR_UDP_TRAIN_PACKETS][BR_DGRAM_HEAD];
+    struct iovec iov;
+    uint8_t content[BR_UDP_TRAIN_ROOM] __attribute__((aligned(64)));
 };
 
 /* What is to be sent, in order. */
@@ -45,12 +47,14 @@ struct br_udp_outbox {
     struct br_udp_train trains[BR_UDP_TRAINS];
 };
 
+/* cuts: as above. */
+void br_udp_outbox_init(struct br_udp_outbox *outbox, bool cuts);
 /* No train can be begun. */
 static inline bool br_udp_outbox_full(const struct br_udp_outbox *outbox)
 {
     return outbox->n == BR_UDP_TRAINS;
 }
-/* Adds a packet; the outbox is not full. Payload and `to` stay readable until it is sent or dropped. */
+/* Adds a copy of the packet; the outbox is not full. `to` stays readable until it is sent or dropped. */
 void br_udp_outbox_add(struct br_udp_outbox *outbox, const void *link, int fd,
                        const union br_inet_address *to, const struct br_dgram_packet *packet);
 /* Sends what can be sent; returns the number of system calls. Afterwards br_udp_outbox_waits(): the kernel has no room. */
