@@ -50,6 +50,20 @@ ip link set port0 mtu 9000 && ip link set port1 mtu 9000
 ranks 2 allreduce -b 32768 -e 32768 -n 3 -w 1 || fail "allreduce with an MTU of 9000 ended with $?"
 grep -q 'Out of bounds values : 0 OK' "$work/out" || fail "wrong values with an MTU of 9000"
 
+# Taps on a bridge, which has them when they have appeared.
+if [[ -c /dev/net/tun ]] && ip link add bridge0 type bridge && ip link set bridge0 up; then
+    export BRAID_DPDK_PORTS="net_tap0,iface=tap0,address=10.99.0.1/24; net_tap1,iface=tap1,address=10.99.0.2/24"
+    ranks 2 allreduce -b 8 -e 32768 -f 64 -n 3 -w 1 &
+    job=$!
+    for tap in tap0 tap1; do
+        until ip link set $tap master bridge0 up 2> "$work/tap"; do
+            kill -0 $job 2> /dev/null || fail "no $tap: $(cat "$work/tap")"
+        done
+    done
+    wait $job || fail "allreduce over net_tap ended with $?"
+    grep -q 'Out of bounds values : 0 OK' "$work/out" || fail "wrong values over net_tap"
+fi
+
 # Shared memory of two processes; bsize: of its buffers. Client and server start at the same time, in whichever order.
 export BRAID_DPDK_PORTS="net_memif0,role=server,socket=$work/memif,mac=02:00:00:00:00:01,address=10.99.0.1/24; \
 net_memif1,role=client,socket=$work/memif,mac=02:00:00:00:00:02,address=10.99.0.2/24"

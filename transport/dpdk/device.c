@@ -214,7 +214,8 @@ static void device_close(struct br_device *base)
     free(device);
 }
 
-/* A virtual device may have none of its own, or one that is the same everywhere. */
+/* A virtual device may have none of its own, or one that is the same everywhere. That of net_tap is the kernel's at the other end: a
+ * bridge there would keep what is sent to it. */
 static void choose_mac(struct br_dpdk_device *device)
 {
     static const uint8_t none[6];
@@ -223,6 +224,8 @@ static void choose_mac(struct br_dpdk_device *device)
     if (memcmp(device->mac, none, sizeof none) != 0)
         return;
     memcpy(device->mac, device->facts.mac, sizeof device->mac);
+    if (br_dpdk_spec_is_tap(&device->spec))
+        device->mac[5] ^= 1;
     if (!(device->mac[0] & 1) && memcmp(device->mac, none, sizeof none) != 0)
         return;
     device->mac[0] = 2; /* administered locally */

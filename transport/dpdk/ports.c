@@ -84,7 +84,7 @@ static int read_port(struct br_dpdk_spec *spec, const char *key, char *value)
     return 0;
 }
 
-/* For net_af_packet, which knows only its interface's; net_memif and net_tap have such an argument themselves. */
+/* For drivers whose port has the interface's. Others, as net_memif, have such an argument themselves. */
 static int read_own_mac(struct br_dpdk_spec *spec, const char *key, char *value)
 {
     static const uint8_t none[6];
@@ -150,6 +150,11 @@ static bool is_af_packet(const struct br_dpdk_spec *spec)
     return !strncmp(spec->name, "net_af_packet", 13);
 }
 
+bool br_dpdk_spec_is_tap(const struct br_dpdk_spec *spec)
+{
+    return !strncmp(spec->name, "net_tap", 7);
+}
+
 /* net_af_packet's rings hold frames of one size, by default for an MTU of 1500. */
 static void fit_frames(struct br_dpdk_spec *spec)
 {
@@ -181,7 +186,7 @@ static void look_beneath(struct br_dpdk_spec *spec)
 static bool is_ours(const struct br_dpdk_spec *spec, const struct key *key, const char *word, size_t n)
 {
     return strlen(key->name) == n && !strncmp(word, key->name, n) &&
-           (key->read != read_own_mac || is_af_packet(spec));
+           (key->read != read_own_mac || is_af_packet(spec) || br_dpdk_spec_is_tap(spec));
 }
 
 static int take(struct br_dpdk_spec *spec, char *word)

@@ -48,6 +48,9 @@ int br_dpdk_specs_read(struct br_dpdk_spec out[BR_DPDK_PORTS]);
 /* The one that `name` means: a port, an IP address, or NULL: the first. -ENODEV with words. */
 int br_dpdk_spec_find(const struct br_dpdk_spec *specs, int n, const char *name);
 
+/* Of a driver whose port and whose interface are the two ends of one cable. */
+bool br_dpdk_spec_is_tap(const struct br_dpdk_spec *spec);
+
 /* The IP address of the next hop towards `to`; 0: there is no way. Network order. */
 in_addr_t br_dpdk_spec_hop(const struct br_dpdk_spec *spec, in_addr_t to);
 

@@ -61,6 +61,11 @@ static void spec_parse__keeps_a_mac_address_for_whom_has_none(void **state)
                      0);
     assert_int_equal(spec->mac[5], 7);
     assert_string_equal(spec->devargs, "net_af_packet0,iface=lo,framesz=2048");
+    assert_false(br_dpdk_spec_is_tap(spec));
+    assert_int_equal(br_dpdk_spec_parse("net_tap0,mac=02:00:00:00:00:08", spec), 0);
+    assert_int_equal(spec->mac[5], 8);
+    assert_string_equal(spec->devargs, "net_tap0");
+    assert_true(br_dpdk_spec_is_tap(spec));
     assert_int_equal(br_dpdk_spec_parse("net_memif0,mac=02:00:00:00:00:07", spec), 0);
     assert_int_equal(spec->mac[5], 0);
     assert_string_equal(spec->devargs, "net_memif0,mac=02:00:00:00:00:07");
