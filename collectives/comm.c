@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numa.h"
+#include "collectives/across.h"
 #include "collectives/local.h"
 #include "collectives/reduce.h"
 #include "collectives/views.h"
@@ -329,6 +330,7 @@ static const struct phase {
     {"views", br_views_create, br_views_destroy},
     {"thread", br_progress_start, br_progress_stop},
     {"meeting", init_meeting, NULL},
+    {"levels", br_levels_create, br_levels_destroy},
     {"rows of the timeline", br_tracing_rails, NULL},
     {"counters", br_observe_open, br_observe_close},
 };

@@ -48,6 +48,7 @@
 
 #define BR_MEMORY_TEXT 320
 
+struct br_across;
 struct br_cache;
 struct br_ipc;
 struct br_local;
@@ -115,6 +116,7 @@ struct br_family {
     struct br_offload *offload;   /* reductions on GPUs; likewise */
     struct br_ipc *ipc;           /* memory of GPUs that other processes have shared */
     bool shares_gpus;             /* all ranks of the job could (share.h, note 7) */
+    struct br_across *across;     /* the level between hosts of such memory; NULL: there is none */
     struct br_passages *passages; /* of operations on streams; under its own lock */
     /* of putting operations into streams and of opening GPUs; taken before `lock` */
     pthread_mutex_t passage_lock;
@@ -175,9 +177,11 @@ struct br_family {
 
 struct braid_comm {
     struct br_family *family;
-    int rank, size;          /* of the group */
-    struct br_group *group;  /* NULL: has been finalized */
-    struct br_local *local;  /* NULL: not all its ranks share this host */
+    int rank, size;         /* of the group */
+    struct br_group *group; /* NULL: has been finalized */
+    struct br_local *local; /* NULL: not all its ranks share this host */
+    struct br_local *
+        host; /* of those that do, for all-reduces of GPUs' memory (across.h); borrowed, NULL: there is none */
     _Atomic int outstanding; /* operations submitted and not ended */
     uint64_t next_sequence;  /* of collectives; the same on all ranks; under the lock, as all below */
     uint64_t operations, failed_operations; /* ended */

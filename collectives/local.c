@@ -400,9 +400,11 @@ const char *br_local_name_waited(const struct br_local *local, const struct br_o
         snprintf(words, bytes, "%s GPU %d",
                  first->local_way == BR_LOCAL_SHARES ? "a reduction on" : "copies of",
                  br_stage_board_gpu(first) - 1);
+    else if (first && local->share && br_share_is_across(local->share))
+        snprintf(words, bytes, "its part between hosts");
     else if (rank >= 0)
         snprintf(words, bytes, "%s (level 0, device shm0)",
-                 br_group_name_rank(op->group, rank, name, sizeof name));
+                 br_group_name_rank(local->group, rank, name, sizeof name));
     else
         snprintf(words, bytes, "operations submitted before it");
     return words;

@@ -116,6 +116,7 @@ void br_comm_begin_operation(struct br_operation *op, uint64_t now)
 {
     struct braid_comm *comm = op->comm;
     bool local = comm->local && !comm->family->worker->failed;
+    struct br_local *shares = comm->family->worker->failed ? NULL : comm->local ? comm->local : comm->host;
 
     op->local_way = BR_LOCAL_BOARD;
     op->began = 0; /* of a persistent one: that of a start before */
@@ -124,8 +125,8 @@ void br_comm_begin_operation(struct br_operation *op, uint64_t now)
             br_local_submit(comm->local, op);
         else
             br_progress_fail(op);
-    } else if (local && br_share_takes(comm->local, op)) {
-        br_local_submit(comm->local, op);
+    } else if (shares && br_share_takes(shares, op)) {
+        br_local_submit(shares, op);
     } else {
         br_comm_to_engine(op, now);
     }

@@ -104,6 +104,8 @@ struct br_operation {
     enum br_local_way local_way;                 /* what it is in that queue for (local.h) */
     struct br_group *group; /* whose ranks root and peer are; NULL: all ranks of the job */
     struct braid_comm *comm;
+    /* that it is a part of (across.h); NULL: the program's own */
+    struct br_operation *whole;
     /* of an operation on a stream (stream.c), which nobody waits for; NULL: another */
     struct br_passage *passage;
 

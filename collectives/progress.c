@@ -46,6 +46,8 @@ void br_progress_end(struct br_operation *op)
     br_comm_operation_ended(op);
     if (!is_callers)
         br_stream_end(op);
+    if (op->whole)
+        br_share_part_ended(op);
     atomic_fetch_sub(&comm->outstanding, 1);
     if (is_callers)
         atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
@@ -78,13 +80,13 @@ static int accept_submissions(struct br_family *family, uint64_t now)
     return n;
 }
 
-static void fail_overdue_local(const struct br_operation *op)
+static void fail_overdue_local(const struct br_local *local, const struct br_operation *op)
 {
     char words[240], waited[120];
 
     snprintf(words, sizeof words, "%s of %zu elements missed its deadline of %llu ms: waits for %s",
              br_collective_name(op->collective), op->count, (unsigned long long)(op->timeout / BR_MS),
-             br_local_name_waited(op->comm->local, op, waited, sizeof waited));
+             br_local_name_waited(local, op, waited, sizeof waited));
     br_worker_fail(op->comm->family->worker, ETIMEDOUT, words);
 }
 
@@ -94,7 +96,7 @@ static void watch_local(struct br_local *local, struct br_worker *w, uint64_t no
     const struct br_operation *overdue = br_local_overdue(local, now);
 
     if (overdue && !w->failed)
-        fail_overdue_local(overdue);
+        fail_overdue_local(local, overdue);
     if (w->failed && !w->fail_due)
         br_local_fail(local, w->failed, w->words);
 }
@@ -405,7 +407,7 @@ static int ask_board(struct braid_comm *comm, struct br_operation *op)
             br_seat_take(&family->settings.seat, now);
         br_progress_turn(family, now);
         if (now - started >= op->timeout && !family->worker->failed)
-            fail_overdue_local(op);
+            fail_overdue_local(comm->local, op);
         br_gate_let_in(family, now - started > NAP_AFTER ? BOARD_NAP : 0);
     }
     if (started) {

@@ -8,6 +8,7 @@
 #include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "collectives/across.h"
 #include "collectives/comm.h"
 #include "collectives/engine_internal.h"
 #include "collectives/local.h"
@@ -17,7 +18,19 @@
 #include "gpu/passage.h"
 
 /* In the order of their coming. */
-enum stage { TELL, TOLD, ANSWERED, COMBINES, COMBINED, TOLD_COMBINED, FETCHES, FETCHED, TOLD_FETCHED };
+enum stage {
+    TELL,
+    TOLD,
+    ANSWERED,
+    ASKS, /* all hosts: note 14 */
+    COMBINES,
+    CROSSES, /* between hosts */
+    COMBINED,
+    TOLD_COMBINED,
+    FETCHES,
+    FETCHED,
+    TOLD_FETCHED
+};
 
 /* What a rank publishes in the first round; in the second, `has` alone. */
 struct note {
@@ -27,6 +40,7 @@ struct note {
 
 struct br_share {
     struct br_family *family;
+    struct br_across *across; /* NULL: all ranks are of this host */
     enum stage stage;
     bool refused;     /* a mapping was, before */
     bool holds;       /* what the operation has mapped */
@@ -49,10 +63,25 @@ void br_share_destroy(struct br_share *share)
     free(share);
 }
 
+void br_share_reaches(struct br_local *local, struct br_across *across)
+{
+    local->share->across = across;
+}
+
+/* Notes 15 and 16. */
+static bool is_for_levels(const struct br_operation *op)
+{
+    bool divides = op->reduction == BRAID_AVG && br_type_is_integer(op->type);
+
+    return !divides && op->send_bytes >= BR_SHARE_ACROSS;
+}
+
 bool br_share_takes(const struct br_local *local, struct br_operation *op)
 {
     bool asks = op->collective == BR_ALLREDUCE && !op->algorithm[0];
 
+    if (asks && local->share && local->share->across)
+        asks = is_for_levels(op);
     if (!local->share || op->kind != BR_OPERATION_COLLECTIVE || (!asks && br_list_empty(&local->queue)))
         return false;
     op->local_way = asks ? BR_LOCAL_SHARES : BR_LOCAL_PASSES;
@@ -245,18 +274,60 @@ static int tell(struct br_share *share, struct br_local *local, const struct br_
     return BR_SHARE_WAITS;
 }
 
-static int answer(struct br_share *share, struct br_local *local, const struct br_operation *op)
+/* All know whether every rank of this host could. */
+static int decide(struct br_share *share, const struct br_local *local, struct br_operation *op, bool all)
+{
+    if (share->across) {
+        share->stage = ASKS;
+        br_across_ask(share->across, op, all);
+        return BR_SHARE_WAITS;
+    }
+    if (!all)
+        return BR_SHARE_TO_ENGINE;
+    share->stage = COMBINES;
+    return combine(share, local, op);
+}
+
+static int answer(struct br_share *share, struct br_local *local, struct br_operation *op)
 {
     struct note note = {0};
 
     if (!all_have(local, sizeof note))
-        return BR_SHARE_TO_ENGINE;
+        return decide(share, local, op, false);
     note.has = map_all(share, local, op);
     if (note.has && !share->holds)
         br_ipc_hold(share->family->ipc);
     share->holds = note.has;
     publish(share, local, op, &note, sizeof note.has); /* all have told, so there is room */
     return BR_SHARE_WAITS;
+}
+
+/* What was asked between hosts, and what was done there. */
+static int cross(struct br_share *share, const struct br_local *local, struct br_operation *op)
+{
+    int rc = br_across_done(share->across);
+
+    if (rc <= 0)
+        return rc ? rc : BR_SHARE_WAITS;
+    if (share->stage == CROSSES) {
+        share->stage = COMBINED;
+        return BR_SHARE_WAITS;
+    }
+    if (!br_across_says_yes(share->across))
+        return BR_SHARE_TO_ENGINE;
+    share->stage = COMBINES;
+    return combine(share, local, op);
+}
+
+/* Our piece of this host's values is there. */
+static void combined(struct br_share *share, const struct br_local *local, struct br_operation *op)
+{
+    size_t first = br_piece_offset(op->count, local->n, local->rank),
+           count = br_piece_offset(op->count, local->n, local->rank + 1) - first;
+
+    share->stage = share->across && count ? CROSSES : COMBINED;
+    if (share->stage == CROSSES)
+        br_across_reduce(share->across, op, first, count);
 }
 
 /* Everybody is here: on to the next stage. */
@@ -270,10 +341,7 @@ static int go_on(struct br_share *share, struct br_local *local, struct br_opera
     case TOLD:
         return answer(share, local, op);
     case ANSWERED:
-        if (!all_have(local, sizeof((struct note *)0)->has))
-            return BR_SHARE_TO_ENGINE;
-        share->stage = COMBINES;
-        return combine(share, local, op);
+        return decide(share, local, op, all_have(local, sizeof((struct note *)0)->has));
     case TOLD_COMBINED:
         share->stage = FETCHES;
         return fetch(share, local, op);
@@ -289,10 +357,16 @@ static int next(struct br_share *share, struct br_local *local, struct br_operat
     case TELL:
         return tell(share, local, op);
     case COMBINES:
+        if (!works(op))
+            combined(share, local, op);
+        return BR_SHARE_WAITS;
     case FETCHES:
         if (!works(op))
             share->stage++;
         return BR_SHARE_WAITS;
+    case ASKS:
+    case CROSSES:
+        return cross(share, local, op);
     case COMBINED:
     case FETCHED:
         publish(share, local, op, NULL, 0);
@@ -323,9 +397,23 @@ int br_share_step(struct br_local *local, struct br_operation *op)
     return rc;
 }
 
+bool br_share_is_across(const struct br_share *share)
+{
+    return share->stage == ASKS || share->stage == CROSSES;
+}
+
+void br_share_part_ended(struct br_operation *part)
+{
+    if (part->whole->board.ends) /* the worker failed before */
+        br_list_push_back(&part->comm->family->engine->ended, &part->whole->node);
+    part->whole = NULL;
+}
+
 bool br_share_end(struct br_operation *op)
 {
-    if (op->local_way != BR_LOCAL_SHARES || !works(op))
+    struct br_across *across = op->comm->family->across;
+
+    if (op->local_way != BR_LOCAL_SHARES || (!works(op) && !(across && br_across_ends(across, op))))
         return false;
     op->board.ends = true;
     br_list_init(&op->node);

@@ -29,6 +29,15 @@
  * 11. When the worker has failed, the operation ends when its own kernel and copies have. Others may read its memory until they fail, too.
  * 12. The engine gets its collectives in the same order on all ranks, so those that come behind one which may be the engine's stand in the queue, too, and
  *    pass when they are at its head.
+ * 13. Ranks on several hosts, as across.h has them: the rounds are on the board of each host, and what it is about is agreed on over all hosts. Behind
+ *    `combine` each rank has piece r of its host's values; the ranks with its number on the other hosts have theirs, and an all-reduce of the engine
+ *    among them makes the piece everybody's. Then the round `done` and `fetch` as above. Each byte leaves a host once for n ranks, not n times.
+ * 14. Before `combine` one element is reduced over the hosts: does each of them say yes? If not, all go to the engine, whole. Each rank asks those with its
+ *    number, who answer for their hosts, so all hear the same without a further round. Rejected: hosts that decide for themselves, and reduce in host memory
+ *    if they must: a reduce-scatter and an all-gather of uneven pieces, in a row, where the engine's schedules overlap such steps.
+ * 15. The bits are the same on all ranks: one rank a host computes a piece, and the engine gives all of them one result. An average is divided twice, by the
+ *    ranks of a host and by the hosts; integers would be rounded twice, so theirs are the engine's.
+ * 16. Below BR_SHARE_ACROSS bytes the question costs more than host memory does: the engine's.
  *
  * Under the lock, as local.h, whose board it uses. One operation at a time a communicator.
  */
@@ -37,6 +46,9 @@
 
 #include <stdbool.h>
 
+#define BR_SHARE_ACROSS (256u << 10) /* note 16 */
+
+struct br_across;
 struct br_family;
 struct br_local;
 struct br_operation;
@@ -45,6 +57,8 @@ struct br_share;
 /* For a board whose ranks all may share. -ENOMEM with words. */
 int br_share_create(struct br_family *family, struct br_share **out);
 void br_share_destroy(struct br_share *share); /* NULL allowed */
+/* From now on what local's ranks share is a part of what all hosts do (note 13). */
+void br_share_reaches(struct br_local *local, struct br_across *across);
 
 /* A collective that the board does not take: does it go into the queue (notes 7, 8, 12)? Then it is prepared for it. */
 bool br_share_takes(const struct br_local *local, struct br_operation *op);
@@ -53,7 +67,12 @@ enum br_share_result { BR_SHARE_WAITS, BR_SHARE_ENDED, BR_SHARE_TO_ENGINE };
 /* One step of the head of the queue: a result, or -EPROTO with words: the ranks disagree; the errors of the driver's calls. Fail the worker. */
 int br_share_step(struct br_local *local, struct br_operation *op);
 
-/* It has left the queue. true: it comes out of br_engine_ended() when its kernel or copies are through. */
+/* Does the head of the queue wait for what it does between hosts? */
+bool br_share_is_across(const struct br_share *share);
+/* That has ended. */
+void br_share_part_ended(struct br_operation *part);
+
+/* It has left the queue. true: it comes out of br_engine_ended() when its kernel or copies are through, and its part between hosts. */
 bool br_share_end(struct br_operation *op);
 
 #endif

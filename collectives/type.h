@@ -3,6 +3,7 @@
 #ifndef BR_COLLECTIVES_TYPE_H
 #define BR_COLLECTIVES_TYPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "braid/types.h"
@@ -17,6 +18,12 @@ static inline size_t br_type_size(enum braid_type type)
     };
 
     return (unsigned)type < BRAID_TYPES ? sizes[type] : 0;
+}
+
+/* Of a value of the enum. */
+static inline bool br_type_is_integer(enum braid_type type)
+{
+    return type >= BRAID_INT8;
 }
 
 /* "float32", "int8", ... and "sum", "prod", ...; "?" for a value outside the enum. Static strings. */

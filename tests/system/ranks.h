@@ -17,6 +17,7 @@
 /* A job; zeros are defaults. */
 struct ranks {
     int size;
+    int per_host;        /* that believe to be on one host, and the others on others (needs root); 0: all */
     const char *backend; /* "uring", "shm", "auto" */
     const char *devices;
     const char *topology;
