@@ -10,11 +10,12 @@ export BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA
 errors=$(mktemp)
 trap 'rm -f "$errors"' EXIT
 
+wrapper=()
 # runs RANKS EXPECTED MODE...
 runs() {
     local n=$1 expected=$2 said
     shift 2
-    said=$(timeout 120 "$BRAID_BUILD/braid" run -n "$n" --no-prefix -- "$BRAID_BUILD/bench/gpu_allreduce" "$@" 2> "$errors") || true
+    said=$(timeout 120 "$BRAID_BUILD/braid" run -n "$n" --no-prefix -- "${wrapper[@]}" "$BRAID_BUILD/bench/gpu_allreduce" "$@" 2> "$errors") || true
     if ! grep -qE "$expected" <<< "$said"; then
         echo "$n ranks, $*: $said"
         cat "$errors"
@@ -23,6 +24,15 @@ runs() {
 }
 
 runs 2 'all-reduce of 10 types by 2 ranks is right' check
+if [[ $(id -u) -eq 0 ]]; then
+    wrapper=("$BRAID_SOURCE/bench/two_hosts.sh")
+    BRAID_LOG=info BRAID_GPU_REDUCE=auto BRAID_DEVICES=127.0.0.1 runs 4 'all-reduce of 10 types by 4 ranks is right' check
+    wrapper=()
+    if [[ -s $BRAID_BUILD/gpu/reduce.fatbin ]] && ! grep -q 'combined within each of 2 hosts first' "$errors"; then
+        echo "4 ranks of two hosts: the hosts were not combined first"
+        exit 1
+    fi
+fi
 runs 2 '^ +2 +1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+' rate 1
 if [[ ! -s $BRAID_BUILD/gpu/reduce.fatbin ]]; then
     echo "order in a stream: the program's kernels are those of the image, and this build has none"
