@@ -138,41 +138,54 @@ static int open_socket(int family, const struct br_tcp_options *options)
     return fd;
 }
 
-/* Binds and listens on the first free port of the range. */
-static int listen_in_range(int fd, const struct br_tcp_options *options, union br_inet_address *address)
+/* A socket of its own for each port that is tried: where another socket has bound the same port (SO_REUSEADDR lets both) and listens first, ours
+ * is refused only when it is to listen, and stays bound to that port. Returns it, or a negative errno. */
+static int listen_at(const union br_inet_address *address, const struct br_tcp_options *options)
+{
+    int fd = open_socket(address->any.sa_family, options), err;
+    char words[64];
+
+    if (fd < 0)
+        return fd;
+    if (!bind(fd, &address->any, br_inet_bytes(address)) && !listen(fd, SOMAXCONN))
+        return fd;
+    err = errno;
+    close(fd);
+    br_inet_words(address, true, words, sizeof words);
+    return br_error(err, "cannot listen at %s: %s", words, strerror(err));
+}
+
+/* On the first free port of the range. */
+static int listen_in_range(const struct br_tcp_options *options, union br_inet_address *address)
 {
     char words[64];
 
     for (unsigned port = options->first_port; port <= options->last_port; port++) {
+        int fd;
+
         br_inet_set_port(address, (uint16_t)port);
-        if (!bind(fd, &address->any, br_inet_bytes(address)) && !listen(fd, SOMAXCONN))
-            return 0;
-        if (errno != EADDRINUSE)
-            break;
+        fd = listen_at(address, options);
+        if (fd != -EADDRINUSE)
+            return fd;
     }
     br_inet_words(address, true, words, sizeof words);
-    if (errno == EADDRINUSE)
-        return br_error(EADDRINUSE, "no free port in %u-%u at %s; widen BRAID_PORT_RANGE",
-                        options->first_port, options->last_port, words);
-    return br_error(errno, "cannot listen at %s: %s", words, strerror(errno));
+    return br_error(EADDRINUSE, "no free port in %u-%u at %s; widen BRAID_PORT_RANGE", options->first_port,
+                    options->last_port, words);
 }
 
 int br_tcp_listen(const struct br_interface *interface, const struct br_tcp_options *options,
                   union br_inet_address *address)
 {
     socklen_t bytes = sizeof *address;
-    int fd = open_socket(interface->address.any.sa_family, options);
-    int rc;
+    int fd;
 
-    if (fd < 0)
-        return fd;
     *address = interface->address;
-    rc = listen_in_range(fd, options, address);
-    if (!rc && getsockname(fd, &address->any, &bytes))
-        rc = br_error(errno, "getsockname: %s", strerror(errno));
-    if (rc) {
+    fd = listen_in_range(options, address);
+    if (fd >= 0 && getsockname(fd, &address->any, &bytes)) {
+        int err = errno;
+
         close(fd);
-        return rc;
+        return br_error(err, "getsockname: %s", strerror(err));
     }
     return fd;
 }

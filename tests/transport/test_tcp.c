@@ -96,25 +96,69 @@ static void options_read__patience_within_reason(void **state)
     }
 }
 
+/* Ports of an address that is nobody's but this process's: all of 127.0.0.0/8 is the loopback's. */
+static void take_ports(uint16_t first, uint16_t last)
+{
+    uint32_t pid = (uint32_t)getpid();
+    char name[16];
+
+    snprintf(name, sizeof name, "127.%u.%u.%u", 64 + pid / 62500 % 128, 1 + pid / 250 % 250, 1 + pid % 250);
+    assert_int_equal(br_interface_find(name, &lo), 0);
+    options.first_port = first; /* below those that the kernel gives to others */
+    options.last_port = last;
+}
+
 static void listen__first_free_port_of_the_range(void **state)
 {
     union br_inet_address address;
     int fds[2];
 
     (void)state;
-    assert_int_equal(br_interface_find("127.0.0.3", &lo), 0);
-    options.first_port = 27312; /* below those that the kernel gives to others */
-    options.last_port = 27313;
+    take_ports(27312, 27313);
     for (int i = 0; i < 2; i++) {
         fds[i] = br_tcp_listen(&lo, &options, &address);
         assert_true(fds[i] >= 0);
         assert_int_equal(ntohs(address.v4.sin_port), 27312 + i);
     }
     assert_int_equal(br_tcp_listen(&lo, &options, &address), -EADDRINUSE);
-    assert_non_null(strstr(br_error_words(), "no free port in 27312-27313 at 127.0.0.3:"));
+    assert_non_null(strstr(br_error_words(), "no free port in 27312-27313 at 127."));
     assert_non_null(strstr(br_error_words(), "BRAID_PORT_RANGE"));
     close(fds[0]);
     close(fds[1]);
+}
+
+static int rival = -1; /* listens right before the next one does */
+
+int __real_listen(int fd, int backlog);
+int __wrap_listen(int fd, int backlog);
+
+int __wrap_listen(int fd, int backlog)
+{
+    if (rival >= 0)
+        assert_int_equal(__real_listen(rival, 1), 0);
+    return __real_listen(fd, backlog);
+}
+
+/* Another rank of this host has bound the same port and is first to listen: the next port is as good. */
+static void listen__another_is_quicker(void **state)
+{
+    union br_inet_address address;
+    int on = 1, fd;
+
+    (void)state;
+    take_ports(27314, 27315);
+    rival = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(setsockopt(rival, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+    address = lo.address;
+    br_inet_set_port(&address, 27314);
+    assert_int_equal(bind(rival, &address.any, br_inet_bytes(&address)), 0);
+    fd = br_tcp_listen(&lo, &options, &address);
+    close(rival);
+    rival = -1;
+    if (fd < 0)
+        fail_msg("%s", br_error_words());
+    assert_int_equal(ntohs(address.v4.sin_port), 27315);
+    close(fd);
 }
 
 /* What listens passes its options on to what it accepts. */
@@ -160,6 +204,7 @@ int main(void)
         TEST(options_read__port_range),
         TEST(options_read__patience_within_reason),
         TEST(listen__first_free_port_of_the_range),
+        TEST(listen__another_is_quicker),
         TEST(connect__both_ends_have_the_options),
         TEST(options_bind__loopback_stays_free),
     };
