@@ -30,6 +30,17 @@ struct br_serve {
     struct sockaddr_un address;
 };
 
+/* A process that was stopped and goes on finds such calls interrupted, even without a handler, where the socket has a time limit. */
+static ssize_t receive(int fd, char *bytes, size_t room)
+{
+    ssize_t n;
+
+    do
+        n = recv(fd, bytes, room, 0);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
 /* ---- one connection --------------------------------------------------------------------------------------- */
 
 static void put(int fd, const char *text, size_t bytes)
@@ -65,7 +76,7 @@ static bool read_request(int fd, char *request)
 
     request[0] = 0;
     while (n < REQUEST - 1 && !strstr(request, "\r\n\r\n") && br_clock_now() < until) {
-        ssize_t k = recv(fd, request + n, REQUEST - 1 - n, 0);
+        ssize_t k = receive(fd, request + n, REQUEST - 1 - n);
 
         if (k <= 0)
             return false;
@@ -231,7 +242,10 @@ static int reach(const char *path, int ms, int *out)
         return br_error(errno, "local socket: %s", strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address)) {
+    do
+        rc = connect(fd, (struct sockaddr *)&address, sizeof address);
+    while (rc && errno == EINTR); /* see receive() */
+    if (rc) {
         rc = br_error(errno == EAGAIN ? ETIMEDOUT : errno, "%s: %s", path, strerror(errno));
         close(fd);
         return rc;
@@ -265,7 +279,7 @@ static int read_all(int fd, char **text)
             buffer = larger;
             continue;
         }
-        k = recv(fd, buffer + n, room - 1 - n, 0);
+        k = receive(fd, buffer + n, room - 1 - n);
         if (k > 0)
             n += (size_t)k;
     }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -175,6 +176,50 @@ static void ask__foreign_user(void **state)
     assert_int_equal(chmod(folder, 0700), 0);
 }
 
+/* A listener that has not answered yet, by hand. */
+static int listen_by_hand(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    return fd;
+}
+
+/* Who is stopped while it waits for the answer, and goes on, still gets it. Often, as it may not have waited yet. */
+static void ask__stopped_meanwhile(void **state)
+{
+    static const char answer[] = "HTTP/1.0 200 OK\r\n\r\nhere";
+    int listener = listen_by_hand(), fd, status;
+    pid_t child = fork();
+    char request[200];
+
+    (void)state;
+    if (!child) {
+        char *text;
+
+        _exit(br_serve_ask(path, "/count", 60000, &text) || strcmp(text, "here") != 0);
+    }
+    fd = accept(listener, NULL, NULL);
+    assert_true(fd >= 0);
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(kill(child, SIGSTOP), 0);
+        assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+        assert_true(WIFSTOPPED(status));
+        assert_int_equal(kill(child, SIGCONT), 0);
+        usleep(1000);
+    }
+    assert_true(recv(fd, request, sizeof request, 0) > 0); /* what is not read would take the answer away */
+    assert_int_equal(send(fd, answer, strlen(answer), MSG_NOSIGNAL), (ssize_t)strlen(answer));
+    close(fd);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    close(listener);
+    unlink(path);
+}
+
 static void forget__only_dead_sockets(void **state)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -228,6 +273,7 @@ int main(void)
         cmocka_unit_test(request__nonsense),
         cmocka_unit_test(request__silent_client),
         cmocka_unit_test(ask__foreign_user),
+        cmocka_unit_test(ask__stopped_meanwhile),
         cmocka_unit_test(forget__only_dead_sockets),
         cmocka_unit_test(folder__must_be_ours),
     };

@@ -19,6 +19,7 @@
 
 #define RAILS_MAX 64
 #define CARRIES   100000 /* bytes */
+#define LEFT_MS   5000
 
 struct rank {
     struct braid_comm *all, *comm; /* of the job; that works */
@@ -27,6 +28,7 @@ struct rank {
     int rails, peer; /* rails of all peers; whose rails we talk about */
     unsigned mask;
     uint64_t failures;      /* of all rails to it */
+    uint64_t mended;        /* of all rails: failures when they were last seen to be up */
     uint64_t tx[RAILS_MAX]; /* at the last change of mask */
     int loops, parts;
     int changes;  /* of mask or failures */
@@ -97,6 +99,17 @@ static int entries(const char *folder)
     return n;
 }
 
+/* The kernel takes a thread out of the list a moment after pthread_join() has returned: what is not gone after LEFT_MS is left. */
+static bool threads_left(int before)
+{
+    for (int ms = 0; entries("/proc/self/task") != before; ms++) {
+        if (ms == LEFT_MS)
+            return true;
+        usleep(1000);
+    }
+    return false;
+}
+
 /* The sum over all ranks is an integer below 2^24: exact. */
 static float value(size_t i, int loop)
 {
@@ -127,14 +140,17 @@ static void look_at_rails(struct rank *rank, uint64_t *tx)
     struct braid_rail_stats all[RAILS_MAX];
     int n = braid_rail_stats(rank->comm, all, RAILS_MAX);
     unsigned mask = 0;
-    uint64_t failures = 0;
-    bool changed;
+    uint64_t failures = 0, of_all = 0;
+    bool changed, whole = true;
 
-    for (int i = 0; i < n && i < RAILS_MAX; i++)
+    for (int i = 0; i < n && i < RAILS_MAX; i++) {
+        whole = whole && all[i].up;
+        of_all += all[i].failures;
         if (all[i].peer == rank->peer) {
             mask |= all[i].up ? 1u << all[i].level : 0;
             failures += all[i].failures;
         }
+    }
     changed = mask != rank->mask || failures != rank->failures;
     if (changed) {
         printf("rails %u\n", mask);
@@ -147,6 +163,10 @@ static void look_at_rails(struct rank *rank, uint64_t *tx)
         if (changed)
             rank->tx[all[i].level] = all[i].tx_bytes;
         tx[all[i].level] = all[i].tx_bytes - rank->tx[all[i].level];
+    }
+    if (whole && of_all != rank->mended) {
+        printf("whole again\n");
+        rank->mended = of_all;
     }
     rank->failures = failures;
     rank->mask = mask;
@@ -221,7 +241,7 @@ int rank_main(int argc, char **argv)
         printf("error %d: %s\n", -rc, braid_last_error());
     if (braid_finalize(rank.all))
         printf("finalize: %s\n", braid_last_error());
-    if (entries("/proc/self/fd") != files || entries("/proc/self/task") != threads) {
+    if (threads_left(threads) || entries("/proc/self/fd") != files) {
         printf("leak: %d files, %d threads; before %d, %d\n", entries("/proc/self/fd"),
                entries("/proc/self/task"), files, threads);
         return RANK_LEAKS;

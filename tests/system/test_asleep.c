@@ -43,25 +43,26 @@ int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, c
 enum { IN_BOARD, SERVED };
 
 /* Rank 1's caller, waiting for the board, takes what comes from rank 0 and with it what would have woken the own thread. When it has left,
- * the next put must wake that all the same. The least of several, as others may have the cores. */
+ * the next put must wake that all the same. In time at least once: others may have the cores, but not in every round. */
 static int caller_took_it(struct braid_comm *comm, void *context)
 {
-    enum { ROUNDS = 4, LATE_MS = 60 };
-    uint8_t *window = braid_alloc(comm, 1000), value = 1;
+    enum { ROUNDS = 30, LATE_MS = 60 };
+    uint8_t *window = braid_alloc(comm, 1000), value = 1, in_time = 0,
+            enough = 0; /* rank 0 has seen it; has said so */
     double least = 1e9;
     struct braid_key key, keys[2];
 
     (void)context;
     RETURNS(0, braid_key(comm, window, &key));
     RETURNS(0, braid_allgather(comm, &key, keys, sizeof key, BRAID_UINT8, NULL, NULL));
-    for (int i = 1; i <= ROUNDS; i++) {
+    for (int i = 1; i <= ROUNDS && !enough; i++) {
         double start;
 
         ranks_sleep_ms(40); /* the own threads fall asleep */
         if (braid_rank(comm)) {
             atomic_store(&slow, true);
             ranks_tell(IN_BOARD);
-            RETURNS(0, braid_allreduce(comm, &value, &value, 1, BRAID_UINT8, BRAID_MAX, NULL, NULL));
+            RETURNS(0, braid_allreduce(comm, &in_time, &enough, 1, BRAID_UINT8, BRAID_MAX, NULL, NULL));
             atomic_store(&slow, false);
             ranks_await(SERVED, i);
             continue;
@@ -69,14 +70,15 @@ static int caller_took_it(struct braid_comm *comm, void *context)
         ranks_await(IN_BOARD, i);
         RETURNS(0, braid_put(comm, &value, 1, &keys[1], 0, NULL, NULL));
         ranks_sleep_ms(2); /* so that the sockets, too, are looked at */
-        RETURNS(0, braid_allreduce(comm, &value, &value, 1, BRAID_UINT8, BRAID_MAX, NULL, NULL));
+        RETURNS(0, braid_allreduce(comm, &in_time, &enough, 1, BRAID_UINT8, BRAID_MAX, NULL, NULL));
         start = ranks_now_ms();
         RETURNS(0, braid_put(comm, &value, 1, &keys[1], 0, NULL, NULL));
         if (ranks_now_ms() - start < least)
             least = ranks_now_ms() - start;
+        in_time = least < LATE_MS;
         ranks_tell(SERVED);
     }
-    CHECK(braid_rank(comm) || least < LATE_MS, "each put took %.0f ms or more", least);
+    CHECK(braid_rank(comm) || in_time, "each put took %.0f ms or more", least);
     return braid_barrier(comm, NULL, NULL);
 }
 

@@ -357,10 +357,10 @@ static void share__fails(void **state)
         run(failing, (void *)(uintptr_t)symbols[i]);
 }
 
-/* A kernel that never ends: the deadline does. */
+/* A kernel that never ends: the deadline does. It begins when the others have answered, and they may stand still for a moment: time for that. */
 static int hanging(struct braid_comm *comm, void *context)
 {
-    struct braid_options hasty = {.timeout_ms = 300};
+    struct braid_options hasty = {.timeout_ms = 3000};
     int32_t *data;
     int rc;
 
@@ -372,7 +372,7 @@ static int hanging(struct braid_comm *comm, void *context)
     if (braid_rank(comm) == 0) {
         strcpy(fake_cuda()->fail, "cuEventQuery");
         fake_cuda()->fail_result = BR_CUDA_NOT_READY;
-        SAYS(-ETIMEDOUT, "missed its deadline of 300 ms: waits for a reduction on GPU 0",
+        SAYS(-ETIMEDOUT, "missed its deadline of 3000 ms: waits for a reduction on GPU 0",
              braid_allreduce(comm, data, data, 10000, BRAID_INT32, BRAID_SUM, &hasty, NULL));
         fake_cuda()->fail[0] = 0;
     } else {

@@ -6,10 +6,12 @@
 set -uo pipefail
 # shellcheck source=tests/within.sh
 . "$BRAID_SOURCE/tests/within.sh"
+# shellcheck source=tests/system/port.sh
+. "$BRAID_SOURCE/tests/system/port.sh"
 braid=$BRAID_BUILD/braid
 work=$(mktemp -d)
 export BRAID_STATS=$work/stats # no other job is seen here
-port=$((20000 + $$ % 10000)) # below those that the kernel gives to clients
+port=$(free_port $((20000 + $$ % 10000)))
 server=
 trap '[[ -z $server ]] || kill -9 "$server" 2> /dev/null; rm -rf "$work"' EXIT
 
@@ -23,11 +25,7 @@ fail() {
 serve() {
     timeout -k 1 120 "$braid" perf "$@" -p "$port" > "$work/server" 2> "$work/server.err" &
     server=$!
-    within 60 listens || fail "no server: $*"
-}
-
-listens() {
-    [[ -n $(ss -Hltn "sport = :$port") ]]
+    within 60 listens "$port" || fail "no server: $*"
 }
 
 # ended CODE: the server ends with it.

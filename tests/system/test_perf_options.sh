@@ -6,10 +6,12 @@
 set -uo pipefail
 # shellcheck source=tests/within.sh
 . "$BRAID_SOURCE/tests/within.sh"
+# shellcheck source=tests/system/port.sh
+. "$BRAID_SOURCE/tests/system/port.sh"
 braid=$BRAID_BUILD/braid
 work=$(mktemp -d)
 cd "$work" || exit 1
-port=$((10000 + $$ % 9000)) # below those that the kernel gives to clients
+port=$(free_port $((10000 + $$ % 9000)))
 server=
 trap '[[ -z $server ]] || kill -9 "$server" 2> /dev/null; rm -rf "$work"' EXIT
 
@@ -19,15 +21,11 @@ fail() {
     exit 1
 }
 
-listens() {
-    [[ -n $(ss -Hltn "sport = :$port") ]]
-}
-
 # runs WORD... : server and client; the client's output in client.out
 runs() {
     "$braid" perf "$@" -p "$port" > server.out 2> server.err &
     server=$!
-    within 60 listens || fail "no server: $*"
+    within 60 listens "$port" || fail "no server: $*"
     timeout -k 1 120 "$braid" perf "$@" -p "$port" localhost > client.out 2> client.err || fail "client: $*"
     wait "$server" || fail "server: $*"
     server=
