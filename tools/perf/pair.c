@@ -10,7 +10,8 @@
 #include "tools/host.h"
 #include "tools/perf/interrupt.h"
 
-#define LOOK 50 /* ms between two looks for Ctrl-C */
+#define LOOK    50       /* ms between two looks for Ctrl-C */
+#define POLL_US 10000000 /* who waits spins, as in perftest; -e sleeps */
 
 static size_t most_bytes(const struct br_perf_settings *s)
 {
@@ -78,7 +79,9 @@ int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s, const s
                                   .topology = "mesh",
                                   .rails = (int)s->rails,
                                   .init_timeout_ms = 15000,
-                                  .spin_us = s->events ? 1 : 0};
+                                  .spin_us = s->events                 ? 1
+                                             : getenv("BRAID_SPIN_US") ? 0
+                                                                       : POLL_US};
     int rc;
 
     *pair = (struct br_pair){
