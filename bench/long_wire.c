@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A long wire, for kernels without netem: copies the frames of two interfaces to each other, a delay after they came.
+ * Long wires, for kernels without netem: each copies the frames of its two interfaces to each other, a delay after they came.
  *
- *   long_wire INTERFACE INTERFACE MICROSECONDS      runs until it is killed; needs CAP_NET_RAW
+ *   long_wire INTERFACE INTERFACE [INTERFACE INTERFACE]... MICROSECONDS      runs until it is killed; needs CAP_NET_RAW
  *
  * 1. Offloads of the far ends must be off (ethtool -K DEV tx off tso off gso off), so that a frame is a packet on the wire.
  * 2. The delay counts from the time at which the kernel took the frame in, so that a reader who comes late does not make the wire longer.
  *    A wire is not held up by the programs at its ends either: it runs in real time where it may, and in front of a frame's
- *    time it does not sleep, since waking up takes longer than a wire may be off.
+ *    time it does not sleep, since waking up takes longer than a wire may be off. So it takes a core for itself, and all wires of a
+ *    testbed are one process: a process each would leave no core to those who are measured.
+ * 3. The kernel stops who takes more than 95 % of a core in real time for the rest of the second (sched_rt_runtime_us): all that is on
+ *    its way would come 50 ms late and at once. So it naps after each millisecond without sleep, and frames of that moment are late by it.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,10 +29,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROOM   (8 << 20) /* bytes that may wait in a socket */
-#define LONG   9216      /* bytes of a frame, at most */
-#define FLYING 4096      /* frames on their way in one direction; more wait in the socket */
-#define AWAKE  150000    /* ns in front of a frame's time */
+#define ROOM      (8 << 20) /* bytes that may wait in a socket */
+#define LONG      9216      /* bytes of a frame, at most */
+#define WIRES     16
+#define FLYING    1024    /* frames on their way in one direction; more wait in the socket */
+#define AWAKE     150000  /* ns in front of a frame's time */
+#define AT_A_TIME 1000000 /* ns without sleep */
+#define NAP       60000   /* ns */
 
 struct frame {
     int64_t due; /* ns, real time */
@@ -112,50 +118,67 @@ static void deliver(struct way *way)
     }
 }
 
-/* Sleeps until a frame comes or is due soon. */
-static void rest(struct pollfd *ends, const struct way *ways)
+/* Sleeps until a frame comes or is due soon, or for a nap when the last sleep is long ago. */
+static void rest(struct pollfd *ends, const struct way *ways, int n)
 {
-    int64_t due = INT64_MAX;
+    static int64_t slept;
+    struct timespec nap = {.tv_nsec = NAP};
+    int64_t due = INT64_MAX, at = now();
 
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < n; i++)
         if (ways[i].first < ways[i].last && ways[i].frames[ways[i].first % FLYING].due < due)
             due = ways[i].frames[ways[i].first % FLYING].due;
     if (due == INT64_MAX) {
-        poll(ends, 2, -1);
-    } else if ((due -= now() + AWAKE) > 0) {
-        struct timespec t = {due / 1000000000, due % 1000000000};
+        poll(ends, (nfds_t)n, -1);
+    } else if (due > at + AWAKE) {
+        struct timespec t = {(due - at - AWAKE) / 1000000000, (due - at - AWAKE) % 1000000000};
 
-        ppoll(ends, 2, &t, NULL);
+        ppoll(ends, (nfds_t)n, &t, NULL);
+    } else if (at > slept + AT_A_TIME) {
+        nanosleep(&nap, NULL);
+    } else {
+        return;
+    }
+    slept = now();
+}
+
+/* Two ways a wire, one from each of its ends. */
+static void open_ways(struct pollfd *ends, struct way *ways, int n, char **names)
+{
+    for (int i = 0; i < n; i++) {
+        ends[i] = (struct pollfd){.fd = open_end(names[i]), .events = POLLIN};
+        ways[i].frames = calloc(FLYING, sizeof *ways[i].frames);
+        if (!ways[i].frames)
+            exit(1);
+    }
+    for (int i = 0; i < n; i++) {
+        ways[i].from = ends[i].fd;
+        ways[i].to = ends[i ^ 1].fd;
     }
 }
 
 int main(int argc, char **argv)
 {
     struct sched_param first = {.sched_priority = 1};
-    struct pollfd ends[2];
-    struct way ways[2] = {0};
+    struct pollfd ends[2 * WIRES];
+    struct way ways[2 * WIRES] = {0};
     int64_t delay;
+    int n = argc - 2;
 
-    if (argc != 4) {
-        fputs("usage: long_wire INTERFACE INTERFACE MICROSECONDS\n", stderr);
+    if (n < 2 || n % 2 || n > 2 * WIRES) {
+        fprintf(
+            stderr,
+            "usage: long_wire INTERFACE INTERFACE [INTERFACE INTERFACE]... MICROSECONDS, %d wires at most\n",
+            WIRES);
         return 2;
     }
-    delay = atoll(argv[3]) * 1000;
+    delay = atoll(argv[argc - 1]) * 1000;
     prctl(PR_SET_TIMERSLACK, 1);
     sched_setscheduler(0, SCHED_RR, &first);
-    for (int i = 0; i < 2; i++) {
-        ends[i] = (struct pollfd){.fd = open_end(argv[1 + i]), .events = POLLIN};
-        ways[i].frames = calloc(FLYING, sizeof *ways[i].frames);
-        if (!ways[i].frames)
-            return 1;
-    }
-    for (int i = 0; i < 2; i++) {
-        ways[i].from = ends[i].fd;
-        ways[i].to = ends[!i].fd;
-    }
+    open_ways(ends, ways, n, argv + 1);
     for (;;) {
-        rest(ends, ways);
-        for (int i = 0; i < 2; i++) {
+        rest(ends, ways, n);
+        for (int i = 0; i < n; i++) {
             for (int burst = 0; burst < 64 && take(&ways[i], delay); burst++)
                 ;
             deliver(&ways[i]);

@@ -96,12 +96,13 @@ run_iperf3() {
         sed -n '/"sum_received"/,/}/ s/.*"bits_per_second":[^0-9]*\([0-9.e+]*\).*/\1/p' | awk '{ print $1 / 1e6 }'
 }
 
+# Columns: 2 is the median latency, 6 the bandwidth of the whole run; 5 would be that of the last moment alone, its end included.
 run_ucx_perftest() { # UNIT TEST
-    local column=3 n=200 size=8 warm=10
+    local column=2 n=200 size=8 warm=10
     [[ $1 == us ]] || { column=6 && n=$(count "$rate") && size=65536 && warm=100; }
     both env UCX_TLS=tcp UCX_NET_DEVICES=veth0 ucx_perftest -p $port -- \
         env UCX_TLS=tcp UCX_NET_DEVICES=veth0 ucx_perftest -p $port -t "${2/get_bw/get}" -s $size -n "$n" -w "$warm" -f "$address" |
-        awk -v c=$((column - 1)) -v unit="$1" 'NF > 7 && $1 + 0 > 0 { print unit == "us" ? $c : $c * 1.048576 * 8 }'
+        awk -v c=$column -v unit="$1" 'NF > 7 && $1 + 0 > 0 { print unit == "us" ? $c : $c * 1.048576 * 8 }'
 }
 
 run_fi_pingpong() { # UNIT SIZE

@@ -5,7 +5,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BRAID_BUILD:-$here/../build/release}
-hosts_list="2 4 8" rate=100 delay=5000 rounds=1
+hosts_list="2 4 8" rate=50 delay=5000 rounds=1 keep=
 
 usage() {
     cat << END
@@ -14,12 +14,13 @@ usage: bench/planted.sh [options]
   --rate N         of each host's link, Mbit/s (default $rate)
   --delay N        us from host to host (default $delay)
   --rounds N       of \`braid calibrate\`; medians count (default $rounds)
+  --keep DIR       the calibrations stay there
 BRAID_BUILD names the build directory (default build/release). Needs root, for network namespaces.
 END
 }
 while (($#)); do
     case $1 in
-    --hosts) hosts_list=$2 ;; --rate) rate=$2 ;; --delay) delay=$2 ;; --rounds) rounds=$2 ;;
+    --hosts) hosts_list=$2 ;; --rate) rate=$2 ;; --delay) delay=$2 ;; --rounds) rounds=$2 ;; --keep) keep=$2 ;;
     --help | -h) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
     esac
@@ -51,7 +52,7 @@ add_space() {
 
 # host's veth0 -- wire -- port of a bridge. Half of the delay on each of the two wires of a path.
 up() { # HOSTS
-    local i host middle=${name}m
+    local i host ends=() middle=${name}m
     add_space "$middle"
     ip -n "$middle" link add switch type bridge
     ip -n "$middle" link set switch up
@@ -66,10 +67,11 @@ up() { # HOSTS
         ip -n "$host" link set veth0 up
         ip -n "$host" link set lo up
         ip netns exec "$host" ethtool -K veth0 tx off tso off gso off > /dev/null || exit 1
-        ip netns exec "$host" tc qdisc add dev veth0 root tbf rate "${rate}mbit" burst 16kb latency 100ms || exit 1
-        ip netns exec "$middle" "$build/bench/long_wire" a$i b$i $((delay / 2)) &
-        wires+=($!)
+        ip netns exec "$host" tc qdisc add dev veth0 root tbf rate "${rate}mbit" burst 6kb latency 100ms || exit 1
+        ends+=("a$i" "b$i")
     done
+    ip netns exec "$middle" "$build/bench/long_wire" "${ends[@]}" $((delay / 2)) &
+    wires=($!)
     sleep 0.5 # until the wires' sockets are open
 }
 
@@ -79,7 +81,7 @@ calibrate() { # HOSTS
     secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
     for ((i = 0; i < $1; i++)); do
         ip netns exec "$name-$i" env RANK=$i WORLD_SIZE="$1" MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 BRAID_SECRET="$secret" \
-            BRAID_DEVICES=veth0 BRAID_BACKEND=uring BRAID_TCP_CONGESTION=cubic BRAID_MACHINE_RANKS="$1" \
+            BRAID_DEVICES=veth0 BRAID_BACKEND=uring BRAID_EAGER_BYTES=16K BRAID_TCP_CONGESTION=cubic BRAID_MACHINE_RANKS="$1" \
             timeout 180 "$build/braid" calibrate -o "$work/calibration.json" --rounds "$rounds" --collectives allreduce -e 1M \
             "${options[@]}" > "$work/out$i" 2>&1 &
         pids+=($!)
@@ -90,6 +92,7 @@ calibrate() { # HOSTS
 
 report() { # HOSTS
     (($1 > 4)) || cp "$work/calibration.json" "$work/links.json"
+    [[ -z $keep ]] || cp "$work/calibration.json" "$keep/hosts-$1.json" || exit 1
     python3 - "$work/calibration.json" "$work/links.json" "$1" "$rate" "$delay" << 'END'
 import json, statistics, sys
 c, links = (json.load(open(name)) for name in sys.argv[1:3])
