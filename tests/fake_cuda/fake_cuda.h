@@ -9,7 +9,7 @@
  *    thread of its own: with control->thread (FAKE_CUDA=thread) one runs, for ThreadSanitizer and for stream order against real time.
  * 3. As the real driver does: calls before cuInit say NOT_INITIALIZED, those that need a current context say INVALID_CONTEXT without
  *    one; memory smaller than a page does not begin at a page; a dma-buf is made of whole pages; an IPC handle opens in another process
- *    only; arguments of a kernel are copied when it is launched; an event that was never recorded is complete.
+ *    only, and memory of cuMemCreate() has none; arguments of a kernel are copied when it is launched; an event that was never recorded is complete.
  * 4. Kernels are found by name, whatever the image is that was loaded: those of gpu/reduce.cu, compiled for the CPU (kernels_on_host.h), and
  *    functions of the test (fake_cuda_kernel()).
  * 5. Different from the real one: the default streams are one, which waits for no other; there is one context a device, the primary one.

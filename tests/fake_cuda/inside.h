@@ -47,6 +47,7 @@ struct fake_memory {
     int fd;           /* memfd behind it; -1: none */
     int device;
     bool foreign; /* fake_cuda_make_foreign() */
+    bool created; /* by cuMemCreate(): cuIpcGetMemHandle() refuses it */
     unsigned long long id;
 };
 

@@ -65,19 +65,21 @@ br_cuda_result cuFlushGPUDirectRDMAWrites(unsigned int target, unsigned int scop
 br_cuda_result cuIpcGetMemHandle(struct CUipcMemHandle_st *out, br_cuda_pointer at)
 {
     struct fake_memory *memory;
+    bool has;
 
     ENTER(cuIpcGetMemHandle, CONTEXT);
     if (fake_cuda()->no_ipc)
         return BR_CUDA_NOT_SUPPORTED;
     pthread_mutex_lock(&fake_lock);
     memory = fake_find(at);
-    if (memory && memory->kind == DEVICE) {
+    has = memory && memory->kind == DEVICE && !memory->created;
+    if (has) {
         struct note note = {MAGIC, getpid(), memory->fd, memory->device, memory->bytes, memory->id};
         memset(out, 0, sizeof *out);
         memcpy(out->reserved, &note, sizeof note);
     }
     pthread_mutex_unlock(&fake_lock);
-    return memory && memory->kind == DEVICE ? BR_CUDA_SUCCESS : BR_CUDA_INVALID_VALUE;
+    return has ? BR_CUDA_SUCCESS : BR_CUDA_INVALID_VALUE;
 }
 
 br_cuda_result cuIpcOpenMemHandle_v2(br_cuda_pointer *out, struct CUipcMemHandle_st handle,

@@ -127,6 +127,7 @@ br_cuda_result cuMemMap(br_cuda_pointer at, size_t bytes, size_t offset, unsigne
             close(memory->fd);
             memory->fd = fd;
             memory->kind = DEVICE;
+            memory->created = true;
             result = BR_CUDA_SUCCESS;
         } else if (fd >= 0) {
             close(fd);
