@@ -37,7 +37,7 @@
  *    if they must: a reduce-scatter and an all-gather of uneven pieces, in a row, where the engine's schedules overlap such steps.
  * 15. The bits are the same on all ranks: one rank a host computes a piece, and the engine gives all of them one result. An average is divided twice, by the
  *    ranks of a host and by the hosts; integers would be rounded twice, so theirs are the engine's.
- * 16. Below BR_SHARE_ACROSS bytes the question costs more than host memory does: the engine's.
+ * 16. Below BR_SHARE_ACROSS bytes the question would cost host memory too much (doc/measured_allreduce.md): the engine's.
  *
  * Under the lock, as local.h, whose board it uses. One operation at a time a communicator.
  */
