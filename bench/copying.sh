@@ -22,15 +22,9 @@ usage: bench/copying.sh [options]
 BRAID_BUILD names the build directory (default build/release). \`links\` needs root, for network namespaces.
 END
 }
-while (($#)); do
-    case $1 in
-    --places | --policies | --model | --percent | --compute | --ranks | --nic | --iterations | --rounds)
-        declare "${1#--}=${2?$1 needs a value}" ;;
-    --help | -h) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
-    esac
-    shift 2
-done
+# shellcheck source=bench/lib/options.sh
+. "$here/lib/options.sh"
+take_options "places policies model percent compute ranks nic iterations rounds" "$@"
 [[ -x $build/bench/replay ]] || { echo "$build/bench/replay is not built" >&2; exit 2; }
 work=$(mktemp -d) bed=copying$$
 trap 'rm -rf "$work"; [[ ! -e $work.up ]] || { rm "$work.up"; "$build/braid" bcube down "$bed"; } > /dev/null' EXIT

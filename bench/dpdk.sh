@@ -17,21 +17,15 @@ usage: bench/dpdk.sh [options]
 BRAID_BUILD names the build directory (default build/release). Needs root, for a network namespace.
 END
 }
-options=("$@")
-while (($#)); do
-    case $1 in
-    --parts) parts=$2 ;; --devices) devices=$2 ;; --mtus) mtus=$2 ;; --rounds) rounds=$2 ;; --seconds) seconds=$2 ;;
-    --help | -h) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
-    esac
-    shift 2 || { usage >&2; exit 2; }
-done
+# shellcheck source=bench/lib/options.sh
+. "$here/lib/options.sh"
+take_options "parts devices mtus rounds seconds" "$@"
 for tool in braid_dpdk.so bench/dpdk_bare bench/transport_pingpong; do
     [[ -x $build/$tool ]] || { echo "$build/$tool is not built (it needs libdpdk-dev)" >&2; exit 2; }
 done
 if [[ -z ${BRAID_BENCH_INSIDE:-} ]]; then
     [[ $(id -u) == 0 ]] || { echo "needs root for a network namespace: run it with sudo" >&2; exit 2; }
-    BRAID_BENCH_INSIDE=1 exec unshare -n bash "$0" "${options[@]}"
+    BRAID_BENCH_INSIDE=1 exec unshare -n bash "$0" "$@"
 fi
 
 work=$(mktemp -d)

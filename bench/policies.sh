@@ -22,15 +22,9 @@ usage: bench/policies.sh [options]
 BRAID_BUILD names the build directory (default build/release). Needs root, for network namespaces.
 END
 }
-while (($#)); do
-    case $1 in
-    --models | --policies | --ratios | --hosts | --nic | --kilobytes | --iterations | --rounds)
-        declare "${1#--}=${2?$1 needs a value}" ;;
-    --help | -h) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
-    esac
-    shift 2
-done
+# shellcheck source=bench/lib/options.sh
+. "$here/lib/options.sh"
+take_options "models policies ratios hosts nic kilobytes iterations rounds" "$@"
 [[ -x $build/bench/replay ]] || { echo "$build/bench/replay is not built" >&2; exit 2; }
 work=$(mktemp -d) bed=policies$$
 trap '"$build/braid" bcube down "$bed" > /dev/null; rm -rf "$work"' EXIT

@@ -34,16 +34,9 @@ usage: bench/ssd.sh [options]
 BRAID_BUILD names the build directory (default build/release). \`speed\` needs root, for network namespaces.
 END
 }
-while (($#)); do
-    case $1 in
-    --parts | --methods | --log | --seeds | --ranks | --iterations | --batch | --samples | --test | --rate | --hosts | --nic | \
-        --devices | --width | --slice | --timed | --rounds)
-        declare "${1#--}=${2?$1 needs a value}" ;;
-    --help | -h) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
-    esac
-    shift 2
-done
+# shellcheck source=bench/lib/options.sh
+. "$here/lib/options.sh"
+take_options "parts methods log seeds ranks iterations batch samples test rate hosts nic devices width slice timed rounds" "$@"
 [[ -x $build/braid ]] || { echo "$build/braid is not built" >&2; exit 2; }
 work=$(mktemp -d) bed=ssd$$
 trap 'rm -rf "$work"; [[ ! -e $work.up ]] || { rm "$work.up"; "$build/braid" bcube down "$bed"; } > /dev/null' EXIT

@@ -18,14 +18,9 @@ usage: bench/udp.sh [options]
 BRAID_BUILD names the build directory (default build/release). Needs root, for network namespaces.
 END
 }
-while (($#)); do
-    case $1 in
-    --parts) parts=$2 ;; --losses) losses=$2 ;; --rounds) rounds=$2 ;; --seconds) seconds=$2 ;; --rate) rate=$2 ;;
-    --help | -h) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
-    esac
-    shift 2 || { usage >&2; exit 2; }
-done
+# shellcheck source=bench/lib/options.sh
+. "$here/lib/options.sh"
+take_options "parts losses rounds seconds rate" "$@"
 for tool in braid bench/udp_bare; do
     [[ -x $build/$tool ]] || { echo "$build/$tool is not built: ninja -C $build" >&2; exit 2; }
 done
