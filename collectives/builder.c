@@ -18,43 +18,18 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "collectives/builder_internal.h"
 
-#define NONE        (-1)
 #define MOST_PACKED 65536u /* blocks of one message: an element of each fits in a transfer */
 
-struct array {
-    void *data;
-    uint32_t n, capacity;
-};
-
 struct chunk {
-    int32_t writer; /* last step that writes it, or NONE */
-    int32_t reader; /* first of a list in readers[], or NONE */
+    int32_t writer; /* last step that writes it, or BR_BUILDER_NONE */
+    int32_t reader; /* first of a list in readers[], or BR_BUILDER_NONE */
 };
 
 struct reader {
     int32_t step, next;
 };
-
-struct work {
-    struct br_step step;
-    uint32_t first_need, n_needs; /* in needs[] */
-    uint32_t mark;                /* step number + 1 that has already listed this one as a dependency */
-    bool reduced, unmappable;     /* RECV into scratch: who reads it */
-};
-
-struct br_builder {
-    struct br_schedule head;
-    int error;
-    struct array works, sources, needs, readers; /* of work, br_source, uint32_t, reader */
-    struct array chunks[BR_BUFFERS];             /* of chunk */
-    uint32_t *sends, *recvs;                     /* messages to and from each rank */
-};
-
-static struct work *work_at(const struct br_builder *b, uint32_t i)
-{
-    return (struct work *)b->works.data + i;
-}
 
 static struct chunk *chunk_at(const struct br_builder *b, struct br_span span, uint32_t i)
 {
@@ -62,7 +37,7 @@ static struct chunk *chunk_at(const struct br_builder *b, struct br_span span, u
 }
 
 /* Room for `more` further items; NULL and a sticky -ENOMEM when there is none. Counts them in. */
-static void *append(struct br_builder *b, struct array *array, uint32_t more, size_t size)
+static void *append(struct br_builder *b, struct br_builder_array *array, uint32_t more, size_t size)
 {
     if (array->capacity - array->n < more) {
         uint32_t capacity = array->n + more + array->n / 2 + 16;
@@ -91,7 +66,7 @@ static void add_chunks(struct br_builder *b, enum br_buffer buffer, uint32_t cou
     struct chunk *chunks = append(b, &b->chunks[buffer], count, sizeof *chunks);
 
     for (uint32_t i = 0; chunks && i < count; i++)
-        chunks[i] = (struct chunk){NONE, NONE};
+        chunks[i] = (struct chunk){BR_BUILDER_NONE, BR_BUILDER_NONE};
 }
 
 int br_builder_new(struct br_builder **builder, enum br_collective collective, uint32_t n, uint32_t rank,
@@ -165,14 +140,14 @@ static uint32_t piece_read(struct br_builder *b, struct br_span span)
     for (uint32_t i = 0; i < span.count; i++) {
         int32_t also = chunk_at(b, span, i)->writer;
 
-        if (also == NONE || (also != writer && b->head.pieces > 1)) {
+        if (also == BR_BUILDER_NONE || (also != writer && b->head.pieces > 1)) {
             fail(b, "scratch is read that no step has written in one");
             return 0;
         }
     }
     if (b->head.pieces == 1)
         return 0;
-    step = &work_at(b, (uint32_t)writer)->step;
+    step = &br_builder_work_at(b, (uint32_t)writer)->step;
     if (step->span.first != span.first || step->span.count != span.count)
         fail(b, "scratch is read by another span than it was written");
     return step->piece;
@@ -181,7 +156,7 @@ static uint32_t piece_read(struct br_builder *b, struct br_span span)
 /* Step `last` waits for the end of step `before`. */
 static void need(struct br_builder *b, uint32_t last, int32_t before)
 {
-    struct work *work = work_at(b, (uint32_t)before);
+    struct br_builder_work *work = br_builder_work_at(b, (uint32_t)before);
     uint32_t *place;
 
     if (work->mark == last + 1)
@@ -190,14 +165,14 @@ static void need(struct br_builder *b, uint32_t last, int32_t before)
     place = append(b, &b->needs, 1, sizeof *place);
     if (place) {
         *place = (uint32_t)before;
-        work_at(b, last)->n_needs++;
+        br_builder_work_at(b, last)->n_needs++;
     }
 }
 
 static void need_writers(struct br_builder *b, uint32_t last, struct br_span span)
 {
     for (uint32_t i = 0; i < span.count && span.buffer != BR_INPUT; i++) {
-        if (chunk_at(b, span, i)->writer != NONE)
+        if (chunk_at(b, span, i)->writer != BR_BUILDER_NONE)
             need(b, last, chunk_at(b, span, i)->writer);
     }
 }
@@ -211,33 +186,33 @@ static bool need_readers(struct br_builder *b, uint32_t last, struct br_span spa
     for (uint32_t i = 0; i < span.count; i++) {
         const struct chunk *chunk = chunk_at(b, span, i);
 
-        if (chunk->reader == NONE && chunk->writer != NONE)
+        if (chunk->reader == BR_BUILDER_NONE && chunk->writer != BR_BUILDER_NONE)
             need(b, last, chunk->writer);
-        for (int32_t r = chunk->reader; r != NONE; r = readers[r].next) {
+        for (int32_t r = chunk->reader; r != BR_BUILDER_NONE; r = readers[r].next) {
             need(b, last, readers[r].step);
-            sends |= work_at(b, (uint32_t)readers[r].step)->step.kind == BR_STEP_SEND;
+            sends |= br_builder_work_at(b, (uint32_t)readers[r].step)->step.kind == BR_STEP_SEND;
         }
     }
     return sends;
 }
 
 /* Drops the dependencies of the last step that another of its dependencies already implies. */
-static void trim(struct br_builder *b, struct work *last)
+static void trim(struct br_builder *b, struct br_builder_work *last)
 {
     uint32_t *needs = b->needs.data, kept = 0;
 
     if (last->n_needs < 2)
         return;
     for (uint32_t i = 0; i < last->n_needs; i++) {
-        const struct work *v = work_at(b, needs[last->first_need + i]);
+        const struct br_builder_work *v = br_builder_work_at(b, needs[last->first_need + i]);
 
         for (uint32_t j = 0; j < v->n_needs; j++)
-            work_at(b, needs[v->first_need + j])->mark = 0;
+            br_builder_work_at(b, needs[v->first_need + j])->mark = 0;
     }
     for (uint32_t i = 0; i < last->n_needs; i++) {
         uint32_t u = needs[last->first_need + i];
 
-        if (work_at(b, u)->mark != 0)
+        if (br_builder_work_at(b, u)->mark != 0)
             needs[last->first_need + kept++] = u;
     }
     b->needs.n -= last->n_needs - kept;
@@ -247,7 +222,7 @@ static void trim(struct br_builder *b, struct work *last)
 static bool is_given(const struct br_builder *b, struct br_span span)
 {
     for (uint32_t i = 0; i < span.count && span.buffer != BR_INPUT; i++)
-        if (span.buffer == BR_SCRATCH || chunk_at(b, span, i)->writer != NONE)
+        if (span.buffer == BR_SCRATCH || chunk_at(b, span, i)->writer != BR_BUILDER_NONE)
             return false;
     return true;
 }
@@ -268,19 +243,19 @@ static void note_read(struct br_builder *b, uint32_t last, struct br_span span)
 static void note_write(struct br_builder *b, uint32_t last, struct br_span span)
 {
     for (uint32_t i = 0; i < span.count; i++)
-        *chunk_at(b, span, i) = (struct chunk){(int32_t)last, NONE};
+        *chunk_at(b, span, i) = (struct chunk){(int32_t)last, BR_BUILDER_NONE};
 }
 
-/* Tells the RECVs that filled a scratch span who reads it. Returns the step of the one, or NONE when none did
+/* Tells the RECVs that filled a scratch span who reads it. Returns the step of the one, or BR_BUILDER_NONE when none did
  * or several. */
 static int32_t note_mapping(struct br_builder *b, const struct br_step *reader, struct br_span span,
                             bool waits_send)
 {
-    int32_t one = NONE;
+    int32_t one = BR_BUILDER_NONE;
 
     for (uint32_t i = 0; i < span.count && span.buffer == BR_SCRATCH; i++) {
         int32_t writer = chunk_at(b, span, i)->writer;
-        struct work *work = work_at(b, (uint32_t)writer);
+        struct br_builder_work *work = br_builder_work_at(b, (uint32_t)writer);
         bool whole = work->step.span.first == span.first && work->step.span.count == span.count;
 
         if (work->step.kind != BR_STEP_RECV)
@@ -327,7 +302,7 @@ static bool check(struct br_builder *b, struct br_step *step, const struct br_sp
 static void add(struct br_builder *b, struct br_step step, const struct br_span *sources, uint32_t n_sources)
 {
     uint32_t last = b->works.n;
-    struct work *work;
+    struct br_builder_work *work;
     struct br_source *place;
     bool waits_send = false;
 
@@ -339,7 +314,7 @@ static void add(struct br_builder *b, struct br_step step, const struct br_span 
     place = n_sources > 0 ? append(b, &b->sources, n_sources, sizeof *place) : NULL;
     if (b->error != 0)
         return;
-    *work = (struct work){.step = step, .first_need = b->needs.n};
+    *work = (struct br_builder_work){.step = step, .first_need = b->needs.n};
     if (step.kind == BR_STEP_SEND)
         need_writers(b, last, step.span);
     for (uint32_t i = 0; i < n_sources; i++)
@@ -424,90 +399,6 @@ void br_builder_copy(struct br_builder *b, struct br_span span, struct br_span s
         add(b, (struct br_step){.kind = BR_STEP_COPY, .span = span}, &source, 1);
 }
 
-/* Fills in flags, successors and ready steps. */
-static void link_steps(struct br_builder *b, struct br_step *steps, struct br_source *sources,
-                       uint32_t *successors, uint32_t *ready)
-{
-    const uint32_t *needs = b->needs.data;
-    uint32_t at = 0;
-
-    for (uint32_t i = 0; i < b->works.n; i++) {
-        struct work *work = work_at(b, i);
-
-        steps[i] = work->step;
-        steps[i].n_dependencies = work->n_needs;
-        if (work->n_needs == 0)
-            ready[b->head.n_ready++] = i;
-        if (work->reduced && !work->unmappable)
-            steps[i].flags |= BR_STEP_MAY_MAP;
-        for (uint32_t j = 0; j < work->n_needs; j++)
-            steps[needs[work->first_need + j]].n_successors++;
-    }
-    for (uint32_t i = 0; i < b->works.n; i++) {
-        steps[i].first_successor = at;
-        at += steps[i].n_successors;
-        steps[i].n_successors = 0;
-    }
-    for (uint32_t i = 0; i < b->works.n; i++) {
-        const struct work *work = work_at(b, i);
-
-        for (uint32_t j = 0; j < work->n_needs; j++) {
-            struct br_step *before = &steps[needs[work->first_need + j]];
-
-            successors[before->first_successor + before->n_successors++] = i;
-        }
-    }
-    for (uint32_t i = 0; i < b->sources.n; i++) {
-        if (sources[i].recv != NONE && !(steps[sources[i].recv].flags & BR_STEP_MAY_MAP))
-            sources[i].recv = NONE;
-    }
-}
-
-static void count(struct br_schedule *head, const struct br_step *steps)
-{
-    for (uint32_t i = 0; i < head->n_steps; i++) {
-        head->n_sends += steps[i].kind == BR_STEP_SEND;
-        head->n_recvs += steps[i].kind == BR_STEP_RECV;
-        if (steps[i].span.count > head->max_span)
-            head->max_span = steps[i].span.count;
-        if (steps[i].n_sources > head->max_sources)
-            head->max_sources = steps[i].n_sources;
-    }
-}
-
-/* One allocation: head, steps, sources, successors, ready. */
-static struct br_schedule *compact(struct br_builder *b)
-{
-    uint32_t n_ready = 0;
-    struct br_schedule *schedule;
-    struct br_step *steps;
-    struct br_source *sources;
-    uint32_t *successors;
-
-    for (uint32_t i = 0; i < b->works.n; i++)
-        n_ready += work_at(b, i)->n_needs == 0;
-    schedule = malloc(sizeof *schedule + b->works.n * sizeof *steps + b->sources.n * sizeof *sources +
-                      ((size_t)b->needs.n + n_ready) * sizeof *successors);
-    if (!schedule)
-        return NULL;
-    steps = (struct br_step *)(schedule + 1);
-    sources = (struct br_source *)(steps + b->works.n);
-    successors = (uint32_t *)(sources + b->sources.n);
-    if (b->sources.n > 0)
-        memcpy(sources, b->sources.data, b->sources.n * sizeof *sources);
-    link_steps(b, steps, sources, successors, successors + b->needs.n);
-    *schedule = b->head;
-    schedule->n_steps = b->works.n;
-    schedule->n_sources = b->sources.n;
-    schedule->n_successors = b->needs.n;
-    schedule->steps = steps;
-    schedule->sources = sources;
-    schedule->successors = successors;
-    schedule->ready = successors + b->needs.n;
-    count(schedule, steps);
-    return schedule;
-}
-
 int br_builder_finish(struct br_builder *b, struct br_schedule **schedule)
 {
     int error = b ? b->error : 0;
@@ -515,7 +406,7 @@ int br_builder_finish(struct br_builder *b, struct br_schedule **schedule)
     if (!b)
         return error;
     if (schedule && error == 0) {
-        *schedule = compact(b);
+        *schedule = br_builder_compact(b);
         if (!*schedule)
             error = br_error(ENOMEM, "no memory for the schedule of rank %u", b->head.rank);
     }
