@@ -63,7 +63,14 @@ static void add_round(struct br_cost_problem *p, const struct br_exchange *excha
 void br_cost_add_exchange(struct br_cost_problem *p, uint32_t (*peer)(const void *, uint32_t, uint32_t),
                           const void *context, uint32_t ranks, double messages, double bytes, double sums)
 {
-    struct br_exchange exchange = {peer, context, 1, ranks, BR_LOAD_ALL, BR_LEVEL_ANY, messages, bytes, 0};
+    struct br_exchange exchange = {.peer = peer,
+                                   .context = context,
+                                   .peers = 1,
+                                   .ranks = ranks,
+                                   .sender = BR_LOAD_ALL,
+                                   .level = BR_LEVEL_ANY,
+                                   .messages = messages,
+                                   .bytes = bytes};
 
     add_round(p, &exchange, sums);
 }
@@ -72,8 +79,15 @@ void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t dista
                         double bytes, double sums)
 {
     uint32_t context[2] = {distance, p->request->n};
-    struct br_exchange exchange = {peer_at_distance, context,  1,     p->request->n, BR_LOAD_ALL,
-                                   BR_LEVEL_ANY,     messages, bytes, active};
+    struct br_exchange exchange = {.peer = peer_at_distance,
+                                   .context = context,
+                                   .peers = 1,
+                                   .ranks = p->request->n,
+                                   .sender = BR_LOAD_ALL,
+                                   .level = BR_LEVEL_ANY,
+                                   .messages = messages,
+                                   .bytes = bytes,
+                                   .active = active};
 
     add_round(p, &exchange, sums);
 }
@@ -89,8 +103,14 @@ static void add_fold(struct br_cost_problem *p, uint32_t core, double messages, 
 /* Once: everybody, or `sender` alone, sends all others a message of `bytes`, and adds up `sums` of them. */
 static void add_all(struct br_cost_problem *p, uint32_t sender, uint32_t others, double bytes, double sums)
 {
-    struct br_exchange exchange = {peer_of_all, &p->request->n, others, p->request->n, sender, BR_LEVEL_ANY,
-                                   1,           bytes,          0};
+    struct br_exchange exchange = {.peer = peer_of_all,
+                                   .context = &p->request->n,
+                                   .peers = others,
+                                   .ranks = p->request->n,
+                                   .sender = sender,
+                                   .level = BR_LEVEL_ANY,
+                                   .messages = 1,
+                                   .bytes = bytes};
 
     add_round(p, &exchange, sums);
 }
@@ -112,9 +132,14 @@ static void add_stage(struct br_cost_problem *p, const struct br_stages *stages,
             (double)p->request->n / stages[i].core; /* blocks: of each number, folded ones too */
         double messages = blocks ? stage->weight * per_number : 1;
         double bytes = blocks ? share : share * stage->weight / stages[i].core;
-        struct br_exchange exchange = {peer_in_stage,  stage,       stage->ring ? 1 : stage->size - 1,
-                                       stages[i].core, BR_LOAD_ALL, stage->level,
-                                       messages,       bytes,       0};
+        struct br_exchange exchange = {.peer = peer_in_stage,
+                                       .context = stage,
+                                       .peers = stage->ring ? 1 : stage->size - 1,
+                                       .ranks = stages[i].core,
+                                       .sender = BR_LOAD_ALL,
+                                       .level = stage->level,
+                                       .messages = messages,
+                                       .bytes = bytes};
 
         br_load_add(&round, p->model, p->topology, &exchange, stage->ring ? stage->size - 1 : 1);
         cpu += reduces ? (stage->size - 1) * messages * bytes * p->model->gamma : 0;
@@ -242,8 +267,15 @@ static void add_digits(struct br_cost_problem *p, double sum, bool packed)
         const struct br_stage *stage = &stages.stages[w];
         double bytes = (bruck ? n / stage->size : packed ? stage->stride : 1) * p->bytes;
         double active = tree ? n / (stage->stride * stage->size) : n;
-        struct br_exchange exchange = {peer_in_stage, stage, stage->size - 1, n,     BR_LOAD_ALL,
-                                       stage->level,  1,     bytes,           active};
+        struct br_exchange exchange = {.peer = peer_in_stage,
+                                       .context = stage,
+                                       .peers = stage->size - 1,
+                                       .ranks = n,
+                                       .sender = BR_LOAD_ALL,
+                                       .level = stage->level,
+                                       .messages = 1,
+                                       .bytes = bytes,
+                                       .active = active};
 
         add_round(p, &exchange, sum * (stage->size - 1));
         if (bruck)

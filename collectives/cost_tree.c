@@ -44,8 +44,14 @@ static void add_edges(struct br_cost_problem *p, struct br_load *load, uint32_t 
         .per_host = p->request->algorithm == BR_HOST_TREE ? p->request->shape.dimensions[0].size : 0,
         .height = height,
         .up = up};
-    struct br_exchange exchange = {
-        peer_in_tree, &edges, up ? 1 : 2, p->request->n, BR_LOAD_ALL, BR_LEVEL_ANY, 1, p->bytes / trees, 0};
+    struct br_exchange exchange = {.peer = peer_in_tree,
+                                   .context = &edges,
+                                   .peers = up ? 1 : 2,
+                                   .ranks = p->request->n,
+                                   .sender = BR_LOAD_ALL,
+                                   .level = BR_LEVEL_ANY,
+                                   .messages = 1,
+                                   .bytes = p->bytes / trees};
 
     for (edges.tree = 0; edges.tree < trees; edges.tree++)
         br_load_add(load, p->model, p->topology, &exchange, 1);

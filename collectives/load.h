@@ -23,7 +23,7 @@ struct br_exchange {
     uint32_t sender;        /* the only one; BR_LOAD_ALL: everybody */
     uint8_t level;          /* what the schedule says (br_topology_route) */
     double messages, bytes; /* to each partner: how many, and of what size */
-    double active; /* of the ranks send at a time, for the machine: of a tree few do; 0: all of them */
+    double active; /* that many of the ranks send at a time, for the machine: of a tree few do; 0: all */
 };
 
 /* Seconds for which each port is occupied. */

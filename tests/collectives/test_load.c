@@ -76,7 +76,13 @@ static void br_load_add__counts_every_rank_for_the_machine(void **state)
         struct br_cost_model model = {
             .n_levels = 2,
             .machine = {.overhead = 0.5, .beta = 0.5, .relayed_overhead = 0.5, .relayed_beta = 0.5}};
-        struct br_exchange exchange = {next, NULL, 1, 0, BR_LOAD_ALL, BR_LEVEL_ANY, 1, 1, 0};
+        struct br_exchange exchange = {.peer = next,
+                                       .peers = 1,
+                                       .ranks = 0,
+                                       .sender = BR_LOAD_ALL,
+                                       .level = BR_LEVEL_ANY,
+                                       .messages = 1,
+                                       .bytes = 1};
         struct br_topology t;
         struct br_load load;
         uint8_t level;
@@ -95,7 +101,14 @@ static void br_load_add__counts_every_rank_for_the_machine(void **state)
 static void br_load_add__takes_the_longest_way(void **state)
 {
     const uint32_t n = 9;
-    struct br_exchange exchange = {next, &n, 8, 9, BR_LOAD_ALL, BR_LEVEL_ANY, 1, 0, 0};
+    struct br_exchange exchange = {.peer = next,
+                                   .context = &n,
+                                   .peers = 8,
+                                   .ranks = 9,
+                                   .sender = BR_LOAD_ALL,
+                                   .level = BR_LEVEL_ANY,
+                                   .messages = 1,
+                                   .bytes = 0};
     struct br_cost_model model = {
         .n_levels = 2, .levels = {{.alpha = 1, .beta = 1}, {.alpha = 2, .beta = 1}}, .relay = 5};
     struct br_topology t;
