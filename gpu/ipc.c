@@ -24,6 +24,17 @@ struct br_ipc {
     int n, holds;
 };
 
+/* Its primary context is current until br_cuda_leave(). gpu: as br_gpu_of() names it. */
+static int enter(int gpu, const struct br_cuda **cuda)
+{
+    struct CUctx_st *context;
+    int rc = br_cuda_context(gpu - 1, &context);
+
+    if (!rc)
+        rc = br_cuda_driver(cuda);
+    return rc ? rc : br_cuda_enter(*cuda, context);
+}
+
 /* ---- notes ------------------------------------------------------------------------------------- */
 
 static int find_allocation(const struct br_cuda *cuda, br_cuda_pointer memory, size_t bytes,
@@ -47,20 +58,15 @@ static int find_allocation(const struct br_cuda *cuda, br_cuda_pointer memory, s
 int br_ipc_note(int gpu, const void *memory, size_t bytes, struct br_ipc_note *out)
 {
     const struct br_cuda *cuda;
-    struct CUctx_st *context;
-    int rc = br_cuda_context(gpu - 1, &context);
+    int rc = enter(gpu, &cuda);
 
-    if (!rc)
-        rc = br_cuda_driver(&cuda);
-    if (!rc &&
-        (!cuda->memory_range || !cuda->ipc_memory_get || !cuda->ipc_memory_open || !cuda->ipc_memory_close))
-        rc = br_error(EOPNOTSUPP, "this CUDA driver has no IPC");
-    if (!rc)
-        rc = br_cuda_enter(cuda, context);
     if (rc)
         return rc;
     memset(out, 0, sizeof *out);
-    rc = find_allocation(cuda, (uintptr_t)memory, bytes, out);
+    if (cuda->memory_range && cuda->ipc_memory_get && cuda->ipc_memory_open && cuda->ipc_memory_close)
+        rc = find_allocation(cuda, (uintptr_t)memory, bytes, out);
+    else
+        rc = br_error(EOPNOTSUPP, "this CUDA driver has no IPC");
     br_cuda_leave(cuda);
     return rc;
 }
@@ -80,12 +86,10 @@ int br_ipc_create(struct br_ipc **out)
 static void drop(struct br_ipc *ipc, struct mapping *mapping, bool lost)
 {
     const struct br_cuda *cuda;
-    struct CUctx_st *context;
 
     br_list_remove(&mapping->node);
     ipc->n--;
-    if (!lost && !br_cuda_driver(&cuda) && !br_cuda_context(mapping->gpu - 1, &context) &&
-        !br_cuda_enter(cuda, context)) {
+    if (!lost && !enter(mapping->gpu, &cuda)) {
         cuda->ipc_memory_close(mapping->at);
         br_cuda_leave(cuda);
     }
@@ -136,14 +140,9 @@ static void make_room(struct br_ipc *ipc, int rank, const struct br_ipc_note *no
 static int open_handle(struct mapping *mapping)
 {
     const struct br_cuda *cuda;
-    struct CUctx_st *context;
     br_cuda_result result;
-    int rc = br_cuda_context(mapping->gpu - 1, &context);
+    int rc = enter(mapping->gpu, &cuda);
 
-    if (!rc)
-        rc = br_cuda_driver(&cuda);
-    if (!rc)
-        rc = br_cuda_enter(cuda, context);
     if (rc)
         return rc;
     result = cuda->ipc_memory_open(&mapping->at, mapping->handle, BR_CUDA_IPC_PEER_ACCESS);
