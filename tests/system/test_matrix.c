@@ -20,8 +20,7 @@
 #include "base/random.h"
 #include "collectives/schedule.h"
 #include "collectives/type.h"
-#include "gpu/driver.h"
-#include "tests/fake_cuda/fake_cuda.h"
+#include "tests/system/own_gpu.h"
 #include "tests/system/ranks.h"
 #include "tools/data.h"
 
@@ -206,12 +205,6 @@ static void locate(const struct rank *r, const struct combination *c, uint8_t **
         *send = send_bytes(r, c) < recv_bytes(r, c) ? *recv + own : *recv;
 }
 
-/* Where the CPU sees memory of whatever kind. */
-static uint8_t *view(uint8_t *memory)
-{
-    return fake_cuda_bytes((uintptr_t)memory);
-}
-
 static bool guards_hold(const uint8_t *start, size_t bytes)
 {
     for (unsigned i = 1; i <= GUARD / 2; i++)
@@ -322,8 +315,8 @@ static int check_copies(const struct rank *r, const struct combination *c, const
                         const uint8_t *send, const uint8_t *recv)
 {
     bool reads = !br_collective_from_root(c->collective) || r->rank == c->root;
-    size_t to_host = reads && view((uint8_t *)(uintptr_t)send) != send ? send_bytes(r, c) : 0;
-    size_t to_gpu = writes(r, c) && view((uint8_t *)(uintptr_t)recv) != recv ? recv_bytes(r, c) : 0;
+    size_t to_host = reads && own_gpu_view((uint8_t *)(uintptr_t)send) != send ? send_bytes(r, c) : 0;
+    size_t to_gpu = writes(r, c) && own_gpu_view((uint8_t *)(uintptr_t)recv) != recv ? recv_bytes(r, c) : 0;
     struct braid_stats after;
 
     if (braid_stats(r->comm, &after))
@@ -352,8 +345,8 @@ static int once(const struct rank *r, const struct combination *c, bool again)
     int rc;
 
     locate(r, c, &given_send, &given_recv);
-    send = view(given_send);
-    recv = view(given_recv);
+    send = own_gpu_view(given_send);
+    recv = own_gpu_view(given_recv);
     if (braid_stats(r->comm, &before))
         return wrong(r, c, "stats", 1);
     memset(recv, 0xee, recv_bytes(r, c));
@@ -384,20 +377,6 @@ static int once(const struct rank *r, const struct combination *c, bool again)
     return 0;
 }
 
-/* The program's own use of CUDA. NULL: there is none. */
-static const struct br_cuda *start_cuda(struct rank *r, size_t bytes)
-{
-    const struct br_cuda *cuda;
-    struct CUctx_st *context;
-    br_cuda_pointer send, recv;
-
-    if (br_cuda_driver(&cuda) || br_cuda_context(0, &context) || br_cuda_enter(cuda, context) ||
-        cuda->memory_alloc(&send, bytes) || cuda->memory_alloc(&recv, bytes))
-        return NULL;
-    r->buffers[OF_GPU] = (struct buffers){(uint8_t *)(uintptr_t)send, (uint8_t *)(uintptr_t)recv};
-    return cuda;
-}
-
 static int all_cases(struct braid_comm *comm, void *context)
 {
     const struct setup *setup = context;
@@ -412,18 +391,19 @@ static int all_cases(struct braid_comm *comm, void *context)
                     [ALLOCATED] = {braid_alloc(comm, bytes), braid_alloc(comm, bytes)}},
         .first = malloc(bytes),
     };
-    const struct br_cuda *cuda = setup->with_gpu ? start_cuda(&r, bytes) : NULL;
     int rc = !r.buffers[PLAIN].send || !r.buffers[PLAIN].recv || !r.buffers[ALLOCATED].send ||
-             !r.buffers[ALLOCATED].recv || !r.first || !cuda != !setup->with_gpu;
+             !r.buffers[ALLOCATED].recv || !r.first;
 
+    if (setup->with_gpu)
+        r.buffers[OF_GPU] = (struct buffers){own_gpu_alloc(bytes), own_gpu_alloc(bytes)};
     for (; r.number < cases && !rc; r.number++) {
         struct combination c = draw(&r);
 
         rc = once(&r, &c, false) || once(&r, &c, true);
     }
-    if (cuda) {
-        cuda->memory_free((uintptr_t)r.buffers[OF_GPU].send);
-        cuda->memory_free((uintptr_t)r.buffers[OF_GPU].recv);
+    if (setup->with_gpu) {
+        own_gpu_free(r.buffers[OF_GPU].send);
+        own_gpu_free(r.buffers[OF_GPU].recv);
     }
     free(r.first);
     free(r.buffers[PLAIN].recv);

@@ -18,6 +18,7 @@
 
 #include "gpu/driver.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/system/own_gpu.h"
 #include "tests/system/ranks.h"
 
 #define MOST 100000 /* elements */
@@ -28,23 +29,17 @@ static struct CUstream_st *stream;
 static int32_t *data, *seen; /* in the GPU's memory */
 static _Atomic uint32_t gate;
 
-static bool start_cuda(void)
+static int open_stream(void)
 {
-    struct CUctx_st *context;
-    br_cuda_pointer memory;
-
     fake_cuda()->thread = true;
-    if (br_cuda_driver(&cuda) || br_cuda_context(0, &context) || br_cuda_enter(cuda, context) ||
-        cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0) ||
-        cuda->memory_alloc(&memory, 2 * MOST * sizeof *data))
-        return false;
-    data = (int32_t *)(uintptr_t)memory;
+    cuda = own_gpu();
+    data = own_gpu_alloc(2 * MOST * sizeof *data);
     seen = data + MOST;
     atomic_store(&gate, 0);
-    return true;
+    return cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0) != BR_CUDA_SUCCESS;
 }
 
-/* What follows in the stream waits until open() was called so often. */
+/* What follows in the stream waits until open_gate() was called so often. */
 static void stop_at(struct CUstream_st *in, uint32_t turn)
 {
     cuda->stream_wait_32(in, (uintptr_t)&gate, turn, BR_CUDA_WAIT_GEQ);
@@ -68,7 +63,7 @@ static void look(struct CUstream_st *in, size_t count)
 
 static int32_t element(const int32_t *memory, size_t i)
 {
-    return ((const int32_t *)fake_cuda_bytes((uintptr_t)memory))[i];
+    return ((const int32_t *)own_gpu_view(memory))[i];
 }
 
 static int sum(struct braid_comm *comm, size_t count, const struct braid_options *options)
@@ -101,7 +96,7 @@ static int order(struct braid_comm *comm, void *context)
     int size = braid_size(comm), total = size * (size + 1) / 2;
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, open_stream());
     for (uint32_t i = 0; i < 5; i++) {
         memset(fake_cuda_bytes((uintptr_t)data), 0x7f, 2 * MOST * sizeof *data);
         stop_at(stream, i + 1);
@@ -161,7 +156,7 @@ static int chain(struct braid_comm *comm, void *context)
     uint32_t expected = 0;
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, open_stream());
     fake_cuda_kernel("increment", increment, &pointer, 1);
     CHECK(!cuda->module_load(&module, "image") && !cuda->module_function(&kernel, module, "increment"),
           "no kernel");
@@ -195,7 +190,7 @@ static int mixed(struct braid_comm *comm, void *context)
     struct braid_stats stats;
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, open_stream());
     for (int form = 0; form < 4; form++) {
         const int32_t *send = form & 1 ? in : data;
         int32_t *recv = form & 2 ? out : seen;
@@ -236,7 +231,7 @@ static int behind(struct braid_comm *comm, void *context)
     int done = 0;
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, open_stream());
     RETURNS(0, braid_comm_split(comm, 0, 0, &other));
     stop_at(stream, 1);
     fill(stream, 1, 10);
@@ -264,7 +259,7 @@ static void stream__others_behind_it(void **state)
 static int default_streams(struct braid_comm *comm, void *context)
 {
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, open_stream());
     for (uintptr_t handle = 0; handle < 3; handle++) {
         fill((void *)handle, 1, 100);
         RETURNS(0, braid_allreduce_on_stream(comm, data, data, 100, BRAID_INT32, BRAID_SUM, NULL,
@@ -300,7 +295,7 @@ static int beside_opening(struct braid_comm *comm, void *context)
 
     (void)context;
     fake_cuda()->load_ms = 100;
-    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, open_stream());
     RETURNS(0, braid_comm_split(comm, 0, 0, &other));
     fill(stream, 1, MOST);
     if (braid_rank(comm))
@@ -348,7 +343,7 @@ static int after_the_other(struct braid_comm *comm)
 static int refused(struct braid_comm *comm, void *context)
 {
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, open_stream());
     SAYS(-EINVAL, "braid_allreduce_on_stream: recv is NULL",
          braid_allreduce_on_stream(comm, data, NULL, 1, BRAID_INT32, BRAID_SUM, NULL, stream));
     fake_cuda_capture(stream, BR_CUDA_CAPTURE_ACTIVE);
@@ -379,7 +374,7 @@ static int unseen(struct braid_comm *comm, void *context)
          braid_allreduce_on_stream(comm, &gate, &gate, 1, BRAID_INT32, BRAID_SUM, NULL, stream));
     br_cuda_forget();
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
-    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, open_stream());
     SAYS(-ENODEV, "braid_init() has found no GPU", sum(comm, 1, NULL));
     return 0;
 }
@@ -397,7 +392,7 @@ static int hangs(struct braid_comm *comm, void *context)
     struct braid_options hasty = {.timeout_ms = 200};
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, open_stream());
     if (braid_rank(comm) == 0) {
         stop_at(stream, 1);
         RETURNS(0, after_the_other(comm));
@@ -433,7 +428,7 @@ static int hangs_for_ever(struct braid_comm *comm, void *context)
     struct braid_options hasty = {.timeout_ms = 100};
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, open_stream());
     fill(stream, 1, MOST);
     for (int i = 0; i < 2; i++)
         RETURNS(0, sum(comm, MOST, NULL)); /* two passages */
@@ -457,7 +452,7 @@ static void stream__finalize_beside_a_stream_that_hangs(void **state)
 static int leaves(struct braid_comm *comm, void *context)
 {
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, open_stream());
     fill(stream, 1, MOST);
     return sum(comm, MOST, NULL);
 }
@@ -471,7 +466,7 @@ static void stream__finalize_with_one_under_way(void **state)
 static int aborted(struct braid_comm *comm, void *context)
 {
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, open_stream());
     stop_at(stream, 1);
     RETURNS(0, sum(comm, 100, NULL));
     RETURNS(0, after_the_other(comm));
@@ -495,7 +490,7 @@ static int no_such_algorithm(struct braid_comm *comm, void *context)
     struct braid_options options = {.algorithm = "nonsense"};
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
+    RETURNS(0, open_stream());
     if (braid_rank(comm) == 0)
         RETURNS(0, sum(comm, 100, &options));
     CHECK(wait_for_error(comm) < 0 && strstr(braid_last_error(), "nonsense"), "no reason");
