@@ -188,9 +188,10 @@ static int check(void)
     if (braid_stats(comm, &stats))
         return say("counters");
     if (rank == 0)
-        printf("results: all-reduce of 10 types by %d ranks is right; rank 0 copied %.1f MB from the GPU and "
+        printf("results: all-reduce of %d types by %d ranks is right; rank 0 copied %.1f MB from the GPU and "
                "%.1f MB to it\n",
-               size, (double)stats.gpu_to_host_bytes * 1e-6, (double)stats.host_to_gpu_bytes * 1e-6);
+               BRAID_TYPES, size, (double)stats.gpu_to_host_bytes * 1e-6,
+               (double)stats.host_to_gpu_bytes * 1e-6);
     return 0;
 }
 
@@ -414,7 +415,7 @@ static int start_cuda(void)
     if (rc)
         return rc;
     cuda->device_count(&n);
-    gpu = number ? atoi(number) % n : 0;
+    gpu = number && n > 0 ? atoi(number) % n : 0;
     rc = br_cuda_context(gpu, &context);
     return rc ? rc : br_cuda_enter(cuda, context);
 }

@@ -79,12 +79,12 @@ static void say_who_is_reached(const struct job *job)
     const struct br_testbed *testbed = &job->testbed;
 
     if (job->per_host > 1 && testbed->cube.k > 1 && !testbed->loopback)
-        fprintf(stderr,
-                "braid bcube run: with %d ranks on a host none is a host of the cube, so nothing is relayed, "
-                "and hosts that share no "
-                "switch do not reach each other; for ranks of braid use a testbed of one level: braid bcube "
-                "emulate %u 1\n",
-                (int)job->per_host, testbed->hosts);
+        fprintf(
+            stderr,
+            "braid bcube run: with %d ranks on a host none is a host of the cube, so nothing is relayed, and "
+            "hosts that share no switch do not reach each other; for ranks of braid use a testbed of one "
+            "level: braid bcube emulate %u 1\n",
+            (int)job->per_host, testbed->hosts);
 }
 
 /* In host 0. */

@@ -168,7 +168,7 @@ int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     return report.n;
 }
 
-/* Asks epoll to say when the socket that had no room has some; -1: none had. */
+/* Besides what comes, which the first one alone takes in. */
 static void watch_socket(struct br_udp_device *device, int fd, uint32_t events)
 {
     struct epoll_event event = {.events = events | (fd == device->fds[0] ? EPOLLIN : 0)};
@@ -176,6 +176,7 @@ static void watch_socket(struct br_udp_device *device, int fd, uint32_t events)
     epoll_ctl(device->epoll_fd, EPOLL_CTL_MOD, fd, &event);
 }
 
+/* Asks epoll to say when the socket that had no room has some; -1: none had. */
 static void watch_room(struct br_udp_device *device, int fd)
 {
     if (fd == device->out_fd)
