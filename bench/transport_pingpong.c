@@ -188,20 +188,21 @@ static void trips(struct end *end, bool leads)
     const struct options *options = end->options;
     const uint64_t *arrived = options->test == MESSAGES ? &end->messages : &end->placed;
     uint64_t goal = options->test == MESSAGES; /* the peer's place; its first frame may have come as well */
-    uint64_t *took = calloc((size_t)options->count, sizeof *took), start, calls = 0;
+    uint64_t *took = calloc((size_t)options->count, sizeof *took), start = 0, calls = 0;
 
     if (!took)
         die("no memory");
     for (int i = -options->warm_up; i < options->count; i++) {
         if (!i)
             calls = end->device->counters.system_calls;
-        start = br_clock_now();
-        if (leads)
+        if (leads) { /* the other end has no reason to look at the clock before it answers */
+            start = br_clock_now();
             send_one(end);
+        }
         await(end, arrived, ++goal);
         if (!leads)
             send_one(end);
-        if (i >= 0)
+        else if (i >= 0)
             took[i] = br_clock_now() - start;
     }
     if (leads) {

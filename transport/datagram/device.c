@@ -78,8 +78,7 @@ static void report_end(struct br_dgram_member *member, struct br_dgram_report *r
     member->eventful = false;
 }
 
-/* Moves events from the link to the report; of one that is not trusted yet, one frame. */
-static void report_member(struct br_dgram_member *member, struct br_dgram_report *report)
+void br_dgram_member_report(struct br_dgram_member *member, struct br_dgram_report *report)
 {
     struct br_device_counters *counters = &member->base.device->counters;
 
@@ -111,13 +110,6 @@ static void report_member(struct br_dgram_member *member, struct br_dgram_report
         report_end(member, report);
 }
 
-void br_dgram_device_report(struct br_dgram_device *device, struct br_dgram_report *report)
-{
-    for (int k = device->n_open; k-- > 0 && report->n < report->max;)
-        if (device->open[k]->eventful)
-            report_member(device->open[k], report);
-}
-
 /* What a link may send now. false: there was no room. */
 static bool send_member(struct br_dgram_device *device, struct br_dgram_member *member)
 {
@@ -132,10 +124,11 @@ static bool send_member(struct br_dgram_device *device, struct br_dgram_member *
         }
         device->base.counters.tx_packets++;
         device->io->send(device, member, packet);
+        member->dirty = !packet->last;
+        if (packet->last)
+            break;
     }
-    if (member->timer <= device->now)
-        member->eventful = true; /* waiting may have had an end */
-    member->timer = member->state == BR_DGRAM_FAILED ? BR_DGRAM_NEVER : br_dgram_link_timer(member->dgram);
+    member->unsettled = true;
     return true;
 }
 
@@ -146,10 +139,25 @@ bool br_dgram_device_send(struct br_dgram_device *device)
         struct br_dgram_member *member =
             device->open[((uint32_t)k + device->turn) % (uint32_t)device->n_open];
 
-        if (member->dgram && (member->dirty || member->timer <= device->now) && !send_member(device, member))
+        if (br_dgram_member_wants(member, device->now) && !send_member(device, member))
             return false;
     }
     return true;
+}
+
+void br_dgram_device_settle(struct br_dgram_device *device)
+{
+    for (int i = 0; i < device->n_open; i++) {
+        struct br_dgram_member *member = device->open[i];
+
+        if (!member->unsettled)
+            continue;
+        member->unsettled = false;
+        if (member->timer <= device->now)
+            member->eventful = true; /* waiting may have had an end */
+        member->timer =
+            member->state == BR_DGRAM_FAILED ? BR_DGRAM_NEVER : br_dgram_link_timer(member->dgram);
+    }
 }
 
 bool br_dgram_device_idle(const struct br_dgram_device *device, bool no_room, uint64_t *first)

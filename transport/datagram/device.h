@@ -41,6 +41,7 @@ struct br_dgram_member {
     bool dirty;     /* packets may be ready */
     bool eventful;  /* events may be ready */
     bool trusted;   /* the datagram link knows */
+    bool unsettled; /* its timer is to be read anew */
     int error;      /* FAILED: negative errno */
     int send_error; /* the latest; positive errno; set by the back end */
     int place;      /* in device->open */
@@ -105,11 +106,33 @@ void br_dgram_device_close_links(struct br_dgram_device *device);
 void br_dgram_device_destroy(struct br_dgram_device *device);
 int br_dgram_device_address(struct br_device *device, struct br_address *out); /* br_transport_ops */
 
-/* What callers have wished for since the last poll; `now` is the poll's. Then events that are ready. */
+/* What callers have wished for since the last poll; `now` is the poll's. */
 void br_dgram_device_begin(struct br_dgram_device *device, uint64_t now);
-void br_dgram_device_report(struct br_dgram_device *device, struct br_dgram_report *report);
-/* Gives the packets of all links to io->send() while there is room. false: there was not enough. */
+/* Moves events from a link to the report; of one that is not trusted yet, one frame. */
+void br_dgram_member_report(struct br_dgram_member *member, struct br_dgram_report *report);
+/* Events that are ready. Here, as what waits for a packet asks again and again. */
+static inline void br_dgram_device_report(struct br_dgram_device *device, struct br_dgram_report *report)
+{
+    for (int k = device->n_open; k-- > 0 && report->n < report->max;)
+        if (device->open[k]->eventful)
+            br_dgram_member_report(device->open[k], report);
+}
+static inline bool br_dgram_member_wants(const struct br_dgram_member *member, uint64_t now)
+{
+    return member->dgram && (member->dirty || member->timer <= now);
+}
+/* Does a link want to send? */
+static inline bool br_dgram_device_wants(const struct br_dgram_device *device)
+{
+    for (int k = 0; k < device->n_open; k++)
+        if (br_dgram_member_wants(device->open[k], device->now))
+            return true;
+    return false;
+}
+/* Gives the packets of all links to io->send() while there is room. false: there was not enough. When they have left: settle(). */
 bool br_dgram_device_send(struct br_dgram_device *device);
+/* When the links that were asked want to be asked again, and what has ended with waiting. */
+void br_dgram_device_settle(struct br_dgram_device *device);
 /* Before sleeping. false: a link has something to do now (`no_room`: apart from sending). *first: when the first one will
  * have, or BR_DGRAM_NEVER. */
 bool br_dgram_device_idle(const struct br_dgram_device *device, bool no_room, uint64_t *first);

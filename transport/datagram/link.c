@@ -346,6 +346,7 @@ bool br_dgram_link_next(struct br_dgram_link *link, uint64_t now, struct br_dgra
 {
     if (link->state == BR_DGRAM_FAILED)
         return false;
+    out->last = false;
     if (br_dgram_open_next(link, now, out))
         return true;
     if (link->state != BR_DGRAM_UP)

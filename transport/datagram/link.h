@@ -64,7 +64,8 @@ struct br_dgram_packet {
     /* the user's memory (readable until SENT, as br_frame says), or zeros; NULL: none */
     const uint8_t *payload;
     uint32_t payload_bytes;
-    uint8_t path;             /* which source port to use, below config.paths */
+    uint8_t path; /* which source port to use, below config.paths */
+    bool last;    /* nothing leaves behind it now: next() need not be asked before timer() says so */
     struct br_region *region; /* that payload lies in, or NULL: as in br_frame */
 };
 

@@ -6,18 +6,16 @@
 
 #include "transport/datagram/crc32c.h"
 
-#define CHECKSUM_AT offsetof(struct br_dgram_header, checksum)
-#define RANGES_AT   offsetof(struct br_dgram_ack, range)
+#define RANGES_AT offsetof(struct br_dgram_ack, range)
 
-/* Over head[0..n), n >= 16, with the checksum's field zero, and payload. */
-static uint32_t checksum(const uint8_t *head, size_t n, const void *payload, size_t payload_bytes)
+/* Over head[0..n), whose field for the checksum it leaves zero, and what follows. */
+static uint32_t checksum(struct br_dgram_header *head, size_t n, const void *rest, size_t rest_bytes)
 {
-    static const uint8_t zeros[4];
-    uint32_t crc = br_crc32c(0, head, CHECKSUM_AT);
+    uint32_t crc;
 
-    crc = br_crc32c(crc, zeros, sizeof zeros);
-    crc = br_crc32c(crc, head + CHECKSUM_AT + 4, n - CHECKSUM_AT - 4);
-    return payload_bytes ? br_crc32c(crc, payload, payload_bytes) : crc;
+    head->checksum = 0;
+    crc = br_crc32c(0, head, n);
+    return rest_bytes ? br_crc32c(crc, rest, rest_bytes) : crc;
 }
 
 /* Bytes that the checksum covers of a DATA packet of `size` bytes. */
@@ -92,6 +90,7 @@ static bool sensible(struct br_dgram_view *view, const uint8_t *bytes, size_t si
 int br_dgram_parse(const void *bytes, size_t size, struct br_dgram_view *out)
 {
     size_t head = size < sizeof out->ack ? size : sizeof out->ack, check = size;
+    uint32_t said;
 
     if (size < sizeof out->header || size > BR_DGRAM_MAX_PACKET)
         return -EBADMSG;
@@ -108,7 +107,9 @@ int br_dgram_parse(const void *bytes, size_t size, struct br_dgram_view *out)
         return -EBADMSG;
     if (out->kind == BR_DGRAM_DATA)
         check = covered(&out->data, size);
-    return out->header.checksum == checksum(bytes, check, NULL, 0) ? 0 : -EBADMSG;
+    said = out->header.checksum;
+    head = head < check ? head : check;
+    return said == checksum(&out->header, head, (const uint8_t *)bytes + head, check - head) ? 0 : -EBADMSG;
 }
 
 void br_dgram_seal(void *head, uint32_t head_bytes, const void *payload, uint32_t payload_bytes)
@@ -120,7 +121,7 @@ void br_dgram_seal(void *head, uint32_t head_bytes, const void *payload, uint32_
     header->version = BR_DGRAM_VERSION;
     if (header->kind == BR_DGRAM_DATA && data->flags & BR_DGRAM_HEADER_ONLY)
         payload_bytes = 0;
-    header->checksum = checksum(head, head_bytes, payload, payload_bytes);
+    header->checksum = checksum(header, head_bytes, payload, payload_bytes);
 }
 
 void br_dgram_refuse(const struct br_dgram_view *view, struct br_dgram_open *out)

@@ -238,5 +238,6 @@ bool br_dgram_send_next(struct br_dgram_link *link, uint64_t now, struct br_dgra
     note(link, path, frame->number, part, now);
     if (frame->kind == BR_FRAME_MESSAGE)
         link->ping_at = now + PING_EVERY;
+    out->last = br_list_empty(&link->again) && br_list_empty(&link->messages) && br_list_empty(&link->placed);
     return true;
 }

@@ -39,6 +39,8 @@ static bool flush(struct br_dpdk_device *device)
 {
     struct br_dpdk_outbox *outbox = &device->outbox;
 
+    if (!outbox->n)
+        return true;
     while (outbox->first < outbox->n) {
         int sent =
             device->module->send(device->port, &outbox->packets[outbox->first], outbox->n - outbox->first);
@@ -48,6 +50,7 @@ static bool flush(struct br_dpdk_device *device)
         outbox->first += sent;
     }
     outbox->first = outbox->n = 0;
+    device->dgram.base.counters.tx_copied_bytes = device->module->copied(device->port);
     return true;
 }
 
@@ -248,9 +251,11 @@ static void receive(struct br_dpdk_device *device, struct br_dgram_report *repor
 
 static void send_all(struct br_dpdk_device *device)
 {
-    if (flush(device) && br_dgram_device_send(&device->dgram))
+    if (!flush(device) || !br_dgram_device_wants(&device->dgram))
+        return;
+    if (br_dgram_device_send(&device->dgram))
         flush(device);
-    device->dgram.base.counters.tx_copied_bytes = device->module->copied(device->port);
+    br_dgram_device_settle(&device->dgram); /* what leaves does not wait for it */
 }
 
 int br_dpdk_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)

@@ -164,6 +164,7 @@ int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     if ((!br_udp_outbox_waits(device->outbox) || send_outbox(device)) &&
         br_dgram_device_send(&device->dgram) && br_udp_outbox_waits(device->outbox))
         send_outbox(device);
+    br_dgram_device_settle(&device->dgram);
     br_dgram_device_report(&device->dgram, &report);
     return report.n;
 }

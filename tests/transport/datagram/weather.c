@@ -172,10 +172,14 @@ void weather_kick(struct weather_net *net, unsigned index)
 {
     struct weather_end *end = &net->ends[index];
     struct br_dgram_packet packet;
+    bool last = false;
 
     events(net, index);
-    while (end->link && br_dgram_link_next(end->link, net->now, &packet))
+    while (end->link && br_dgram_link_next(end->link, net->now, &packet)) {
+        must(!last || packet.head[offsetof(struct br_dgram_header, kind)] != BR_DGRAM_DATA);
+        last |= packet.last;
         fly(net, index, &packet);
+    }
     events(net, index); /* a timeout is found by next() */
 }
 

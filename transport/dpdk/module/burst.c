@@ -36,7 +36,8 @@ static void make_key(void)
  * have one: buffers that lie in the caches of threads which do not drive any more are nobody's. */
 static void join(void)
 {
-    static _Thread_local bool asked;
+    /* Space for variables of this kind is scarce in a module, but one byte there is, and it costs no call. */
+    static _Thread_local bool asked __attribute__((tls_model("initial-exec")));
 
     if (asked)
         return;
