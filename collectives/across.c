@@ -115,16 +115,33 @@ static bool can_share(const struct braid_comm *host)
     return host->local && host->local->share;
 }
 
-int br_levels_create(struct br_family *family)
+/* Not in the report, which is of the program's calls. */
+static int split(struct br_family *family, struct braid_comm **host, struct braid_comm **others)
 {
     int per_host = (int)family->network.topology.per_host, rc;
+    struct br_usages *usages = family->usages;
+
+    br_gate_lock(family);
+    family->usages = NULL;
+    br_gate_unlock(family);
+    rc = braid_comm_split(family->first, family->rank / per_host, family->rank, host);
+    if (!rc)
+        rc = braid_comm_split(family->first, family->rank % per_host, family->rank, others);
+    br_gate_lock(family);
+    family->usages = usages;
+    family->first->operations = 0;
+    br_gate_unlock(family);
+    return rc;
+}
+
+int br_levels_create(struct br_family *family)
+{
     struct braid_comm *first = family->first, *host, *others;
+    int rc;
 
     if (!has_levels(family))
         return 0;
-    rc = braid_comm_split(first, family->rank / per_host, family->rank, &host);
-    if (!rc)
-        rc = braid_comm_split(first, family->rank % per_host, family->rank, &others);
+    rc = split(family, &host, &others);
     if (!rc && can_share(host))
         rc = create_across(family, others);
     if (rc || !family->across)
@@ -132,7 +149,6 @@ int br_levels_create(struct br_family *family)
     br_gate_lock(family);
     br_share_reaches(host->local, family->across);
     first->host = host->local;
-    first->operations = 0; /* these were not the program's */
     br_gate_unlock(family);
     br_log_info("rank %d: all-reduces of GPU memory are combined within each of %u hosts first", family->rank,
                 family->network.topology.hosts);

@@ -193,6 +193,8 @@ void br_comm_operation_ended(struct br_operation *op)
     if (op->span.row)
         br_tracing_end(op);
     br_comm_unuse_memory(op->comm, op);
+    if (op->whole) /* no call of the program's: neither counted nor reported */
+        return;
     if (op->surveys) {
         br_views_ended(op->comm->family, op->comm->family->now);
         return;
