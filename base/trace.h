@@ -12,7 +12,7 @@
  * 5. Time stamps are microseconds since the midnight (UTC) before the start by this host's clock, so that files of several hosts
  *    can be laid over each other, and a double keeps the nanoseconds.
  * 6. Telling of every step and slice of a small operation would take a good part of its time, and fill the file at tens of MB a
- *    second. So the details are those of operations of BR_TRACE_DETAIL bytes and more.
+ *    second. So callers add the details of large operations only; from which size, BRAID_TRACE_DETAIL says.
  *
  * Records are written by one thread at a time (in a job: who holds the family's lock).
  */
@@ -25,8 +25,6 @@
 #define BR_TRACE_ARGS 5
 #define BR_TRACE_ROWS 64u /* of a group; what overlaps more than that shares the last one */
 #define BR_TRACE_PATH 512
-/* bytes: what is smaller is one bar, without steps and slices (note 6) */
-#define BR_TRACE_DETAIL (256u << 10)
 
 struct br_trace;
 

@@ -112,7 +112,7 @@ if n <= 4:
     row("beta, ns/byte, median", statistics.median(betas), planted)
     row("beta, the worst link", max(betas, key=lambda b: abs(b - planted)), planted)
 alpha, beta = statistics.median(alphas), statistics.median(betas)
-# a: the smallest size. b: between the two largest, whose messages are larger than the token bucket, which lets small ones through for nothing.
+# a: the smallest size. b: between the two largest, whose messages are larger than the token bucket (but of 8 hosts), which lets small ones through for nothing.
 for way in c["algorithms"]:
     if way["algorithm"].split("(")[0] == "ring":
         (_, a), (m1, t1), (m2, t2) = way["points"][0], *way["points"][-2:]

@@ -5,7 +5,7 @@
 # once BACKEND SIZE [BRAID]: microseconds of an all-reduce of two ranks, out of place; BRAID: another build's command.
 once() {
     local n run=${3:-$braid}
-    case $2 in *[0-9]) n=100000 ;; 64K) n=20000 ;; 1M) n=3000 ;; *) n=60 ;; esac
+    case $2 in *[0-9]) n=100000 ;; 64K) n=20000 ;; [12]M) n=2000 ;; *) n=80 ;; esac
     timeout 60 "$run" run -n 2 --backend "$1" -- "$run" allreduce -b "$2" -e "$2" -n "$n" -w 5 -c 0 |
         awk '{ sub(/^\[[0-9]+\] /, "") } $1 ~ /^[0-9]+$/ { print $6; exit }'
 }

@@ -221,6 +221,7 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         (rc = read_text(NULL, "BRAID_TRACE", "", s->trace, sizeof s->trace)) ||
         (rc = read_text(NULL, "BRAID_STATS", "", s->stats, sizeof s->stats)) ||
         (rc = br_env_bytes("BRAID_TRACE_BYTES", 4096, UINT64_MAX / 2, 1u << 30, &s->trace_bytes)) ||
+        (rc = br_env_bytes("BRAID_TRACE_DETAIL", 0, UINT64_MAX / 2, 2u << 20, &s->trace_detail)) ||
         (rc = read_text(NULL, "BRAID_CALIBRATION", "", s->calibration, sizeof s->calibration)) ||
         (rc = read_topology(c, s)) || (rc = read_times(c, s)) || (rc = read_spin(c, s)) ||
         (rc = read_sizes(c, s)) || (rc = read_gpus(s)))

@@ -38,7 +38,7 @@ void br_tracing_begin(struct br_operation *op, uint64_t now)
 {
     struct br_trace *trace = op->comm->family->trace;
 
-    op->traced = trace && bytes_of(op) >= BR_TRACE_DETAIL;
+    op->traced = trace && bytes_of(op) >= op->comm->family->settings.trace_detail;
     if (trace)
         br_trace_begin(trace, BR_TRACE_OPERATIONS, now, &op->span);
 }

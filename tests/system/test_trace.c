@@ -177,8 +177,11 @@ static void trace__of_two_ranks(void **state)
     job.eager_bytes = EAGER;
     snprintf(pattern, sizeof pattern, "%s/job.json", folder);
     assert_int_equal(setenv("BRAID_TRACE", pattern, 1), 0);
+    /* Those of COUNT have steps, the others none. */
+    assert_int_equal(setenv("BRAID_TRACE_DETAIL", "1M", 1), 0);
     ranks_run(&job, works, NULL);
     unsetenv("BRAID_TRACE");
+    unsetenv("BRAID_TRACE_DETAIL");
     check(0);
     check(1);
 }
