@@ -11,6 +11,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "collectives/comm.h"
+#include "protocol/message.h"
 #include "training/agree.h"
 #include "training/update.h"
 
@@ -229,6 +230,13 @@ static uint32_t most_slices(const struct braid_parameters *p)
     return n;
 }
 
+/* Of each slice of a server every worker has the READY of its next push. Where these alone take all credits of a link, the READY of an urgent pull waits until another
+ * slice has been pushed, and priorities are worth nothing. */
+static uint32_t best_slices(const struct braid_parameters *p)
+{
+    return (uint32_t)p->n_servers * (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN);
+}
+
 static int cut(struct braid_parameters *p, const struct braid_parameter_layer *layers)
 {
     uint32_t limit = most_slices(p);
@@ -241,6 +249,7 @@ static int cut(struct braid_parameters *p, const struct braid_parameter_layer *l
             ": %u layers; %d ranks and %d servers leave operations for %u (%s): put layers together or take "
             "more servers",
             p->n, p->ranks, p->n_servers, limit, methods[p->method]);
+    limit = limit < best_slices(p) ? limit : best_slices(p);
     for (uint32_t l = 0; l < p->n; l++)
         counts[l] = p->layers[l].count = layers[l].count;
     return br_shards_open(&p->shards, counts, p->n, (uint32_t)p->n_servers,
@@ -321,6 +330,7 @@ static uint64_t digest(const struct braid_parameters *p)
                         bits(o->local_rate) << 32 | (uint32_t)o->steps,
                         p->warmup,
                         (uint64_t)o->slice_bytes << 32 | (uint32_t)o->priority,
+                        (uint64_t)o->in_order,
                         br_digest_bytes(p->servers, (size_t)p->n_servers * sizeof *p->servers),
                         br_digest_bytes(o->drops, sizeof o->drops)};
 

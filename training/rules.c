@@ -53,7 +53,7 @@ int br_parameters_reap(struct braid_op **op)
 
 static int32_t by_layer(const struct braid_parameters *p, uint32_t slice)
 {
-    return (int32_t)(p->n - p->shards.list[slice].layer);
+    return p->options.in_order ? 0 : (int32_t)(p->n - p->shards.list[slice].layer);
 }
 
 /* Larger leaves first: note 7 of parameters.h. */

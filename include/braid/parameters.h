@@ -80,8 +80,10 @@ struct braid_parameters_options {
     int n_servers;
     /* of a push or pull at most; default 200,000. They become larger where there would be too many */
     uint32_t slice_bytes;
-    int32_t priority;     /* of the least urgent messages; default 0 */
-    uint32_t reserved[8]; /* zero */
+    int32_t priority; /* of the least urgent messages; default 0 */
+    /* 1: pushes and pulls leave in the order in which they come, whatever their layer; to compare with */
+    int in_order;
+    uint32_t reserved[7]; /* zero */
 };
 
 /* Collective; blocks until all ranks have called it. On return all ranks have rank 0's weights. -EINVAL; -EPROTO: the ranks' layers or

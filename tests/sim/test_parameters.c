@@ -24,13 +24,27 @@
 #include "training/parameters.h"
 
 #define RANKS    4
-#define LAYERS   4
-#define SETTLING 8 /* iterations that do not count */
+#define LAYERS   19 /* at most */
+#define SETTLING 8  /* iterations that do not count */
 #define COUNTED  24
 #define BITS     100000000 /* a second, of a link */
 
+/* What a device computes. */
+struct network {
+    int layers;
+    size_t counts[LAYERS];
+    double share[LAYERS]; /* of the time of a pass */
+};
+
 /* As `braid train --width 2048`: two convolutions, nearly all weights in one dense layer, a small last one. */
-static const size_t counts[LAYERS] = {80, 1168, 296960, 20490};
+static const struct network dense = {4, {80, 1168, 296960, 20490}, {.25, .25, .25, .25}};
+/* VGG-19, a hundredth of its weights. */
+static const struct network vgg = {19,
+                                   {18, 369, 739, 1476, 2952, 5901, 5901, 5901, 11802, 23598, 23598, 23598,
+                                    23598, 23598, 23598, 23598, 1027645, 167813, 40970},
+                                   {.0044, .0942, .0471, .0942, .0471, .0942, .0942, .0942, .0471, .0942,
+                                    .0942, .0942, .0236, .0236, .0236, .0236, .0052, .0009, .0002}};
+static const struct network *network;
 
 struct program {
     struct braid_comm comm; /* first: what training/ has in its hands */
@@ -218,7 +232,7 @@ static void begin(struct program *g, uint64_t now)
     else
         assert_non_null(braid_parameters_gradient(g->parameters, g->layer));
     g->computing = true;
-    g->until = now + device * (g->forward ? 1 : 2) / 3 / LAYERS;
+    g->until = now + (uint64_t)((double)device * (g->forward ? 1 : 2) / 3 * network->share[g->layer]);
 }
 
 static void finish(struct program *g, uint64_t now)
@@ -226,7 +240,7 @@ static void finish(struct program *g, uint64_t now)
     g->computing = false;
     if (!g->forward)
         assert_int_equal(braid_parameters_push(g->parameters, g->layer), 0);
-    if (g->forward && g->layer < LAYERS - 1) {
+    if (g->forward && g->layer < network->layers - 1) {
         g->layer++;
     } else if (!g->forward && g->layer > 0) {
         g->layer--;
@@ -260,12 +274,12 @@ static void open_program(int rank, const struct braid_parameters_options *option
 {
     struct braid_parameter_layer layers[LAYERS];
 
-    for (int l = 0; l < LAYERS; l++)
-        layers[l] = (struct braid_parameter_layer){.count = counts[l]};
+    for (int l = 0; l < network->layers; l++)
+        layers[l] = (struct braid_parameter_layer){.count = network->counts[l]};
     programs[rank] = (struct program){.comm = {.rank = rank, .size = RANKS}, .forward = true};
-    assert_int_equal(
-        braid_parameters_create(&programs[rank].comm, layers, LAYERS, options, &programs[rank].parameters),
-        0);
+    assert_int_equal(braid_parameters_create(&programs[rank].comm, layers, network->layers, options,
+                                             &programs[rank].parameters),
+                     0);
 }
 
 static void free_operations(struct braid_op **ops, uint32_t n)
@@ -287,12 +301,11 @@ static void close_program(struct program *g)
     br_parameters_destroy(p, 0);
 }
 
-/* ms of an iteration, of the slowest rank; k 0: ssgd. */
-static double iteration(uint64_t device_ms, int k)
+/* ms of an iteration, of the slowest rank. */
+static double run(const struct network *of, uint64_t device_ms,
+                  const struct braid_parameters_options *options)
 {
     static struct br_topology topology;
-    struct braid_parameters_options options = {
-        .method = k ? "ssd" : "ssgd", .steps = k, .warmup = -1, .momentum = 0.9f, .slice_bytes = 50000};
     struct br_sim_job_config config = {
         .topology = &topology,
         .rails = 1,
@@ -300,13 +313,14 @@ static double iteration(uint64_t device_ms, int k)
             .seed = 1, .bits_per_second = BITS, .latency_ns = 50000, .forward_bytes = 1500, .hollow = true}};
     double slowest = 0;
 
+    network = of;
     device = device_ms * BR_MS;
     assert_int_equal(br_topology_parse(&topology, "flat:4"), 0);
     br_cost_model_on(&config.model, &topology, BR_COST_NETWORK, 1);
     assert_int_equal(br_sim_job_open(&job, &config), 0);
     assert_int_equal(br_sim_job_connect(&job), 0);
     for (int r = 0; r < RANKS; r++)
-        open_program(r, &options);
+        open_program(r, options);
     job.program = (struct br_sim_job_program){.ended = ended, .turn = turn};
     for (int r = 0; r < RANKS; r++)
         while (programs[r].iteration < SETTLING + COUNTED)
@@ -320,13 +334,22 @@ static double iteration(uint64_t device_ms, int k)
     return slowest;
 }
 
+/* k 0: ssgd. */
+static double iteration(uint64_t device_ms, int k)
+{
+    struct braid_parameters_options options = {
+        .method = k ? "ssd" : "ssgd", .steps = k, .warmup = -1, .momentum = 0.9f, .slice_bytes = 50000};
+
+    return run(&dense, device_ms, &options);
+}
+
 /* ms in which a link carries all pushes of an iteration, or all pulls: each rank serves a part of the slices and sends the others'. */
-static double push_ms(void)
+static double push_ms(const struct network *of)
 {
     double bytes = 0;
 
-    for (int l = 0; l < LAYERS; l++)
-        bytes += (double)(counts[l] * sizeof(float));
+    for (int l = 0; l < of->layers; l++)
+        bytes += (double)(of->counts[l] * sizeof(float));
     return bytes * (RANKS - 1) / RANKS * 8 / BITS * 1e3;
 }
 
@@ -341,9 +364,9 @@ static void parameters__ssgd_takes_what_the_formula_says(void **state)
 {
     struct br_delay_times t = {.forward = 100 / 3.,
                                .backward = 200 / 3.,
-                               .communication = 2 * push_ms(),
-                               .push = push_ms(),
-                               .last_backward = 200 / 3. / LAYERS};
+                               .communication = 2 * push_ms(&dense),
+                               .push = push_ms(&dense),
+                               .last_backward = 200 / 3. / dense.layers};
 
     (void)state;
     assert_near(iteration(100, 0), br_delay_ssgd(&t), .06);
@@ -355,11 +378,38 @@ static void parameters__delayed_pulls_take_what_the_links_need(void **state)
     (void)state;
     for (int ms = 50; ms <= 100; ms += 50)
         for (int k = 1; k <= 4; k++) {
-            double links = push_ms() * (k + 1) / k, is = iteration((uint64_t)ms, k);
+            double links = push_ms(&dense) * (k + 1) / k, is = iteration((uint64_t)ms, k);
 
             print_message("device %d ms, k %d: %.1f ms, links %.1f\n", ms, k, is, links);
             assert_near(is, fmax(links, ms), .12);
         }
+}
+
+/* ms of an iteration of VGG-19 that computes as long as its pushes and pulls take. */
+static double deliver(const char *way, uint32_t slice_bytes, bool in_order)
+{
+    struct braid_parameters_options options = {
+        .method = "ssgd", .momentum = 0.9f, .slice_bytes = slice_bytes, .in_order = in_order};
+    double ms = run(&vgg, (uint64_t)(2 * push_ms(&vgg)), &options);
+
+    print_message("VGG-19, %s: %.1f ms, links %.1f\n", way, ms, 2 * push_ms(&vgg));
+    return ms;
+}
+
+/*
+ * P3 in the setting of its paper, parameter servers: slices by priority against layers in the order in which they come, whole on a server each,
+ * or cut in as many parts as there are servers. However small the slices are to be: with more of them than a link has credits priorities did nothing.
+ */
+static void parameters__p3_against_layers_in_order(void **state)
+{
+    uint32_t largest = 4 * 1027645;
+    double layers = deliver("layers in order", largest, true),
+           split = deliver("split layers in order", largest / RANKS + 4, true),
+           p3 = deliver("p3", 12000, false);
+
+    (void)state;
+    assert_near(p3, 2 * push_ms(&vgg), .06);
+    assert_true(split > 1.12 * p3 && layers > 1.66 * p3);
 }
 
 int main(void)
@@ -367,6 +417,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters__ssgd_takes_what_the_formula_says),
         cmocka_unit_test(parameters__delayed_pulls_take_what_the_links_need),
+        cmocka_unit_test(parameters__p3_against_layers_in_order),
     };
 
     return cmocka_run_group_tests_name("sim/parameters", tests, NULL, NULL);

@@ -282,6 +282,7 @@ static int all_methods(struct braid_comm *comm, void *context)
         return 1;
     o.servers = &last;
     o.n_servers = 1;
+    o.in_order = 1;
     if (run(comm, &o))
         return 1;
     for (int k = 1; k <= 4; k++) {

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Replays the training of a network of data/models/ over real parameter servers, for servers.sh: what slices and priorities (P3) make of an
+ * iteration, against layers in the order in which they come.
+ *
+ *     servers MODEL PERCENT COMPUTE_MS WAY SLICE ITERATIONS
+ *
+ * PERCENT of each layer's weights and gradients are sent, COMPUTE_MS as in replay.c. WAY: `layers` whole, in order; `split` evenly over the servers, in order;
+ * `slices` of SLICE bytes, in order; `p3`: the same by priority. All ranks are workers and servers. Prints the ms of an iteration.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <braid/parameters.h>
+
+#include "bench/device.h"
+
+#define WARMUP 4 /* iterations */
+
+static const char *const ways[] = {"layers", "split", "slices", "p3", NULL};
+
+static int open_servers(struct braid_comm *comm, const struct device *d, double percent,
+                        struct braid_parameters_options *options, const char *way,
+                        struct braid_parameters **p)
+{
+    struct braid_parameter_layer layers[BRAID_PARAMETERS_LAYERS] = {0};
+    size_t most = 0, ranks = (size_t)braid_size(comm);
+
+    if (d->model.count > BRAID_PARAMETERS_LAYERS)
+        return br_error(EINVAL, "%d layers: at most %d", d->model.count, BRAID_PARAMETERS_LAYERS);
+    for (int l = 0; l < d->model.count; l++) {
+        layers[l].count = device_count(d, l, percent);
+        most = layers[l].count > most ? layers[l].count : most;
+    }
+    options->in_order = strcmp(way, "p3") != 0;
+    if (!strcmp(way, "layers"))
+        options->slice_bytes = (uint32_t)(most * sizeof(float));
+    else if (!strcmp(way, "split"))
+        options->slice_bytes = (uint32_t)((most + ranks - 1) / ranks * sizeof(float));
+    return braid_parameters_create(comm, layers, d->model.count, options, p);
+}
+
+static int iterate(struct braid_parameters *p, struct device *d)
+{
+    int rc = 0;
+
+    for (int l = 0; l < d->model.count && !rc; l++) {
+        uint64_t start = br_clock_now();
+
+        rc = braid_parameters_wait(p, l);
+        device_catch_up(d, start);
+        device_compute(d, d->forward[l]);
+    }
+    for (int l = d->model.count; l-- > 0 && !rc;) {
+        device_compute(d, 2 * d->forward[l]);
+        if (!braid_parameters_gradient(p, l))
+            return -ECANCELED;
+        rc = braid_parameters_push(p, l);
+    }
+    return rc;
+}
+
+static int run(struct braid_comm *comm, struct braid_parameters *p, struct device *d, int iterations,
+               const char *way)
+{
+    struct braid_parameters_report report;
+    uint64_t start = 0;
+    int rc = 0;
+
+    for (int i = 0; i < WARMUP + iterations && !rc; i++) {
+        if (i == WARMUP)
+            rc = braid_barrier(comm, NULL, NULL);
+        if (i == 0 || i == WARMUP)
+            start = d->at = br_clock_now();
+        rc = rc ? rc : iterate(p, d);
+    }
+    start = br_clock_now() - start; /* as at the start, the last pushes are on their way */
+    if (!rc)
+        rc = braid_parameters_sync(p);
+    if (!rc)
+        rc = braid_parameters_report(p, &report);
+    if (!rc && braid_rank(comm) == 0)
+        printf("%s %s %.2f ms, %d messages\n", d->model.title, way, (double)start / 1e6 / iterations,
+               report.slices);
+    return rc;
+}
+
+static int is_way(const char *text)
+{
+    for (int i = 0; ways[i]; i++)
+        if (!strcmp(text, ways[i]))
+            return true;
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    struct braid_parameters_options options = {.momentum = 0.9f};
+    struct braid_parameters *p = NULL;
+    struct braid_comm *comm = NULL;
+    struct device device = {0};
+    int rc;
+
+    if (argc != 7 || !(atof(argv[2]) > 0) || !(atof(argv[3]) > 0) || !is_way(argv[4]) || atoi(argv[5]) < 4 ||
+        atoi(argv[6]) < 1) {
+        fprintf(stderr,
+                "usage: servers MODEL PERCENT COMPUTE_MS layers|split|slices|p3 SLICE ITERATIONS        "
+                "in a job\n");
+        return 2;
+    }
+    options.slice_bytes = (uint32_t)atoi(argv[5]);
+    rc = device_open(&device, argv[1], atof(argv[3]));
+    if (!rc)
+        rc = braid_init(NULL, &comm);
+    if (!rc)
+        rc = open_servers(comm, &device, atof(argv[2]), &options, argv[4], &p);
+    if (!rc)
+        rc = run(comm, p, &device, atoi(argv[6]), argv[4]);
+    if (rc)
+        fprintf(stderr, "servers: %s\n", br_error_words());
+    if (rc && comm)
+        braid_comm_abort(comm, "a rank of servers failed");
+    if (p)
+        braid_parameters_free(p);
+    if (comm)
+        braid_finalize(comm);
+    device_close(&device);
+    return rc != 0;
+}

@@ -1,0 +1,69 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# P3 over parameter servers, the setting of its paper: emulated hosts on one switch, computation replayed as sleeps (servers.c).
+# bench/README.md says how to read the result.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+build=${BRAID_BUILD:-$here/../build/release}
+hosts=4 nic=100 kilobytes=3000 iterations=8 rounds=1 slice=12000
+models="vgg19" ratios="0.5 1 1.5" ways="layers split slices p3"
+
+usage() {
+    cat << END
+usage: bench/servers.sh [options]
+  --models "..."    of data/models (default $models)
+  --ways "..."      (default $ways)
+  --ratios "..."    computation of an iteration over the time that its pushes and pulls take (default $ratios)
+  --hosts N         a worker and a server each (default $hosts)
+  --nic N           Mbit/s of each (default $nic)
+  --kilobytes N     of weights, to which a network is scaled (default $kilobytes)
+  --slice BYTES     of a push or pull (default $slice)
+  --iterations N    that are timed (default $iterations)
+  --rounds N        medians count (default $rounds)
+BRAID_BUILD names the build directory (default build/release). Needs root, for network namespaces.
+END
+}
+while (($#)); do
+    case $1 in
+    --models | --ways | --ratios | --hosts | --nic | --kilobytes | --slice | --iterations | --rounds)
+        declare "${1#--}=${2?$1 needs a value}" ;;
+    --help | -h) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+    esac
+    shift 2
+done
+[[ -x $build/bench/servers ]] || { echo "$build/bench/servers is not built" >&2; exit 2; }
+work=$(mktemp -d) bed=servers$$
+trap '"$build/braid" bcube down "$bed" > /dev/null; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+"$build/braid" bcube emulate "$hosts" 1 --rate "${nic}mbit" --name "$bed" > /dev/null || exit 1
+
+for ((round = 0; round < rounds; round++)); do
+    for model in $models; do
+        table=$here/../data/models/$model.csv
+        percent=$(awk -F, -v kb="$kilobytes" '/^[0-9]/ {n += $4} END {print kb * 1000 / (n * 4) * 100}' "$table")
+        for ratio in $ratios; do
+            # A TCP connection has 95.5 % of the rate; of weights and gradients (N-1)/N cross each link, each way.
+            ms=$(awk -v n="$hosts" -v kb="$kilobytes" -v nic="$nic" -v ratio="$ratio" \
+                'BEGIN {print ratio * 2 * (n - 1) / n * kb * 8 / (nic * 0.955)}')
+            for way in $ways; do
+                "$build/braid" bcube run --name "$bed" --no-prefix --timeout 100 -- "$build/bench/servers" "$table" "$percent" "$ms" \
+                    "$way" "$slice" "$iterations" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
+                echo "$model;$ratio;$way;$ms;$(sed -n 's/.* \([0-9.]*\) ms, \([0-9]*\) messages.*/\1/p' "$work/out")" | tee -a "$work/rows" >&2
+            done
+        done
+    done
+done
+python3 - "$work/rows" "$ways" << 'END'
+import statistics, sys
+got, ways = {}, sys.argv[2].split()
+for line in open(sys.argv[1]):
+    model, ratio, way, compute, ms = line.strip().split(";")
+    got.setdefault((model, ratio, float(compute)), {}).setdefault(way, []).append(float(ms))
+print("| network | ratio | computation, ms |", " | ".join(ways), "|", " | ".join("p3 against " + w for w in ways if w != "p3"), "|")
+print("|" + "---|" * (2 + 2 * len(ways)))
+for (model, ratio, compute), row in got.items():
+    ms = {way: statistics.median(v) for way, v in row.items()}
+    more = ["%+.0f %%" % (100 * (ms[w] / ms["p3"] - 1)) if "p3" in ms else "" for w in ways if w != "p3"]
+    print("| %s | %s | %.0f |" % (model, ratio, compute), " | ".join("%.0f" % ms[w] for w in ways), "|", " | ".join(more), "|")
+END
