@@ -181,8 +181,8 @@ struct braid_comm {
     int rank, size;         /* of the group */
     struct br_group *group; /* NULL: has been finalized */
     struct br_local *local; /* NULL: not all its ranks share this host */
-    struct br_local *
-        host; /* of those that do, for all-reduces of GPUs' memory (across.h); borrowed, NULL: there is none */
+    /* of those that do, for all-reduces of GPUs' memory (across.h); borrowed, NULL: there is none */
+    struct br_local *host;
     _Atomic int outstanding; /* operations submitted and not ended */
     uint64_t next_sequence;  /* of collectives; the same on all ranks; under the lock, as all below */
     uint64_t operations, failed_operations; /* ended */

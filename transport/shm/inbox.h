@@ -73,10 +73,10 @@ enum br_inbox_sleep {
 };
 
 struct br_inbox_header {
-    _Alignas(64) _Atomic uint32_t
-        sleep; /* enum br_inbox_sleep; the reader sets it, who wakes the reader clears it */
-    _Alignas(64) _Atomic uint32_t
-        closed; /* the writer has closed its link: what it posted may change from now on */
+    /* enum br_inbox_sleep; the reader sets it, who wakes the reader clears it */
+    _Alignas(64) _Atomic uint32_t sleep;
+    /* the writer has closed its link: what it posted may change from now on */
+    _Alignas(64) _Atomic uint32_t closed;
     _Alignas(64) _Atomic uint64_t pipe_written;
     _Alignas(64) _Atomic uint64_t pipe_read;
 };

@@ -82,8 +82,8 @@ int br_shm_announce(struct br_shm_link *link, const struct br_region *region)
             br_log_warn("%s: more than %d regions in use with one peer: further ones are read slower",
                         device->base.name, BR_SHM_SEGMENTS);
         device->said_full = true;
-        numbers[link->index] =
-            NEVER; /* also when there is room again: a transfer is mapped as a whole or not at all */
+        /* also when there is room again: a transfer is mapped as a whole or not at all */
+        numbers[link->index] = NEVER;
         return -ENOENT;
     }
     packet.segment.number = number;
