@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "gpu/driver.h"
 #include "gpu/image.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/system/own_gpu.h"
 #include "tests/system/ranks.h"
 
 /* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image, and takes this one. */
@@ -26,32 +26,6 @@ const struct br_gpu_image br_gpu_image = {"image", NULL, "sm_none"};
 #define PER_HOST 2
 #define RANKS    (HOSTS * PER_HOST)
 #define LARGE    70001u /* elements: more than BR_SHARE_ACROSS */
-
-static const struct br_cuda *cuda;
-
-static bool start_cuda(void)
-{
-    struct CUctx_st *context;
-
-    return !br_cuda_driver(&cuda) && !br_cuda_context(0, &context) && !br_cuda_enter(cuda, context);
-}
-
-static void *allocate(size_t bytes)
-{
-    br_cuda_pointer memory;
-
-    return cuda->memory_alloc(&memory, bytes) ? NULL : (void *)(uintptr_t)memory;
-}
-
-static void *view(const void *memory)
-{
-    return fake_cuda_bytes((uintptr_t)memory);
-}
-
-static void release(void *memory)
-{
-    cuda->memory_free((uintptr_t)memory);
-}
 
 static void run(ranks_main *body, void *context)
 {
@@ -92,12 +66,12 @@ static int32_t expected(size_t i)
 static void fill(void *memory, size_t count, int rank)
 {
     for (size_t i = 0; i < count; i++)
-        ((int32_t *)view(memory))[i] = given(i, rank);
+        ((int32_t *)own_gpu_view(memory))[i] = given(i, rank);
 }
 
 static int check(const void *memory, size_t count)
 {
-    const int32_t *got = view(memory);
+    const int32_t *got = own_gpu_view(memory);
 
     for (size_t i = 0; i < count; i++)
         CHECK(got[i] == expected(i), "element %zu of %zu: %d", i, count, got[i]);
@@ -117,11 +91,11 @@ static int sum_and_check(struct braid_comm *comm, void *data, size_t count)
 static int results(struct braid_comm *comm, void *context)
 {
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
     CHECK(look(comm).operations == 0, "the program has made no calls");
     for (int turn = 0; turn < 3; turn++) {
         size_t count = LARGE + (size_t)turn;
-        int32_t *in = allocate(count * sizeof *in), *out = turn == 1 ? in : allocate(count * sizeof *in);
+        int32_t *in = own_gpu_alloc(count * sizeof *in),
+                *out = turn == 1 ? in : own_gpu_alloc(count * sizeof *in);
         struct seen before, after;
 
         if (!turn && sum_and_check(comm, in, 100)) /* opens the GPU, by the engine */
@@ -141,10 +115,10 @@ static int results(struct braid_comm *comm, void *context)
               (unsigned long long)(after.down - before.down));
         CHECK(!after.refused, "a downgrade");
         for (size_t i = 0; i < count && out != in; i++)
-            CHECK(((int32_t *)view(in))[i] == given(i, braid_rank(comm)), "the input has changed");
-        release(in);
+            CHECK(((int32_t *)own_gpu_view(in))[i] == given(i, braid_rank(comm)), "the input has changed");
+        own_gpu_free(in);
         if (out != in)
-            release(out);
+            own_gpu_free(out);
     }
     return 0;
 }
@@ -163,14 +137,14 @@ static int averages(struct braid_comm *comm, void *context)
     uint64_t shared;
 
     (void)context;
-    CHECK(start_cuda() && mine, "no fake driver");
-    data = allocate(LARGE * sizeof *data);
+    CHECK(mine, "no memory");
+    data = own_gpu_alloc(LARGE * sizeof *data);
     for (size_t i = 0; i < LARGE; i++)
-        ((float *)view(data))[i] = (float)i / 3.0f + 0.1f * (float)braid_rank(comm);
+        ((float *)own_gpu_view(data))[i] = (float)i / 3.0f + 0.1f * (float)braid_rank(comm);
     RETURNS(0, braid_allreduce(comm, data, data, LARGE, BRAID_FLOAT32, BRAID_AVG, NULL, NULL));
     shared = look(comm).shared;
     CHECK(shared, "nothing was shared");
-    memcpy(mine, view(data), LARGE * sizeof *mine);
+    memcpy(mine, own_gpu_view(data), LARGE * sizeof *mine);
     for (size_t i = 0; i < LARGE; i++) {
         double wanted = (double)i / 3 + 0.15;
 
@@ -178,15 +152,16 @@ static int averages(struct braid_comm *comm, void *context)
               (double)mine[i]);
     }
     RETURNS(0, braid_broadcast(comm, data, data, LARGE, BRAID_FLOAT32, 1, NULL, NULL));
-    CHECK(memcmp(mine, view(data), LARGE * sizeof *mine) == 0, "other bits than on rank 1");
-    integers = allocate(LARGE * sizeof *integers);
+    CHECK(memcmp(mine, own_gpu_view(data), LARGE * sizeof *mine) == 0, "other bits than on rank 1");
+    integers = own_gpu_alloc(LARGE * sizeof *integers);
     for (size_t i = 0; i < LARGE; i++)
-        ((int32_t *)view(integers))[i] = braid_rank(comm) % 2 ? 1 : 2; /* 6 / 4, not (3 / 2) and so on */
+        ((int32_t *)own_gpu_view(integers))[i] =
+            braid_rank(comm) % 2 ? 1 : 2; /* 6 / 4, not (3 / 2) and so on */
     RETURNS(0, braid_allreduce(comm, integers, integers, LARGE, BRAID_INT32, BRAID_AVG, NULL, NULL));
-    CHECK(((int32_t *)view(integers))[7] == 1 && look(comm).shared == shared, "%d",
-          ((int32_t *)view(integers))[7]);
-    release(integers);
-    release(data);
+    CHECK(((int32_t *)own_gpu_view(integers))[7] == 1 && look(comm).shared == shared, "%d",
+          ((int32_t *)own_gpu_view(integers))[7]);
+    own_gpu_free(integers);
+    own_gpu_free(data);
     free(mine);
     return 0;
 }
@@ -205,15 +180,14 @@ static int mixed(struct braid_comm *comm, void *context)
     void *data[8];
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
     for (int i = 0; i < 8; i++) {
         bool on_host = i % 3 == 1 && braid_rank(comm) == i % RANKS;
 
-        data[i] = on_host ? malloc(LARGE * 4) : allocate(LARGE * 4);
+        data[i] = on_host ? malloc(LARGE * 4) : own_gpu_alloc(LARGE * 4);
         fill(data[i], LARGE, braid_rank(comm));
         if (i % 4 == 3) {
             for (size_t e = 0; e < LARGE && braid_rank(comm) == i % RANKS; e++)
-                ((int32_t *)view(data[i]))[e] = expected(e);
+                ((int32_t *)own_gpu_view(data[i]))[e] = expected(e);
             RETURNS(0, braid_broadcast(comm, data[i], data[i], LARGE, BRAID_INT32, i % RANKS, NULL, &ops[i]));
         } else {
             share += i % 3 != 1;
@@ -227,7 +201,7 @@ static int mixed(struct braid_comm *comm, void *context)
         if (i % 3 == 1 && braid_rank(comm) == i % RANKS)
             free(data[i]);
         else
-            release(data[i]);
+            own_gpu_free(data[i]);
     }
     CHECK(look(comm).shared >= share * (LARGE - 1) * 4 && look(comm).shared <= share * (LARGE + 1) * 4,
           "%llu bytes shared", (unsigned long long)look(comm).shared);
@@ -248,8 +222,7 @@ static int refusing(struct braid_comm *comm, void *context)
     bool one = braid_rank(comm) == 3;
     void *data;
 
-    CHECK(start_cuda(), "no fake driver");
-    data = allocate(LARGE * 4);
+    data = own_gpu_alloc(LARGE * 4);
     if (one) {
         strcpy(fake_cuda()->fail, context);
         fake_cuda()->fail_result = BR_CUDA_NOT_SUPPORTED;
@@ -261,7 +234,7 @@ static int refusing(struct braid_comm *comm, void *context)
           (unsigned long long)look(comm).up);
     CHECK(look(comm).refused == one, "%llu downgrades", (unsigned long long)look(comm).refused);
     fake_cuda()->fail[0] = 0;
-    release(data);
+    own_gpu_free(data);
     return 0;
 }
 
@@ -286,8 +259,7 @@ static int failing(struct braid_comm *comm, void *context)
     void *data;
     int rc;
 
-    CHECK(start_cuda(), "no fake driver");
-    data = allocate(LARGE * 4);
+    data = own_gpu_alloc(LARGE * 4);
     if (sum_and_check(comm, data, LARGE)) /* opens the GPU, which tries the kernels */
         return 1;
     if (braid_rank(comm) == 0) {
@@ -301,7 +273,7 @@ static int failing(struct braid_comm *comm, void *context)
     CHECK(rc < 0 || (fault->after == 2 && braid_rank(comm) >= PER_HOST), "got %d", rc);
     CHECK(braid_rank(comm) != 0 || strstr(braid_last_error(), "CUDA_ERROR_LAUNCH_FAILED"), "why");
     fake_cuda()->fail[0] = 0;
-    release(data);
+    own_gpu_free(data);
     return 0;
 }
 
@@ -326,8 +298,7 @@ static int missing(struct braid_comm *comm, void *context)
     void *data;
     int rc;
 
-    CHECK(start_cuda(), "no fake driver");
-    data = allocate(LARGE * 4);
+    data = own_gpu_alloc(LARGE * 4);
     if (sum_and_check(comm, data, LARGE))
         return 1;
     ranks_tell(1);
@@ -341,7 +312,7 @@ static int missing(struct braid_comm *comm, void *context)
         CHECK(rc < 0, "got %d", rc);
         ranks_tell(0);
     }
-    release(data);
+    own_gpu_free(data);
     return 0;
 }
 

@@ -14,9 +14,9 @@
 
 #include <braid/gpu.h>
 
-#include "gpu/driver.h"
 #include "gpu/image.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/system/own_gpu.h"
 #include "tests/system/ranks.h"
 
 /* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image, and takes this one. */
@@ -24,30 +24,14 @@ const struct br_gpu_image br_gpu_image = {"image", NULL, "sm_none"};
 
 #define RANKS 3
 
-static const struct br_cuda *cuda;
-
-static bool start_cuda(void)
-{
-    struct CUctx_st *context;
-
-    return !br_cuda_driver(&cuda) && !br_cuda_context(0, &context) && !br_cuda_enter(cuda, context);
-}
-
 static int32_t *allocate(size_t count)
 {
-    br_cuda_pointer memory;
-
-    return cuda->memory_alloc(&memory, count * sizeof(int32_t)) ? NULL : (int32_t *)(uintptr_t)memory;
+    return own_gpu_alloc(count * sizeof(int32_t));
 }
 
 static int32_t *view(const int32_t *memory)
 {
-    return fake_cuda_bytes((uintptr_t)memory);
-}
-
-static void release(int32_t *memory)
-{
-    cuda->memory_free((uintptr_t)memory);
+    return own_gpu_view(memory);
 }
 
 static void run(ranks_main *body, void *context)
@@ -113,7 +97,6 @@ static int results(struct braid_comm *comm, void *context)
     uint64_t before = 0;
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
     for (int turn = 0; turn < 3; turn++)
         for (size_t i = 0; i < 4; i++) {
             size_t count = counts[i];
@@ -128,9 +111,9 @@ static int results(struct braid_comm *comm, void *context)
             CHECK(shared(comm) - before >= least && shared(comm) - before < least + 100, "%llu bytes",
                   (unsigned long long)(shared(comm) - before));
             before = shared(comm);
-            release(in);
+            own_gpu_free(in);
             if (out != in)
-                release(out);
+                own_gpu_free(out);
         }
     CHECK(!staged(comm) && !refused(comm), "something was staged");
     return 0;
@@ -150,7 +133,6 @@ static int floats(struct braid_comm *comm, void *context)
     double expected;
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
     data = (float *)allocate(count);
     for (size_t i = 0; i < count; i++)
         ((float *)view((int32_t *)data))[i] = (float)i / 3.0f + 0.1f * (float)braid_rank(comm);
@@ -164,7 +146,7 @@ static int floats(struct braid_comm *comm, void *context)
     RETURNS(0, braid_broadcast(comm, data, data, count, BRAID_FLOAT32, 1, NULL, NULL));
     CHECK(memcmp(mine, view((int32_t *)data), sizeof mine) == 0, "other bits than on rank 1");
     CHECK(shared(comm) > 0, "nothing was shared");
-    release((int32_t *)data);
+    own_gpu_free((int32_t *)data);
     return 0;
 }
 
@@ -182,7 +164,6 @@ static int mixed(struct braid_comm *comm, void *context)
     int32_t *data[8], root;
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
     for (int i = 0; i < 8; i++) {
         bool on_host = i % 3 == 1 && braid_rank(comm) == i % RANKS;
 
@@ -203,7 +184,7 @@ static int mixed(struct braid_comm *comm, void *context)
         if (i % 3 == 1 && braid_rank(comm) == i % RANKS)
             free(data[i]);
         else
-            release(data[i]);
+            own_gpu_free(data[i]);
     }
     CHECK(shared(comm) >= 2 * (RANKS - 1) * (count / RANKS) * 3 * sizeof(int32_t) && staged(comm),
           "%llu bytes shared", (unsigned long long)shared(comm));
@@ -225,7 +206,6 @@ static int refusing(struct braid_comm *comm, void *context)
     bool one = braid_rank(comm) == 1;
     int32_t *data;
 
-    CHECK(start_cuda(), "no fake driver");
     data = allocate(count);
     if (one) {
         strcpy(fake_cuda()->fail, context);
@@ -238,7 +218,7 @@ static int refusing(struct braid_comm *comm, void *context)
           (unsigned long long)staged(comm));
     CHECK(refused(comm) == one, "%llu downgrades", (unsigned long long)refused(comm));
     fake_cuda()->fail[0] = 0;
-    release(data);
+    own_gpu_free(data);
     return 0;
 }
 
@@ -264,9 +244,9 @@ static int created(struct braid_comm *comm, void *context)
     br_cuda_pointer at;
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
-    CHECK(!cuda->vmm_create(&handle, bytes, &properties, 0) && !cuda->vmm_reserve(&at, bytes, 0, 0, 0) &&
-              !cuda->vmm_map(at, bytes, 0, handle, 0) && !cuda->vmm_access(at, bytes, &access, 1),
+    CHECK(!own_gpu()->vmm_create(&handle, bytes, &properties, 0) &&
+              !own_gpu()->vmm_reserve(&at, bytes, 0, 0, 0) && !own_gpu()->vmm_map(at, bytes, 0, handle, 0) &&
+              !own_gpu()->vmm_access(at, bytes, &access, 1),
           "no memory");
     for (int turn = 0; turn < 2; turn++)
         if (sum_and_check(comm, (int32_t *)(uintptr_t)at, count))
@@ -274,9 +254,9 @@ static int created(struct braid_comm *comm, void *context)
     CHECK(shared(comm) == 0 && staged(comm) == 4 * count * sizeof(int32_t), "%llu bytes staged",
           (unsigned long long)staged(comm));
     CHECK(refused(comm) == 1, "%llu downgrades", (unsigned long long)refused(comm));
-    cuda->vmm_unmap(at, bytes);
-    cuda->vmm_release(handle);
-    cuda->vmm_unreserve(at, bytes);
+    own_gpu()->vmm_unmap(at, bytes);
+    own_gpu()->vmm_release(handle);
+    own_gpu()->vmm_unreserve(at, bytes);
     return 0;
 }
 
@@ -291,12 +271,11 @@ static int not_wanted(struct braid_comm *comm, void *context)
     int32_t *data;
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
     data = allocate(5000);
     if (sum_and_check(comm, data, 5000))
         return 1;
     CHECK(!shared(comm) && !refused(comm) && staged(comm), "it was shared");
-    release(data);
+    own_gpu_free(data);
     return 0;
 }
 
@@ -319,14 +298,13 @@ static int beside_a_stream(struct braid_comm *comm, void *context)
 
     (void)context;
     fake_cuda()->thread = true;
-    CHECK(start_cuda(), "no fake driver");
     RETURNS(0, braid_comm_split(comm, 0, braid_rank(comm), &other));
     data = allocate(count);
     streamed = allocate(count);
-    CHECK(!cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0), "no stream");
+    CHECK(!own_gpu()->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0), "no stream");
     if (sum_and_check(comm, data, 10)) /* opens the GPU */
         return 1;
-    cuda->stream_wait_32(stream, (uintptr_t)&gate, 1, BR_CUDA_WAIT_GEQ);
+    own_gpu()->stream_wait_32(stream, (uintptr_t)&gate, 1, BR_CUDA_WAIT_GEQ);
     for (size_t i = 0; i < count; i++)
         view(streamed)[i] = given(i, braid_rank(comm));
     RETURNS(
@@ -337,7 +315,7 @@ static int beside_a_stream(struct braid_comm *comm, void *context)
     CHECK(!shared(comm) && !refused(comm), "it was mapped");
     RETURNS(0, braid_barrier(comm, NULL, NULL));
     gate = 1;
-    cuda->stream_synchronize(stream);
+    own_gpu()->stream_synchronize(stream);
     if (check(streamed, count))
         return 1;
     for (int tries = 0; tries < 1000 && !shared(comm); tries++) /* the copy back has to be seen */
@@ -345,9 +323,9 @@ static int beside_a_stream(struct braid_comm *comm, void *context)
             return 1;
     CHECK(shared(comm), "it is never mapped");
     RETURNS(0, braid_finalize(other));
-    cuda->stream_destroy(stream);
-    release(data);
-    release(streamed);
+    own_gpu()->stream_destroy(stream);
+    own_gpu_free(data);
+    own_gpu_free(streamed);
     return 0;
 }
 
@@ -366,7 +344,6 @@ static int failing(struct braid_comm *comm, void *context)
     int32_t *data;
     int rc;
 
-    CHECK(start_cuda(), "no fake driver");
     data = allocate(10000);
     if (sum_and_check(comm, data, 10000)) /* opens the GPU, which tries the kernels */
         return 1;
@@ -378,7 +355,7 @@ static int failing(struct braid_comm *comm, void *context)
     CHECK(rc < 0, "got %d", rc);
     CHECK(braid_rank(comm) != 0 || strstr(braid_last_error(), "CUDA_ERROR_LAUNCH_FAILED"), "why");
     fake_cuda()->fail[0] = 0;
-    release(data);
+    own_gpu_free(data);
     return 0;
 }
 
@@ -399,7 +376,6 @@ static int hanging(struct braid_comm *comm, void *context)
     int rc;
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
     data = allocate(10000);
     if (sum_and_check(comm, data, 10000))
         return 1;
@@ -413,7 +389,7 @@ static int hanging(struct braid_comm *comm, void *context)
         rc = sum(comm, data, data, 10000, NULL);
         CHECK(rc < 0, "got %d", rc);
     }
-    release(data);
+    own_gpu_free(data);
     return 0;
 }
 
@@ -430,7 +406,6 @@ static int late(struct braid_comm *comm, void *context)
     int32_t *data;
 
     (void)context;
-    CHECK(start_cuda(), "no fake driver");
     data = allocate(10000);
     if (braid_rank(comm) == 1) {
         ranks_await(0, RANKS - 1);
@@ -441,7 +416,7 @@ static int late(struct braid_comm *comm, void *context)
         CHECK(rc != -ETIMEDOUT || strstr(braid_last_error(), "rank 1"), "who");
         ranks_tell(0);
     }
-    release(data);
+    own_gpu_free(data);
     return 0;
 }
 
