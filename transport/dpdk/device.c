@@ -99,7 +99,7 @@ static void why_not(const struct br_dpdk_spec *spec, char *out, size_t bytes)
     if (!rc && spec->pci)
         rc = br_dpdk_nic_read("", spec->name, &nic) ? br_dpdk_nic_check(&nic)
                                                     : br_error(ENODEV, "no PCI device has this address");
-    if (!rc && *spec->interface && strncmp(spec->name, "net_tap", 7) != 0 && !if_nametoindex(spec->interface))
+    if (!rc && *spec->interface && !br_dpdk_spec_is_tap(spec) && !if_nametoindex(spec->interface))
         rc = br_error(ENODEV, "there is no interface %s", spec->interface);
     if (!rc && !spec->ip)
         rc = br_error(EADDRNOTAVAIL,
@@ -214,36 +214,16 @@ static void device_close(struct br_device *base)
     free(device);
 }
 
-/* A virtual device may have none of its own, or one that is the same everywhere. That of net_tap is the kernel's at the other end: a
- * bridge there would keep what is sent to it. */
-static void choose_mac(struct br_dpdk_device *device)
-{
-    static const uint8_t none[6];
-
-    memcpy(device->mac, device->spec.mac, sizeof device->mac);
-    if (memcmp(device->mac, none, sizeof none) != 0)
-        return;
-    memcpy(device->mac, device->facts.mac, sizeof device->mac);
-    if (br_dpdk_spec_is_tap(&device->spec))
-        device->mac[5] ^= 1;
-    if (!(device->mac[0] & 1) && memcmp(device->mac, none, sizeof none) != 0)
-        return;
-    device->mac[0] = 2; /* administered locally */
-    device->mac[1] = 0;
-    memcpy(device->mac + 2, &device->spec.ip, 4);
-}
-
 static int open_port(struct br_dpdk_device *device)
 {
-    static const uint8_t none[6];
-    bool all = memcmp(device->spec.mac, none, sizeof none) != 0;
+    bool all = br_dpdk_mac_is_host(device->spec.mac);
     char words[BR_DPDK_WORDS];
     int rc = device->module->open(device->spec.devargs, device->spec.mtu, all, &device->port, &device->facts,
                                   words);
 
     if (rc)
         return br_error(-rc, "%s", words);
-    choose_mac(device);
+    br_dpdk_spec_mac(&device->spec, device->facts.mac, device->mac);
     if (device->facts.mtu < BR_DGRAM_MIN_PACKET + BR_DPDK_IP)
         return br_error(EMSGSIZE, "an MTU of %u is too small, %u is the least", device->facts.mtu,
                         BR_DGRAM_MIN_PACKET + BR_DPDK_IP);

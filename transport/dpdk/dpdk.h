@@ -10,8 +10,10 @@
  *    it is the one that the peer's latest good packet came from. So there is no table that ages, and who connects
  *    to us need not be asked for. We answer ARP for our address.
  * 4. Payload is sent from where it lies if the driver reads it before its send function returns (facts.direct): then nothing can be
- *    on its way when SENT is reported or the link is closed. Else it is copied once into DPDK's buffers. Rejected for now: leaving the
- *    user's memory with a NIC that reads it later, as the fence then has to wait until the NIC has done so.
+ *    on its way when SENT is reported or the link is closed. Else it is copied once into DPDK's buffers. What waits for room when a
+ *    frame of its link is SENT may be of that frame, on its way again: its payload is copied, too, as the user may free it. Rejected:
+ *    dropping such packets, most of which leave for the first time and would count as lost. Rejected for now: leaving the user's
+ *    memory with a NIC that reads it later, as the fence then has to wait until the NIC has done so.
  * 5. Checksums: if the port fills in and checks those of UDP, our own covers headers only. Over shared memory (memif)
  *    neither is needed. A checksum of UDP that comes without the port having looked at it is looked at in software.
  * 6. A poll that has events sends nothing: the caller gets them sooner. The next one sends before it looks for packets, so what the
@@ -38,6 +40,9 @@ struct br_dpdk_outbox {
     const struct br_dgram_member *members[BR_DPDK_BURST];
     struct br_dpdk_leaving packets[BR_DPDK_BURST];
     uint8_t heads[BR_DPDK_BURST][BR_DPDK_HEADERS + BR_DGRAM_HEAD];
+    uint64_t copied; /* bytes, since the beginning, to payloads */
+    /* of packets whose own may not be read any more (note 4); pages that nobody writes cost nothing */
+    uint8_t payloads[BR_DPDK_BURST][BR_DGRAM_MAX_PACKET];
 };
 
 struct br_dpdk_device {

@@ -50,7 +50,7 @@ static bool flush(struct br_dpdk_device *device)
         outbox->first += sent;
     }
     outbox->first = outbox->n = 0;
-    device->dgram.base.counters.tx_copied_bytes = device->module->copied(device->port);
+    device->dgram.base.counters.tx_copied_bytes = device->module->copied(device->port) + outbox->copied;
     return true;
 }
 
@@ -119,6 +119,15 @@ static void add(struct br_dgram_device *base, struct br_dgram_member *member,
     outbox->members[outbox->n++] = member;
 }
 
+/* To our own memory at this place. */
+static void move_payload(struct br_dpdk_outbox *outbox, int place)
+{
+    struct br_dpdk_leaving *packet = &outbox->packets[place];
+
+    memmove(outbox->payloads[place], packet->payload, packet->payload_bytes);
+    packet->payload = outbox->payloads[place];
+}
+
 static void drop(struct br_dgram_device *base, struct br_dgram_member *member)
 {
     struct br_dpdk_outbox *outbox = &device_of(base)->outbox;
@@ -133,26 +142,41 @@ static void drop(struct br_dgram_device *base, struct br_dgram_member *member)
         memmove(outbox->heads[kept], outbox->heads[i], sizeof outbox->heads[i]);
         outbox->packets[kept] = outbox->packets[i];
         outbox->packets[kept].head = outbox->heads[kept];
+        if (outbox->packets[i].payload == outbox->payloads[i])
+            move_payload(outbox, kept);
         kept++;
     }
     outbox->n = kept;
 }
 
-/* ---- who is where ------------------------------------------------------------------------------------------------ */
-
-static bool is_host(const uint8_t mac[6])
+static void keep_payload(struct br_dpdk_outbox *outbox, const struct br_link *link)
 {
-    static const uint8_t nobody[6];
-
-    return memcmp(mac, nobody, sizeof nobody) != 0 && !(mac[0] & 1);
+    for (int i = outbox->first; i < outbox->n; i++) {
+        if (&outbox->members[i]->base != link || !outbox->packets[i].payload_bytes ||
+            outbox->packets[i].payload == outbox->payloads[i])
+            continue;
+        move_payload(outbox, i);
+        outbox->copied += outbox->packets[i].payload_bytes;
+    }
 }
+
+/* Once the caller hears that a frame is SENT its memory is not ours to read. Whose packets wait is known by link only. */
+static int hand_out(struct br_dpdk_device *device, const struct br_dgram_report *report)
+{
+    for (int i = 0; i < report->n && device->outbox.first < device->outbox.n; i++)
+        if (report->events[i].kind == BR_EVENT_SENT)
+            keep_payload(&device->outbox, report->events[i].link);
+    return report->n;
+}
+
+/* ---- who is where ------------------------------------------------------------------------------------------------ */
 
 static bool is_known(const struct br_dpdk_device *device, in_addr_t hop, struct br_dgram_member *member)
 {
-    for (int i = 0; i < device->spec.n_neighbours && !is_host(member->peer.hop); i++)
+    for (int i = 0; i < device->spec.n_neighbours && !br_dpdk_mac_is_host(member->peer.hop); i++)
         if (device->spec.neighbours[i].ip == hop)
             memcpy(member->peer.hop, device->spec.neighbours[i].mac, sizeof member->peer.hop);
-    return is_host(member->peer.hop);
+    return br_dpdk_mac_is_host(member->peer.hop);
 }
 
 static int reach(struct br_dgram_device *base, struct br_dgram_member *member)
@@ -186,7 +210,7 @@ static void hear_arp(struct br_dpdk_device *device, const struct br_dpdk_packet 
     struct br_dpdk_flow back = {.from = device->spec.ip, .to = packet->flow.from};
     uint8_t answer[BR_DPDK_ARP];
 
-    if (packet->flow.to != device->spec.ip || !is_host(packet->flow.from_mac))
+    if (packet->flow.to != device->spec.ip || !br_dpdk_mac_is_host(packet->flow.from_mac))
         return;
     if (packet->kind == BR_DPDK_ARP_REQUEST) {
         memcpy(back.from_mac, device->mac, sizeof back.from_mac);
@@ -213,7 +237,8 @@ static void take(struct br_dpdk_device *device, const struct br_dpdk_packet *pac
     struct br_dgram_member *member;
 
     if (packet->flow.to != device->spec.ip || packet->flow.to_port != htons(device->spec.port) ||
-        memcmp(packet->flow.to_mac, device->mac, sizeof device->mac) != 0 || !is_host(packet->flow.from_mac))
+        memcmp(packet->flow.to_mac, device->mac, sizeof device->mac) != 0 ||
+        !br_dpdk_mac_is_host(packet->flow.from_mac))
         return; /* a switch that does not know yet where we are sends us everything */
     memcpy(from.hop, packet->flow.from_mac, sizeof from.hop);
     member = br_dgram_device_take(&device->dgram, packet->payload, packet->n, packet->marked, &from);
@@ -273,12 +298,12 @@ int br_dpdk_poll(struct br_device *base, uint64_t now, struct br_event *events, 
     device->polled_at = now;
     if (report.n && !device->put_off) {
         device->put_off = true;
-        return report.n;
+        return hand_out(device, &report);
     }
     device->put_off = false;
     send_all(device);
     br_dgram_device_report(&device->dgram, &report);
-    return report.n;
+    return hand_out(device, &report);
 }
 
 const struct br_dgram_io br_dpdk_io = {

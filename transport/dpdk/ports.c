@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -13,6 +14,13 @@
 
 #define LEAST_MTU 1108 /* BR_DGRAM_MIN_PACKET and the headers of IPv4 and UDP */
 #define MOST_MTU  9600
+
+bool br_dpdk_mac_is_host(const uint8_t mac[6])
+{
+    static const uint8_t nobody[6];
+
+    return memcmp(mac, nobody, sizeof nobody) != 0 && !(mac[0] & 1);
+}
 
 /* ---- our keys ---------------------------------------------------------------------------------------------------- */
 
@@ -87,9 +95,7 @@ static int read_port(struct br_dpdk_spec *spec, const char *key, char *value)
 /* For drivers whose port has the interface's. Others, as net_memif, have such an argument themselves. */
 static int read_own_mac(struct br_dpdk_spec *spec, const char *key, char *value)
 {
-    static const uint8_t none[6];
-
-    if (!read_mac(value, spec->mac) || !memcmp(spec->mac, none, sizeof none))
+    if (!read_mac(value, spec->mac) || !br_dpdk_mac_is_host(spec->mac))
         return bad(spec, key, value, "the MAC address of one host, as 02:00:00:00:00:01");
     return 0;
 }
@@ -183,10 +189,19 @@ static void look_beneath(struct br_dpdk_spec *spec)
 
 /* ---- a port ---------------------------------------------------------------------------------------------------------- */
 
-static bool is_ours(const struct br_dpdk_spec *spec, const struct key *key, const char *word, size_t n)
+/* `mac=` is also a key of some drivers; that of net_tap has one value which is no address. */
+static bool mac_is_ours(const struct br_dpdk_spec *spec, const char *value)
 {
-    return strlen(key->name) == n && !strncmp(word, key->name, n) &&
-           (key->read != read_own_mac || is_af_packet(spec) || br_dpdk_spec_is_tap(spec));
+    return is_af_packet(spec) || (br_dpdk_spec_is_tap(spec) && strcasecmp(value, "fixed") != 0);
+}
+
+static bool is_ours(const struct br_dpdk_spec *spec, const struct key *key, const char *word,
+                    const char *value)
+{
+    size_t n = strlen(key->name);
+
+    return !strncmp(word, key->name, n) && word + n + 1 == value &&
+           (key->read != read_own_mac || mac_is_ours(spec, value));
 }
 
 static int take(struct br_dpdk_spec *spec, char *word)
@@ -195,7 +210,7 @@ static int take(struct br_dpdk_spec *spec, char *word)
     size_t n = strlen(spec->devargs);
 
     for (size_t i = 0; value && i < sizeof keys / sizeof *keys; i++)
-        if (is_ours(spec, &keys[i], word, (size_t)(value - word)))
+        if (is_ours(spec, &keys[i], word, value + 1))
             return keys[i].read(spec, keys[i].name, value + 1);
     if ((size_t)snprintf(spec->devargs + n, sizeof spec->devargs - n, "%s%s", n ? "," : "", word) >=
         sizeof spec->devargs - n - 48)
@@ -277,6 +292,26 @@ int br_dpdk_spec_find(const struct br_dpdk_spec *specs, int n, const char *name)
             (inet_pton(AF_INET, name, &ip) == 1 && specs[i].ip == ip.s_addr))
             return i;
     return br_error(ENODEV, "BRAID_DPDK_PORTS has no port or address %s", name);
+}
+
+/* A virtual device may have none of its own, or one that is the same everywhere. That of net_tap is the kernel's at the other end: a
+ * bridge there would keep what is sent to it. Another one is made by the bit for "administered locally", as mac=fixed counts in the last
+ * byte. With remote= the driver takes in only what is sent to the port's own. */
+void br_dpdk_spec_mac(const struct br_dpdk_spec *spec, const uint8_t port[6], uint8_t out[6])
+{
+    const uint8_t local = 2;
+
+    if (br_dpdk_mac_is_host(spec->mac)) {
+        memcpy(out, spec->mac, 6);
+    } else if (br_dpdk_mac_is_host(port)) {
+        memcpy(out, port, 6);
+        if (br_dpdk_spec_is_tap(spec) && !strstr(spec->devargs, ",remote="))
+            out[0] ^= local;
+    } else {
+        out[0] = local;
+        out[1] = 0;
+        memcpy(out + 2, &spec->ip, 4);
+    }
 }
 
 in_addr_t br_dpdk_spec_hop(const struct br_dpdk_spec *spec, in_addr_t to)

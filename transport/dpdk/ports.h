@@ -36,7 +36,8 @@ struct br_dpdk_spec {
     in_addr_t ip, mask, gateway; /* network order; ip 0: none was given; gateway 0: none */
     uint16_t mtu;                /* 0: as DPDK says */
     uint16_t port;
-    uint8_t mac[6]; /* of its own, beside its interface's; zeros: none was given */
+    uint8_t mac
+        [6]; /* of its own, beside its interface's; zeros: none was given, or it is the driver's to choose */
     struct br_dpdk_neighbour neighbours[BR_DPDK_NEIGHBOURS];
     int n_neighbours;
 };
@@ -50,6 +51,11 @@ int br_dpdk_spec_find(const struct br_dpdk_spec *specs, int n, const char *name)
 
 /* Of a driver whose port and whose interface are the two ends of one cable. */
 bool br_dpdk_spec_is_tap(const struct br_dpdk_spec *spec);
+
+/* Of one host: neither zeros nor a group's. */
+bool br_dpdk_mac_is_host(const uint8_t mac[6]);
+/* The address that we have at the port, whose driver says `port`. */
+void br_dpdk_spec_mac(const struct br_dpdk_spec *spec, const uint8_t port[6], uint8_t out[6]);
 
 /* The IP address of the next hop towards `to`; 0: there is no way. Network order. */
 in_addr_t br_dpdk_spec_hop(const struct br_dpdk_spec *spec, in_addr_t to);

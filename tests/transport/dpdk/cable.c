@@ -24,6 +24,7 @@ struct br_dpdk_port {
     uint8_t bytes[DEPTH][ROOM];
     uint32_t n[DEPTH];
     unsigned first, last; /* packets [first..last) wait to be received */
+    bool full;
     struct cable_counts counts;
 };
 
@@ -81,6 +82,8 @@ static int send(struct br_dpdk_port *port, const struct br_dpdk_leaving *packets
     struct br_dpdk_port *peer = &ports[port == ports];
 
     assert_in_range(n, 1, BR_DPDK_BURST);
+    if (port->full)
+        return 0;
     port->counts.bursts++;
     port->counts.packets += (unsigned)n;
     for (int i = 0; i < n; i++, peer->last++) {
@@ -128,6 +131,19 @@ void cable_remove(void)
 struct cable_counts cable_counts(int port)
 {
     return ports[port].counts;
+}
+
+void cable_fill(int port, bool full)
+{
+    ports[port].full = full;
+}
+
+uint8_t cable_last_byte(int port)
+{
+    const struct br_dpdk_port *peer = &ports[!port];
+    unsigned latest = (peer->last - 1) % DEPTH;
+
+    return peer->bytes[latest][peer->n[latest] - 1];
 }
 
 static void open_end(struct cable_end *end, const char *name)

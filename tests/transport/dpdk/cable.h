@@ -15,6 +15,10 @@ struct cable_counts {
     unsigned bursts, packets, looks;
 };
 struct cable_counts cable_counts(int port);
+/* A port that is full takes no packets. */
+void cable_fill(int port, bool full);
+/* Of the latest packet that has left a port. */
+uint8_t cable_last_byte(int port);
 
 /* Two devices of the dpdk back end at the ends of the cable, and a trusted link between them. */
 struct cable_end {

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -127,6 +128,32 @@ static void poll__sends_though_each_has_events_and_comes_late(void **state)
     assert_in_range(sent, 90, 100);
 }
 
+/* A copy sent again waits for room when the first one is acknowledged: then the payload is the caller's again. */
+static void poll__leaves_payload_alone_once_it_is_sent(void **state)
+{
+    struct cable_counts before;
+
+    (void)state;
+    memset(ends[0].place, 'a', sizeof ends[0].place);
+    cable_write(&ends[0], &ends[1], 1024);
+    assert_int_equal(poll_end(0, BR_EVENT_SENT), 0);
+    cable_fill(0, true);
+    for (int turn = 0; !br_dpdk_ops.link_resent(ends[0].link); turn++) {
+        assert_in_range(turn, 0, 1000);
+        now += BR_MS;
+        assert_int_equal(poll_end(0, BR_EVENT_SENT), 0);
+    }
+    assert_int_equal(poll_end(1, BR_EVENT_PLACED), 1);
+    assert_int_equal(poll_end(1, BR_EVENT_PLACED), 0);
+    assert_int_equal(poll_end(0, BR_EVENT_SENT), 1);
+    memset(ends[0].place, 'b', sizeof ends[0].place);
+    before = cable_counts(0);
+    cable_fill(0, false);
+    assert_int_equal(poll_end(0, BR_EVENT_SENT), 0);
+    assert_true(cable_counts(0).packets > before.packets);
+    assert_int_equal(cable_last_byte(0), 'a');
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -136,6 +163,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(poll__acknowledges_though_data_goes_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(poll__sends_though_each_has_events_and_comes_late, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(poll__leaves_payload_alone_once_it_is_sent, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -11,6 +11,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,34 @@ static void spec_parse__keeps_a_mac_address_for_whom_has_none(void **state)
     assert_int_equal(br_dpdk_spec_parse("net_af_packet0,iface=lo,mac=01:00:00:00:00:07", spec), -EINVAL);
 }
 
+static void spec_mac__is_the_ports_but_at_a_tap(void **state)
+{
+    static const struct {
+        const char *port;
+        uint8_t driver[6], expected[6];
+    } cases[] = {
+        {"net_memif0", {2, 0, 0, 0, 0, 9}, {2, 0, 0, 0, 0, 9}},
+        {"net_memif0", {0}, {2, 0, 10, 0, 0, 1}},
+        {"net_tap0", {2, 1, 1, 1, 1, 1}, {0, 1, 1, 1, 1, 1}},
+        {"net_tap0,mac=fixed", {0, 'd', 't', 'a', 'p', '0'}, {2, 'd', 't', 'a', 'p', '0'}},
+        {"net_tap0,remote=eth1", {2, 1, 1, 1, 1, 1}, {2, 1, 1, 1, 1, 1}},
+        {"net_tap0,remote=eth1,mac=02:00:00:00:00:08", {2, 1, 1, 1, 1, 1}, {2, 0, 0, 0, 0, 8}},
+    };
+    char text[80];
+    uint8_t mac[6];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text, "%s,address=10.0.0.1/24", cases[i].port);
+        assert_int_equal(br_dpdk_spec_parse(text, &specs[0]), 0);
+        br_dpdk_spec_mac(&specs[0], cases[i].driver, mac);
+        assert_memory_equal(mac, cases[i].expected, sizeof mac);
+    }
+    assert_string_equal(specs[0].devargs, "net_tap0,remote=eth1");
+    assert_int_equal(br_dpdk_spec_parse("net_tap0,mac=fixed", &specs[0]), 0);
+    assert_string_equal(specs[0].devargs, "net_tap0,mac=fixed");
+}
+
 static void spec_parse__says_what_is_wrong(void **state)
 {
     static const char *const wrong[][2] = {
@@ -129,6 +158,7 @@ int main(void)
         cmocka_unit_test(spec_parse__keeps_what_is_not_ours_for_dpdk),
         cmocka_unit_test(spec_parse__takes_the_interface_beneath),
         cmocka_unit_test(spec_parse__keeps_a_mac_address_for_whom_has_none),
+        cmocka_unit_test(spec_mac__is_the_ports_but_at_a_tap),
         cmocka_unit_test(spec_parse__says_what_is_wrong),
         cmocka_unit_test(specs_read__lists_ports),
         cmocka_unit_test(spec_hop__goes_through_the_gateway),
