@@ -109,6 +109,7 @@ int br_socket_listen(const char *address, uint16_t port, bool local, int *fd)
     if (rc == 0 && listen(*fd, BACKLOG) < 0) {
         rc = -errno;
         close(*fd);
+        *fd = -1;
     }
     if (rc < 0)
         return br_error(
@@ -136,6 +137,7 @@ int br_socket_reserve(const char *address, uint16_t *port, int *fd)
     if (getsockname(*fd, &own.any, &bytes) < 0) {
         rc = br_error(errno, "getsockname: %s", strerror(errno));
         close(*fd);
+        *fd = -1;
         return rc;
     }
     *port = ntohs(own.any.sa_family == AF_INET6 ? own.six.sin6_port : own.four.sin_port);
