@@ -55,7 +55,6 @@ struct br_caps {
     bool ordered;           /* frames of a link arrive in the order posted */
     bool sent_means_placed; /* SENT comes only after the bytes stand in the receiver's place */
     bool zero_copy_send;    /* no copy of payload in user space on the way out */
-    bool zero_copy_receive; /* no copy in user space besides the one that places the payload */
     bool maps;              /* may report mapped arrivals for slots with may_map */
     bool combines;          /* applies a slot's combiner itself (note 9) */
     bool pins;              /* region_register pins memory and costs: worth keeping (cache.h) */

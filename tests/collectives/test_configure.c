@@ -25,7 +25,7 @@ static const char *const variables[] = {
     "BRAID_BOARD_BYTES",  "BRAID_GPU_REDUCE",    "BRAID_SECRET",
     "BRAID_SECRET_FILE",  "WORLD_SIZE",          "RANK",
     "LOCAL_WORLD_SIZE",   "LOCAL_RANK",          "MASTER_ADDR",
-    "MASTER_PORT",
+    "MASTER_PORT",        "BRAID_TRACE_DETAIL",
 };
 
 static int forget_environment(void **state)
@@ -170,7 +170,7 @@ static void settings_read__bad_environment(void **state)
         {"BRAID_TIMEOUT", "0"},           {"BRAID_TIMEOUT", "1.5"},     {"BRAID_PEER_TIMEOUT", ""},
         {"BRAID_SPIN_US", "99999999999"}, {"BRAID_STARVATION_MS", "0"}, {"BRAID_PIN_CPU", "-2"},
         {"BRAID_CHUNK_BYTES", "12"},      {"BRAID_BOARD_BYTES", "1G"},  {"BRAID_INIT_TIMEOUT", "soon"},
-        {"BRAID_GPU_REDUCE", "yes"},
+        {"BRAID_GPU_REDUCE", "yes"},      {"BRAID_TRACE_DETAIL", "2X"},
     };
 
     (void)state;

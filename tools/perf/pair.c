@@ -69,6 +69,7 @@ static const char *backend(const struct br_perf_settings *s, const struct br_exc
 
 int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s, const struct br_exchange *where)
 {
+    const char *spin = getenv("BRAID_SPIN_US");
     struct braid_config config = {.size = 2,
                                   .rank = s->server ? 1 : 0,
                                   .master_addr = where->address,
@@ -79,9 +80,9 @@ int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s, const s
                                   .topology = "mesh",
                                   .rails = (int)s->rails,
                                   .init_timeout_ms = 15000,
-                                  .spin_us = s->events                 ? 1
-                                             : getenv("BRAID_SPIN_US") ? 0
-                                                                       : POLL_US};
+                                  .spin_us = s->events       ? 1
+                                             : spin && *spin ? 0
+                                                             : POLL_US};
     int rc;
 
     *pair = (struct br_pair){

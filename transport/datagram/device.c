@@ -20,7 +20,6 @@ int br_dgram_device_init(struct br_dgram_device *device, const struct br_dgram_i
         .max_message =
             config->message_bytes < BR_DGRAM_MAX_FRAME ? config->message_bytes : BR_DGRAM_MAX_FRAME,
         .sent_means_placed = true,
-        .zero_copy_receive = true,
     };
     device->paths = 1;
     device->open = calloc(config->max_links, sizeof(struct br_dgram_member *));

@@ -88,7 +88,6 @@ static void describe(struct br_shm_device *device, const struct br_transport_ops
                                          .ordered = true,
                                          .sent_means_placed = true,
                                          .zero_copy_send = true,
-                                         .zero_copy_receive = true,
                                          .maps = true,
                                          .combines = true,
                                          .budget_free = true};

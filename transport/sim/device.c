@@ -53,7 +53,6 @@ static int device_open(const struct br_device_config *config, struct br_device *
         .ordered = !play->unordered,
         .sent_means_placed = !play->early_sent || places,
         .zero_copy_send = !play->early_sent || places,
-        .zero_copy_receive = true,
         .maps = play->maps && !places,
         .combines = !play->hollow && !places && play->combine_ports >> (port - port->host->ports) & 1,
         .needs_place = places,

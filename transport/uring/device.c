@@ -123,8 +123,7 @@ static int device_open(const struct br_device_config *config, struct br_device *
     device->base.caps = (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD,
                                          .max_message = config->message_bytes,
                                          .ordered = true,
-                                         .zero_copy_send = true,
-                                         .zero_copy_receive = true};
+                                         .zero_copy_send = true};
     snprintf(device->base.name, sizeof device->base.name, "%s", config->name ? config->name : interface.name);
     device->listen_fd = device->epoll_fd = -1;
     device->look = true;

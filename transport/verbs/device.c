@@ -356,7 +356,6 @@ static int device_open(const struct br_device_config *config, struct br_device *
                                          .max_message = config->message_bytes,
                                          .sent_means_placed = true,
                                          .zero_copy_send = true,
-                                         .zero_copy_receive = true,
                                          .needs_place = true,
                                          .pins = true};
     snprintf(device->base.name, sizeof device->base.name, "%s", config->name ? config->name : "(any)");
