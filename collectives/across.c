@@ -15,16 +15,16 @@
 
 struct br_across {
     struct braid_comm *comm; /* the ranks with our number on every host */
-    struct br_operation *op; /* the one that is under way, or was the last */
+    struct br_operation op;  /* the one that is under way, or was the last */
     int32_t verdict;         /* of this host, then of all: 1 is yes */
 };
 
 /* ---- operations -------------------------------------------------------------------------------- */
 
 static void start(struct br_across *across, struct br_operation *whole, void *memory, size_t count,
-                  enum braid_type type, enum braid_reduction reduction, int gpu)
+                  enum braid_type type, enum braid_reduction reduction, int gpu, int32_t priority)
 {
-    struct br_operation *op = across->op;
+    struct br_operation *op = &across->op;
 
     memset(op, 0, offsetof(struct br_operation, words));
     op->comm = across->comm;
@@ -37,7 +37,7 @@ static void start(struct br_across *across, struct br_operation *whole, void *me
     op->count = count;
     op->type = type;
     op->reduction = reduction;
-    op->priority = whole->priority;
+    op->priority = priority;
     op->timeout = whole->timeout;
     op->deadline = whole->deadline;
     op->order = whole->order; /* that of the program's calls, whenever it gets here */
@@ -52,7 +52,8 @@ static void start(struct br_across *across, struct br_operation *whole, void *me
 void br_across_ask(struct br_across *across, struct br_operation *whole, bool yes)
 {
     across->verdict = yes;
-    start(across, whole, &across->verdict, 1, BRAID_INT32, BRAID_MIN, 0);
+    /* What stands behind `whole` waits for the answer, too, and may be more urgent. */
+    start(across, whole, &across->verdict, 1, BRAID_INT32, BRAID_MIN, 0, INT32_MAX);
 }
 
 bool br_across_says_yes(const struct br_across *across)
@@ -63,24 +64,24 @@ bool br_across_says_yes(const struct br_across *across)
 void br_across_reduce(struct br_across *across, struct br_operation *whole, size_t first, size_t count)
 {
     start(across, whole, (uint8_t *)whole->recv + first * br_type_size(whole->type), count, whole->type,
-          whole->reduction, whole->recv_gpu);
+          whole->reduction, whole->recv_gpu, whole->priority);
 }
 
 static bool has_ended(const struct br_across *across)
 {
-    return atomic_load(&across->op->state) == BR_OPERATION_ENDED;
+    return atomic_load(&across->op.state) == BR_OPERATION_ENDED;
 }
 
 int br_across_done(const struct br_across *across)
 {
     if (!has_ended(across))
         return 0;
-    return across->op->status ? br_error(-across->op->status, "%s", across->op->words) : 1;
+    return across->op.status ? br_error(-across->op.status, "%s", across->op.words) : 1;
 }
 
 bool br_across_ends(struct br_across *across, struct br_operation *whole)
 {
-    return across->op->whole == whole && !has_ended(across);
+    return across->op.whole == whole && !has_ended(across);
 }
 
 /* ---- levels ------------------------------------------------------------------------------------ */
@@ -89,22 +90,18 @@ static bool has_levels(const struct br_family *family)
 {
     const struct br_topology *topology = &family->network.topology;
 
-    return family->shares_gpus && topology->kind == BR_TOPOLOGY_HOSTS && topology->hosts > 1 &&
-           topology->per_host > 1;
+    return family->shares_gpus && family->settings.board_bytes && topology->kind == BR_TOPOLOGY_HOSTS &&
+           topology->hosts > 1 && topology->per_host > 1 && topology->per_host <= BR_BOARD_RANKS;
 }
 
 static int create_across(struct br_family *family, struct braid_comm *comm)
 {
     struct br_across *across = calloc(1, sizeof *across);
 
-    if (across)
-        across->op = br_comm_get_operation(comm);
-    if (!across || !across->op) {
-        free(across);
+    if (!across)
         return br_error(ENOMEM, "rank %d: no memory for an operation between hosts", family->rank);
-    }
     across->comm = comm;
-    atomic_store(&across->op->state, BR_OPERATION_ENDED);
+    atomic_store(&across->op.state, BR_OPERATION_ENDED);
     family->across = across;
     return 0;
 }
@@ -149,6 +146,7 @@ int br_levels_create(struct br_family *family)
     br_gate_lock(family);
     br_share_reaches(host->local, family->across);
     first->host = host->local;
+    host->group->own = others->group->own = true;
     br_gate_unlock(family);
     br_log_info("rank %d: all-reduces of GPU memory are combined within each of %u hosts first", family->rank,
                 family->network.topology.hosts);
@@ -157,6 +155,6 @@ int br_levels_create(struct br_family *family)
 
 void br_levels_destroy(struct br_family *family)
 {
-    free(family->across); /* its operation is the pool's */
+    free(family->across);
     family->across = NULL;
 }

@@ -41,8 +41,8 @@ void br_group_destroy(struct br_group *group)
 
 const char *br_group_name_rank(const struct br_group *group, int rank, char *words, size_t bytes)
 {
-    if (!group->number)
-        snprintf(words, bytes, "rank %d", rank);
+    if (!group->number || group->own)
+        snprintf(words, bytes, "rank %d", br_group_in_job(group, rank));
     else
         snprintf(words, bytes, "rank %d of communicator %u (rank %d of the job)", rank, group->number,
                  br_group_in_job(group, rank));

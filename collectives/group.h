@@ -17,6 +17,7 @@ struct br_group {
     uint32_t number; /* in the tags of its messages (protocol/message.h); 0: all ranks of the job */
     int rank, size;  /* in the group */
     int *ranks;      /* [size]: in the job; NULL: the same */
+    bool own;        /* braid's: the program knows its ranks by their numbers in the job only */
     struct br_cost_model model;
     struct br_plans plans;
     struct br_numbers numbers; /* of messages */

@@ -401,7 +401,7 @@ const char *br_local_name_waited(const struct br_local *local, const struct br_o
                  first->local_way == BR_LOCAL_SHARES ? "a reduction on" : "copies of",
                  br_stage_board_gpu(first) - 1);
     else if (first && local->share && br_share_is_across(local->share))
-        snprintf(words, bytes, "its part between hosts");
+        snprintf(words, bytes, "%s part between hosts", first == op ? "its" : "an earlier operation's");
     else if (rank >= 0)
         snprintf(words, bytes, "%s (level 0, device shm0)",
                  br_group_name_rank(local->group, rank, name, sizeof name));

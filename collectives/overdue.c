@@ -153,7 +153,7 @@ static void overdue(struct br_engine *engine, const struct br_operation *op)
     char words[sizeof engine->worker->words];
     struct naming naming = {.words = words, .bytes = sizeof words, .worker = engine->worker};
 
-    naming.used = br_operation_describe(op, words, sizeof words);
+    naming.used = br_operation_describe(op->whole ? op->whole : op, words, sizeof words);
     SAY(words, sizeof words, naming.used, " missed its deadline of %llu ms",
         (unsigned long long)(op->timeout / BR_MS));
     name_waited(&naming, op);

@@ -21,7 +21,8 @@
  * Errors common to all operations: -EINVAL (an argument; the words say which), -ETIMEDOUT (deadline),
  * -ECONNRESET (a peer or its last rail was lost; words name rank, level and device), -ECANCELED (the
  * communicator was aborted or had failed before), -ENOMEM, -EAGAIN (more than 1,024 operations are outstanding),
- * -EPROTO (the ranks disagree: different collective, count, type or order).
+ * -EPROTO (the ranks disagree: different collective, count, type or order; where memory of GPUs is shared
+ * some of that is found at the deadline only, doc/gpu.md).
  */
 #ifndef BRAID_BRAID_H
 #define BRAID_BRAID_H
@@ -110,7 +111,8 @@ int braid_comm_error(struct braid_comm *comm);
  * Communicators of some of the ranks, as MPI_Comm_split() makes them. Collective over comm; blocks. Ranks that give the
  * same color >= 0 come together in *out, ordered by key, then by their rank in comm. With BRAID_UNDEFINED *out is NULL.
  * With one color and key on all ranks *out is a duplicate. Parts may be split again. Errors besides the common ones: -EINVAL
- * (another negative color on some rank; all ranks find the same), -ENOSPC (a rank is in 1,024 communicators).
+ * (another negative color on some rank; all ranks find the same), -ENOSPC (a rank is in 1,024 communicators,
+ * of which one or two may be the library's own).
  *
  * A family. The communicator of braid_init() and all that are split from it share the links, the worker thread, the pool of
  * operations and registered memory. So: memory and keys serve with every communicator of the family (braid_key.rank is the

@@ -67,8 +67,15 @@ two_hosts() {
         echo "needs root, for boot IDs that differ (bench/two_hosts.sh)"
         return 77
     fi
-    BRAID_DEVICES=127.0.0.1 timeout 300 "$BRAID_BUILD/braid" run -n 4 --no-prefix -- \
-        "$BRAID_SOURCE/bench/two_hosts.sh" "$BRAID_BUILD/bench/gpu_allreduce" check
+    local said rc=0
+    said=$(BRAID_LOG=info BRAID_DEVICES=127.0.0.1 timeout 300 "$BRAID_BUILD/braid" run -n 4 --no-prefix -- \
+        "$BRAID_SOURCE/bench/two_hosts.sh" "$BRAID_BUILD/bench/gpu_allreduce" check 2>&1) || rc=$?
+    echo "$said"
+    if [[ $rc -eq 0 ]] && ! grep -q 'combined within each of 2 hosts first' <<< "$said"; then
+        echo "the hosts' GPUs were not combined first"
+        return 1
+    fi
+    return "$rc"
 }
 
 part "kernels give the CPU's results" "$bench" --check

@@ -249,7 +249,9 @@ static void hosts__refused(void **state)
 
 struct fault {
     const char *symbol;
-    unsigned after;
+    unsigned
+        after; /* so many calls; of copies two go to the host, a fragment each, two come back, and one fetches the other GPU's piece */
+    const char *words; /* that say which call it was; NULL: any */
 };
 
 /* A kernel fails on rank 0, or a copy: to the host and back between hosts, and from the other GPU. The job ends with the driver's words, everywhere. */
@@ -269,9 +271,11 @@ static int failing(struct braid_comm *comm, void *context)
     }
     fill(data, LARGE, braid_rank(comm));
     rc = braid_allreduce(comm, data, data, LARGE, BRAID_INT32, BRAID_SUM, NULL, NULL);
-    /* At the last copy the other host has all it needs. */
-    CHECK(rc < 0 || (fault->after == 2 && braid_rank(comm) >= PER_HOST), "got %d", rc);
+    /* From the first copy back on the other host may have all it needs. */
+    CHECK(rc < 0 || (fault->after >= 2 && braid_rank(comm) >= PER_HOST), "got %d", rc);
     CHECK(braid_rank(comm) != 0 || strstr(braid_last_error(), "CUDA_ERROR_LAUNCH_FAILED"), "why");
+    CHECK(braid_rank(comm) != 0 || !fault->words || strstr(braid_last_error(), fault->words),
+          "other than %s: %s", fault->words, braid_last_error());
     fake_cuda()->fail[0] = 0;
     own_gpu_free(data);
     return 0;
@@ -279,11 +283,11 @@ static int failing(struct braid_comm *comm, void *context)
 
 static void hosts__fails(void **state)
 {
-    static const struct fault faults[] = {{"cuLaunchKernel", 0},
-                                          {"cuMemcpyAsync", 0},
-                                          {"cuMemcpyAsync", 1},
-                                          {"cuMemcpyAsync", 2},
-                                          {"cuEventQuery", 0}};
+    static const struct fault faults[] = {{"cuLaunchKernel", 0, NULL},
+                                          {"cuMemcpyAsync", 0, "to the host"},
+                                          {"cuMemcpyAsync", 2, "from the host"},
+                                          {"cuMemcpyAsync", 4, "of another process"},
+                                          {"cuEventQuery", 0, NULL}};
 
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
@@ -310,6 +314,10 @@ static int missing(struct braid_comm *comm, void *context)
     } else {
         rc = braid_allreduce(comm, data, data, LARGE, BRAID_INT32, BRAID_SUM, dies ? NULL : &hasty, NULL);
         CHECK(rc < 0, "got %d", rc);
+        /* of what the program called, whichever part of it is late */
+        CHECK(dies || (strstr(braid_last_error(), "allreduce of 70001 ") &&
+                       !strstr(braid_last_error(), " of communicator ")),
+              "%s", braid_last_error());
         ranks_tell(0);
     }
     own_gpu_free(data);
