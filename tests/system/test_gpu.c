@@ -289,7 +289,7 @@ static void gpu__copies_for_the_board_that_fail(void **state)
 /* The copies before (context: 0) or behind the board (1) never end: the deadline does. */
 static int late_board(struct braid_comm *comm, void *context)
 {
-    struct braid_options hasty = {.timeout_ms = 200};
+    struct braid_options hasty = {.timeout_ms = 2000}; /* either may stand still before the copy that hangs */
     void *data = own_gpu_alloc(64);
     struct braid_op *op;
 
@@ -298,7 +298,7 @@ static int late_board(struct braid_comm *comm, void *context)
         strcpy(fake_cuda()->fail, "cuEventQuery");
         fake_cuda()->fail_result = BR_CUDA_NOT_READY;
         fake_cuda()->fail_after = *(unsigned *)context;
-        SAYS(-ETIMEDOUT, "missed its deadline of 200 ms: waits for copies of GPU 0",
+        SAYS(-ETIMEDOUT, "missed its deadline of 2000 ms: waits for copies of GPU 0",
              sum_small(comm, data, &hasty));
         fake_cuda()->fail[0] = 0;
     } else {

@@ -92,7 +92,7 @@ static void join__one_never_comes(void **state)
 {
     (void)state;
     assert_int_equal(
-        shell("BRAID_INIT_TIMEOUT=3 $run -n 3 -- sh -c 'if [ $RANK = 1 ]; then exec sleep 300; fi; "
+        shell("BRAID_INIT_TIMEOUT=6 $run -n 3 -- sh -c 'if [ $RANK = 1 ]; then exec sleep 300; fi; "
               "exec $self rank' 2>&1"),
         9);
     says("error: rank 1 of 3 never came");

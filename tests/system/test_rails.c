@@ -55,7 +55,7 @@ static void start(const char *backend, const char *devices)
     assert_int_equal(wait_for_links(), 0);
     job_start(&job,
               "exec $run -n 2 --backend %s -- sh -c 'MASTER_ADDR=10.77.0.1 BRAID_DEVICES=%s "
-              "BRAID_PEER_TIMEOUT=3 "
+              "BRAID_PEER_TIMEOUT=6 "
               "exec ip netns exec h$RANK $self rank 300000 250000'",
               backend, devices);
     job_ready(&job, 2);

@@ -443,7 +443,9 @@ static int late(struct braid_comm *comm, void *context)
 
     (void)context;
     RETURNS(0, braid_comm_split(comm, rank > 0 ? 1 : BRAID_UNDEFINED, -rank, &part));
+    ranks_tell(0);
     if (rank == 2) {
+        ranks_await(0, 3); /* the split is over everywhere: that must not fail */
         SAYS(-ETIMEDOUT, "allreduce of 1000 int32 (operation 0 of communicator 1) missed its deadline",
              braid_allreduce(part, in, out, 1000, I32, SUM, &hasty, NULL));
         CHECK(strstr(braid_last_error(), "rank 1 of communicator 1 (rank 1 of the job)"), "whom");

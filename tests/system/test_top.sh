@@ -69,7 +69,10 @@ if command -v promtool >/dev/null; then
 fi
 if command -v curl >/dev/null; then
     sock=$(find "$BRAID_STATS" -name "$name.0.*.sock")
-    grep -q '^braid_operations_total{' <<<"$(curl -sf --unix-socket "$sock" http://braid/metrics)" || fail "curl of /metrics"
+    metrics() {
+        grep -q '^braid_operations_total{' <<<"$(curl -sf --unix-socket "$sock" http://braid/metrics)"
+    }
+    within 30 metrics || fail "curl of /metrics"
     curl -sf --unix-socket "$sock" http://braid/nothing && fail "a page that is not there"
 fi
 
