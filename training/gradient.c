@@ -3,6 +3,7 @@
 #include "training/session.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -120,6 +121,7 @@ static bool is_due(const struct braid_session *s)
 int braid_session_step(struct braid_session *s)
 {
     int rc = check(s, "braid_session_step", 0);
+    double seconds;
 
     if (rc)
         return rc;
@@ -135,8 +137,10 @@ int braid_session_step(struct braid_session *s)
         return rc;
     s->next = (int)s->n - 1;
     s->report.iterations++;
+    seconds = (double)(br_comm_now(s->comm) - s->stepped) / 1e9;
+    s->shortest = s->shortest > 0 ? fmin(s->shortest, seconds) : seconds;
     if (br_trial_left(&s->trial))
-        rc = br_session_try(s, (double)(br_comm_now(s->comm) - s->stepped) / 1e9);
+        rc = br_session_try(s, seconds);
     else if (is_due(s))
         rc = br_session_review(s);
     s->failed = rc;

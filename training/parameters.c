@@ -230,8 +230,9 @@ static uint32_t most_slices(const struct braid_parameters *p)
     return n;
 }
 
-/* Of each slice of a server every worker has the READY of its next push. Where these alone take all credits of a link, the READY of an urgent pull waits until another
- * slice has been pushed, and priorities are worth nothing. */
+/* Of each slice of a server every worker has the READY of its next push. Where these alone take all credits of a link, the READY of an
+ * urgent pull waits until another slice has been pushed, and priorities are worth nothing. A layer is a slice at least: more layers, more
+ * slices. */
 static uint32_t best_slices(const struct braid_parameters *p)
 {
     return (uint32_t)p->n_servers * (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN);

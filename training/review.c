@@ -6,16 +6,18 @@
  *    plans and tells. Rejected: every rank plans from the same numbers, which need not give the same bits on different processors.
  * 2. a and b: four all-reduces at once, of several sizes, a quarter of their time each. During a backward pass several are under way, and
  *    their start-ups overlap in part; one alone would make start-ups look dearer than they are, and the plan merge too much.
- *    Where the job has a calibration (BRAID_CALIBRATION) and the algorithm is not named they are not measured: the line goes through what `auto` expects of these sizes by
- *    it. All ranks have the same figures to the bit, hence the same line.
+ *    Where the job has a calibration (BRAID_CALIBRATION) and the algorithm is not named they are not measured: the line goes through what
+ *    `auto` expects of these sizes by it. All ranks have the same figures to the bit, hence the same line.
  * 3. `behind` (workload.h) is what an urgent all-reduce takes longer while larger ones are on their way: of four, the first has ended. Each
  *    of its steps waits for the frames that are on the links already, so it is many times as much as one frame takes, and where links
  *    are slow as much as a third of an iteration.
- * 4. A plan stays unless another is better by GAIN with the new times: times drift a little all the while.
+ * 4. A plan stays unless another is better by GAIN with the new times: times drift a little all the while. Not so `auto` with two ranks or
+ *    more, whose plan stays until a trial.
  * 5. `auto` believes no prediction that it can measure. The law a + b M and `behind` are simple beside what a network does, and on shaped
  *    ones predictions were 20 % off, in favour of the wrong plan. So the plans of all policies that are not predicted to be far behind take
- *    turns at some iterations (trial.h), and the fastest stays until an iteration's time has changed by DRIFT. Rejected: a better law, which
- *    would have to know of queues in shapers and switches; trying one plan for some iterations, then the next, which a drift misleads.
+ *    turns at some iterations (trial.h), and the fastest stays until an iteration's time has changed by DRIFT: the shortest since the
+ *    last look, as a program also evaluates and saves. Rejected: a better law, which would have to know of queues in shapers and switches;
+ *    trying one plan for some iterations, then the next, which a drift misleads.
  */
 #include "training/session.h"
 
@@ -38,6 +40,8 @@
 #define GAIN        0.01
 #define DRIFT       0.1
 #define WORTH       1.5 /* times what `auto` is predicted to take: a plan beyond is not tried */
+/* of a plan that is only tried: the job's operations are not this session's alone */
+#define MOST_GROUPS (BR_MAX_OPERATIONS / 4)
 
 /* What rank 0 tells. */
 struct decision {
@@ -259,6 +263,8 @@ static int decide(struct braid_session *s, struct decision *d, bool drifted)
         if (rc || !is_wanted(s, d, order[i], drifted))
             continue;
         br_timeline_run(&line, &s->work, joins, plan.urgent);
+        if (d->trial.n && line.n_groups > MOST_GROUPS)
+            continue;
         br_trial_add(&d->trial, order[i], &plan, line.exposed);
     }
     br_timeline_close(&line);
@@ -292,20 +298,22 @@ static void look_from_here(struct braid_session *s)
 {
     s->looked_at = s->report.iterations;
     br_pace_reset(&s->pace);
+    s->shortest = 0;
 }
 
 int br_session_review(struct braid_session *s)
 {
-    double iteration = s->report.iteration = br_pace_iteration(&s->pace, &s->report.exposed);
+    double shortest = s->shortest;
     struct decision *d;
     bool drifted;
     int rc = s->is_measured ? 0 : measure(s);
 
+    s->report.iteration = br_pace_iteration(&s->pace, &s->report.exposed);
     if (!rc)
-        rc = gather_times(s, &iteration);
+        rc = gather_times(s, &shortest);
     if (rc)
         return rc;
-    drifted = s->has_plan && has_drifted(s, iteration);
+    drifted = s->has_plan && has_drifted(s, shortest);
     d = calloc(1, sizeof *d);
     if (!d)
         return br_error(ENOMEM, "no memory to plan");

@@ -61,6 +61,8 @@ static int32_t urgency(const struct braid_parameters *p, uint32_t slice, uint64_
 {
     bool delayed = p->method == BR_PARAMETERS_SSD && is_delayed(p, iteration);
 
+    if (p->options.in_order)
+        return 0;
     return delayed ? br_parameters_pulls(p, iteration) : by_layer(p, slice);
 }
 

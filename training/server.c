@@ -146,8 +146,8 @@ static int swallow(struct braid_parameters *p, struct br_parameters_slice *s)
 
 int br_parameters_serve(struct braid_parameters *p)
 {
-    for (uint32_t i = 0; i < p->n_slices;
-         i++) { /* by layer: what the next forward pass needs first; or what comes first */
+    /* by layer: what the next forward pass needs first; or what comes first */
+    for (uint32_t i = 0; i < p->n_slices; i++) {
         struct br_parameters_slice *s = &p->slices[p->options.in_order ? p->n_slices - 1 - i : i];
         int rc = atomic_load(&p->ended)            ? swallow(p, s)
                  : p->method == BR_PARAMETERS_ASGD ? serve_apart(p, s)

@@ -45,6 +45,7 @@ struct braid_session {
     uint64_t looked_at;                   /* iteration of the last review, or end of a trial */
     struct br_trial trial;
     uint64_t stepped; /* ns: the last step returned */
+    double shortest;  /* s, of the iterations since the last look; 0: none yet */
     double usual;     /* s of an iteration at the first review behind the last trial; 0: there was none yet */
     struct braid_session_report report;
 };

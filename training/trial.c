@@ -37,7 +37,7 @@ uint32_t br_trial_left(const struct br_trial *trial)
 
 const struct br_trial_plan *br_trial_next(const struct br_trial *trial)
 {
-    return &trial->plans[trial->done % trial->n];
+    return &trial->plans[trial->n ? (trial->done + trial->done / trial->n) % trial->n : 0];
 }
 
 void br_trial_note(struct br_trial *trial, double seconds)
@@ -45,10 +45,17 @@ void br_trial_note(struct br_trial *trial, double seconds)
     trial->seconds[trial->done++] = seconds;
 }
 
+/* Each turn begins one plan later: what a program does every n-th iteration falls on another plan each time. */
+static double turn(const struct br_trial *trial, uint32_t k, uint32_t p)
+{
+    uint32_t n = trial->n;
+
+    return trial->seconds[k * n + (p + n - k % n) % n];
+}
+
 double br_trial_seconds(const struct br_trial *trial, uint32_t p)
 {
-    const double *turn = trial->seconds + p, a = turn[trial->n], b = turn[(size_t)2 * trial->n],
-                 c = turn[(size_t)3 * trial->n];
+    double a = turn(trial, 1, p), b = turn(trial, 2, p), c = turn(trial, 3, p);
 
     static_assert(BR_TRIAL_TURNS == 4, "three turns count");
     return fmax(fmin(a, b), fmin(fmax(a, b), c));

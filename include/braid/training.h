@@ -22,10 +22,14 @@
  *
  * Measured, then planned. The session times the program's passes between its own calls. When the first iterations are over the ranks
  * put their times together, measure what an all-reduce takes, and plan; later they look again from time to time and plan anew when that
- * is worth it. `auto` then tries the plans of several policies on some iterations and keeps the fastest. doc/training.md has the policies.
+ * is worth it. `auto` with two ranks or more tries the plans of several policies on some iterations and keeps the fastest until an iteration takes
+ * another time. doc/training.md has the policies.
  *
  * Threads. One thread at a time uses a session. Its operations are ordinary ones of the communicator: all calls here but
  * braid_gradient(), braid_session_report() and braid_session_groups() count as collective calls, in the same order on all ranks.
+ *
+ * Each all-reduce of an iteration is one of the 1,024 operations that may be under way in a job, of all objects; a plan that `auto` only tries has
+ * 256 at most.
  *
  * Errors are those of braid.h; after one that is not -EINVAL only braid_session_free() makes sense.
  */
@@ -103,7 +107,9 @@ struct braid_session_report {
     double policies[BRAID_SESSION_POLICIES];
     /* what an iteration took by the plans of these, when `auto` last tried them; 0: not tried */
     double tried[BRAID_SESSION_POLICIES];
-    uint64_t trying; /* iterations until it has, and keeps the fastest; 0: no trial */
+    /* iterations until it has, and keeps the fastest; 0: no trial. During a trial `iteration` is the mean of the plans so far; just after, it is what the
+     * fastest took, and `exposed` is 0 */
+    uint64_t trying;
 };
 
 int braid_session_report(struct braid_session *session, struct braid_session_report *report);

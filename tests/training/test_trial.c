@@ -28,7 +28,9 @@ static void open_two(struct br_trial *trial)
 static void run(struct br_trial *trial, const int ms[BR_TRIAL_TURNS][2])
 {
     for (int turn = 0; turn < BR_TRIAL_TURNS; turn++)
-        for (int p = 0; p < 2; p++) {
+        for (int i = 0; i < 2; i++) {
+            int p = (turn + i) % 2; /* each turn begins one plan later */
+
             assert_ptr_equal(br_trial_next(trial), &trial->plans[p]);
             br_trial_note(trial, 1e-3 * ms[turn][p]);
         }
@@ -83,12 +85,30 @@ static void trial_fastest__by_the_median(void **state)
     assert_int_equal(br_trial_fastest(&trial), 0);
 }
 
+/* What a program does every third iteration falls on each of three plans once, and is no median. */
+static void trial_fastest__whatever_a_program_does_now_and_then(void **state)
+{
+    struct br_trial trial;
+
+    (void)state;
+    open_two(&trial);
+    add(&trial, BR_POLICY_LAYERWISE, 0, false);
+    for (int i = 0; br_trial_left(&trial); i++) {
+        int p = (int)(br_trial_next(&trial) - trial.plans);
+
+        br_trial_note(&trial, 1e-3 * (p ? 12 : 10) + (i % 3 ? 0 : 1));
+    }
+    assert_true(br_trial_seconds(&trial, 0) == .01 && br_trial_seconds(&trial, 2) == .012);
+    assert_int_equal(br_trial_fastest(&trial), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trial_add__a_plan_of_two_policies_is_tried_once),
         cmocka_unit_test(trial_left__one_plan_needs_no_trial),
         cmocka_unit_test(trial_fastest__by_the_median),
+        cmocka_unit_test(trial_fastest__whatever_a_program_does_now_and_then),
     };
 
     return cmocka_run_group_tests_name("trial", tests, NULL, NULL);
