@@ -86,8 +86,8 @@ static int iterate(struct replay *r)
     return rc;
 }
 
-/* Until the session has its plan. */
-static int warm_up(struct replay *r)
+/* Until the session has its plan; *copied: bytes until then. */
+static int warm_up(struct replay *r, uint64_t *copied)
 {
     struct braid_session_report report = {0};
     int rc = 0;
@@ -98,14 +98,15 @@ static int warm_up(struct replay *r)
         if (!rc)
             rc = braid_session_report(r->session, &report);
     }
+    *copied = report.copied_bytes;
     return rc ? rc : braid_barrier(r->comm, NULL, NULL);
 }
 
 static int run(struct replay *r, int iterations, const char *policy)
 {
     struct braid_session_report report;
-    uint64_t start, busy, end;
-    int rc = warm_up(r);
+    uint64_t start, busy, end, copied;
+    int rc = warm_up(r, &copied);
 
     start = r->device.at = br_clock_now();
     busy = br_clock_process();
@@ -121,7 +122,7 @@ static int run(struct replay *r, int iterations, const char *policy)
         printf("%s %s %.2f ms, %d all-reduces, planned %.2f ms, busy %.2f ms, copied %.2f MB\n",
                r->device.model.title, policy, (double)(end - start) / 1e6 / iterations, report.groups,
                report.predicted_iteration * 1e3, (double)busy / 1e6 / iterations,
-               (double)report.copied_bytes / 1e6 / (double)report.iterations);
+               (double)(report.copied_bytes - copied) / 1e6 / iterations);
     return rc;
 }
 

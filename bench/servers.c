@@ -5,8 +5,8 @@
  *
  *     servers MODEL PERCENT COMPUTE_MS WAY SLICE ITERATIONS
  *
- * PERCENT of each layer's weights and gradients are sent, COMPUTE_MS as in replay.c. WAY: `layers` whole, in order; `split` evenly over the servers, in order;
- * `slices` of SLICE bytes, in order; `p3`: the same by priority. All ranks are workers and servers. Prints the ms of an iteration.
+ * PERCENT of each layer's weights and gradients are sent, COMPUTE_MS as in replay.c. WAY: `layers` whole, in order; `split`: layers larger than an
+ * N-th of the largest in pieces of that size for N servers, others whole, in order; `slices` of SLICE bytes at most, in order; `p3`: the same by priority. All ranks are workers and servers. Prints the ms of an iteration.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -86,7 +86,7 @@ static int run(struct braid_comm *comm, struct braid_parameters *p, struct devic
     return rc;
 }
 
-static int is_way(const char *text)
+static bool is_way(const char *text)
 {
     for (int i = 0; ways[i]; i++)
         if (!strcmp(text, ways[i]))

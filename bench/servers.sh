@@ -17,21 +17,15 @@ usage: bench/servers.sh [options]
   --hosts N         a worker and a server each (default $hosts)
   --nic N           Mbit/s of each (default $nic)
   --kilobytes N     of weights, to which a network is scaled (default $kilobytes)
-  --slice BYTES     of a push or pull (default $slice)
+  --slice BYTES     of a push or pull, at most; larger where there would be more than 28 a server (default $slice)
   --iterations N    that are timed (default $iterations)
   --rounds N        medians count (default $rounds)
 BRAID_BUILD names the build directory (default build/release). Needs root, for network namespaces.
 END
 }
-while (($#)); do
-    case $1 in
-    --models | --ways | --ratios | --hosts | --nic | --kilobytes | --slice | --iterations | --rounds)
-        declare "${1#--}=${2?$1 needs a value}" ;;
-    --help | -h) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
-    esac
-    shift 2
-done
+# shellcheck source=bench/lib/options.sh
+. "$here/lib/options.sh"
+take_options "models ways ratios hosts nic kilobytes slice iterations rounds" "$@"
 [[ -x $build/bench/servers ]] || { echo "$build/bench/servers is not built" >&2; exit 2; }
 work=$(mktemp -d) bed=servers$$
 trap '"$build/braid" bcube down "$bed" > /dev/null; rm -rf "$work"' EXIT

@@ -23,11 +23,9 @@
 #include "training/delay.h"
 #include "training/parameters.h"
 
-#define RANKS    4
-#define LAYERS   19 /* at most */
-#define SETTLING 8  /* iterations that do not count */
-#define COUNTED  24
-#define BITS     100000000 /* a second, of a link */
+#define RANKS  4
+#define LAYERS 19        /* at most */
+#define BITS   100000000 /* a second, of a link */
 
 /* What a device computes. */
 struct network {
@@ -56,7 +54,8 @@ struct program {
 
 static struct br_sim_job job;
 static struct program programs[RANKS];
-static uint64_t device; /* ns that an iteration computes, a third of it forwards, all layers as long */
+static uint64_t device; /* ns that an iteration computes, a third of it forwards */
+static int settling;    /* iterations that do not count */
 
 /* ---- what training/ calls ------------------------------------------------------------------- */
 
@@ -247,7 +246,7 @@ static void finish(struct program *g, uint64_t now)
     } else {
         g->forward = !g->forward;
         g->iteration += g->forward;
-        if (g->forward && g->iteration == SETTLING)
+        if (g->forward && g->iteration == settling)
             g->began = now;
     }
 }
@@ -301,8 +300,8 @@ static void close_program(struct program *g)
     br_parameters_destroy(p, 0);
 }
 
-/* ms of an iteration, of the slowest rank. */
-static double run(const struct network *of, uint64_t device_ms,
+/* ms of one of `counted` iterations behind the first `uncounted`, of the slowest rank. */
+static double run(const struct network *of, uint64_t device_ms, int uncounted, int counted,
                   const struct braid_parameters_options *options)
 {
     static struct br_topology topology;
@@ -315,6 +314,7 @@ static double run(const struct network *of, uint64_t device_ms,
 
     network = of;
     device = device_ms * BR_MS;
+    settling = uncounted;
     assert_int_equal(br_topology_parse(&topology, "flat:4"), 0);
     br_cost_model_on(&config.model, &topology, BR_COST_NETWORK, 1);
     assert_int_equal(br_sim_job_open(&job, &config), 0);
@@ -323,11 +323,11 @@ static double run(const struct network *of, uint64_t device_ms,
         open_program(r, options);
     job.program = (struct br_sim_job_program){.ended = ended, .turn = turn};
     for (int r = 0; r < RANKS; r++)
-        while (programs[r].iteration < SETTLING + COUNTED)
+        while (programs[r].iteration < settling + counted)
             assert_int_equal(br_sim_job_advance(&job), 0);
     for (int r = 0; r < RANKS; r++)
         slowest = fmax(slowest, (double)(br_sim_host_now(job.sim, r) - programs[r].began) / BR_MS /
-                                    (programs[r].iteration - SETTLING));
+                                    (programs[r].iteration - settling));
     br_sim_job_close(&job);
     for (int r = 0; r < RANKS; r++)
         close_program(&programs[r]);
@@ -340,7 +340,7 @@ static double iteration(uint64_t device_ms, int k)
     struct braid_parameters_options options = {
         .method = k ? "ssd" : "ssgd", .steps = k, .warmup = -1, .momentum = 0.9f, .slice_bytes = 50000};
 
-    return run(&dense, device_ms, &options);
+    return run(&dense, device_ms, 8, 24, &options);
 }
 
 /* ms in which a link carries all pushes of an iteration, or all pulls: each rank serves a part of the slices and sends the others'. */
@@ -390,7 +390,7 @@ static double deliver(const char *way, uint32_t slice_bytes, bool in_order)
 {
     struct braid_parameters_options options = {
         .method = "ssgd", .momentum = 0.9f, .slice_bytes = slice_bytes, .in_order = in_order};
-    double ms = run(&vgg, (uint64_t)(2 * push_ms(&vgg)), &options);
+    double ms = run(&vgg, (uint64_t)(2 * push_ms(&vgg)), 3, 8, &options);
 
     print_message("VGG-19, %s: %.1f ms, links %.1f\n", way, ms, 2 * push_ms(&vgg));
     return ms;
@@ -398,7 +398,7 @@ static double deliver(const char *way, uint32_t slice_bytes, bool in_order)
 
 /*
  * P3 in the setting of its paper, parameter servers: slices by priority against layers in the order in which they come, whole on a server each,
- * or cut in as many parts as there are servers. However small the slices are to be: with more of them than a link has credits priorities did nothing.
+ * or those larger than an N-th of the largest in pieces of that size for N servers, others whole. However small the slices are to be: with more of them than a link has credits priorities did nothing.
  */
 static void parameters__p3_against_layers_in_order(void **state)
 {
