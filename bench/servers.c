@@ -5,8 +5,9 @@
  *
  *     servers MODEL PERCENT COMPUTE_MS WAY SLICE ITERATIONS
  *
- * PERCENT of each layer's weights and gradients are sent, COMPUTE_MS as in replay.c. WAY: `layers` whole, in order; `split`: layers larger than an
- * N-th of the largest in pieces of that size for N servers, others whole, in order; `slices` of SLICE bytes at most, in order; `p3`: the same by priority. All ranks are workers and servers. Prints the ms of an iteration.
+ * PERCENT of each layer's weights and gradients are sent, COMPUTE_MS as in replay.c. WAY: `layers` whole, in order; `split`: layers
+ * larger than an N-th of the largest in pieces of that size for N servers, others whole, in order; `slices` of SLICE bytes at most, in
+ * order; `p3`: the same by priority. All ranks are workers and servers. Prints the ms of an iteration.
  */
 #include <stdbool.h>
 #include <stdio.h>

@@ -28,8 +28,8 @@
  * Threads. One thread at a time uses a session. Its operations are ordinary ones of the communicator: all calls here but
  * braid_gradient(), braid_session_report() and braid_session_groups() count as collective calls, in the same order on all ranks.
  *
- * Each all-reduce of an iteration is one of the 1,024 operations that may be under way in a job, of all objects; a plan that `auto` only tries has
- * 256 at most.
+ * Each all-reduce of an iteration is one of the 1,024 operations that may be under way in a job, of all objects; a plan that `auto` only
+ * tries has 256 at most.
  *
  * Errors are those of braid.h; after one that is not -EINVAL only braid_session_free() makes sense.
  */
@@ -107,8 +107,8 @@ struct braid_session_report {
     double policies[BRAID_SESSION_POLICIES];
     /* what an iteration took by the plans of these, when `auto` last tried them; 0: not tried */
     double tried[BRAID_SESSION_POLICIES];
-    /* iterations until it has, and keeps the fastest; 0: no trial. During a trial `iteration` is the mean of the plans so far; just after, it is what the
-     * fastest took, and `exposed` is 0 */
+    /* iterations until it has, and keeps the fastest; 0: no trial. During a trial `iteration` is the mean of the plans so far; just after,
+     * it is what the fastest took, and `exposed` is 0 */
     uint64_t trying;
 };
 
