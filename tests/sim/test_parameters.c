@@ -397,8 +397,9 @@ static double deliver(const char *way, uint32_t slice_bytes, bool in_order)
 }
 
 /*
- * P3 in the setting of its paper, parameter servers: slices by priority against layers in the order in which they come, whole on a server each,
- * or those larger than an N-th of the largest in pieces of that size for N servers, others whole. However small the slices are to be: with more of them than a link has credits priorities did nothing.
+ * P3 in the setting of its paper, parameter servers: slices by priority, against layers in the order in which they come, whole on a server each, or those
+ * larger than an N-th of the largest in pieces of that size for N servers, others whole. However small the slices are to be: with more of them than a
+ * link has credits priorities did nothing.
  */
 static void parameters__p3_against_layers_in_order(void **state)
 {
