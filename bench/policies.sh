@@ -25,29 +25,10 @@ END
 # shellcheck source=bench/lib/options.sh
 . "$here/lib/options.sh"
 take_options "models policies ratios hosts nic kilobytes iterations rounds" "$@"
-[[ -x $build/bench/replay ]] || { echo "$build/bench/replay is not built" >&2; exit 2; }
-work=$(mktemp -d) bed=policies$$
-trap '"$build/braid" bcube down "$bed" > /dev/null; rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
-"$build/braid" bcube emulate "$hosts" 1 --rate "${nic}mbit" --name "$bed" > /dev/null || exit 1
-
-for ((round = 0; round < rounds; round++)); do
-    for model in $models; do
-        table=$here/../data/models/$model.csv
-        percent=$(awk -F, -v kb="$kilobytes" '/^[0-9]/ {n += $4} END {print kb * 1000 / (n * 4) * 100}' "$table")
-        for ratio in $ratios; do
-            # A TCP connection has 95.5 % of the rate; an all-reduce sends 2(N-1)/N of the gradients.
-            ms=$(awk -v n="$hosts" -v kb="$kilobytes" -v nic="$nic" -v ratio="$ratio" \
-                'BEGIN {print ratio * 2 * (n - 1) / n * kb * 8 / (nic * 0.955)}')
-            for policy in $policies; do
-                "$build/braid" bcube run --name "$bed" --no-prefix --timeout 100 -- "$build/bench/replay" "$table" "$percent" "$ms" \
-                    "$policy" "$iterations" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
-                echo "$model;$ratio;$policy;$ms;$(sed -n 's/.* \([0-9.]*\) ms, [0-9]* all-reduces.*/\1/p' "$work/out")" | tee -a "$work/rows" >&2
-            done
-        done
-    done
-done
-python3 - "$work/rows" "$policies" << 'END'
+# shellcheck source=bench/lib/iterations.sh
+. "$here/lib/iterations.sh"
+run_iterations "policies$$" "$policies" "$build/bench/replay"
+python3 - "$rows" "$policies" << 'END'
 import statistics, sys
 got, policies = {}, sys.argv[2].split()
 for line in open(sys.argv[1]):

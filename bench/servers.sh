@@ -26,29 +26,10 @@ END
 # shellcheck source=bench/lib/options.sh
 . "$here/lib/options.sh"
 take_options "models ways ratios hosts nic kilobytes slice iterations rounds" "$@"
-[[ -x $build/bench/servers ]] || { echo "$build/bench/servers is not built" >&2; exit 2; }
-work=$(mktemp -d) bed=servers$$
-trap '"$build/braid" bcube down "$bed" > /dev/null; rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
-"$build/braid" bcube emulate "$hosts" 1 --rate "${nic}mbit" --name "$bed" > /dev/null || exit 1
-
-for ((round = 0; round < rounds; round++)); do
-    for model in $models; do
-        table=$here/../data/models/$model.csv
-        percent=$(awk -F, -v kb="$kilobytes" '/^[0-9]/ {n += $4} END {print kb * 1000 / (n * 4) * 100}' "$table")
-        for ratio in $ratios; do
-            # A TCP connection has 95.5 % of the rate; of weights and gradients (N-1)/N cross each link, each way.
-            ms=$(awk -v n="$hosts" -v kb="$kilobytes" -v nic="$nic" -v ratio="$ratio" \
-                'BEGIN {print ratio * 2 * (n - 1) / n * kb * 8 / (nic * 0.955)}')
-            for way in $ways; do
-                "$build/braid" bcube run --name "$bed" --no-prefix --timeout 100 -- "$build/bench/servers" "$table" "$percent" "$ms" \
-                    "$way" "$slice" "$iterations" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
-                echo "$model;$ratio;$way;$ms;$(sed -n 's/.* \([0-9.]*\) ms, \([0-9]*\) messages.*/\1/p' "$work/out")" | tee -a "$work/rows" >&2
-            done
-        done
-    done
-done
-python3 - "$work/rows" "$ways" << 'END'
+# shellcheck source=bench/lib/iterations.sh
+. "$here/lib/iterations.sh"
+run_iterations "servers$$" "$ways" "$build/bench/servers" "$slice"
+python3 - "$rows" "$ways" << 'END'
 import statistics, sys
 got, ways = {}, sys.argv[2].split()
 for line in open(sys.argv[1]):

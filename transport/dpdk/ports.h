@@ -36,8 +36,8 @@ struct br_dpdk_spec {
     in_addr_t ip, mask, gateway; /* network order; ip 0: none was given; gateway 0: none */
     uint16_t mtu;                /* 0: as DPDK says */
     uint16_t port;
-    uint8_t mac
-        [6]; /* of its own, beside its interface's; zeros: none was given, or it is the driver's to choose */
+    /* of its own, beside its interface's; zeros: none was given, or it is the driver's to choose */
+    uint8_t mac[6];
     struct br_dpdk_neighbour neighbours[BR_DPDK_NEIGHBOURS];
     int n_neighbours;
 };
