@@ -18,12 +18,13 @@
         (used) += said_ < 0 ? 0 : (size_t)said_ < (bytes) - (used) ? (size_t)said_ : (bytes) - (used)-1;     \
     } while (0)
 
-size_t br_operation_describe(const struct br_operation *op, char *words, size_t bytes)
+size_t br_operation_describe(const struct br_operation *part, char *words, size_t bytes)
 {
     static const char *const verbs[] = {
         [BR_OPERATION_SEND] = "send of %zu bytes to %s (tag %u)",
         [BR_OPERATION_RECV] = "receive of %zu bytes from %s (tag %u)",
     };
+    const struct br_operation *op = part->whole ? part->whole : part;
     unsigned long long sequence = op->sequence;
     char name[80], of[40] = "";
     size_t used = 0;
@@ -153,7 +154,7 @@ static void overdue(struct br_engine *engine, const struct br_operation *op)
     char words[sizeof engine->worker->words];
     struct naming naming = {.words = words, .bytes = sizeof words, .worker = engine->worker};
 
-    naming.used = br_operation_describe(op->whole ? op->whole : op, words, sizeof words);
+    naming.used = br_operation_describe(op, words, sizeof words);
     SAY(words, sizeof words, naming.used, " missed its deadline of %llu ms",
         (unsigned long long)(op->timeout / BR_MS));
     name_waited(&naming, op);

@@ -53,6 +53,8 @@ static int check_numbers(const struct braid_parameters_options *o, enum br_param
     if ((method == BR_PARAMETERS_SSD || method == BR_PARAMETERS_LOCAL) && !o->steps && o->warmup &&
         o->warmup < 3)
         return br_error(EINVAL, WHO ": steps is 0: to choose it takes a warm-up of 3 iterations or more");
+    if (o->in_order != 0 && o->in_order != 1)
+        return br_error(EINVAL, WHO ": in_order is %d; it must be 0 or 1", o->in_order);
     for (size_t i = 0; i < sizeof o->reserved / sizeof o->reserved[0]; i++)
         if (o->reserved[i])
             return br_error(EINVAL, WHO ": reserved fields of the options must be zero");

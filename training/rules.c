@@ -59,10 +59,8 @@ static int32_t by_layer(const struct braid_parameters *p, uint32_t slice)
 /* Larger leaves first: note 7 of parameters.h. */
 static int32_t urgency(const struct braid_parameters *p, uint32_t slice, uint64_t iteration)
 {
-    bool delayed = p->method == BR_PARAMETERS_SSD && is_delayed(p, iteration);
+    bool delayed = !p->options.in_order && p->method == BR_PARAMETERS_SSD && is_delayed(p, iteration);
 
-    if (p->options.in_order)
-        return 0;
     return delayed ? br_parameters_pulls(p, iteration) : by_layer(p, slice);
 }
 

@@ -37,7 +37,7 @@ uint32_t br_trial_left(const struct br_trial *trial)
 
 const struct br_trial_plan *br_trial_next(const struct br_trial *trial)
 {
-    return &trial->plans[trial->n ? (trial->done + trial->done / trial->n) % trial->n : 0];
+    return &trial->plans[(trial->done + trial->done / trial->n) % trial->n];
 }
 
 void br_trial_note(struct br_trial *trial, double seconds)

@@ -32,7 +32,7 @@ void br_trial_add(struct br_trial *trial, enum br_policy policy, const struct br
 /* Iterations that are still to come; of a single plan, or none, 0. */
 uint32_t br_trial_left(const struct br_trial *trial);
 
-/* The plan of the next iteration, or the first one if none is left; and what an iteration took. */
+/* The plan of the next iteration, one at least having been added; and what an iteration took. */
 const struct br_trial_plan *br_trial_next(const struct br_trial *trial);
 void br_trial_note(struct br_trial *trial, double seconds);
 

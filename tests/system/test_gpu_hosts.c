@@ -249,8 +249,8 @@ static void hosts__refused(void **state)
 
 struct fault {
     const char *symbol;
-    unsigned
-        after; /* so many calls; of copies two go to the host, a fragment each, two come back, and one fetches the other GPU's piece */
+    /* so many calls; of copies two go to the host, a fragment each, two come back, and one fetches the other GPU's piece */
+    unsigned after;
     const char *words; /* that say which call it was; NULL: any */
 };
 

@@ -34,6 +34,7 @@ static int wrong_arguments(struct braid_comm *comm)
     WRONG("warm-up of 3", .method = "ssd", .warmup = -1);
     WRONG("server twice", .servers = twice, .n_servers = 2);
     WRONG("no rank 7", .servers = &away, .n_servers = 1);
+    WRONG("in_order is 2", .in_order = 2);
     WRONG("reserved", .reserved = {1});
 #undef WRONG
     layer.count += (size_t)braid_rank(comm);

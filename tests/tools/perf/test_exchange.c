@@ -59,7 +59,7 @@ static void br_exchange_accept__keeps_the_port_of_the_store(void **state)
     assert_false(is_free(server.port));
     assert_int_equal(br_socket_listen("", server.port, false, &store), 0);
     close(store);
-    close(server.reserved);
+    assert_int_equal(close(server.reserved), 0);
     close(listener);
     close(reserved);
 }
