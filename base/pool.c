@@ -17,15 +17,16 @@ int br_pool_init(struct br_pool *pool, size_t size, uint32_t count)
     size_t bytes;
 
     memset(pool, 0, sizeof *pool);
-    if (stride < size || __builtin_mul_overflow(stride, n, &bytes))
+    if (stride < size || __builtin_mul_overflow(stride, n, &bytes) ||
+        __builtin_add_overflow(bytes, LINE - 1, &bytes))
         return br_error(ENOMEM, "a pool of %u objects of %zu bytes exceeds the address space", count, size);
-    pool->memory = aligned_alloc(LINE, bytes);
+    pool->memory = calloc(1, bytes);
     pool->free_ = malloc(n * sizeof *pool->free_);
     if (!pool->memory || !pool->free_) {
         br_pool_destroy(pool);
         return br_error(ENOMEM, "no memory for a pool of %u objects of %zu bytes", count, size);
     }
-    memset(pool->memory, 0, bytes);
+    pool->first = (uint8_t *)(((uintptr_t)pool->memory + LINE - 1) & ~(uintptr_t)(LINE - 1));
     pool->size = stride;
     pool->count = count;
     pool->n_free = count;

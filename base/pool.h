@@ -8,7 +8,9 @@
 #include <stdint.h>
 
 struct br_pool {
-    uint8_t *memory;
+    void *memory; /* what was allocated */
+    uint8_t *
+        first; /* object in it, on a cache line. Zeroed by the system: pages that no object needs are never touched */
     size_t size;     /* bytes from one object to the next, a multiple of 64 */
     uint32_t count;  /* objects in all */
     uint32_t n_free; /* objects on the free stack */
@@ -22,12 +24,12 @@ void br_pool_put(struct br_pool *pool, void *object);
 
 static inline uint32_t br_pool_index(const struct br_pool *pool, const void *object)
 {
-    return (uint32_t)((size_t)((const uint8_t *)object - pool->memory) / pool->size);
+    return (uint32_t)((size_t)((const uint8_t *)object - pool->first) / pool->size);
 }
 
 static inline void *br_pool_at(const struct br_pool *pool, uint32_t index)
 {
-    return pool->memory + pool->size * index;
+    return pool->first + pool->size * index;
 }
 
 #endif

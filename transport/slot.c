@@ -22,10 +22,8 @@ int br_slot_table_init(struct br_slot_table *table, uint32_t count)
         return br_error(ENOMEM, "no memory for %u slots", count);
     }
     table->count = count;
-    for (uint32_t i = count; i-- > 0;) {
-        table->slots[i].generation = 1;
+    for (uint32_t i = count; i-- > 0;)
         table->free_[table->n_free++] = i;
-    }
     return 0;
 }
 
@@ -68,6 +66,8 @@ struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t le
     if (!table->n_free)
         return NULL;
     slot = &table->slots[table->free_[--table->n_free]];
+    if (!slot->generation) /* its first use: until now nobody has touched its pages */
+        slot->generation = 1;
     slot->used = true;
     slot->first = slot->generation;
     slot->region = NULL;

@@ -46,7 +46,7 @@ struct br_combiner {
 };
 
 struct br_slot {
-    uint16_t generation; /* of the present or next use */
+    uint16_t generation; /* of the present or next use; 0: it has had none */
     uint16_t first;      /* generation with which the present use began (br_slot_renew) */
     bool used;
     bool may_map;    /* the owner also takes a mapping instead of the bytes in `base` (see br_event.mapped) */
