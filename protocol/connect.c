@@ -306,7 +306,7 @@ static void supersede(struct br_worker *w, struct br_rail *rail, uint32_t incarn
 static void welcome(struct br_worker *w, struct br_stranger *s, size_t bytes)
 {
     struct br_peer *peer = &w->peers[s->handshake.peer];
-    bool reached = peer->n_rails || !br_relay_reach(w, peer);
+    bool reached = !br_relay_reach(w, (int)s->handshake.peer);
     struct br_rail *rail =
         reached && s->handshake.rail < (uint32_t)peer->n_rails ? &peer->rails[s->handshake.rail] : NULL;
 
@@ -416,10 +416,13 @@ static void rail_timer(struct br_worker *w, struct br_rail *rail)
 
 void br_connect_timers(struct br_worker *w)
 {
-    for (int r = 0; r < w->config.size; r++)
-        for (int i = 0; i < w->peers[r].n_rails; i++)
-            if (w->peers[r].state != BR_PEER_LEFT)
-                rail_timer(w, &w->peers[r].rails[i]);
+    br_list_for_each (node, &w->known) {
+        struct br_peer *peer = br_container_of(node, struct br_peer, known);
+
+        for (int i = 0; i < peer->n_rails; i++)
+            if (peer->state != BR_PEER_LEFT)
+                rail_timer(w, &peer->rails[i]);
+    }
     for (int i = 0; i < BR_MAX_STRANGERS; i++) {
         struct br_stranger *s = &w->strangers[i];
 

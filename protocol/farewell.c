@@ -41,8 +41,8 @@ static bool say_abort(struct br_worker *w)
 {
     bool open = false;
 
-    for (int r = 0; r < w->config.size; r++) {
-        struct br_peer *peer = &w->peers[r];
+    br_list_for_each (node, &w->known) {
+        struct br_peer *peer = br_container_of(node, struct br_peer, known);
 
         for (int i = 0; i < peer->n_rails; i++) {
             open = open || peer->rails[i].link;
@@ -68,10 +68,13 @@ static void close_rail(struct br_worker *w, struct br_rail *rail)
  * and the words reach everybody from neighbour to neighbour. */
 static void close_rails(struct br_worker *w, bool all)
 {
-    for (int r = 0; r < w->config.size; r++)
-        for (int i = 0; i < w->peers[r].n_rails; i++)
-            if (all || w->peers[r].rails[i].state != BR_RAIL_UP || w->peers[r].rails[i].detour)
-                close_rail(w, &w->peers[r].rails[i]);
+    br_list_for_each (node, &w->known) {
+        struct br_peer *peer = br_container_of(node, struct br_peer, known);
+
+        for (int i = 0; i < peer->n_rails; i++)
+            if (all || peer->rails[i].state != BR_RAIL_UP || peer->rails[i].detour)
+                close_rail(w, &peer->rails[i]);
+    }
 }
 
 /* The peer knows: it says so itself, or has closed a link. */

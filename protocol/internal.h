@@ -159,9 +159,8 @@ bool br_relay_post_back(struct br_rail *rail);                        /* false: 
 void br_relay_sent(struct br_worker *w, struct br_flight *flight);    /* of a relayed frame */
 void br_relay_dropped(struct br_worker *w, struct br_flight *flight); /* its rail is lost */
 bool br_relay_send(struct br_worker *w, struct br_peer *peer,
-                   struct br_queued *head); /* false: it has to wait */
-int br_relay_reach(struct br_worker *w,
-                   struct br_peer *peer); /* has it rails? Also without relay. -EHOSTUNREACH */
+                   struct br_queued *head);        /* false: it has to wait */
+int br_relay_reach(struct br_worker *w, int rank); /* has it rails? Also without relay. -EHOSTUNREACH */
 bool br_relay_may_reach(const struct br_worker *w,
                         const struct br_peer *peer); /* now that no rail is up; also without */
 void br_relay_cut(struct br_worker *w, struct br_peer *peer, uint64_t since);
@@ -190,9 +189,9 @@ void br_onesided_forget(
 bool br_onesided_ended(struct br_worker *w, struct br_transfer *t); /* true: it was a service's */
 
 /* Without READY. */
-static inline bool br_peer_takes_eagerly(const struct br_peer *peer, uint32_t length)
+static inline bool br_peer_takes_eagerly(const struct br_worker *w, int peer, uint32_t length)
 {
-    return length <= peer->eager_bytes;
+    return length <= (w->peers[peer].n_rails ? w->peers[peer].eager_bytes : w->config.eager_bytes);
 }
 
 /* Bytes of users' data in a credited message with so much payload. */

@@ -216,8 +216,10 @@ struct br_stream {
 
 #define BR_DONES 256u
 
+/* All zeroes until it gets rails (br_worker_set_peer). */
 struct br_peer {
     int rank;
+    struct br_list known; /* in the worker's list */
     enum br_peer_state state;
     int n_rails;
     /* up to this size in one message; where mapping is cheap, that pays only for very small ones */
@@ -245,7 +247,6 @@ struct br_peer {
     /* with relaying */
     int n_detours;          /* the last ones of rails[] */
     uint8_t detours;        /* a bit each */
-    struct br_list watched; /* in relay->watched: neighbours, and all that we have to do with */
     uint64_t cut_at;        /* no rail is up, and nothing was heard since then, ns; 0: not cut */
     uint64_t knock_at;      /* cut: when to ask it again to connect */
     uint64_t knocked_until; /* it has asked us */

@@ -69,7 +69,7 @@ void br_peer_check_left(struct br_peer *peer)
 int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
 {
     const struct br_peer *peer = &w->peers[t->peer];
-    bool eager = br_peer_takes_eagerly(peer, t->length) && !t->rendezvous;
+    bool eager = br_peer_takes_eagerly(w, t->peer, t->length) && !t->rendezvous;
     int rc;
 
     if (w->failed)
@@ -77,7 +77,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     if (peer->state == BR_PEER_LEFT &&
         !(eager && br_match_is_here(w, t))) /* what it sent before it left counts */
         return br_error(ECONNRESET, "rank %d has left the job", t->peer);
-    if (!peer->n_rails && (rc = br_relay_reach(w, &w->peers[t->peer])))
+    if (!peer->n_rails && (rc = br_relay_reach(w, t->peer)))
         return rc;
     t->is_send = false;
     t->awaited = false;
@@ -108,7 +108,7 @@ bool br_transfer_combine(struct br_worker *w, struct br_transfer *t, const struc
 
 bool br_transfer_is_eager(const struct br_worker *w, int peer, uint32_t length)
 {
-    return br_peer_takes_eagerly(&w->peers[peer], length);
+    return br_peer_takes_eagerly(w, peer, length);
 }
 
 bool br_transfer_needs_credit(const struct br_worker *w, int peer, bool is_send, uint32_t length)

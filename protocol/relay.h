@@ -116,7 +116,7 @@ struct br_relay {
     struct br_pool frames, transits;
     uint32_t n_own;
     struct br_table ends, through; /* id -> link, id -> transit */
-    struct br_list links, told, transit_list, limbo, watched;
+    struct br_list links, told, transit_list, limbo;
     uint32_t n_links;
     uint16_t next_number;
     struct br_relay_learned learned[BR_RELAY_LEARNED];

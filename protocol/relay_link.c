@@ -458,7 +458,6 @@ int br_relay_create(struct br_worker *w)
     br_list_init(&relay->told);
     br_list_init(&relay->transit_list);
     br_list_init(&relay->limbo);
-    br_list_init(&relay->watched);
     return create_pools(relay, cube);
 }
 

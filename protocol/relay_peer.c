@@ -35,18 +35,19 @@ int br_relay_detours(const struct br_worker *w, int rank)
 
 /* ---- peers ------------------------------------------------------------------------------------------------- */
 
-int br_relay_reach(struct br_worker *w, struct br_peer *peer)
+int br_relay_reach(struct br_worker *w, int rank)
 {
+    struct br_peer *peer = &w->peers[rank];
     int rc;
 
     if (peer->n_rails)
         return 0;
-    if (!w->relay || is_neighbour(w, peer->rank))
+    if (!w->relay || is_neighbour(w, rank))
         return br_error(
             EHOSTUNREACH,
             "rank %d cannot reach rank %d: they are not neighbours, and there is no rail between them",
-            w->config.rank, peer->rank);
-    rc = br_worker_set_peer(w, peer->rank, NULL, 0);
+            w->config.rank, rank);
+    rc = br_worker_set_peer(w, rank, NULL, 0);
     if (!rc)
         br_relay_cut(w, peer, w->now);
     return rc;
@@ -90,7 +91,7 @@ void br_relay_knocked(struct br_relay *relay, uint32_t from)
     struct br_worker *w = relay->w;
     struct br_peer *peer = &w->peers[from];
 
-    if (from >= (uint32_t)w->config.rank || br_relay_reach(w, peer))
+    if (from >= (uint32_t)w->config.rank || br_relay_reach(w, (int)from))
         return;
     if (w->now >= peer->knocked_until) /* else it has been heard */
         for (int i = peer->n_rails - peer->n_detours; i < peer->n_rails; i++)
@@ -325,8 +326,8 @@ static void watch_cut(struct br_worker *w, struct br_peer *peer, bool stopped)
 
 void br_relay_timers(struct br_worker *w, bool stopped)
 {
-    br_list_for_each_safe (node, &w->relay->watched) {
-        struct br_peer *peer = br_container_of(node, struct br_peer, watched);
+    br_list_for_each_safe (node, &w->known) {
+        struct br_peer *peer = br_container_of(node, struct br_peer, known);
 
         if (peer->cut_at && !w->failed && peer->state != BR_PEER_LEFT && peer->state != BR_PEER_DEAD)
             watch_cut(w, peer, stopped);
@@ -340,8 +341,8 @@ uint64_t br_relay_next_timer(const struct br_worker *w)
 {
     if (w->leaving || !br_list_empty(&w->relay->told) || !br_list_empty(&w->relay->limbo))
         return w->now;
-    br_list_for_each (node, &w->relay->watched) {
-        const struct br_peer *peer = br_container_of(node, const struct br_peer, watched);
+    br_list_for_each (node, &w->known) {
+        const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
 
         if (peer->cut_at && peer->state != BR_PEER_LEFT && peer->state != BR_PEER_DEAD)
             return w->last_timers + KNOCK_PERIOD / 4;
@@ -363,8 +364,8 @@ void br_relay_leave(struct br_worker *w)
 {
     bool parted = br_list_empty(&w->relay->transit_list);
 
-    br_list_for_each (node, &w->relay->watched) {
-        struct br_peer *peer = br_container_of(node, struct br_peer, watched);
+    br_list_for_each (node, &w->known) {
+        struct br_peer *peer = br_container_of(node, struct br_peer, known);
         bool left = peer->state == BR_PEER_LEFT && peer->bye_sent;
 
         if (left || peer->state == BR_PEER_DEAD || br_peer_direct(peer)) {
@@ -380,8 +381,8 @@ void br_relay_leave(struct br_worker *w)
         }
     }
     parted = parted && br_list_empty(&w->relay->links);
-    br_list_for_each (node, &w->relay->watched) {
-        struct br_peer *peer = br_container_of(node, struct br_peer, watched);
+    br_list_for_each (node, &w->known) {
+        struct br_peer *peer = br_container_of(node, struct br_peer, known);
 
         if (!parted || peer->bye_due)
             continue;

@@ -34,7 +34,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
         return br_error(-w->failed, "%s", w->words);
     if (peer->state == BR_PEER_LEFT)
         return br_error(ECONNRESET, "rank %d has left the job", t->peer);
-    if (!peer->n_rails && (rc = br_relay_reach(w, peer)))
+    if (!peer->n_rails && (rc = br_relay_reach(w, t->peer)))
         return rc;
     t->is_send = true;
     t->submitted = w->now;
@@ -47,7 +47,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     t->renew_due = false;
     br_transfer_queued(w, t);
     br_list_init(&t->node);
-    if (br_peer_takes_eagerly(peer, t->length) && !t->rendezvous) {
+    if (br_peer_takes_eagerly(w, t->peer, t->length) && !t->rendezvous) {
         t->state = BR_TRANSFER_QUEUED;
         br_send_message_due(w, peer, t);
         return 0;

@@ -53,14 +53,17 @@ void br_tracing_name(const struct br_worker *w)
 {
     char words[120];
 
-    for (int r = 0; r < w->config.size; r++)
-        for (int i = 0; i < w->peers[r].n_rails; i++) {
-            const struct br_rail *rail = &w->peers[r].rails[i];
+    br_list_for_each (node, &w->known) {
+        const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
 
-            snprintf(words, sizeof words, "to rank %d, rail %d (%s:%.40s)", r, i, rail->device->ops->name,
-                     rail->device->name);
+        for (int i = 0; i < peer->n_rails; i++) {
+            const struct br_rail *rail = &peer->rails[i];
+
+            snprintf(words, sizeof words, "to rank %d, rail %d (%s:%.40s)", peer->rank, i,
+                     rail->device->ops->name, rail->device->name);
             br_trace_name(w->config.trace, row(rail, true), words);
-            snprintf(words, sizeof words, "from rank %d, rail %d", r, i);
+            snprintf(words, sizeof words, "from rank %d, rail %d", peer->rank, i);
             br_trace_name(w->config.trace, row(rail, false), words);
         }
+    }
 }

@@ -33,26 +33,13 @@ static int create_pools(struct br_worker *w)
     return 0;
 }
 
+/* Zeroes only: where most peers stay strangers, as among thousands of simulated hosts, their pages are never touched. */
 static int create_peers(struct br_worker *w)
 {
+    br_list_init(&w->known);
     w->peers = calloc((size_t)w->config.size, sizeof *w->peers);
     if (!w->peers)
         return br_error(ENOMEM, "rank %d: no memory for %d peers", w->config.rank, w->config.size);
-    for (int r = 0; r < w->config.size; r++) {
-        struct br_peer *peer = &w->peers[r];
-
-        peer->rank = r;
-        peer->eager_bytes = w->config.eager_bytes;
-        for (int k = 0; k < BR_QUEUES; k++)
-            br_queue_init(&peer->queues[k]);
-        br_list_init(&peer->moving);
-        br_list_init(&peer->waiting);
-        br_list_init(&peer->expecting);
-        for (int k = 0; k < BR_STREAMS; k++)
-            br_list_init(&peer->streams[k].resend);
-        br_list_init(&peer->active);
-        br_list_init(&peer->watched);
-    }
     return 0;
 }
 
@@ -112,8 +99,9 @@ void br_worker_destroy(struct br_worker *w)
     if (w->strangers)
         br_connect_destroy(w);
     br_match_destroy(w);
-    for (int r = 0; w->peers && r < w->config.size; r++)
-        destroy_peer(&w->peers[r]);
+    if (w->peers)
+        br_list_for_each (node, &w->known)
+            destroy_peer(br_container_of(node, struct br_peer, known));
     free(w->peers);
     free(w->retired);
     br_slot_table_destroy(&w->slots);
@@ -204,6 +192,21 @@ static int set_rails(struct br_worker *w, struct br_peer *peer, const struct br_
     return rc;
 }
 
+static void init_peer(struct br_worker *w, struct br_peer *peer, int rank)
+{
+    peer->rank = rank;
+    peer->eager_bytes = w->config.eager_bytes;
+    for (int k = 0; k < BR_QUEUES; k++)
+        br_queue_init(&peer->queues[k]);
+    br_list_init(&peer->moving);
+    br_list_init(&peer->waiting);
+    br_list_init(&peer->expecting);
+    for (int k = 0; k < BR_STREAMS; k++)
+        br_list_init(&peer->streams[k].resend);
+    br_list_init(&peer->active);
+    br_list_push_back(&w->known, &peer->known);
+}
+
 int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_config *rails, int n_rails)
 {
     struct br_peer *peer = &w->peers[rank];
@@ -215,12 +218,11 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
     peer->rails = calloc((size_t)n, sizeof *peer->rails);
     if (!peer->rails)
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank, rank);
+    init_peer(w, peer, rank);
     peer->n_rails = n;
     peer->n_detours = n_detours;
     if (n_rails && w->devices[rails[0].device]->caps.maps && peer->eager_bytes > EAGER_WITH_MAPS)
         peer->eager_bytes = EAGER_WITH_MAPS;
-    if (w->relay)
-        br_list_push_back(&w->relay->watched, &peer->watched);
     if (n_rails)
         w->n_waited++;
     else
@@ -238,15 +240,19 @@ void br_worker_missing(const struct br_worker *w, char *words, size_t bytes)
     size_t used = 0;
 
     words[0] = 0;
-    for (int r = 0; r < w->config.size; r++)
-        for (int i = 0; i < w->peers[r].n_rails; i++) {
-            const struct br_rail *rail = &w->peers[r].rails[i];
+    br_list_for_each (node, &w->known) {
+        const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
+
+        for (int i = 0; i < peer->n_rails; i++) {
+            const struct br_rail *rail = &peer->rails[i];
 
             if (rail->was_up || rail->detour || used >= bytes)
                 continue;
-            used += (size_t)snprintf(words + used, bytes - used, "%srank %d level %d (device %s): %s",
-                                     used ? "; " : "", r, rail->level, rail->device->name, rail->words);
+            used +=
+                (size_t)snprintf(words + used, bytes - used, "%srank %d level %d (device %s): %s",
+                                 used ? "; " : "", peer->rank, rail->level, rail->device->name, rail->words);
         }
+    }
 }
 
 /* ---- poll -------------------------------------------------------------------------------------------------- */
@@ -323,10 +329,14 @@ static void timers(struct br_worker *w)
     w->last_timers = w->now;
     w->in_batch = true;
     br_connect_timers(w);
-    for (int r = 0; r < w->config.size && !w->failed; r++) {
-        br_waiting_timer(w, &w->peers[r]);
-        for (int i = 0; i < w->peers[r].n_rails; i++)
-            rail_timers(w, &w->peers[r].rails[i], stopped);
+    br_list_for_each (node, &w->known) {
+        struct br_peer *peer = br_container_of(node, struct br_peer, known);
+
+        if (w->failed)
+            break;
+        br_waiting_timer(w, peer);
+        for (int i = 0; i < peer->n_rails; i++)
+            rail_timers(w, &peer->rails[i], stopped);
     }
     if (w->relay && !w->failed)
         br_relay_timers(w, stopped);
@@ -395,21 +405,24 @@ struct br_transfer *br_worker_done(struct br_worker *w)
 void br_worker_leave(struct br_worker *w)
 {
     w->leaving = true;
-    for (int r = 0; r < w->config.size; r++)
-        if (w->peers[r].n_rails && !w->relay) {
-            w->peers[r].bye_due = true;
-            br_peer_activate(w, &w->peers[r]);
-        }
+    if (w->relay)
+        return; /* from those behind other hosts first: br_relay_leave() */
+    br_list_for_each (node, &w->known) {
+        struct br_peer *peer = br_container_of(node, struct br_peer, known);
+
+        peer->bye_due = true;
+        br_peer_activate(w, peer);
+    }
 }
 
 bool br_worker_left(const struct br_worker *w)
 {
     if (w->failed)
         return true;
-    for (int r = 0; r < w->config.size; r++) {
-        const struct br_peer *peer = &w->peers[r];
+    br_list_for_each (node, &w->known) {
+        const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
 
-        if (peer->n_rails && peer->state != BR_PEER_DEAD && !(peer->state == BR_PEER_LEFT && peer->bye_sent))
+        if (peer->state != BR_PEER_DEAD && !(peer->state == BR_PEER_LEFT && peer->bye_sent))
             return false;
     }
     return true;
@@ -447,13 +460,14 @@ uint64_t br_worker_next_timer(const struct br_worker *w)
     next = br_connect_next_timer(w);
     if (w->relay && br_relay_next_timer(w) < next)
         next = br_relay_next_timer(w);
-    for (int r = 0; r < w->config.size; r++) {
-        uint64_t at = br_waiting_next_timer(&w->peers[r]);
+    br_list_for_each (node, &w->known) {
+        const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
+        uint64_t at = br_waiting_next_timer(peer);
 
-        for (int i = 0; i < w->peers[r].n_rails; i++) {
+        for (int i = 0; i < peer->n_rails; i++) {
             if (at < next)
                 next = at;
-            at = rail_next_timer(w, &w->peers[r].rails[i]);
+            at = rail_next_timer(w, &peer->rails[i]);
         }
         if (at < next)
             next = at;

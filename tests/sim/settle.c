@@ -39,8 +39,10 @@ static bool nothing_relayed(const struct storm *s)
 
         if (relay && (relay->n_own || relay->frames.n_free != relay->frames.count))
             return false;
-        for (int p = 0; relay && p < s->plan->n; p++)
-            if (br_peer_has_work(&s->ranks[i].worker->peers[p]))
+        if (!relay)
+            continue;
+        br_list_for_each (node, &s->ranks[i].worker->known)
+            if (br_peer_has_work(br_container_of(node, struct br_peer, known)))
                 return false;
     }
     return true;
@@ -110,8 +112,8 @@ static void look_at_rank(struct storm *s, int rank)
         storm_wrong(s, "rank %d: its region is still in use", rank);
     if (s->plan->cube.hosts && !s->plan->calm)
         return; /* timeouts may be shorter than trips: routes come and go for ever */
-    for (int p = 0; p < s->plan->n; p++)
-        look_at_peer(s, rank, &w->peers[p]);
+    br_list_for_each (node, &w->known)
+        look_at_peer(s, rank, br_container_of(node, const struct br_peer, known));
 }
 
 static bool all_left(const struct storm *s)
