@@ -75,6 +75,20 @@ static bool is_auto(const char *text)
     return !*text || strcmp(text, "auto") == 0;
 }
 
+static int decide_alike(const struct br_plans *plans, enum br_collective collective, enum br_cost_class class,
+                        const char *text, size_t bytes, struct br_choice *choice)
+{
+    const struct br_plan_choice *theirs;
+    int rc;
+
+    plans->like->forest = plans->forest;
+    rc = br_plans_choose(plans->like, collective, class, text, bytes, &theirs);
+    if (!rc)
+        *choice = (struct br_choice){
+            .way = theirs->way->way, .chunk_bytes = theirs->chunk_bytes, .seconds = theirs->seconds};
+    return rc;
+}
+
 static int decide(struct br_plans *plans, enum br_collective collective, enum br_cost_class class,
                   const char *text, size_t bytes, struct br_choice *choice)
 {
@@ -83,6 +97,8 @@ static int decide(struct br_plans *plans, enum br_collective collective, enum br
     struct br_way way;
     int rc;
 
+    if (plans->like)
+        return decide_alike(plans, collective, class, text, bytes, choice);
     topology.forest = plans->forest;
     model.topology = &topology;
     model.gamma = br_cost_gamma(plans->model, class);

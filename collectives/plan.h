@@ -47,6 +47,8 @@ struct br_plans {
     struct br_topology flat; /* when the model has none */
     /* of the links that work, for the next choice (views.h); borrowed, NULL: not known */
     const struct br_forest *forest;
+    /* of another rank in this process (a simulation), with the same model: what it chooses holds here too. Borrowed, or NULL */
+    struct br_plans *like;
     struct br_list ways;
     struct br_list list; /* most recent first */
     uint32_t count;

@@ -451,15 +451,20 @@ static uint64_t rail_next_timer(const struct br_worker *w, const struct br_rail 
     }
 }
 
+uint64_t br_worker_no_timer_before(const struct br_worker *w)
+{
+    return w->failed ? 0 : w->last_timers + TIMER_PERIOD;
+}
+
 uint64_t br_worker_next_timer(const struct br_worker *w)
 {
-    uint64_t next;
+    uint64_t next, relay;
 
     if (w->failed)
         return w->fail_due ? w->fail_at : UINT64_MAX;
     next = br_connect_next_timer(w);
-    if (w->relay && br_relay_next_timer(w) < next)
-        next = br_relay_next_timer(w);
+    relay = w->relay ? br_relay_next_timer(w) : UINT64_MAX;
+    next = relay < next ? relay : next;
     br_list_for_each (node, &w->known) {
         const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
         uint64_t at = br_waiting_next_timer(peer);
@@ -473,5 +478,5 @@ uint64_t br_worker_next_timer(const struct br_worker *w)
             next = at;
     }
     /* timers() runs once a period at most */
-    return next < w->last_timers + TIMER_PERIOD ? w->last_timers + TIMER_PERIOD : next;
+    return next < br_worker_no_timer_before(w) ? br_worker_no_timer_before(w) : next;
 }

@@ -187,5 +187,7 @@ void br_tracing_name(const struct br_worker *worker);
 
 /* When the next timer is due, ns; for the simulator and for sleeping. */
 uint64_t br_worker_next_timer(const struct br_worker *worker);
+/* It is not due before this, whatever happens meanwhile; found without a look at the rails. */
+uint64_t br_worker_no_timer_before(const struct br_worker *worker);
 
 #endif

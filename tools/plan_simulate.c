@@ -69,7 +69,6 @@ int br_plan_simulation_line(const struct br_plan_simulation *s, const struct br_
     rc = br_sim_job_open(&job, &s->config);
     if (rc)
         return rc;
-    rc = br_sim_job_connect(&job);
     for (bytes = fmin(fmax(bytes, LEAST_BYTES), all); !rc; bytes = fmin(STEP * bytes, all)) {
         struct br_line_sample *sample = &samples[n++];
 
@@ -95,10 +94,9 @@ int br_plan_simulation_behind(const struct br_plan_simulation *s, const struct b
         all += work->layers[l].bytes;
     all = fmax(all, PART * LEAST_BYTES);
     bytes = all / PART;
-    rc = br_sim_job_connect(&job);
-    if (!rc) /* when the other is well under way */
-        rc = br_sim_training_overtake(&job, s->algorithm, (uint64_t)bytes, (uint64_t)all,
-                                      br_line_seconds(&work->line, all) / 4, &taken);
+    /* when the other is well under way */
+    rc = br_sim_training_overtake(&job, s->algorithm, (uint64_t)bytes, (uint64_t)all,
+                                  br_line_seconds(&work->line, all) / 4, &taken);
     br_sim_job_close(&job);
     *behind = fmax(taken - br_line_seconds(&work->line, bytes), 0);
     return rc;
@@ -117,9 +115,7 @@ int br_plan_simulation_run(const struct br_plan_simulation *s, const struct br_w
 
     if (rc)
         return rc;
-    rc = br_sim_job_connect(&job);
-    if (!rc)
-        rc = br_sim_training_run(&job, &training, line);
+    rc = br_sim_training_run(&job, &training, line);
     br_sim_job_close(&job);
     return rc;
 }

@@ -41,16 +41,16 @@ struct br_sim_job_program {
 struct br_sim_job_rank {
     struct br_worker *worker;
     struct br_engine *engine;
-    uint64_t wake;      /* virtual time of its next turn at the latest */
     uint64_t submitted; /* operations so far */
-    bool due;
 };
 
 struct br_sim_job {
     struct br_sim_job_config config;
     struct br_sim *sim;
     struct br_sim_job_rank *ranks;
-    uint32_t n;
+    uint32_t n, leaves; /* leaves: n, up to the next power of two */
+    /* [2 * leaves] tree of virtual times: the rank's next turn at the latest, at leaves + rank; at i the smaller one of 2i and 2i + 1 */
+    uint64_t *wake;
     struct br_sim_job_program program;
 };
 
@@ -58,8 +58,15 @@ struct br_sim_job {
 int br_sim_job_open(struct br_sim_job *job, const struct br_sim_job_config *config);
 void br_sim_job_close(struct br_sim_job *job);
 
-/* Until every rank has all its links. */
+/* Links everybody with everybody, or in a BCube with its neighbours; returns when all links are up. */
 int br_sim_job_connect(struct br_sim_job *job);
+
+/* In a FLAT job only the links that this collective takes, as far as they are missing: among thousands of hosts all of them have no room.
+ * op: as for br_sim_job_submit(), the same for all ranks; only looked at. In a BCube as br_sim_job_connect(). */
+int br_sim_job_connect_for(struct br_sim_job *job, const struct br_operation *op);
+
+/* The rank has something to do at the next advance. */
+void br_sim_job_wake(struct br_sim_job *job, uint32_t rank);
 
 /* Gives the rank an operation: kind, arguments, memory, priority, algorithm are the caller's; order, sequence and deadline are
  * set here. Every rank must submit the same collectives in the same order. The operation is the job's until `ended`. */

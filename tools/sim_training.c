@@ -52,6 +52,14 @@ static struct br_operation allreduce(const char *algorithm, void *memory, size_t
     return op;
 }
 
+/* The links that it takes are up before its time counts. */
+static int prepare(struct br_sim_job *job, const char *algorithm, void *memory, size_t count)
+{
+    struct br_operation op = allreduce(algorithm, memory, count, 0);
+
+    return br_sim_job_connect_for(job, &op);
+}
+
 static uint64_t ns(double seconds)
 {
     return (uint64_t)llround(seconds * 1e9);
@@ -240,7 +248,7 @@ static int open_ranks(struct run *run)
         if (!rank->ops || !rank->ended)
             return br_error(ENOMEM, "no memory for %u operations of %u ranks", run->n_groups, run->job->n);
         begin_iteration(run, rank, br_sim_host_now(run->job->sim, (int)r));
-        run->job->ranks[r].due = true;
+        br_sim_job_wake(run->job, r);
     }
     return 0;
 }
@@ -276,6 +284,8 @@ int br_sim_training_run(struct br_sim_job *job, const struct br_sim_training *tr
     struct run run = {.job = job, .training = training, .line = line};
     int rc = lay_out(&run);
 
+    for (uint32_t g = 0; g < run.n_groups && !rc; g++)
+        rc = prepare(job, training->algorithm, run.groups[g].memory, run.groups[g].count);
     if (!rc)
         rc = open_ranks(&run);
     job->program = (struct br_sim_job_program){.with = &run, .ended = ended, .turn = turn};
@@ -314,10 +324,13 @@ int br_sim_training_time(struct br_sim_job *job, const char *algorithm, uint64_t
     struct br_operation *ops = calloc((size_t)job->n * at_once, sizeof *ops);
     float *memory = calloc(at_once, count * sizeof *memory);
     struct burst burst = {0};
-    uint64_t start = br_sim_now(job->sim);
+    uint64_t start;
     int rc =
         ops && memory ? 0 : br_error(ENOMEM, "no memory for %u all-reduces of %zu elements", at_once, count);
 
+    if (!rc)
+        rc = prepare(job, algorithm, memory, count);
+    start = br_sim_now(job->sim);
     job->program = (struct br_sim_job_program){.with = &burst, .ended = burst_ended};
     for (uint32_t i = 0; i < job->n * at_once && !rc; i++) {
         ops[i] = allreduce(algorithm, memory + i % at_once * count, count, 0);
@@ -375,13 +388,18 @@ int br_sim_training_overtake(struct br_sim_job *job, const char *algorithm, uint
                              double after, double *seconds)
 {
     size_t count = bytes / sizeof(float), large = others / sizeof(float);
-    struct overtake o = {.job = job, .begin = br_sim_now(job->sim) + ns(after)};
+    struct overtake o = {.job = job};
     float *memory = calloc(count + large, sizeof *memory);
     int rc;
 
     o.ops = calloc(2 * (size_t)job->n, sizeof *o.ops);
     o.started = calloc(job->n, sizeof *o.started);
     rc = o.ops && o.started && memory ? 0 : br_error(ENOMEM, "no memory for %zu elements", count + large);
+    if (!rc)
+        rc = prepare(job, algorithm, memory + count, large);
+    if (!rc)
+        rc = prepare(job, algorithm, memory, count);
+    o.begin = br_sim_now(job->sim) + ns(after);
     job->program = (struct br_sim_job_program){.with = &o, .ended = overtake_ended, .turn = overtake_turn};
     for (uint32_t r = 0; r < job->n && !rc; r++) {
         o.ops[2 * r] = allreduce(algorithm, memory + count, large, 0);

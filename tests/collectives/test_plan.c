@@ -156,6 +156,28 @@ static void plans_choose__tells_shapes_apart(void **state)
     br_plans_destroy(&plans);
 }
 
+/* A plan of its own, the other's choice. */
+static void plans_choose__like_another(void **state)
+{
+    struct br_plans first, second;
+    const struct br_plan_choice *theirs, *ours;
+
+    (void)state;
+    init(&first, 8);
+    init(&second, 8);
+    second.like = &first;
+    ours = choose(&second, BR_ALLREDUCE, "");
+    theirs = choose(&first, BR_ALLREDUCE, "");
+    assert_ptr_not_equal(ours->way, theirs->way);
+    assert_string_equal(ours->way->name, theirs->way->name);
+    assert_int_equal(ours->way->digest, theirs->way->digest);
+    assert_int_equal(ours->chunk_bytes, theirs->chunk_bytes);
+    assert_true(ours->seconds > 0 && ours->seconds == theirs->seconds);
+    assert_true(br_plans_choose(&second, BR_ALLREDUCE, BR_COST_4_BYTES, "nonsense", 8, &ours) < 0);
+    br_plans_destroy(&second);
+    br_plans_destroy(&first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +187,7 @@ int main(void)
         cmocka_unit_test(plans_get__counts_readers),
         cmocka_unit_test(plans_choose__by_name_or_cost),
         cmocka_unit_test(plans_choose__tells_shapes_apart),
+        cmocka_unit_test(plans_choose__like_another),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,6 +109,28 @@ static void training__predictions_hold(void **state)
     }
 }
 
+/* As many hosts as nobody has: only the links that halving and doubling takes are made, and what no transfer needs takes no memory. */
+static void training__a_thousand_hosts(void **state)
+{
+    static const struct br_layer layers[2] = {{65536, 1e-4, 2e-4}, {65536, 1e-4, 2e-4}};
+    const struct br_workload work = {.layers = layers, .n = 2};
+    struct br_plan_simulation simulation = network("flat:1024", "10", "5");
+    uint8_t joins[2] = {0, 1};
+    double alone;
+    struct br_sim_job job;
+    struct br_timeline line;
+
+    (void)state;
+    simulation.algorithm = "halving";
+    simulation.iterations = 2;
+    assert_int_equal(br_sim_job_open(&job, &simulation.config), 0);
+    assert_int_equal(br_sim_training_time(&job, "halving", 131072, 1, &alone), 0);
+    br_sim_job_close(&job);
+    simulate(&simulation, &work, joins, false, &line);
+    assert_near(line.iteration, 6e-4 + alone, .02);
+    br_timeline_close(&line);
+}
+
 /*
  * VGG-19 (0.26 % of each gradient, 110 ms of computation) on 8 hosts at 100 Mb/s: nearly all bytes are ready first, and what the forward pass
  * begins with overtakes them step by step, each behind frames that are on the links already. `auto` counts with that: without, it
@@ -173,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training__p3s_three_layers),
         cmocka_unit_test(training__predictions_hold),
+        cmocka_unit_test(training__a_thousand_hosts),
         cmocka_unit_test(training__auto_counts_what_overtaking_costs),
         cmocka_unit_test(training__hollow_frames_take_as_long),
     };
