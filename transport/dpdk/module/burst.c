@@ -91,26 +91,21 @@ static void ask_for_sums(struct rte_mbuf *mbuf)
     mbuf->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IP_CKSUM | RTE_MBUF_F_TX_UDP_CKSUM;
 }
 
-/* Hangs the payload behind the head, where it lies. */
-static bool hang(struct br_dpdk_port *port, struct rte_mbuf *mbuf, const struct br_dpdk_leaving *packet)
+/* Hangs the payload behind the head, where it lies. The driver is done with it when its send function returns (facts.direct), so nobody
+ * else ever holds the tail: it needs no count of who does, as DPDK's external buffers have, at two locked instructions a packet. */
+static void hang(struct rte_mbuf *mbuf, struct rte_mbuf *tail, const struct br_dpdk_leaving *packet)
 {
-    struct rte_mbuf *tail = rte_pktmbuf_alloc(port->tails);
-
-    if (!tail)
-        return false;
-    rte_mbuf_ext_refcnt_update(&port->shared, 1);
-    rte_pktmbuf_attach_extbuf(tail, (void *)(uintptr_t)packet->payload, RTE_BAD_IOVA,
-                              (uint16_t)packet->payload_bytes, &port->shared);
+    tail->buf_addr = (void *)(uintptr_t)packet->payload;
+    tail->buf_len = tail->data_len = (uint16_t)packet->payload_bytes;
     tail->data_off = 0;
-    tail->data_len = (uint16_t)packet->payload_bytes;
-    tail->pkt_len = packet->payload_bytes;
     mbuf->next = tail;
     mbuf->nb_segs = 2;
     mbuf->pkt_len += packet->payload_bytes;
-    return true;
 }
 
-static void fill(struct br_dpdk_port *port, struct rte_mbuf *mbuf, const struct br_dpdk_leaving *packet)
+/* tail: NULL, or for the payload. */
+static void fill(struct br_dpdk_port *port, struct rte_mbuf *mbuf, const struct br_dpdk_leaving *packet,
+                 struct rte_mbuf *tail)
 {
     uint8_t *to = rte_pktmbuf_mtod(mbuf, uint8_t *);
 
@@ -119,13 +114,35 @@ static void fill(struct br_dpdk_port *port, struct rte_mbuf *mbuf, const struct 
     mbuf->pkt_len = packet->head_bytes;
     if (packet->sums)
         ask_for_sums(mbuf);
-    if (!packet->payload_bytes ||
-        (port->direct && packet->payload_bytes > BR_DPDK_COPIED && hang(port, mbuf, packet)))
+    if (!packet->payload_bytes)
         return;
+    if (tail) {
+        hang(mbuf, tail, packet);
+        return;
+    }
     memcpy(to + packet->head_bytes, packet->payload, packet->payload_bytes);
     port->copied += packet->payload_bytes;
     mbuf->data_len = (uint16_t)(mbuf->data_len + packet->payload_bytes);
     mbuf->pkt_len = mbuf->data_len;
+}
+
+static bool hangs(const struct br_dpdk_port *port, const struct br_dpdk_leaving *packet)
+{
+    return port->direct && packet->payload_bytes > BR_DPDK_COPIED;
+}
+
+static void fill_all(struct br_dpdk_port *port, struct rte_mbuf **mbufs,
+                     const struct br_dpdk_leaving *packets, int n)
+{
+    struct rte_mbuf *tails[BR_DPDK_BURST];
+    unsigned wanted = 0;
+
+    for (int i = 0; i < n; i++)
+        wanted += hangs(port, &packets[i]);
+    if (wanted && rte_pktmbuf_alloc_bulk(port->tails, tails, wanted))
+        wanted = 0; /* payloads are copied */
+    for (int i = 0; i < n; i++)
+        fill(port, mbufs[i], &packets[i], wanted && hangs(port, &packets[i]) ? tails[--wanted] : NULL);
 }
 
 int br_dpdk_port_send(struct br_dpdk_port *port, const struct br_dpdk_leaving *packets, int n)
@@ -140,8 +157,7 @@ int br_dpdk_port_send(struct br_dpdk_port *port, const struct br_dpdk_leaving *p
         n /= 2; /* as many as there are: what has been sent comes back only while more is */
     if (n <= 0)
         return 0;
-    for (int i = 0; i < n; i++)
-        fill(port, mbufs[i], &packets[i]);
+    fill_all(port, mbufs, packets, n);
     sent = rte_eth_tx_burst(port->id, 0, mbufs, (uint16_t)n);
     if (sent < (unsigned)n)
         rte_pktmbuf_free_bulk(mbufs + sent, (unsigned)n - sent);

@@ -146,8 +146,6 @@ static int make_pools(struct br_dpdk_port *port, const char *devargs, const stru
             "no memory for %u packets of %u bytes: raise BRAID_DPDK_MEMORY (MiB), or reserve "
             "huge pages",
             n, room);
-    port->shared.free_cb = NULL;
-    rte_mbuf_ext_refcnt_set(&port->shared, 1);
     return 0;
 }
 
