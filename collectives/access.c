@@ -8,7 +8,7 @@
  * Small data of a put, and the operands of an atomic, are the payload of the request: one trip there and back, where a large put takes two
  * (request and READY, data and answer). A get's data come with a READY of their own, which leaves with the request: one trip, too.
  *
- * Memory of a GPU is staged (stage.h): what a put sends is copied before anything of the part is posted.
+ * Memory of a GPU that NICs do not reach (reach.h) is staged (stage.h): what a put sends is copied before anything of the part is posted.
  */
 #include "collectives/engine_internal.h"
 
@@ -129,11 +129,14 @@ static void loaded(struct br_engine *engine, struct br_batch *batch)
 static void post(struct br_engine *engine, struct br_operation *op)
 {
     size_t offset = (size_t)op->parts.next++ * BR_MAX_TRANSFER, left = op->count - offset;
+    bool direct;
 
     fill(engine, op, offset, left < BR_MAX_TRANSFER ? (uint32_t)left : BR_MAX_TRANSFER);
-    if (op->send_gpu)
+    direct = op->parts.transfers[DATA].region && op->parts.transfers[DATA].region->gpu &&
+             !op->parts.transfers[REQUEST].memory; /* which the CPU copies */
+    if (op->send_gpu && !direct)
         br_stage_part_load(engine, op, DATA, op->send_gpu, loaded);
-    else if (!op->recv_gpu || br_stage_part_take(engine, op, DATA, op->recv_gpu))
+    else if (!op->recv_gpu || direct || br_stage_part_take(engine, op, DATA, op->recv_gpu))
         post_filled(engine, op);
 }
 
@@ -279,6 +282,7 @@ void br_access_transfer_ended(struct br_engine *engine, struct br_operation *op,
     }
     if (*back & 1u << STATUS && op->parts.answer.status)
         refused(engine, op);
-    else if (op->kind == BR_OPERATION_PUT || !br_stage_part_store(engine, op, DATA, stored))
+    else if (op->kind == BR_OPERATION_PUT ||
+             (!br_stage_part_store(engine, op, DATA, stored) && br_stage_part_flush(engine, op, data)))
         part_ended(engine, op);
 }

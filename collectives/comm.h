@@ -53,6 +53,7 @@ struct br_cache;
 struct br_ipc;
 struct br_local;
 struct br_passages;
+struct br_reach;
 struct br_serve;
 struct br_store;
 struct br_views;
@@ -105,6 +106,7 @@ struct br_settings {
     int pin_cpu;          /* -1: not pinned */
     uint64_t cache_bytes; /* that the registration cache may pin; 0: there is none */
     int gpu_reduce;       /* enum br_gpu_reduce */
+    bool gpu_direct;      /* NICs may read and write memory of GPUs themselves */
 };
 
 /* What braid_init() builds. */
@@ -115,6 +117,7 @@ struct br_family {
     struct br_engine *engine;
     struct br_copier *copier;     /* of memory of GPUs; what is open there is found out as it comes */
     struct br_offload *offload;   /* reductions on GPUs; likewise */
+    struct br_reach *reach;       /* NICs that read and write memory of GPUs; NULL: none can */
     struct br_ipc *ipc;           /* memory of GPUs that other processes have shared */
     bool shares_gpus;             /* all ranks of the job could (share.h, note 7) */
     struct br_across *across;     /* the level between hosts of such memory; NULL: there is none */

@@ -133,7 +133,13 @@ static int read_gpus(struct br_settings *s)
     static const char *const ways[] = {
         [BR_GPU_REDUCE_AUTO] = "auto", [BR_GPU_REDUCE_CPU] = "cpu", [BR_GPU_REDUCE_GPU] = "gpu", NULL};
 
-    return br_env_choice("BRAID_GPU_REDUCE", ways, BR_GPU_REDUCE_AUTO, &s->gpu_reduce);
+    static const char *const direct[] = {"off", "auto", NULL};
+    int choice, rc = br_env_choice("BRAID_GPU_REDUCE", ways, BR_GPU_REDUCE_AUTO, &s->gpu_reduce);
+
+    if (!rc)
+        rc = br_env_choice("BRAID_GPU_DIRECT", direct, 1, &choice);
+    s->gpu_direct = !rc && choice;
+    return rc;
 }
 
 static int read_text(const char *given, const char *name, const char *fallback, char *out, size_t bytes)

@@ -11,6 +11,7 @@
 #include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "collectives/reach.h"
 #include "collectives/reduce.h"
 #include "collectives/type.h"
 #include "gpu/image.h"
@@ -39,7 +40,10 @@ int br_gpus_create(struct br_family *family)
     rc = br_offload_create(family->copier, &br_gpu_image, &family->offload);
     if (!rc)
         rc = br_ipc_create(&family->ipc);
+    if (!rc)
+        rc = br_reach_create(family);
     if (rc) {
+        br_ipc_destroy(family->ipc, false);
         br_offload_destroy(family->offload);
         br_copier_destroy(family->copier);
     }
@@ -49,6 +53,7 @@ int br_gpus_create(struct br_family *family)
 void br_gpus_destroy(struct br_family *family)
 {
     family->stays_pinned = br_copier_has_lost(family->copier);
+    br_reach_destroy(family);
     br_ipc_destroy(family->ipc, family->stays_pinned);
     br_offload_destroy(family->offload);
     br_copier_destroy(family->copier);
@@ -120,9 +125,11 @@ static int open_now(struct br_family *family, int gpu)
 
     if (rc <= 0)
         return rc;
-    br_downgrade(gpu_staging);
-    br_log_warn("rank %d: memory of GPU %d goes through pinned host memory (doc/gpu.md)", family->rank,
-                gpu - 1);
+    if (!br_reach_open(family, gpu)) {
+        br_downgrade(gpu_staging);
+        br_log_warn("rank %d: memory of GPU %d goes through pinned host memory (doc/gpu.md)", family->rank,
+                    gpu - 1);
+    }
     open_reductions(family, gpu);
     return 0;
 }

@@ -25,6 +25,8 @@ static void add_devices(const struct br_worker *w, struct braid_stats *s)
         s->rx_packets += c->rx_packets;
         s->registrations += c->registrations;
         s->pinned_bytes += c->pinned_bytes;
+        s->nic_from_gpu_bytes += c->tx_gpu_bytes;
+        s->nic_to_gpu_bytes += c->rx_gpu_bytes;
     }
 }
 

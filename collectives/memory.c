@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "collectives/reach.h"
 #include "gpu/pointer.h"
 #include "transport/cache.h"
 #include "transport/region.h"
@@ -385,7 +386,9 @@ void br_memory_unuse(struct br_family *family, struct br_region *region)
 {
     if (!region)
         return;
-    if (family->cache && br_cache_owns(family->cache, region))
+    if (region->gpu)
+        br_reach_unuse(family, region);
+    else if (family->cache && br_cache_owns(family->cache, region))
         br_cache_put(family->cache, region);
     else
         atomic_fetch_sub(&br_container_of(region, struct braid_region, region)->uses, 1);

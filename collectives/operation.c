@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "collectives/comm.h"
 #include "collectives/local.h"
+#include "collectives/reach.h"
 #include "collectives/share.h"
 #include "collectives/type.h"
 #include "collectives/views.h"
@@ -77,10 +78,12 @@ void br_comm_put_operations(struct braid_comm *comm)
 
 void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op)
 {
-    if (!op->send_gpu)
-        op->send_region = br_memory_use(comm->family, op->send, op->send_bytes);
-    if (!op->recv_gpu)
-        op->recv_region = br_memory_use(comm->family, op->recv, op->recv_bytes);
+    struct br_family *family = comm->family;
+
+    op->send_region = op->send_gpu ? br_reach_use(family, op, op->send, op->send_bytes, op->send_gpu, false)
+                                   : br_memory_use(family, op->send, op->send_bytes);
+    op->recv_region = op->recv_gpu ? br_reach_use(family, op, op->recv, op->recv_bytes, op->recv_gpu, true)
+                                   : br_memory_use(family, op->recv, op->recv_bytes);
 }
 
 void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op)

@@ -109,16 +109,24 @@ static void loaded(struct br_engine *engine, struct br_batch *batch)
         check(engine, op, t, br_transfer_send(engine->worker, t));
 }
 
+/* The NIC reads or writes the GPU's memory (reach.h); what goes in one message the CPU copies. */
+static bool is_direct(const struct br_engine *engine, const struct br_transfer *t)
+{
+    return t->region && t->region->gpu && !br_transfer_is_eager(engine->worker, t->peer, t->length);
+}
+
 /* A filled-in transfer begins. */
 static void start(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
 {
     int i = (int)(t - op->parts.transfers);
 
-    if (op->send_gpu && t->length)
+    bool staged = (op->send_gpu || op->recv_gpu) && t->length && !is_direct(engine, t);
+
+    if (is_send(op) && staged)
         br_stage_part_load(engine, op, i, op->send_gpu, loaded);
     else if (is_send(op))
         check(engine, op, t, br_transfer_send(engine->worker, t));
-    else if (!op->recv_gpu || !t->length || br_stage_part_take(engine, op, i, op->recv_gpu))
+    else if (!staged || br_stage_part_take(engine, op, i, op->recv_gpu))
         check(engine, op, t, br_transfer_receive(engine->worker, t));
 }
 
@@ -192,6 +200,8 @@ static void stored(struct br_engine *engine, struct br_batch *batch)
 
 void br_p2p_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
 {
-    if (is_send(op) || !br_stage_part_store(engine, op, (int)(t - op->parts.transfers), stored))
+    if (!is_send(op) && br_stage_part_store(engine, op, (int)(t - op->parts.transfers), stored))
+        return;
+    if (is_send(op) || br_stage_part_flush(engine, op, t))
         part_ended(engine, op, t);
 }

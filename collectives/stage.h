@@ -44,6 +44,7 @@ struct br_region;
 struct br_run;
 struct br_run_step;
 struct br_step;
+struct br_transfer;
 
 /* Copies under way, and what to do when they are through. */
 struct br_batch {
@@ -127,6 +128,10 @@ void br_stage_part_load(struct br_engine *engine, struct br_operation *op, int i
                         void (*then)(struct br_engine *, struct br_batch *));
 bool br_stage_part_store(struct br_engine *engine, struct br_operation *op, int i,
                          void (*then)(struct br_engine *, struct br_batch *));
+/* flush: of bytes that a NIC has written into the GPU's memory itself, so that the GPU reads them; nothing for others. false: the worker has
+ * failed. */
+bool br_stage_part_flush(struct br_engine *engine, const struct br_operation *op,
+                         const struct br_transfer *t);
 void br_stage_parts_put(struct br_engine *engine, struct br_operation *op); /* gives all buffers back */
 
 /* stage_board.c: operations on the board. begin: the operation gets a buffer in place of the user's memory; false: the worker has failed. */

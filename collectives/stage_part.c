@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Parts of messages and accesses. */
+#include "base/error.h"
 #include "collectives/engine_internal.h"
 #include "collectives/stage.h"
+#include "gpu/direct.h"
 
 static struct br_staged *staged_of(struct br_operation *op, int i)
 {
@@ -47,6 +49,15 @@ bool br_stage_part_store(struct br_engine *engine, struct br_operation *op, int 
     br_stage_copy(engine, s->gpu, BR_COPY_TO_GPU, s->user, t->memory, t->length);
     br_stage_go(engine, &s->batch, s->gpu, BR_COPY_TO_GPU, then);
     return true;
+}
+
+bool br_stage_part_flush(struct br_engine *engine, const struct br_operation *op, const struct br_transfer *t)
+{
+    int rc = t->region && t->region->gpu ? br_direct_flush(op->recv_gpu) : 0;
+
+    if (rc && !engine->worker->failed)
+        br_worker_fail(engine->worker, -rc, br_error_words());
+    return !engine->worker->failed;
 }
 
 void br_stage_parts_put(struct br_engine *engine, struct br_operation *op)

@@ -111,7 +111,9 @@ struct CUfunc_st;   /* CUfunction */
     X(BR_CUDA_ACCESS_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3)                                      \
     X(BR_CUDA_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0)                                      \
     X(BR_CUDA_FLUSH_CURRENT_CONTEXT, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, 0)                  \
-    X(BR_CUDA_FLUSH_TO_OWNER, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER, 100)
+    X(BR_CUDA_FLUSH_TO_OWNER, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER, 100)                                 \
+    X(BR_CUDA_RDMA_FLUSH_BY_HOST, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST, 1)                            \
+    X(BR_CUDA_RDMA_ORDERED_FOR_OWNER, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER, 100)
 
 enum br_cuda_constant {
 #define BR_CUDA_CONSTANT(ours, theirs, value) ours = value,

@@ -230,6 +230,16 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
     return set_rails(w, peer, rails, n_rails);
 }
 
+bool br_worker_goes_by(const struct br_worker *w, int rank, uint32_t devices)
+{
+    const struct br_peer *peer = &w->peers[rank];
+
+    for (int i = 0; i < peer->n_rails; i++)
+        if (peer->rails[i].detour || !(devices >> peer->rails[i].device->index & 1))
+            return false;
+    return peer->n_rails > 0;
+}
+
 bool br_worker_connected(const struct br_worker *w)
 {
     return w->n_waited == 0;

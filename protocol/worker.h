@@ -139,6 +139,9 @@ int br_worker_open_device(struct br_worker *worker, const struct br_transport_op
  * unless config.cube says how to relay: there only neighbours are set, with one rail each. */
 int br_worker_set_peer(struct br_worker *worker, int rank, const struct br_rail_config *rails, int n_rails);
 
+/* Is there a way to the peer, and do all its ways begin at these devices (a bit each, by br_device.index), none of them at a relay? */
+bool br_worker_goes_by(const struct br_worker *worker, int rank, uint32_t devices);
+
 /* true when every rail of every peer has been up. */
 bool br_worker_connected(const struct br_worker *worker);
 /* Names up to a few peers and rails that are not connected, with their last error, into words. */

@@ -4,12 +4,16 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "gpu/copier.h"
 #include "gpu/survey.h"
 #include "tools/format.h"
 #include "tools/info_topology.h"
 #include "tools/near.h"
+#include "transport/gpu_trial.h"
 
-#define NICS 64
+#define NICS      64
+#define BY_DMABUF "dma-buf"
+#define BY_MODULE "the peer-memory module"
 
 /* near NULL: `words` says why. */
 static void add_nics(cJSON *object, struct br_near *near, const char *pci, const char *words)
@@ -44,6 +48,54 @@ static void gather_nics(cJSON *array)
     br_near_close(near);
 }
 
+/* ---- which NICs reach it ------------------------------------------------------------------------------ */
+
+static void add_trial(cJSON *array, const struct br_device_info *nic, struct br_gpu_trial *trial,
+                      const struct br_transport_ops *ops)
+{
+    const struct br_device_config config = {.name = nic->name};
+    int way = br_gpu_trial_run(trial, ops, &config);
+    cJSON *object = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(object, "name", nic->name);
+    cJSON_AddStringToObject(object, "by", way < 0 ? "" : way ? BY_MODULE : BY_DMABUF);
+    cJSON_AddStringToObject(object, "why_not", way < 0 ? br_error_words() : "");
+    cJSON_AddItemToArray(array, object);
+}
+
+/* Each RDMA device that can be used. */
+static void try_nics(cJSON *array, struct br_gpu_trial *trial)
+{
+    static struct br_device_info nics[NICS];
+    const struct br_transport_ops *ops = br_transport_get("verbs");
+    int n = ops ? ops->probe(nics, NICS) : 0;
+
+    for (int i = 0; i < n; i++)
+        if (!nics[i].why_not[0])
+            add_trial(array, &nics[i], trial, ops);
+}
+
+static void gather_reach(cJSON *gpus)
+{
+    struct br_copier *copier;
+    cJSON *gpu;
+
+    if (br_copier_create(&copier))
+        return;
+    cJSON_ArrayForEach(gpu, gpus)
+    {
+        int number = (int)br_info_number(gpu, "number") + 1;
+        cJSON *array = cJSON_AddArrayToObject(gpu, "reached_by");
+        struct br_gpu_trial *trial;
+
+        if (br_copier_open(copier, number) < 0 || br_gpu_trial_create(copier, number, &trial))
+            continue;
+        try_nics(array, trial);
+        br_gpu_trial_destroy(trial);
+    }
+    br_copier_destroy(copier);
+}
+
 static void add_gpu(cJSON *array, int number, const struct br_gpu_info *gpu)
 {
     cJSON *object = cJSON_CreateObject();
@@ -75,6 +127,7 @@ void br_info_gather_gpus(cJSON *root)
     for (int i = 0; i < n; i++)
         add_gpu(array, i, &gpus[i]);
     gather_nics(array);
+    gather_reach(array);
     cJSON_AddStringToObject(object, "peer_memory", br_gpu_peer_memory("", words));
     cJSON_AddStringToObject(object, "iommu", br_gpu_iommu("", words));
 }
@@ -91,6 +144,22 @@ static void print_nics(const cJSON *gpu)
         separator = ", ";
     }
     printf("\n");
+}
+
+static void print_reach(const cJSON *gpu)
+{
+    const cJSON *nic;
+
+    cJSON_ArrayForEach(nic, cJSON_GetObjectItem(gpu, "reached_by"))
+    {
+        const char *why_not = br_info_text(nic, "why_not");
+
+        if (why_not[0])
+            printf("      %s does not reach it: %s\n", br_info_text(nic, "name"), why_not);
+        else
+            printf("      %s reaches it by %s: messages, put and get are not staged\n",
+                   br_info_text(nic, "name"), br_info_text(nic, "by"));
+    }
 }
 
 static void print_gpu(const cJSON *gpu)
@@ -110,6 +179,7 @@ static void print_gpu(const cJSON *gpu)
     if (br_info_text(gpu, "why_not")[0])
         printf("      not usable: %s\n", br_info_text(gpu, "why_not"));
     print_nics(gpu);
+    print_reach(gpu);
 }
 
 void br_info_print_gpus(const cJSON *root)

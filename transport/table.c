@@ -41,6 +41,13 @@ static void no_region_release(struct br_device *device, struct br_region *region
     (void)device, (void)region;
 }
 
+static int no_gpu_trial(const struct br_device_config *config, struct br_region *region, size_t from,
+                        size_t to, size_t bytes)
+{
+    (void)config, (void)region, (void)from, (void)to, (void)bytes;
+    return br_error(EOPNOTSUPP, "this back end takes no memory of GPUs");
+}
+
 static int no_place_token(struct br_device *device, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES])
 {
     (void)device, (void)slot, (void)token;
@@ -86,6 +93,7 @@ static void complete(struct br_transport_ops *ops)
     DEFAULT(device_open);
     DEFAULT(region_register);
     DEFAULT(region_release);
+    DEFAULT(gpu_trial);
     DEFAULT(place_token);
     DEFAULT(place_release);
     DEFAULT(link_resent);

@@ -29,6 +29,9 @@
  *    slot->base, by br_slot_combine() and only from memory that still holds what was sent when the link is lost. slot.h, note 5.
  * 10. Back ends know nothing of peers, credits, priorities or authentication. They must survive any bytes: a
  *    malformed frame fails its link with words (-EPROTO), never the process.
+ * 11. Memory of GPUs (br_region.gpu): the CPU cannot touch it. A back end with caps.gpu moves what lies in such a region by its device
+ *    alone, frames of any length and in any way, or does not take them. Without caps.gpu it never gets such a region; detours (relay.h)
+ *    do not either.
  */
 #ifndef BR_TRANSPORT_TRANSPORT_H
 #define BR_TRANSPORT_TRANSPORT_H
@@ -58,6 +61,7 @@ struct br_caps {
     bool maps;              /* may report mapped arrivals for slots with may_map */
     bool combines;          /* applies a slot's combiner itself (note 9) */
     bool pins;              /* region_register pins memory and costs: worth keeping (cache.h) */
+    bool gpu;               /* takes regions of GPUs' memory, if gpu_trial says so of the GPU (note 11) */
     /* PLACED frames need a place token (note 8). Implies sent_means_placed, excludes maps */
     bool needs_place;
     bool budget_free; /* posting moves no bytes (descriptors): rails need no in-flight budget */
@@ -152,9 +156,9 @@ struct br_region {
     const struct br_region_gpu *gpu; /* NULL: host memory. The owner's */
 };
 
-/* Memory of a GPU: base is its address there, which the CPU cannot read. */
+/* Memory of a GPU: base is its address there, which the CPU cannot read. The descriptor is open until all devices have registered the region. */
 struct br_region_gpu {
-    int dmabuf;             /* descriptor of the dma-buf that the memory lies in; -1: the driver gives none */
+    int dmabuf;             /* of the dma-buf that the memory lies in; -1: the driver gives none */
     uint64_t dmabuf_offset; /* of base in it */
 };
 
@@ -172,6 +176,7 @@ struct br_device {
         uint64_t rx_combined_bytes;                /* combined where they lay (caps.combines) */
         uint64_t registrations;                    /* memory regions registered with the NIC so far */
         uint64_t pinned_bytes;                     /* of those that are registered now */
+        uint64_t tx_gpu_bytes, rx_gpu_bytes; /* payload that the device read and wrote in GPUs' memory */
         uint64_t system_calls;
         uint64_t bad_frames;    /* malformed, each failed its link */
         uint64_t refused_links; /* incoming links dropped for max_links */
@@ -210,6 +215,12 @@ struct br_transport_ops {
     int (*region_register)(struct br_device *device, struct br_region *region);
     /* No slot whose place lies in it has a token any more, and no frame from it is under way, or all links are closed. */
     void (*region_release)(struct br_device *device, struct br_region *region);
+
+    /* caps.gpu only: has the device copy `bytes` from offset `from` of a GPU's memory to offset `to`, by itself, as if to a peer. On
+     * resources of its own, so config need not be that of an open device. The region has no keys before and after. 0: it has, the memory
+     * being known by its dma-buf; 1: by the peer-memory module; -errno with words: it cannot. Blocks, up to a second or two; any thread. */
+    int (*gpu_trial)(const struct br_device_config *config, struct br_region *region, size_t from, size_t to,
+                     size_t bytes);
 
     /* caps.needs_place only. Makes the token of a slot: what the device at the other end must know to write there. Called
      * before the slot's number leaves, at most once until place_release(). slot->base, length and region say where; without

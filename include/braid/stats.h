@@ -60,6 +60,7 @@
     X(downgrade_rdma, COUNTER, "RDMA devices stay unused because not every rank has them: TCP")              \
     X(downgrade_dmabuf, COUNTER, "no dma-buf for memory of a GPU: the peer-memory module")                   \
     X(downgrade_gpu_staging, COUNTER, "GPU memory goes through host memory: no NIC reaches it")              \
+    X(downgrade_gpu_direct, COUNTER, "a NIC does not reach memory of a GPU, or some of it: host memory")     \
     X(downgrade_gpu_pinning, COUNTER, "host memory cannot be pinned for a GPU: its copies block")            \
     X(downgrade_gpu_reduction, COUNTER, "values of a GPU cannot be combined there: on the CPU")              \
     X(downgrade_gpu_sharing, COUNTER, "GPU memory of other processes cannot be mapped: host memory")         \
@@ -101,6 +102,8 @@
     X(gpu_to_host_bytes, COUNTER,                                                                            \
       "payload copied from GPUs into host memory, on its way to NICs or the CPU")                            \
     X(host_to_gpu_bytes, COUNTER, "payload copied from host memory into GPUs")                               \
+    X(nic_from_gpu_bytes, COUNTER, "payload that NICs read in memory of GPUs themselves")                    \
+    X(nic_to_gpu_bytes, COUNTER, "payload that NICs wrote there themselves")                                 \
     X(gpu_reduced_bytes, COUNTER, "results of collectives that were combined on GPUs")                       \
     X(gpu_shared_bytes, COUNTER, "read by our GPUs in those of other processes of this host")                \
     X(turns, COUNTER, "turns of the worker")                                                                 \

@@ -28,6 +28,9 @@ static void set_flag(const char *word)
         size_t offset;
     } flags[] = {
         {"no_dmabuf", offsetof(struct fake_cuda_control, no_dmabuf)},
+        {"peer_memory", offsetof(struct fake_cuda_control, peer_memory)},
+        {"unordered", offsetof(struct fake_cuda_control, unordered)},
+        {"no_flush", offsetof(struct fake_cuda_control, no_flush)},
         {"no_ipc", offsetof(struct fake_cuda_control, no_ipc)},
         {"no_vmm", offsetof(struct fake_cuda_control, no_vmm)},
         {"no_memory_operations", offsetof(struct fake_cuda_control, no_memory_operations)},
@@ -250,6 +253,12 @@ br_cuda_result cuDeviceGetAttribute(int *out, unsigned int attribute, br_cuda_de
         break;
     case BR_CUDA_HAS_DMABUF:
         *out = !control.no_dmabuf;
+        break;
+    case BR_CUDA_RDMA_ORDERING:
+        *out = control.unordered ? 0 : BR_CUDA_RDMA_ORDERED_FOR_OWNER;
+        break;
+    case BR_CUDA_RDMA_FLUSH:
+        *out = control.no_flush ? 0 : BR_CUDA_RDMA_FLUSH_BY_HOST;
         break;
     case BR_CUDA_HOST_NUMA:
         *out = -1;

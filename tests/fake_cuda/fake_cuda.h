@@ -17,6 +17,9 @@
  *    of their context. If work there waits for what the host does (cuStreamWaitValue), the process is aborted with words: the real driver
  *    would hang, perhaps for ever.
  *
+ * 7. With control->peer_memory device memory can be touched by the CPU, and therefore pinned by a NIC that knows it by ibv_reg_mr() alone, as
+ *    where nvidia_peermem is loaded. A test that wants note 1 all the same takes the protection away when it has been pinned.
+ *
  * All of it is thread-safe, except that control is to be changed while nothing runs.
  */
 #ifndef FAKE_CUDA_H
@@ -29,7 +32,7 @@
 #include "gpu/cuda.h"
 
 /* What the driver pretends. From FAKE_CUDA=devices=2,bytes=64M,no_dmabuf,no_ipc,no_vmm,no_memory_operations,ipc_in_process,thread,
- * late=3,fail=cuMemAlloc_v2:2:5 (function, result, how many calls of it succeed before) when the library is loaded. */
+ * peer_memory,unordered,no_flush,late=3,fail=cuMemAlloc_v2:2:5 (function, result, how many calls of it succeed before) when the library is loaded. */
 struct fake_cuda_control {
     int devices;               /* 1. 0: cuInit says NO_DEVICE */
     size_t bytes;              /* memory of each device: 1 GiB; beyond: OUT_OF_MEMORY */
@@ -40,6 +43,9 @@ struct fake_cuda_control {
     /* a handle opens in the process that made it, too: for ranks that are threads of one test */
     bool ipc_in_process;
     bool thread;      /* note 2; before the first cuInit */
+    bool peer_memory; /* note 7; before the first allocation */
+    bool unordered;   /* writes of NICs are in no order with the GPU's reads */
+    bool no_flush;    /* and cannot be flushed */
     unsigned load_ms; /* that cuModuleLoadData takes */
     unsigned late;    /* events and streams say NOT_READY so many times more after their work is done */
     char fail[64];    /* the symbol that fails; "": none */
@@ -50,6 +56,7 @@ struct fake_cuda_control {
 struct fake_cuda_counters {
     uint64_t to_host, to_device, on_device, host_host; /* bytes copied; cuMemcpy* of all kinds */
     uint64_t launches;
+    uint64_t flushes;          /* calls of cuFlushGPUDirectRDMAWrites */
     uint64_t host_allocations; /* calls of cuMemHostAlloc and cuMemHostRegister so far */
 };
 

@@ -33,13 +33,15 @@ struct fake_memory *fake_find(br_cuda_pointer address)
 
 static bool map_both(struct fake_memory *memory)
 {
-    int protection = memory->kind == HOST || memory->kind == MANAGED ? PROT_READ | PROT_WRITE : PROT_NONE;
+    bool seen = memory->kind == HOST || memory->kind == MANAGED;
+    int protection =
+        seen || (memory->kind == DEVICE && fake_cuda()->peer_memory) ? PROT_READ | PROT_WRITE : PROT_NONE;
 
     memory->mapping[0] = mmap(NULL, memory->mapped, protection, MAP_SHARED, memory->fd, 0);
     if (memory->mapping[0] == MAP_FAILED)
         return false;
     memory->mapping[1] = memory->mapping[0];
-    if (protection == PROT_NONE)
+    if (!seen)
         memory->mapping[1] = mmap(NULL, memory->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd, 0);
     if (memory->mapping[1] != MAP_FAILED)
         return true;
@@ -309,9 +311,16 @@ br_cuda_result cuPointerGetAttributes(unsigned int n, unsigned int *attributes, 
 
 br_cuda_result cuPointerSetAttribute(const void *value, unsigned int attribute, br_cuda_pointer pointer)
 {
+    const struct fake_memory *memory;
+    bool takes;
+
     ENTER(cuPointerSetAttribute, CONTEXT);
-    return value && attribute == BR_CUDA_POINTER_SYNC_MEMOPS && pointer ? BR_CUDA_SUCCESS
-                                                                        : BR_CUDA_INVALID_VALUE;
+    pthread_mutex_lock(&fake_lock);
+    memory = fake_find(pointer);
+    takes = memory && memory->kind == DEVICE && !memory->created;
+    pthread_mutex_unlock(&fake_lock);
+    return value && attribute == BR_CUDA_POINTER_SYNC_MEMOPS && takes ? BR_CUDA_SUCCESS
+                                                                      : BR_CUDA_INVALID_VALUE;
 }
 
 unsigned fake_cuda_left(void)

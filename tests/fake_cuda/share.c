@@ -58,6 +58,9 @@ br_cuda_result cuMemGetHandleForAddressRange(void *out, br_cuda_pointer at, size
 br_cuda_result cuFlushGPUDirectRDMAWrites(unsigned int target, unsigned int scope)
 {
     ENTER(cuFlushGPUDirectRDMAWrites, CONTEXT);
+    pthread_mutex_lock(&fake_lock);
+    fake_counted.flushes++;
+    pthread_mutex_unlock(&fake_lock);
     return target == BR_CUDA_FLUSH_CURRENT_CONTEXT && scope >= BR_CUDA_FLUSH_TO_OWNER ? BR_CUDA_SUCCESS
                                                                                       : BR_CUDA_INVALID_VALUE;
 }

@@ -78,6 +78,50 @@ two_hosts() {
     return "$rc"
 }
 
+# The first RDMA device that can be used and reaches GPU 0, as `braid info` finds out by a write and a read-back.
+near_nic() {
+    "$BRAID_BUILD/braid" info 2> /dev/null | sed -n 's/^ *\([^ ]*\) reaches it by .*/\1/p' | head -n 1
+}
+
+# Each NIC that can be used must reach each GPU; said of those that do not, with the reason.
+nics_reach() {
+    local all
+    all=$("$BRAID_BUILD/braid" info 2> /dev/null | grep -E ' reaches it by | does not reach it: ')
+    if [[ -z $all ]]; then
+        echo "no RDMA device can be used here (braid info)"
+        return 77
+    fi
+    echo "$all"
+    ! grep -q ' does not reach it: ' <<< "$all"
+}
+
+# nic_moves TEST: two processes of this host, linked through the NIC, with buffers on GPU 0: every byte is right, none was staged, and those that
+# the NIC read, or wrote, are all.
+nic_moves() {
+    local nic folder rc=0
+    nic=$(near_nic)
+    if [[ -z $nic ]]; then
+        echo "no RDMA device reaches GPU 0 (braid info)"
+        return 77
+    fi
+    if ! command -v jq > /dev/null; then
+        echo "jq is not installed (apt-get install jq)"
+        return 77
+    fi
+    folder=$(mktemp -d)
+    local common=("$1" --backend verbs -d "$nic" -s 1048576 -n 200 -p 18599 --data_validation --use_cuda 0)
+    timeout 120 "$BRAID_BUILD/braid" perf "${common[@]}" --out_json_file "$folder/server.json" > /dev/null &
+    local server=$!
+    sleep 1
+    timeout 120 "$BRAID_BUILD/braid" perf "${common[@]}" --out_json_file "$folder/client.json" localhost || rc=1
+    wait "$server" || rc=1
+    jq -c .gpu "$folder"/*.json
+    jq -e '.gpu.gpu_to_host_bytes == 0 and .gpu.nic_from_gpu_bytes > 0' "$folder/client.json" > /dev/null || rc=1
+    jq -e '.gpu.host_to_gpu_bytes == 0 and .gpu.nic_to_gpu_bytes > 0' "$folder/server.json" > /dev/null || rc=1
+    rm -rf "$folder"
+    return "$rc"
+}
+
 part "kernels give the CPU's results" "$bench" --check
 part "kernels under compute-sanitizer" sanitized @ "$bench" --check
 part "all-reduce by 2 processes under compute-sanitizer" sanitized_ranks
@@ -90,6 +134,8 @@ part "4 processes of two hosts all-reduce memory of GPUs" two_hosts
 for backend in shm uring; do
     BRAID_BACKEND=$backend part "order in a stream, over $backend" ranks 2 stream
 done
+part "each NIC reaches each GPU" nics_reach
+part "a NIC sends and receives memory of a GPU" nic_moves send_bw
 BRAID_BACKEND=uring part "staging at 90 % of its slower part, over uring" ranks 2 rate
 echo "$passed passed, $failed failed"
 if [[ $failed -gt 0 ]]; then

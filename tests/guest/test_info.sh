@@ -135,3 +135,13 @@ ip netns add other
 as=(ip netns exec other)
 rdma
 expect "$first" 'its addresses are in another network namespace'
+
+# Memory of a fake GPU, which soft-RoCE takes by the peer-memory module's way alone: each device tries.
+BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=peer_memory "$braid" info > "$out/gpu" || fail "braid info: exit status $?"
+for device in $(devices all); do
+    grep -qF "$device reaches it by the peer-memory module" "$out/gpu" || fail "$device does not reach a GPU: $(sed -n '/^GPUs/,/^$/p' "$out/gpu")"
+done
+BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA "$braid" info > "$out/gpu" || fail "braid info: exit status $?"
+for device in $(devices all); do
+    grep -q "$device does not reach it: .*modprobe nvidia_peermem" "$out/gpu" || fail "it is not said why $device does not reach a GPU: $(sed -n '/^GPUs/,/^$/p' "$out/gpu")"
+done

@@ -72,8 +72,17 @@ static bool move_to_host(int host)
     return moved;
 }
 
+/* With the rank's digit for each '#'. */
+static void name_devices(const char *pattern, int rank, char out[128])
+{
+    snprintf(out, 128, "%s", pattern);
+    for (char *c = out; (c = strchr(c, '#'));)
+        *c = (char)('0' + rank);
+}
+
 static int join(const struct ranks *job, int rank, int port, struct braid_comm **comm)
 {
+    char devices[128];
     struct braid_config config = {
         .size = job->size,
         .rank = rank,
@@ -81,7 +90,7 @@ static int join(const struct ranks *job, int rank, int port, struct braid_comm *
         .master_port = port,
         .secret = "a secret of the tests",
         .backend = job->backend,
-        .devices = job->devices,
+        .devices = job->devices ? devices : NULL,
         .topology = job->topology,
         .slice_bytes = job->slice_bytes,
         .eager_bytes = job->eager_bytes,
@@ -91,6 +100,7 @@ static int join(const struct ranks *job, int rank, int port, struct braid_comm *
     };
     char text[16];
 
+    name_devices(job->devices ? job->devices : "", rank, devices);
     snprintf(text, sizeof text, "%d",
              job->size); /* so that ranks yield when there are more of them than cores */
     setenv("LOCAL_WORLD_SIZE", text, 1);

@@ -180,7 +180,7 @@ write_bw --use_cuda=0|give it to the client
 read_lat --use_cuda 0|give it to the client
 write_lat --use_cuda 0 host|send_bw, read_lat and send_lat only
 atomic_lat --use_cuda 0|send_bw, read_lat and send_lat only
-send_bw --use_cuda 0 --use_cuda_dmabuf|pinned host memory
+send_bw --use_cuda 0 --use_cuda_dmabuf|--use_cuda N alone takes a dma-buf
 send_bw --use_cuda_bus_id 1|which GPU
 send_bw --use_rocm 0|NVIDIA's GPUs only
 send_lat --data_validation|write_bw, read_bw and send_bw only

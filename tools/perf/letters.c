@@ -15,8 +15,8 @@ struct refused {
 };
 
 #define NO_DMABUF                                                                                            \
-    "bytes of a GPU go through pinned host memory, no NIC reads or writes the GPU's; --use_cuda N alone "    \
-    "measures that"
+    "--use_cuda N alone takes a dma-buf where NIC and driver have one, else the peer-memory module, and "    \
+    "stages what the NIC does not reach (`braid info`)"
 #define NO_LIMITER "braid has no rate limiter; shape the link with tc"
 #define NO_DC      "braid's rails are reliable connections (RC), not DC"
 #define NO_AES     "braid does not encrypt on the NIC"

@@ -151,6 +151,8 @@ static void add_gpu(struct br_perf_report *r, struct braid_comm *comm)
     cJSON_AddNumberToObject(gpu, "device", (double)r->settings->gpu);
     cJSON_AddNumberToObject(gpu, "gpu_to_host_bytes", (double)stats.gpu_to_host_bytes);
     cJSON_AddNumberToObject(gpu, "host_to_gpu_bytes", (double)stats.host_to_gpu_bytes);
+    cJSON_AddNumberToObject(gpu, "nic_from_gpu_bytes", (double)stats.nic_from_gpu_bytes);
+    cJSON_AddNumberToObject(gpu, "nic_to_gpu_bytes", (double)stats.nic_to_gpu_bytes);
 }
 
 int br_perf_report_finish(struct br_perf_report *r, struct braid_comm *comm, bool complete)

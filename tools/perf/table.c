@@ -49,7 +49,8 @@ void br_table_head(const struct br_perf_settings *s, const struct br_table_facts
     fprintf(out, " Number of qps   : %d\t\tTransport type : %s\n", facts->rails, facts->backend);
     fprintf(out, " Connection type : RC\n");
     if (s->gpu >= 0)
-        fprintf(out, " CUDA device     : %" PRId64 ", staged through host memory\n", s->gpu);
+        fprintf(out, " CUDA device     : %" PRId64 ", %sstaged through host memory\n", s->gpu,
+                strcmp(facts->backend, "verbs") == 0 ? "by the NIC where it reaches the GPU, else " : "");
     if (s->server || s->bidirectional)
         fprintf(out, " TX depth        : %" PRId64 "\n", s->depth);
     if (send)

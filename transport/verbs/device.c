@@ -357,7 +357,8 @@ static int device_open(const struct br_device_config *config, struct br_device *
                                          .sent_means_placed = true,
                                          .zero_copy_send = true,
                                          .needs_place = true,
-                                         .pins = true};
+                                         .pins = true,
+                                         .gpu = true};
     snprintf(device->base.name, sizeof device->base.name, "%s", config->name ? config->name : "(any)");
     device->listen_fd = device->epoll_fd = -1;
     device->look = true;
@@ -395,6 +396,7 @@ const struct br_transport_ops br_verbs_ops = {
     .device_address = br_verbs_address,
     .region_register = region_register,
     .region_release = region_release,
+    .gpu_trial = br_verbs_gpu_trial,
     .place_token = br_verbs_place_token,
     .place_release = br_verbs_place_release,
     .link_connect = br_verbs_link_connect,

@@ -133,10 +133,11 @@ static int pin_gpu(struct br_verbs_registrar *registrar, const struct br_region 
             "%s: memory of a GPU cannot be registered: %s, and no peer-memory module answers for its "
             "address (%s): modprobe nvidia_peermem",
             registrar->name, why, strerror(-rc));
-    br_downgrade(dmabuf);
-    if (!registrar->said_peer_memory)
+    if (!registrar->peer_memory && !registrar->quiet) {
+        br_downgrade(dmabuf);
         br_log_warn("%s: GPU memory goes through the peer-memory module: %s", registrar->name, why);
-    registrar->said_peer_memory = true;
+    }
+    registrar->peer_memory = true;
     return 0;
 }
 

@@ -40,7 +40,8 @@ struct br_verbs_registrar {
     int (*dereg_mr)(struct ibv_mr *mr);
     const char *name; /* of the device, for words */
     struct br_device_counters *counters;
-    bool said_peer_memory; /* note 3 has been logged */
+    bool quiet;       /* says and counts nothing of note 3 */
+    bool peer_memory; /* it has come to pass, and was said */
 };
 
 enum br_verbs_reach {

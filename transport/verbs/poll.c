@@ -74,6 +74,8 @@ static inline int take_written(struct br_verbs_link *link, uint32_t immediate, u
         memcpy(slot->base + offset, (const uint8_t *)device->staged[imm.index] + offset, length);
         device->base.counters.rx_copied_bytes += length;
     }
+    if (!rc && slot->region && slot->region->gpu)
+        device->base.counters.rx_gpu_bytes += length;
     event = placed_event(link, report, length);
     event->inline_ = br_verbs_imm_inline[imm.flags];
     event->slot = number;
@@ -204,6 +206,9 @@ static int place_piece(struct br_verbs_link *link, const uint8_t *bytes, uint32_
         return rc;
     if (!slot->base)
         return br_error(EPROTO, "bytes for a transfer that takes only mappings");
+    if (slot->region &&
+        slot->region->gpu) /* its token can be said, so no honest peer sends pieces (place.h note 2) */
+        return br_error(EPROTO, "bytes in pieces for memory of a GPU");
     memcpy(slot->base + header->offset + link->partial_bytes, bytes, length);
     device->counters.rx_copied_bytes += length;
     return 0;

@@ -30,6 +30,11 @@ void br_verbs_entry_release(struct br_verbs_device *device, struct br_verbs_entr
     entry->copy = entry->bounce = NULL;
 }
 
+static inline bool is_of_gpu(const struct br_frame *frame)
+{
+    return frame->region && frame->region->gpu;
+}
+
 /* That of the next work request, which is nobody's until submit(). */
 static struct br_verbs_entry *next_entry(struct br_verbs_lane *lane, uint64_t cookie, uint32_t length)
 {
@@ -140,6 +145,29 @@ static int send_bytes(struct br_verbs_link *link, const struct br_frame_header *
     return submit_send(link, &work) ? link->error : 1;
 }
 
+/* The same of memory of a GPU, which the NIC reads behind a copy of the header. */
+BR_VERBS_RARE static int gather_bytes(struct br_verbs_link *link, const struct br_frame_header *header,
+                                      const void *bytes, uint32_t length, struct br_verbs_entry *entry,
+                                      const struct ibv_mr *mr)
+{
+    struct br_verbs_device *device = br_verbs_device_of(link);
+    struct ibv_sge sge[2];
+    struct ibv_send_wr work = {.opcode = IBV_WR_SEND, .sg_list = sge};
+
+    if (header) {
+        entry->copy = br_pool_get(&device->copies);
+        if (!entry->copy)
+            return 0;
+        memcpy(entry->copy, header, sizeof *header);
+        sge[work.num_sge++] =
+            (struct ibv_sge){(uintptr_t)entry->copy, sizeof *header, device->copies_mr->lkey};
+    }
+    if (length)
+        sge[work.num_sge++] = (struct ibv_sge){(uintptr_t)bytes, length, mr->lkey};
+    device->base.counters.tx_gpu_bytes += length;
+    return submit_send(link, &work) ? link->error : 1;
+}
+
 static int too_long(const struct br_frame *frame)
 {
     return br_error(EMSGSIZE, "a frame of %u bytes is too long to post", frame->length);
@@ -159,6 +187,18 @@ static int post_message(struct br_verbs_link *link, const struct br_frame *frame
                       next_entry(lane, frame->cookie, frame->length));
 }
 
+static int send_piece(struct br_verbs_link *link, const struct br_frame_header *header, uint32_t length,
+                      struct br_verbs_entry *entry)
+{
+    const struct br_frame *frame = &link->pieces.frame;
+    const uint8_t *bytes = (const uint8_t *)frame->payload + link->pieces.sent;
+
+    if (!is_of_gpu(frame))
+        return send_bytes(link, header, bytes, length, entry);
+    return gather_bytes(link, header, bytes, length, entry,
+                        br_verbs_region_mr(frame->region, link->base.device->index));
+}
+
 void br_verbs_push(struct br_verbs_link *link)
 {
     struct br_verbs_lane *lane = &link->lanes[BR_VERBS_MESSAGES];
@@ -171,8 +211,7 @@ void br_verbs_push(struct br_verbs_link *link)
         struct br_verbs_entry *entry = next_entry(lane, pieces->frame.cookie, pieces->frame.length);
 
         entry->reports = length == left;
-        if (send_bytes(link, first ? &pieces->header : NULL,
-                       (const uint8_t *)pieces->frame.payload + pieces->sent, length, entry) <= 0)
+        if (send_piece(link, first ? &pieces->header : NULL, length, entry) <= 0)
             return;
         pieces->sent += length;
         if (length == left) {
@@ -216,7 +255,7 @@ BR_VERBS_RARE static int bounce(struct br_verbs_link *link, const struct br_fram
 static int write_placed(struct br_verbs_link *link, const struct br_frame *frame,
                         const struct br_verbs_place *place, uint32_t imm)
 {
-    const struct br_verbs_device *device = br_verbs_device_of(link);
+    struct br_verbs_device *device = br_verbs_device_of(link);
     const struct ibv_mr *mr = br_verbs_region_mr(frame->region, device->base.index);
     struct br_verbs_lane *lane = &link->lanes[br_verbs_class_of(&device->classes, frame->priority)];
     struct ibv_send_wr *work = &lane->write;
@@ -230,7 +269,9 @@ static int write_placed(struct br_verbs_link *link, const struct br_frame *frame
     work->wr.rdma.remote_addr = place->address + frame->offset;
     work->wr.rdma.rkey = place->rkey;
     work->send_flags = IBV_SEND_SIGNALED;
-    if (frame->length <= link->max_inline) {
+    if (is_of_gpu(frame)) {
+        device->base.counters.tx_gpu_bytes += frame->length;
+    } else if (frame->length <= link->max_inline) {
         work->send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
     } else if (!mr) {
         int rc = bounce(link, frame, &lane->sge, entry);
@@ -241,6 +282,13 @@ static int write_placed(struct br_verbs_link *link, const struct br_frame *frame
     return submit(link, lane, work) ? link->error : 1;
 }
 
+/* The caller's mistake (transport.h note 11). */
+BR_VERBS_RARE static int without_keys(struct br_verbs_link *link)
+{
+    br_verbs_link_fail(link, -EFAULT, true, "memory of a GPU that has no keys was posted");
+    return link->error;
+}
+
 /* Takes one frame: 1; 0: not now; -errno: the link has failed. */
 static int post_placed(struct br_verbs_link *link, const struct br_frame *frame)
 {
@@ -249,6 +297,8 @@ static int post_placed(struct br_verbs_link *link, const struct br_frame *frame)
 
     if (frame->length > link->base.device->caps.max_frame)
         return too_long(frame);
+    if (is_of_gpu(frame) && !br_verbs_region_mr(frame->region, link->base.device->index))
+        return without_keys(link);
     if (!frame->place)
         return post_pieces(link, frame);
     place = br_verbs_place_unpack(frame->place);

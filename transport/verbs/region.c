@@ -18,6 +18,8 @@ int br_verbs_place_token(struct br_device *base, struct br_slot *slot, uint8_t t
     if (index >= BR_VERBS_MAX_SLOTS)
         return br_error(E2BIG, "device %s: slot %u; %u can have places", base->name, index,
                         BR_VERBS_MAX_SLOTS);
+    if (!mr && slot->region && slot->region->gpu)
+        return br_error(EFAULT, "device %s: memory of a GPU without keys has no place", base->name);
     if (mr) {
         place.address = (uintptr_t)slot->base;
         place.rkey = mr->rkey;

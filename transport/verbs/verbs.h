@@ -292,6 +292,10 @@ void br_verbs_link_give_up(struct br_verbs_link *link, int error, const char *wh
 /* Lets the peers of links that the protocol trusts by now write, and tells them. */
 void br_verbs_open_links(struct br_verbs_device *device);
 
+/* trial.c */
+int br_verbs_gpu_trial(const struct br_device_config *config, struct br_region *region, size_t from,
+                       size_t to, size_t bytes);
+
 /* connect.c */
 int br_verbs_listen(struct br_verbs_device *device);
 int br_verbs_link_connect(struct br_device *device, const struct br_address *address, struct br_link **out);

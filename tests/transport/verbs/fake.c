@@ -350,6 +350,7 @@ void fake_install(void)
     }
     setenv("BRAID_GID_INDEX", "0", 1);
     library = own;
+    fake_memory = NULL;
     fake_queues_fill(&library);
     fake_pairs_fill(&library);
     fake_cm_fill(&library);

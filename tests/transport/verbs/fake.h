@@ -26,6 +26,9 @@ extern struct fake_device {
     bool loses_buffers; /* a queue pair that fails takes one receive buffer of its queue with it */
 } fake_devices[FAKE_DEVICES];
 
+/* Where the device finds what it is to read or write at an address; NULL, as at first: there. For memory that it reaches and the CPU does not. */
+extern void *(*fake_memory)(uint64_t address);
+
 struct fake_live {
     int contexts, pds, mrs, channels, cqs, srqs, qps, cm_channels, ids;
 };

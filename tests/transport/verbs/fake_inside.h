@@ -71,6 +71,8 @@ void fake_queues_fill(struct br_verbs_library *library);
 void fake_queues_operations(struct ibv_context_ops *ops);
 /* May a work request of this protection domain touch [address, +bytes) with this key? */
 bool fake_is_allowed(const struct ibv_pd *pd, uint32_t key, bool remote, uint64_t address, uint64_t bytes);
+/* Where the bytes of an address in a work request are (fake_memory). */
+void *fake_bytes(uint64_t address);
 void fake_complete(struct ibv_cq *cq, struct ibv_wc wc);
 /* Takes the buffer in front; the queue says so when few are left. */
 struct fake_receive fake_take_buffer(struct fake_srq *srq);

@@ -54,7 +54,8 @@ static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init
     qp->max_inline = init->cap.max_inline_data;
     ((struct fake_pd *)pd)->children++;
     ((struct fake_cq *)init->send_cq)->children++;
-    ((struct fake_srq *)init->srq)->children++;
+    if (init->srq)
+        ((struct fake_srq *)init->srq)->children++;
     return &qp->base;
 }
 
@@ -70,7 +71,8 @@ static void to_error(struct fake_qp *qp)
 {
     struct fake_srq *srq = (struct fake_srq *)qp->base.srq;
 
-    if (qp->state != IBV_QPS_ERR && fake_device_of(qp->base.context)->loses_buffers && srq->head != srq->tail)
+    if (srq && qp->state != IBV_QPS_ERR && fake_device_of(qp->base.context)->loses_buffers &&
+        srq->head != srq->tail)
         fake_take_buffer(srq);
     qp->state = IBV_QPS_ERR;
     flush(qp);
@@ -127,7 +129,8 @@ static int destroy_qp(struct ibv_qp *base)
     qps[base->qp_num - FIRST_QP] = NULL;
     ((struct fake_pd *)base->pd)->children--;
     ((struct fake_cq *)base->send_cq)->children--;
-    ((struct fake_srq *)base->srq)->children--;
+    if (base->srq)
+        ((struct fake_srq *)base->srq)->children--;
     fake_drop(qp, &fake_alive.qps);
     return 0;
 }
@@ -213,7 +216,7 @@ static void gather(const struct fake_send *send, uint8_t *to)
 {
     for (int i = 0; i < send->work.num_sge; i++) {
         if (send->sge[i].length)
-            memcpy(to, (const void *)(uintptr_t)send->sge[i].addr, send->sge[i].length);
+            memcpy(to, fake_bytes(send->sge[i].addr), send->sge[i].length);
         to += send->sge[i].length;
     }
 }
@@ -226,6 +229,13 @@ static bool has_keys(const struct fake_qp *qp, const struct fake_send *send)
     return true;
 }
 
+static bool may_write(const struct fake_qp *peer, const struct fake_send *send)
+{
+    return peer->access & IBV_ACCESS_REMOTE_WRITE &&
+           fake_is_allowed(peer->base.pd, send->work.wr.rdma.rkey, true, send->work.wr.rdma.remote_addr,
+                           length_of(send));
+}
+
 /* What the responder does. -1: it has no buffer now. */
 static int deliver(struct fake_qp *peer, const struct fake_send *send)
 {
@@ -236,10 +246,12 @@ static int deliver(struct fake_qp *peer, const struct fake_send *send)
                         .opcode = writes ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV};
     struct fake_receive to;
 
-    if (writes && (!(peer->access & IBV_ACCESS_REMOTE_WRITE) ||
-                   !fake_is_allowed(peer->base.pd, send->work.wr.rdma.rkey, true,
-                                    send->work.wr.rdma.remote_addr, wc.byte_len)))
+    if ((writes || send->work.opcode == IBV_WR_RDMA_WRITE) && !may_write(peer, send))
         return IBV_WC_REM_ACCESS_ERR;
+    if (send->work.opcode == IBV_WR_RDMA_WRITE) { /* of which the responder's program hears nothing */
+        gather(send, fake_bytes(send->work.wr.rdma.remote_addr));
+        return IBV_WC_SUCCESS;
+    }
     if (srq->head == srq->tail)
         return -1;
     to = fake_take_buffer(srq);
@@ -250,7 +262,7 @@ static int deliver(struct fake_qp *peer, const struct fake_send *send)
         to_error(peer);
         return IBV_WC_REM_INV_REQ_ERR;
     }
-    gather(send, (void *)(uintptr_t)(writes ? send->work.wr.rdma.remote_addr : to.sge.addr));
+    gather(send, fake_bytes(writes ? send->work.wr.rdma.remote_addr : to.sge.addr));
     if (send->work.opcode != IBV_WR_SEND) {
         wc.wc_flags = IBV_WC_WITH_IMM;
         wc.imm_data = send->work.imm_data;

@@ -57,6 +57,24 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *memory, size_t bytes, int 
     return mr;
 }
 
+static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova, int fd,
+                                    int access)
+{
+    (void)offset;
+    assert_true(fd >= 0);
+    assert_int_equal(offset % 4096, iova % 4096);
+    if (fake_fails_by_errno("reg_dmabuf_mr"))
+        return NULL;
+    return reg_mr(pd, (void *)(uintptr_t)iova, bytes, access);
+}
+
+void *(*fake_memory)(uint64_t address);
+
+void *fake_bytes(uint64_t address)
+{
+    return fake_memory ? fake_memory(address) : (void *)(uintptr_t)address;
+}
+
 static int dereg_mr(struct ibv_mr *mr)
 {
     int err = fake_fails("dereg_mr"), i = 0;
@@ -120,7 +138,8 @@ static struct ibv_cq *create_cq(struct ibv_context *context, int entries, void *
     assert_in_range(entries, 1, fake_device_of(context)->max_cqe);
     cq = fake_make(sizeof *cq + (size_t)entries * sizeof *cq->ring, &fake_alive.cqs);
     cq->base = (struct ibv_cq){.context = context, .channel = channel, .cq_context = user, .cqe = entries};
-    ((struct fake_channel *)channel)->cq = cq;
+    if (channel)
+        ((struct fake_channel *)channel)->cq = cq;
     ((struct fake_context *)context)->children++;
     return &cq->base;
 }
@@ -133,7 +152,8 @@ static int destroy_cq(struct ibv_cq *base)
     if (err || cq->children)
         return err ? err : EBUSY;
     assert_int_equal(cq->unacknowledged, 0); /* the real one waits for ever */
-    ((struct fake_channel *)base->channel)->cq = NULL;
+    if (base->channel)
+        ((struct fake_channel *)base->channel)->cq = NULL;
     ((struct fake_context *)base->context)->children--;
     fake_drop(cq, &fake_alive.cqs);
     return 0;
@@ -274,6 +294,7 @@ void fake_queues_fill(struct br_verbs_library *library)
     library->alloc_pd = alloc_pd;
     library->dealloc_pd = dealloc_pd;
     library->reg_mr = reg_mr;
+    library->reg_dmabuf_mr = reg_dmabuf_mr;
     library->dereg_mr = dereg_mr;
     library->create_comp_channel = create_comp_channel;
     library->destroy_comp_channel = destroy_comp_channel;

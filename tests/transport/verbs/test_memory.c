@@ -201,7 +201,7 @@ static void region_register__gpu_by_peer_memory(void **state)
     (void)state;
     fake.dmabuf_fails = EOPNOTSUPP; /* what soft-RoCE says */
     assert_int_equal(br_verbs_region_register(&registrar, 0, &region), 0);
-    assert_true(registrar.said_peer_memory);
+    assert_true(registrar.peer_memory);
     assert_int_equal(fake.iova2, 1);
     br_verbs_region_release(&registrar, 0, &region);
     gpu.dmabuf = -1;
@@ -221,7 +221,7 @@ static void region_register__gpu_neither_way(void **state)
     assert_int_equal(br_verbs_region_register(&registrar, 0, &region), -EFAULT);
     assert_non_null(strstr(br_error_words(), "dma-buf"));
     assert_non_null(strstr(br_error_words(), "nvidia_peermem"));
-    assert_false(registrar.said_peer_memory);
+    assert_false(registrar.peer_memory);
     fake.dmabuf_fails = ENOMEM; /* could be imported, but not now: no second way is tried */
     assert_int_equal(br_verbs_region_register(&registrar, 0, &region), -ENOMEM);
     assert_int_equal(fake.iova2, 1);

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/reach.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/downgrade.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "collectives/comm.h"
+#include "gpu/direct.h"
+#include "gpu/passage.h"
+#include "gpu/pointer.h"
+#include "transport/gpu_cache.h"
+#include "transport/gpu_trial.h"
+
+#define GPUS 64
+
+struct br_reach {
+    uint32_t able; /* devices whose back ends take memory of GPUs, a bit each */
+    struct br_gpu_cache *cache;
+    struct br_gpu_way {
+        uint32_t devices;           /* of these those that reach the GPU */
+        bool arrives;               /* they may write, too (note 6) */
+        struct br_gpu_trial *trial; /* NULL: not opened yet */
+    } ways[GPUS];                   /* written once, before the GPU's first operation */
+};
+
+int br_reach_create(struct br_family *family)
+{
+    const struct br_worker *w = family->worker;
+    struct br_reach *reach;
+    uint32_t able = 0;
+    int rc;
+
+    for (int i = 0; i < w->n_devices; i++)
+        able |= (uint32_t)w->devices[i]->caps.gpu << i;
+    if (!able || !family->settings.gpu_direct || !br_gpu_found())
+        return 0;
+    reach = calloc(1, sizeof *reach);
+    if (!reach)
+        return br_error(ENOMEM, "rank %d: no memory for the regions of GPUs", family->rank);
+    reach->able = able;
+    rc = br_gpu_cache_open(w->devices, w->n_devices, &reach->cache);
+    if (rc)
+        free(reach);
+    else
+        family->reach = reach;
+    return rc;
+}
+
+void br_reach_destroy(struct br_family *family)
+{
+    struct br_reach *reach = family->reach;
+
+    if (!reach)
+        return;
+    br_gpu_cache_close(reach->cache);
+    for (int i = 0; i < GPUS; i++)
+        br_gpu_trial_destroy(reach->ways[i].trial);
+    free(reach);
+    family->reach = NULL;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------- */
+
+static void cannot(const struct br_family *family, const char *device, int gpu)
+{
+    br_downgrade(gpu_direct);
+    br_log_warn("rank %d: %s does not reach the memory of GPU %d, which goes through host memory: %s",
+                family->rank, device, gpu - 1, br_error_words());
+}
+
+static void try_device(struct br_family *family, struct br_gpu_way *way, int i, int gpu)
+{
+    const struct br_device *device = family->worker->devices[i];
+    int rc = br_gpu_trial_run(way->trial, device->ops, device->config);
+
+    if (rc < 0) {
+        cannot(family, device->name, gpu);
+        return;
+    }
+    way->devices |= 1u << i;
+    br_log_info(
+        "rank %d: %s reads and writes memory of GPU %d itself, by %s: messages, put and get go that way",
+        family->rank, device->name, gpu - 1, rc ? "the peer-memory module" : "dma-buf");
+}
+
+int br_reach_open(struct br_family *family, int gpu)
+{
+    struct br_gpu_way *way = family->reach ? &family->reach->ways[gpu - 1] : NULL;
+
+    if (!way)
+        return 0;
+    if (br_gpu_trial_create(family->copier, gpu, &way->trial)) {
+        cannot(family, "no NIC", gpu);
+        return 0;
+    }
+    for (int i = 0; i < family->worker->n_devices; i++)
+        if (family->reach->able >> i & 1)
+            try_device(family, way, i, gpu);
+    way->arrives = way->devices && !br_direct_can_flush(gpu);
+    if (way->devices && !way->arrives) {
+        br_downgrade(gpu_direct);
+        br_log_warn("rank %d: what arrives for GPU %d goes through host memory: %s", family->rank, gpu - 1,
+                    br_error_words());
+    }
+    return __builtin_popcount(way->devices);
+}
+
+/* ---- use --------------------------------------------------------------------------------------------------- */
+
+/* The other end, by its number in the job; -1: it is no kind of operation that goes this way. */
+static int other_end(const struct br_operation *op)
+{
+    switch (op->kind) {
+    case BR_OPERATION_SEND:
+    case BR_OPERATION_RECV:
+        return op->peer >= 0 && op->peer < op->group->size ? br_group_in_job(op->group, op->peer) : -1;
+    case BR_OPERATION_PUT:
+    case BR_OPERATION_GET:
+        return op->key.rank < (uint32_t)op->comm->family->size ? (int)op->key.rank : -1;
+    default:
+        return -1;
+    }
+}
+
+/* Note 7. While it is held no operation is put into a stream. */
+static bool may_register(struct br_family *family)
+{
+    if (pthread_mutex_trylock(&family->passage_lock))
+        return false;
+    if (br_passages_idle(family->passages))
+        return true;
+    pthread_mutex_unlock(&family->passage_lock);
+    return false;
+}
+
+struct br_region *br_reach_use(struct br_family *family, const struct br_operation *op, const void *memory,
+                               size_t bytes, int gpu, bool arrives)
+{
+    const struct br_gpu_way *way = family->reach ? &family->reach->ways[gpu - 1] : NULL;
+    int peer = other_end(op);
+    struct br_region *region;
+    bool may;
+
+    if (!way || !way->devices || (arrives && !way->arrives) || op->foreign || peer < 0 ||
+        peer == family->rank ||
+        br_transfer_is_eager(family->worker, peer,
+                             bytes < BR_MAX_TRANSFER ? (uint32_t)bytes : BR_MAX_TRANSFER) ||
+        !br_worker_goes_by(family->worker, peer, way->devices))
+        return NULL;
+    may = may_register(family);
+    region = br_gpu_cache_get(family->reach->cache, memory, bytes, way->devices, may);
+    if (may)
+        pthread_mutex_unlock(&family->passage_lock);
+    return region;
+}
+
+void br_reach_unuse(struct br_family *family, struct br_region *region)
+{
+    br_gpu_cache_put(family->reach->cache, region);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which NICs reach which GPUs' memory, and what goes that way: messages, puts and gets whose memory on this rank lies on a GPU.
+ *
+ * 1. Tried, not believed: when a GPU is opened, each device whose back end takes GPUs' memory moves a pattern there and back (gpu_trial.h). One that
+ *    cannot is named in the log with the reason, counted (downgrade_gpu_direct), and never given that GPU's memory.
+ * 2. A transfer's frames leave and arrive over any rail of its peer, so it goes this way where all of them lie on devices that reach the GPU. Where
+ *    frames may come by other hosts (relays) none does, as these are copied by the CPU.
+ * 3. Each rank decides for itself: slots are all that the other one sees.
+ * 4. What goes in one message (BRAID_EAGER_BYTES) is staged: the CPU copies it.
+ * 5. Collectives are staged (stage.h): what they send is combined or copied on the host in between.
+ * 6. What a NIC has written is flushed, where the GPU needs it, before the operation ends (gpu/direct.h, note 3). A GPU that can neither promise
+ *    order nor flush is only read.
+ * 7. Nothing is registered while an operation of this process stands in a stream: setting CU_POINTER_ATTRIBUTE_SYNC_MEMOPS may wait for work
+ *    that waits for it (gpu/passage.h, note 7). That use is staged.
+ */
+#ifndef BR_COLLECTIVES_REACH_H
+#define BR_COLLECTIVES_REACH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct br_family;
+struct br_operation;
+struct br_reach;
+struct br_region;
+
+/* family->reach; NULL stays where no device takes GPUs' memory, there is no driver, or BRAID_GPU_DIRECT=off. -ENOMEM with words. */
+int br_reach_create(struct br_family *family);
+void br_reach_destroy(struct br_family *family);
+
+/* Note 1, of a GPU that the copier has opened. How many devices reach it. Blocks; not under the lock. */
+int br_reach_open(struct br_family *family, int gpu);
+
+/* Under the lock. A region of memory on that GPU by which all of the operation's frames can go, and a reference to it; NULL: it is staged.
+ * arrives: the NIC is to write there. */
+struct br_region *br_reach_use(struct br_family *family, const struct br_operation *op, const void *memory,
+                               size_t bytes, int gpu, bool arrives);
+void br_reach_unuse(struct br_family *family, struct br_region *region);
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport/gpu_trial.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "gpu/direct.h"
+#include "gpu/driver.h"
+
+#define BYTES 65536u /* a power of two: more than one packet of a NIC, and whole pages */
+
+struct br_gpu_trial {
+    struct br_copier *copier;
+    struct br_direct_memory memory; /* read in the first half, written in the second */
+    unsigned runs;
+    uint8_t host[BYTES];
+};
+
+static int allocate(struct br_gpu_trial *trial, int gpu)
+{
+    const struct br_cuda *cuda;
+    struct CUctx_st *context;
+    br_cuda_pointer memory = 0;
+    br_cuda_result result;
+    int rc = br_cuda_driver(&cuda);
+
+    if (!rc)
+        rc = br_cuda_context(gpu - 1, &context);
+    if (!rc)
+        rc = br_cuda_enter(cuda, context);
+    if (rc)
+        return rc;
+    result = cuda->memory_alloc(&memory, (size_t)2 * BYTES);
+    br_cuda_leave(cuda);
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(cuda, result, "%u bytes for a trial of NICs", 2 * BYTES);
+    trial->memory = (struct br_direct_memory){.base = (void *)(uintptr_t)memory, .gpu = gpu};
+    return br_direct_find(trial->memory.base, (size_t)2 * BYTES, &trial->memory);
+}
+
+static void give_back(const struct br_gpu_trial *trial)
+{
+    const struct br_cuda *cuda;
+    struct CUctx_st *context;
+
+    if (!trial->memory.base || br_copier_is_lost(trial->copier, trial->memory.gpu) || br_cuda_driver(&cuda) ||
+        br_cuda_context(trial->memory.gpu - 1, &context) || br_cuda_enter(cuda, context))
+        return;
+    cuda->memory_free((uintptr_t)trial->memory.base);
+    br_cuda_leave(cuda);
+}
+
+int br_gpu_trial_create(struct br_copier *copier, int gpu, struct br_gpu_trial **out)
+{
+    struct br_gpu_trial *trial = calloc(1, sizeof *trial);
+    int rc;
+
+    if (!trial)
+        return br_error(ENOMEM, "no memory for a trial of NICs");
+    trial->copier = copier;
+    rc = allocate(trial, gpu);
+    if (rc)
+        br_gpu_trial_destroy(trial);
+    else
+        *out = trial;
+    return rc;
+}
+
+void br_gpu_trial_destroy(struct br_gpu_trial *trial)
+{
+    if (trial)
+        give_back(trial);
+    free(trial);
+}
+
+/* ---- a run ------------------------------------------------------------------------------------------------- */
+
+/* Of each run another one, so that what an earlier one left does not pass. */
+static uint8_t pattern(const struct br_gpu_trial *trial, size_t i)
+{
+    return (uint8_t)(i * 7 + i / 256 + trial->runs);
+}
+
+/* On a stream whose copies do not count: they are no payload. Waits. */
+static int copy(const struct br_gpu_trial *trial, void *to, const void *from)
+{
+    struct CUstream_st *stream = br_copier_reductions(trial->copier, trial->memory.gpu);
+    const struct br_cuda *cuda;
+    br_cuda_result result;
+    int rc = br_cuda_driver(&cuda);
+
+    if (!rc)
+        rc = br_copier_enter(trial->copier, trial->memory.gpu);
+    if (rc)
+        return rc;
+    result = cuda->copy_async((uintptr_t)to, (uintptr_t)from, BYTES, stream);
+    if (result == BR_CUDA_SUCCESS)
+        result = cuda->stream_synchronize(stream);
+    br_cuda_leave(cuda);
+    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "a copy for the trial of NICs");
+}
+
+static int fill(struct br_gpu_trial *trial)
+{
+    int rc;
+
+    memset(trial->host, 0, sizeof trial->host);
+    rc = copy(trial, (uint8_t *)trial->memory.base + BYTES, trial->host);
+    trial->runs++;
+    for (size_t i = 0; i < BYTES; i++)
+        trial->host[i] = pattern(trial, i);
+    return rc ? rc : copy(trial, trial->memory.base, trial->host);
+}
+
+static int compare(struct br_gpu_trial *trial)
+{
+    int rc = br_direct_can_flush(trial->memory.gpu) ? 0 : br_direct_flush(trial->memory.gpu);
+
+    memset(trial->host, 0, sizeof trial->host);
+    if (!rc)
+        rc = copy(trial, trial->host, (uint8_t *)trial->memory.base + BYTES);
+    for (size_t i = 0; i < BYTES && !rc; i++)
+        if (trial->host[i] != pattern(trial, i))
+            rc = br_error(EIO,
+                          "what the NIC has written to the GPU is not what is read there, from byte %zu on: "
+                          "the IOMMU or ACS may lead it astray (`braid info`)",
+                          i);
+    return rc;
+}
+
+static int move(const struct br_gpu_trial *trial, const struct br_transport_ops *ops,
+                const struct br_device_config *config)
+{
+    struct br_region_gpu gpu = {.dmabuf = -1};
+    struct br_region region = {
+        .base = trial->memory.base, .bytes = trial->memory.bytes, .segment_fd = -1, .gpu = &gpu};
+    int rc = br_direct_export(&trial->memory, &gpu.dmabuf, &gpu.dmabuf_offset);
+
+    if (rc)
+        return rc;
+    rc = ops->gpu_trial(config, &region, 0, BYTES, BYTES);
+    if (gpu.dmabuf >= 0)
+        close(gpu.dmabuf);
+    return rc;
+}
+
+int br_gpu_trial_run(struct br_gpu_trial *trial, const struct br_transport_ops *ops,
+                     const struct br_device_config *config)
+{
+    int way = fill(trial), rc;
+
+    if (way)
+        return way;
+    way = move(trial, ops, config);
+    if (way < 0)
+        return way;
+    rc = compare(trial);
+    return rc ? rc : way;
+}
