@@ -70,11 +70,11 @@ static inline int take_written(struct br_verbs_link *link, uint32_t immediate, u
     rc = br_slot_admit(slots, slot, offset, length);
     if (rc && rc != -ESTALE)
         return rc;
-    if (!rc && device->staged[imm.index]) {
+    if (slot && !rc && device->staged[imm.index]) {
         memcpy(slot->base + offset, (const uint8_t *)device->staged[imm.index] + offset, length);
         device->base.counters.rx_copied_bytes += length;
     }
-    if (!rc && slot->region && slot->region->gpu)
+    if (slot && !rc && slot->region && slot->region->gpu)
         device->base.counters.rx_gpu_bytes += length;
     event = placed_event(link, report, length);
     event->inline_ = br_verbs_imm_inline[imm.flags];
