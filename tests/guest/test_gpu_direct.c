@@ -22,6 +22,7 @@
 #define EAGER 4096u
 #define LARGE (17u << 20) /* two parts of a message, the second a small one */
 #define ROOM  (LARGE + 4096u)
+#define MANY  16u /* messages of 4 MiB */
 
 /* Bytes of message i. */
 static uint8_t byte(uint32_t i, size_t at)
@@ -47,9 +48,9 @@ static int check(const void *memory, uint32_t i, size_t bytes)
 }
 
 /* Memory on both ranks that the NICs know, and that no CPU can touch: rank 0 has sent the other one of it. */
-static int make_known(struct braid_comm *comm, uint8_t **out)
+static int make_known(struct braid_comm *comm, size_t room, uint8_t **out)
 {
-    uint8_t *memory = own_gpu_alloc(ROOM);
+    uint8_t *memory = own_gpu_alloc(room);
     int rank = braid_rank(comm);
 
     fill(memory, 99, 100000);
@@ -57,7 +58,7 @@ static int make_known(struct braid_comm *comm, uint8_t **out)
                     : braid_send(comm, memory, 100000, 1, NULL, NULL));
     if (check(memory, 99, 100000))
         return 1;
-    CHECK(!mprotect(memory, ROOM, PROT_NONE), "the protection of the GPU's memory");
+    CHECK(!mprotect(memory, room, PROT_NONE), "the protection of the GPU's memory");
     *out = memory;
     return 0;
 }
@@ -111,7 +112,7 @@ static int messages(struct braid_comm *comm, void *context)
     uint8_t *memory;
 
     (void)context;
-    if (make_known(comm, &memory))
+    if (make_known(comm, ROOM, &memory))
         return 1;
     RETURNS(0, braid_stats(comm, &before));
     CHECK(before.downgrade_gpu_direct == 0 && before.downgrade_gpu_staging == 0, "downgrades");
@@ -140,7 +141,7 @@ static int one_sided_choice(struct braid_comm *comm, void *context)
     struct braid_stats before;
     uint8_t *memory;
 
-    if (make_known(comm, &memory))
+    if (make_known(comm, ROOM, &memory))
         return 1;
     RETURNS(0, braid_stats(comm, &before));
     if (message(comm, on_gpu ? memory : other, 3, bytes))
@@ -157,7 +158,7 @@ static int again(struct braid_comm *comm, void *context)
     uint8_t *memory, *first;
 
     (void)context;
-    if (make_known(comm, &first))
+    if (make_known(comm, ROOM, &first))
         return 1;
     RETURNS(0, braid_stats(comm, &before));
     own_gpu_free(first);
@@ -173,6 +174,70 @@ static int again(struct braid_comm *comm, void *context)
     return 0;
 }
 
+static int cable(const char *way)
+{
+    char command[512];
+
+    snprintf(command, sizeof command, "bash '%s/tests/guest/net.sh' port 0 1 %s", getenv("BRAID_SOURCE"),
+             way);
+    return system(command);
+}
+
+/* The next job wants the port. */
+static bool port_comes_up(void)
+{
+    char state[32] = "";
+
+    for (int i = 0; i < 200 && !strstr(state, "ACTIVE"); i++) {
+        FILE *file = fopen("/sys/class/infiniband/h0r1/ports/1/state", "re");
+
+        ranks_sleep_ms(50);
+        if (!file || !fgets(state, sizeof state, file))
+            state[0] = 0;
+        if (file)
+            fclose(file);
+    }
+    return strstr(state, "ACTIVE");
+}
+
+/* A rail is lost under messages: what it took with it goes again by the other NIC, out of the GPU's memory and into it. */
+static int rail_lost(struct braid_comm *comm, void *context)
+{
+    const uint32_t n = MANY, bytes = 4 << 20; /* it takes seconds, the cable less than one */
+    bool sends = !braid_rank(comm);
+    struct braid_rail_stats rails[2];
+    struct braid_stats before, now;
+    struct braid_op *ops[MANY];
+    uint8_t *memory;
+
+    (void)context;
+    if (make_known(comm, (size_t)n * bytes, &memory))
+        return 1;
+    RETURNS(0, braid_stats(comm, &before));
+    for (uint32_t i = 0; i < n && sends; i++)
+        fill(memory + (size_t)i * bytes, i, bytes);
+    for (uint32_t i = 0; i < n; i++)
+        RETURNS(0, sends ? braid_send(comm, memory + (size_t)i * bytes, bytes, 1, NULL, &ops[i])
+                         : braid_recv(comm, memory + (size_t)i * bytes, bytes, 0, NULL, &ops[i]));
+    CHECK(!sends || !cable("down"), "the cable");
+    for (uint32_t i = 0; i < n; i++)
+        RETURNS(0, braid_wait(ops[i], -1));
+    for (uint32_t i = 0; i < n; i++)
+        if (check(memory + (size_t)i * bytes, i, bytes))
+            return 1;
+    CHECK(braid_rail_stats(comm, rails, 2) == 2, "two rails");
+    CHECK(!sends || (rails[1].failures > 0 && rails[1].resent_slices > 0),
+          "the rail was lost too late: nothing went again");
+    if (stats_since(comm, &before, &now))
+        return 1;
+    CHECK((sends ? now.nic_from_gpu_bytes : now.nic_to_gpu_bytes) >= (uint64_t)n * bytes,
+          "NICs moved too little");
+    CHECK(now.gpu_to_host_bytes == 0 && now.host_to_gpu_bytes == 0, "something was staged");
+    CHECK(!sends || (!cable("up") && port_comes_up()), "the cable");
+    own_gpu_free(memory);
+    return 0;
+}
+
 /* What the NICs have written is flushed before the operation ends, where the GPU promises no order. */
 static int flushed(struct braid_comm *comm, void *context)
 {
@@ -180,7 +245,7 @@ static int flushed(struct braid_comm *comm, void *context)
     uint8_t *memory;
 
     (void)context;
-    if (make_known(comm, &memory))
+    if (make_known(comm, ROOM, &memory))
         return 1;
     before = fake_cuda_counters().flushes;
     if (message(comm, memory, 1, 100000))
@@ -218,7 +283,7 @@ static int put_and_get(struct braid_comm *comm, void *context)
 
     (void)context;
     CHECK(host, "memory");
-    if (make_known(comm, &memory))
+    if (make_known(comm, ROOM, &memory))
         return 1;
     RETURNS(0, braid_stats(comm, &before));
     if (braid_rank(comm)) {
@@ -332,6 +397,12 @@ static void gpu_direct__put_and_get(void **state)
     run(put_and_get, NULL);
 }
 
+static void gpu_direct__rail_lost(void **state)
+{
+    (void)state;
+    run(rail_lost, NULL);
+}
+
 static void gpu_direct__flushed(void **state)
 {
     (void)state;
@@ -377,6 +448,8 @@ int main(void)
         cmocka_unit_test_setup(gpu_direct__collectives_are_staged, with_peer_memory),
         cmocka_unit_test_setup(gpu_direct__refused, with_peer_memory),
         cmocka_unit_test_setup(gpu_direct__off, with_peer_memory),
+        /* last: a port is not usable again at once */
+        cmocka_unit_test_setup(gpu_direct__rail_lost, with_peer_memory),
     };
 
     return cmocka_run_group_tests(cases, NULL, NULL);
