@@ -33,7 +33,8 @@ static bool post_ack(struct br_rail *rail)
         .ack = {.bytes = rail->rx_bytes,
                 .arrived = rail->arrived,
                 .released = rail->released,
-                .released_p2p = rail->released_p2p},
+                .released_p2p = rail->released_p2p,
+                .ahead = br_rail_ahead(rail)},
     };
 
     if (br_control_post(rail, &message, NULL, 0) != 1)

@@ -12,6 +12,7 @@ void br_worker_event(struct br_worker *w, const struct br_event *event); /* of a
 void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index);
 void br_rail_reset(struct br_rail *rail, uint64_t now); /* a new link is up */
 uint64_t br_rail_in_flight(const struct br_rail *rail);
+uint32_t br_rail_ahead(const struct br_rail *rail); /* bytes that an ACK of ours may come behind */
 bool br_rail_has_budget(const struct br_rail *rail, uint32_t length); /* for a frame of this length */
 /* barred: rails that do not take frames of the transfer, a bit each */
 bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length, uint32_t barred);
@@ -19,6 +20,7 @@ void br_rail_forget_rate(struct br_rail *rail, uint64_t now);
 bool br_rail_asks(const struct br_rail *rail, uint32_t length); /* should this frame ask for an ACK? */
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now);
 void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now);
+void br_rail_told_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now); /* by the back end */
 void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now);
 /* Who may use a credit (peer.h, note 4). */
 enum br_credit {

@@ -9,10 +9,18 @@
  *    has reached the target. The volume is measured over windows of four times that long. Rejected: the rate of single frames,
  *    which a shaper or a switch that lets a burst through at once puts at a hundred times of what the link carries. Rejected: twice the bandwidth-delay product alone. On a loaded host the other end answers after the
  *    time its scheduler takes, not after the least round trip, and the budget then shrinks itself to nothing. A frame leaves
- *    only if it fits into the budget. The least round trip is forgotten after 10 s and then measured by a frame that is alone
- *    on the rail (`solo`), because every other one would count our own queue as path, and double the budget each time.
+ *    only if it fits into the budget. The least round trip is the back end's where it knows one (TCP does), asked for every 10 s.
+ *    Else it is forgotten after 10 s and then measured by a frame that is alone
+ *    on the rail (`solo`), because every other one would count our own queue as path, and double the budget each time. Rejected: that for
+ *    byte streams, too. The peer's queue, which ACKs come behind, counts as path then: of two ends that fill a wire the one that began
+ *    later had twice the budget, and the other waited for its ACKs with nothing in flight.
  * 2. In flight are bytes posted but not known to have arrived. Where SENT means placed (RDMA, shared memory) SENT tells;
- *    on a byte stream ACK messages tell, which the sender asks for by a flag every quarter of a budget.
+ *    on a byte stream ACK messages tell, which the sender asks for by a flag every quarter of a budget. They come behind the peer's own data. While it
+ *    arrives and ACK is on its way as much of ours has arrived, too, where both directions are alike. So each ACK says how much may come ahead of the next
+ *    (`peer_ahead`), and that may be in flight beside the budget, less of it where the path is short: both directions keep moving, and what really waits in front of something
+ *    urgent is a budget still. Rejected: in flight by what TCP knows to have arrived (SIOCOUTQ). Its ACKs come behind the data, too: in the queue in front
+ *    of the NIC. Rejected: all of the peer's budget as soon as something comes from it: it counts where little comes, and
+ *    carried no more.
  * 3. Striping needs no plan: rails pull frames from the peer's queue when they have budget, so they carry in proportion to
  *    their rates. Near the end of a transfer a slow rail leaves the rest to the fast ones (br_rail_may_take).
  * 4. Credits bound the messages that may be unreleased at the peer. Some are kept, because a message may wait there until
@@ -137,6 +145,7 @@ struct br_rail {
     uint64_t acked_bytes;     /* of these known to have arrived */
     uint64_t acked_at;        /* ns */
     uint64_t acked_posted_at; /* ns; when the last frame left that is known to have arrived and had asked */
+    uint32_t peer_ahead;      /* bytes that may be in flight beside the budget (note 2) */
     uint64_t asked_bytes;     /* tx_bytes at the last frame that asked for an ACK */
     uint32_t budget, frame_bytes;
     uint64_t target_delay;              /* ns */

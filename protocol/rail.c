@@ -69,6 +69,7 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
 {
     rail->tx_bytes = rail->acked_bytes = rail->asked_bytes = rail->rx_bytes = 0;
     rail->acked_at = now;
+    rail->peer_ahead = 0;
     rail->probe_head = rail->probe_tail = 0;
     rail->sent = rail->peer_arrived = rail->peer_released = rail->peer_released_p2p = rail->sent_p2p = 0;
     rail->arrived = rail->arrived_p2p = rail->released = rail->released_p2p = rail->announced = 0;
@@ -76,7 +77,8 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->unannounced_since = 0;
     rail->ack_due = rail->ping_due = rail->pong_due = false;
     rail->last_rx = rail->last_ping = now;
-    rail->rate = rail->rate_now = rail->volume = rail->volume_now = rail->min_rtt = 0;
+    rail->rate = rail->rate_now = rail->volume = rail->volume_now = 0;
+    rail->min_rtt = rail->min_rtt_until = 0;
     rail->window_at = now;
     rail->window_acked = 0;
     rail->acked_posted_at = now;
@@ -88,6 +90,13 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
 uint64_t br_rail_in_flight(const struct br_rail *rail)
 {
     return rail->tx_bytes - rail->acked_bytes;
+}
+
+uint32_t br_rail_ahead(const struct br_rail *rail)
+{
+    uint64_t awaited = rail->asked_bytes > rail->acked_bytes ? rail->asked_bytes - rail->acked_bytes : 0;
+
+    return awaited < rail->budget ? (uint32_t)awaited : rail->budget;
 }
 
 /* When the budget has shrunk, all that is in flight may be bytes of which nobody will tell that they have arrived, as
@@ -103,7 +112,7 @@ bool br_rail_has_budget(const struct br_rail *rail, uint32_t length)
 
     if (rail->device->caps.budget_free || !in_flight || waits_for_nobody(rail))
         return true;
-    return !rail->solo && in_flight + length <= rail->budget;
+    return !rail->solo && in_flight + length <= (uint64_t)rail->budget + rail->peer_ahead;
 }
 
 /* When a rail would have delivered `bytes` more, in seconds. */
@@ -242,6 +251,15 @@ static void measured_rtt(struct br_rail *rail, const struct br_probe *probe, uin
     rail->solo = old;
 }
 
+void br_rail_told_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now)
+{
+    if (!min_rtt)
+        return;
+    rail->min_rtt = min_rtt;
+    rail->min_rtt_until = now + RTT_PERIOD;
+    rail->solo = false;
+}
+
 /* Bytes over the longer of the times in which they left and in which they were acknowledged: ACKs that were held up come
  * in a bunch, and would show a rate that no link has. */
 static void measured(struct br_rail *rail, const struct br_probe *probe, uint64_t now)
@@ -297,13 +315,25 @@ static void newer(uint32_t *mine, uint32_t said, uint32_t most)
         *mine = said;
 }
 
+/* All of it where the path decides how large the budget is, less where the path is short: there the budgets alone keep both directions moving. */
+static void heard_ahead(struct br_rail *rail, uint64_t ahead)
+{
+    uint64_t delay = delay_of(rail);
+
+    if (ahead > BUDGET_MOST)
+        ahead = BUDGET_MOST;
+    rail->peer_ahead = delay ? (uint32_t)(ahead * 2 * rail->min_rtt / delay) : 0;
+}
+
 void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now)
 {
     newer(&rail->peer_arrived, ack->arrived, rail->sent);
     newer(&rail->peer_released, ack->released, rail->sent);
     newer(&rail->peer_released_p2p, ack->released_p2p, rail->sent_p2p);
-    if (!rail->device->caps.sent_means_placed)
-        br_rail_acknowledged(rail, ack->bytes, now);
+    if (rail->device->caps.sent_means_placed)
+        return;
+    heard_ahead(rail, ack->ahead);
+    br_rail_acknowledged(rail, ack->bytes, now);
 }
 
 bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind)

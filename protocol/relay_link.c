@@ -395,11 +395,18 @@ static uint64_t link_resent(struct br_link *link)
     return 0;
 }
 
+static uint64_t link_min_rtt(struct br_link *link)
+{
+    (void)link;
+    return 0;
+}
+
 static const struct br_transport_ops relay_ops = {
     .name = "relay",
     .link_connect = link_connect,
     .link_close = link_close,
     .link_resent = link_resent,
+    .link_min_rtt = link_min_rtt,
     .post = post,
     .poll = poll_,
     .message_release = message_release,

@@ -328,6 +328,8 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, bool stopped)
         br_peer_activate(w, rail->peer);
     }
     br_rail_forget_rate(rail, w->now);
+    if (w->now > rail->min_rtt_until)
+        br_rail_told_min_rtt(rail, rail->device->ops->link_min_rtt(rail->link), w->now);
     keepalive(w, rail);
 }
 

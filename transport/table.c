@@ -65,6 +65,12 @@ static uint64_t no_link_resent(struct br_link *link)
     return 0;
 }
 
+static uint64_t no_link_min_rtt(struct br_link *link)
+{
+    (void)link;
+    return 0;
+}
+
 static int no_wait(struct br_device *device)
 {
     (void)device;
@@ -97,6 +103,7 @@ static void complete(struct br_transport_ops *ops)
     DEFAULT(place_token);
     DEFAULT(place_release);
     DEFAULT(link_resent);
+    DEFAULT(link_min_rtt);
     DEFAULT(wait);
     DEFAULT(wake);
     DEFAULT(map_release);

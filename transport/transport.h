@@ -246,6 +246,10 @@ struct br_transport_ops {
      * counters: may cost a system call. */
     uint64_t (*link_resent)(struct br_link *link);
 
+    /* The least round trip of a packet of this link, ns, as far as the back end knows of one that waited for no queue of ours; 0 where
+     * nobody knows. May cost a system call. */
+    uint64_t (*link_min_rtt)(struct br_link *link);
+
     /* Takes frames[0..n) for sending in this order; returns how many it took (0: full, try after the next poll), or
      * -errno when the link has failed (CLOSED follows or has been reported). Every taken frame yields one SENT. Frames may
      * stay here until the next poll(), so that one call to the kernel carries many. */

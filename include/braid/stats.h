@@ -36,9 +36,10 @@
     X(returns, COUNTER, "times it came back")                                                                \
     X(in_flight_bytes, GAUGE,                                                                                \
       "payload posted and not known to have arrived; 0 where posting moves no bytes")                        \
-    X(budget_bytes, GAUGE, "bound of that: its drain time is the preemption latency")                        \
+    X(budget_bytes, GAUGE,                                                                                   \
+      "bound of that where nothing comes back: its drain time is the preemption latency")                    \
     X(bytes_per_second, GAUGE, "measured rate, 0 until known")                                               \
-    X(min_rtt_ns, GAUGE, "least time from post to acknowledgement, 0 until known")
+    X(min_rtt_ns, GAUGE, "least round trip that the back end or ACKs show, 0 until known")
 
 /* A peer: what its rails share. Queues hold transfers that wait to leave, by the priority of their operation. */
 #define BRAID_PEER_FIELDS(X)                                                                                 \

@@ -403,6 +403,27 @@ static void ready__one_slot_for_two_sends(void **state)
 }
 
 /* Neither a send nor a receive to somebody who has left; the words say who. */
+/* Every 10 s, and no frame goes alone for it. */
+static void rail__asks_the_back_end_for_the_round_trip(void **state)
+{
+    struct wired *x = *state;
+    const struct br_rail *rail = &x->w->peers[1].rails[0];
+
+    x->wires[0].min_rtt = 3 * BR_MS;
+    wired_turn(x, 2 * BR_MS);
+    assert_int_equal(rail->min_rtt, 3 * BR_MS);
+    x->wires[0].min_rtt = 4 * BR_MS; /* another route */
+    wired_turn(x, 100 * BR_MS);
+    assert_int_equal(rail->min_rtt, 3 * BR_MS);
+    for (int i = 0; i < 101; i++) {
+        struct br_message ping = {.type = BR_MESSAGE_PING};
+
+        wired_say(x, 0, &ping);
+        wired_turn(x, 100 * BR_MS);
+    }
+    assert_int_equal(rail->min_rtt, 4 * BR_MS);
+}
+
 static void send__to_a_rank_that_has_left(void **state)
 {
     struct br_message bye = {.type = BR_MESSAGE_BYE};
@@ -435,6 +456,7 @@ int main(void)
         cmocka_unit_test(end__where_sent_means_placed_too),
         WIRED_TEST(done__of_nobody, .rails = 2, .up = true),
         WIRED_TEST(ready__one_slot_for_two_sends, .rails = 2, .up = true),
+        WIRED_TEST(rail__asks_the_back_end_for_the_round_trip, .rails = 1, .up = true),
         WIRED_TEST(send__to_a_rank_that_has_left, .rails = 1, .up = true),
     };
 

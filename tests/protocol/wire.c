@@ -327,6 +327,11 @@ static uint64_t link_resent(struct br_link *link)
     return 0;
 }
 
+static uint64_t link_min_rtt(struct br_link *link)
+{
+    return ((struct wire *)link->device)->min_rtt;
+}
+
 const struct br_transport_ops wire_ops = {
     .name = "wire",
     .device_open = device_open,
@@ -335,6 +340,7 @@ const struct br_transport_ops wire_ops = {
     .link_connect = link_connect,
     .link_close = link_close,
     .link_resent = link_resent,
+    .link_min_rtt = link_min_rtt,
     .post = post,
     .poll = poll,
     .message_release = message_release,

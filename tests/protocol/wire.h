@@ -50,6 +50,7 @@ struct wire {
     int maps;                              /* mappings that it has not given back */
     int tokens, made;                      /* place tokens that it has not given back; in all */
     bool refuses;                          /* makes no tokens */
+    uint64_t min_rtt;                      /* what link_min_rtt says */
 };
 
 extern const struct br_transport_ops wire_ops;

@@ -92,7 +92,7 @@ field("uint64", "onesided.compare", "Compared with", base.HEX)
 field("uint64", "ack.bytes", "PLACED bytes arrived", base.DEC)
 numbers("32", "ack.", {
     arrived = "Credited messages arrived", released = "Credited messages released",
-    released_p2p = "Of these, point to point",
+    released_p2p = "Of these, point to point", ahead = "PLACED bytes that may come ahead",
 })
 numbers("32", "", {rail = "Rail", incarnation = "Incarnation", messages = "Messages sent in all", lost = "Frames may be lost"})
 field("uint32", "abort.reason", "Reason", base.DEC, abort_reason)
@@ -313,7 +313,7 @@ end
 local bodies = {
     [3] = {{"slot", 24, 4}, {"renews", 28, 4}, {"total", 32, 8}, {"have", 40, 8}},
     [4] = {{"onesided.offset", 24, 8}, {"onesided.check", 32, 8}, {"onesided.region", 40, 4}},
-    [7] = {{"ack.bytes", 24, 8}, {"ack.arrived", 32, 4}, {"ack.released", 36, 4}, {"ack.released_p2p", 40, 4}},
+    [7] = {{"ack.bytes", 24, 8}, {"ack.arrived", 32, 4}, {"ack.released", 36, 4}, {"ack.released_p2p", 40, 4}, {"ack.ahead", 44, 4}},
     [10] = {{"rail", 24, 4}, {"incarnation", 28, 4}},
     [12] = {{"abort.reason", 24, 4}},
     [13] = {{"messages", 24, 4}},

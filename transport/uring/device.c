@@ -155,6 +155,7 @@ const struct br_transport_ops br_uring_ops = {
     .link_connect = br_uring_link_connect,
     .link_close = br_uring_link_close,
     .link_resent = br_uring_link_resent,
+    .link_min_rtt = br_uring_link_min_rtt,
     .post = br_uring_link_post,
     .poll = br_uring_poll,
     .wait = br_uring_wait,

@@ -3,12 +3,14 @@
 #include "transport/uring/uring.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h> /* netinet's tcp_info ends before the least round trip */
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -169,15 +171,29 @@ int br_uring_link_post(struct br_link *base, const struct br_frame *frames, int 
     return taken;
 }
 
-uint64_t br_uring_link_resent(struct br_link *base)
+/* What the kernel knows of the connection; zeros: nothing. */
+static struct tcp_info ask_kernel(struct br_link *base)
 {
     const struct br_uring_link *link = (const struct br_uring_link *)base;
     struct tcp_info info = {0};
     socklen_t bytes = sizeof info;
 
+    base->device->counters.system_calls++;
     if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes))
-        return 0;
-    return info.tcpi_total_retrans;
+        memset(&info, 0, sizeof info);
+    return info;
+}
+
+uint64_t br_uring_link_resent(struct br_link *base)
+{
+    return ask_kernel(base).tcpi_total_retrans;
+}
+
+uint64_t br_uring_link_min_rtt(struct br_link *base)
+{
+    uint32_t us = ask_kernel(base).tcpi_min_rtt;
+
+    return us == UINT32_MAX ? 0 : us * BR_US; /* largest: no packet has been measured yet */
 }
 
 void br_uring_link_release(struct br_link *base, void *buffer)

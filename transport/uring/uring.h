@@ -74,6 +74,7 @@ int br_uring_link_connect(struct br_device *device, const struct br_address *add
 void br_uring_link_close(struct br_link *link);
 int br_uring_link_post(struct br_link *link, const struct br_frame *frames, int n);
 uint64_t br_uring_link_resent(struct br_link *link); /* TCP segments */
+uint64_t br_uring_link_min_rtt(struct br_link *link);
 void br_uring_link_release(struct br_link *link, void *buffer);
 /* Takes one waiting connection. NULL: none waits, or it was refused (*again: there may be more). */
 struct br_uring_link *br_uring_link_accept(struct br_uring_device *device, bool *again);

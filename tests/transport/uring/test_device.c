@@ -64,6 +64,16 @@ static void link_connect__all_links_in_use(void **state)
     assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), 0);
 }
 
+/* Loopback answers a SYN within microseconds, and no case waits for a second. */
+static void link_min_rtt__from_the_handshake_on(void **state)
+{
+    struct br_link *link = ends_connect();
+
+    (void)state;
+    assert_in_range(ends_ops->link_min_rtt(link), 1, BR_SEC);
+    assert_in_range(ends_ops->link_min_rtt(ends_b.links[0]), 1, BR_SEC);
+}
+
 static void device_open__names(void **state)
 {
     (void)state;
@@ -155,6 +165,7 @@ int main(void)
         TEST(link_connect__to_a_closed_port_names_both_ends),
         TEST(link_connect__bad_addresses),
         TEST(link_connect__all_links_in_use),
+        TEST(link_min_rtt__from_the_handshake_on),
         TEST(device_open__names),
         TEST(device_open__ipv6),
         TEST(device_open__patience),
