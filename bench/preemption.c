@@ -7,6 +7,7 @@
  *    braid_recv() on rank 1.
  * 2. Urgent messages leave at a steady pace whether earlier ones have arrived or not, so that waiting ones count in full.
  * 3. Three phases: idle; during the bulk with a priority; during the bulk with none, the same bulk from the start each.
+ * 4. With BACK_BYTES, as much goes the other way from the bulk's start: ACKs then come behind that.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -22,12 +23,13 @@
 #define TAG_URGENT    1
 #define TAG_BULK      2
 #define TAG_RESULT    3
+#define TAG_BACK      4
 
 enum { IDLE, PRIORITY, EQUAL, PHASES };
 static const char *const phase_names[PHASES] = {"idle", "bulk, priorities", "bulk, no priorities"};
 
 struct settings {
-    size_t urgent_bytes, bulk_bytes;
+    size_t urgent_bytes, bulk_bytes, back_bytes;
     int messages, rounds; /* messages in each of the rounds of a phase */
     long pace_us;
     const char *json;
@@ -36,7 +38,7 @@ struct settings {
 struct bench {
     struct settings settings;
     struct braid_comm *comm;
-    char *urgent, *bulk; /* messages * urgent_bytes; bulk_bytes */
+    char *urgent, *bulk, *back; /* messages * urgent_bytes; bulk_bytes; back_bytes */
     struct braid_op *ops[MOST_MESSAGES];
     double *us[PHASES]; /* messages * rounds each */
     double budget_us;   /* the most that one rail's budget took to drain */
@@ -147,6 +149,17 @@ static int receive_round(struct bench *bench, int phase, struct braid_op *bulk_o
     return rc || !bulk_op ? rc : tell(braid_wait(bulk_op, -1), "bulk receive");
 }
 
+/* The bulk of the other direction; *op is left alone where there is none. */
+static int start_back(struct bench *bench, int phase, struct braid_op **op)
+{
+    struct braid_options options = {.tag = TAG_BACK};
+    size_t bytes = bench->settings.back_bytes;
+    if (phase == IDLE || !bytes)
+        return 0;
+    return rank == 0 ? tell(braid_recv(bench->comm, bench->back, bytes, 1, &options, op), "receive back")
+                     : tell(braid_send(bench->comm, bench->back, bytes, 0, &options, op), "send back");
+}
+
 static int run_phase(struct bench *bench, int phase)
 {
     const struct settings *s = &bench->settings;
@@ -154,14 +167,18 @@ static int run_phase(struct bench *bench, int phase)
     struct braid_options options = {.tag = TAG_RESULT};
     int rc = 0;
     for (int round = 0; round < s->rounds && !rc; round++) {
-        struct braid_op *bulk_op = NULL;
+        struct braid_op *bulk_op = NULL, *back_op = NULL;
         if (rank == 1)
             rc = post_receives(bench, phase, &bulk_op);
         if (!rc)
             rc = tell(braid_barrier(bench->comm, NULL, NULL), "barrier");
         if (!rc)
+            rc = start_back(bench, phase, &back_op);
+        if (!rc)
             rc = rank == 0 ? send_round(bench, phase)
                            : receive_round(bench, phase, bulk_op, bench->us[phase] + round * s->messages);
+        if (!rc && back_op)
+            rc = tell(braid_wait(back_op, -1), "bulk back");
     }
     if (rc)
         return rc;
@@ -234,7 +251,8 @@ static int get_memory(struct bench *bench)
     const struct settings *s = &bench->settings;
     bench->urgent = braid_alloc(bench->comm, (size_t)s->messages * s->urgent_bytes);
     bench->bulk = bench->urgent ? braid_alloc(bench->comm, s->bulk_bytes) : NULL;
-    if (!bench->bulk)
+    bench->back = bench->bulk && s->back_bytes ? braid_alloc(bench->comm, s->back_bytes) : NULL;
+    if (!bench->bulk || (s->back_bytes && !bench->back))
         return tell(-ENOMEM, "buffers");
     for (int p = 0; p < PHASES; p++) {
         bench->us[p] = calloc((size_t)(s->messages * s->rounds), sizeof(double));
@@ -260,17 +278,19 @@ static long number(const char *text, long min, long max, const char *what)
 int main(int argc, char **argv)
 {
     struct bench bench = {.comm = NULL};
-    if (argc < 6 || argc > 7) {
-        fprintf(stderr, "usage: %s URGENT_BYTES BULK_BYTES MESSAGES ROUNDS PACE_US [JSON]\n", argv[0]);
+    if (argc < 7 || argc > 8) {
+        fprintf(stderr, "usage: %s URGENT_BYTES BULK_BYTES BACK_BYTES MESSAGES ROUNDS PACE_US [JSON]\n",
+                argv[0]);
         return 2;
     }
     bench.settings = (struct settings){
         .urgent_bytes = (size_t)number(argv[1], 8, 1 << 30, "URGENT_BYTES"),
         .bulk_bytes = (size_t)number(argv[2], 1, 1l << 36, "BULK_BYTES"),
-        .messages = (int)number(argv[3], 1, MOST_MESSAGES, "MESSAGES"),
-        .rounds = (int)number(argv[4], 1, 1000, "ROUNDS"),
-        .pace_us = number(argv[5], 1, 1000000, "PACE_US"),
-        .json = argc == 7 ? argv[6] : NULL,
+        .back_bytes = (size_t)number(argv[3], 0, 1l << 36, "BACK_BYTES"),
+        .messages = (int)number(argv[4], 1, MOST_MESSAGES, "MESSAGES"),
+        .rounds = (int)number(argv[5], 1, 1000, "ROUNDS"),
+        .pace_us = number(argv[6], 1, 1000000, "PACE_US"),
+        .json = argc == 8 ? argv[7] : NULL,
     };
     if (tell(braid_init(NULL, &bench.comm), "braid_init"))
         return 1;

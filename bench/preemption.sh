@@ -4,7 +4,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BRAID_BUILD:-$here/../build/release}
-rate=1gbit urgent=65536 bulk=268435456 messages=200 rounds=3 pace=9000 json=preemption.json
+rate=1gbit urgent=65536 bulk=268435456 back=0 messages=200 rounds=3 pace=9000 json=preemption.json
 
 usage() {
     cat <<END
@@ -12,6 +12,7 @@ usage: bench/preemption.sh [options]
   --rate RATE      of the link, as tc writes it (default $rate)
   --urgent BYTES   of an urgent message (default $urgent)
   --bulk BYTES     of the bulk transfer (default $bulk)
+  --back BYTES     that go the other way at the same time (default none)
   --messages N     urgent ones a round, at most 500 (default $messages)
   --rounds N       of each phase (default $rounds)
   --pace US        from one urgent message to the next (default $pace)
@@ -22,7 +23,7 @@ END
 }
 while (($#)); do
     case $1 in
-    --rate) rate=$2 ;; --urgent) urgent=$2 ;; --bulk) bulk=$2 ;; --messages) messages=$2 ;; --rounds) rounds=$2 ;;
+    --rate) rate=$2 ;; --urgent) urgent=$2 ;; --bulk) bulk=$2 ;; --back) back=$2 ;; --messages) messages=$2 ;; --rounds) rounds=$2 ;;
     --pace) pace=$2 ;; --json) json=$2 ;;
     --quick)
         rounds=1 messages=50 bulk=67108864
@@ -50,7 +51,7 @@ secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 start() { # RANK NAMESPACE
     ip netns exec "$2" env RANK="$1" WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
         BRAID_SECRET="$secret" BRAID_DEVICES=veth0 BRAID_BACKEND=uring BRAID_TIMEOUT="${BRAID_TIMEOUT:-60}" \
-        "$build/bench/preemption" "$urgent" "$bulk" "$messages" "$rounds" "$pace" "$json" &
+        "$build/bench/preemption" "$urgent" "$bulk" "$back" "$messages" "$rounds" "$pace" "$json" &
 }
 start 1 "$net_b"
 receiver=$!
