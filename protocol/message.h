@@ -122,8 +122,7 @@ struct br_body_ack {
     uint32_t arrived;      /* credited messages arrived on this link, in all (mod 2^32) */
     uint32_t released;     /* credited messages given back, in all (mod 2^32) */
     uint32_t released_p2p; /* of these, point-to-point ones */
-    uint32_t
-        ahead; /* payload bytes on this link for which the sender of this awaits ACK, at most its budget */
+    uint32_t ahead;        /* PLACED bytes of the sender that await ACK on this link, at most its budget */
 };
 
 struct br_body_rail {
