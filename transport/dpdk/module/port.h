@@ -16,7 +16,7 @@ struct br_dpdk_port {
     bool configured, direct;
     struct rte_mempool *pool;  /* buffers of whole packets */
     struct rte_mempool *tails; /* without memory of their own: payload that is sent from where it lies */
-    struct rte_mbuf *held[BR_DPDK_BURST];   /* given out by the latest receive() */
+    struct rte_mbuf *held[BR_DPDK_BURST]; /* given out by the latest receive() */
     unsigned n_held;
     uint64_t copied; /* bytes of payload, into buffers */
 };
