@@ -255,6 +255,10 @@ bool br_stream_holds(struct br_operation *op);
 int br_stream_step(struct br_family *family, uint64_t now);                 /* returns how much was done */
 uint64_t br_stream_next_look(const struct br_family *family, uint64_t now); /* UINT64_MAX: nothing is held */
 void br_stream_end(struct br_operation *op); /* it has ended: its stream goes on */
+/* For what may wait for all work of a GPU, an operation in a stream included. true: none stands there, and none is put there until
+ * br_streams_admit(). Never blocks. */
+bool br_streams_bar(struct br_family *family);
+void br_streams_admit(struct br_family *family);
 
 /* operation.c */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; NULL with words: -EAGAIN */

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "collectives/comm.h"
 #include "gpu/direct.h"
-#include "gpu/passage.h"
 #include "gpu/pointer.h"
 #include "transport/gpu_cache.h"
 #include "transport/gpu_trial.h"
@@ -126,17 +125,6 @@ static int other_end(const struct br_operation *op)
     }
 }
 
-/* Note 7. While it is held no operation is put into a stream. */
-static bool may_register(struct br_family *family)
-{
-    if (pthread_mutex_trylock(&family->passage_lock))
-        return false;
-    if (br_passages_idle(family->passages))
-        return true;
-    pthread_mutex_unlock(&family->passage_lock);
-    return false;
-}
-
 struct br_region *br_reach_use(struct br_family *family, const struct br_operation *op, const void *memory,
                                size_t bytes, int gpu, bool arrives)
 {
@@ -151,10 +139,10 @@ struct br_region *br_reach_use(struct br_family *family, const struct br_operati
                              bytes < BR_MAX_TRANSFER ? (uint32_t)bytes : BR_MAX_TRANSFER) ||
         !br_worker_goes_by(family->worker, peer, way->devices))
         return NULL;
-    may = may_register(family);
+    may = br_streams_bar(family); /* note 7 */
     region = br_gpu_cache_get(family->reach->cache, memory, bytes, way->devices, may);
     if (may)
-        pthread_mutex_unlock(&family->passage_lock);
+        br_streams_admit(family);
     return region;
 }
 

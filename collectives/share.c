@@ -15,7 +15,6 @@
 #include "collectives/type.h"
 #include "gpu/ipc.h"
 #include "gpu/offload.h"
-#include "gpu/passage.h"
 
 /* In the order of their coming. */
 enum stage {
@@ -174,17 +173,6 @@ static bool is_known(const struct br_share *share, const struct br_local *local,
     return true;
 }
 
-/* Note 9. While it is held no operation is put into a stream. */
-static bool may_map(struct br_family *family)
-{
-    if (pthread_mutex_trylock(&family->passage_lock))
-        return false;
-    if (br_passages_idle(family->passages))
-        return true;
-    pthread_mutex_unlock(&family->passage_lock);
-    return false;
-}
-
 /* false: one cannot be mapped, or not now. */
 static bool map_all(struct br_share *share, const struct br_local *local, const struct br_operation *op)
 {
@@ -193,13 +181,13 @@ static bool map_all(struct br_share *share, const struct br_local *local, const 
 
     share->send[local->rank] = op->send;
     share->recv[local->rank] = op->recv;
-    if (!known && !may_map(share->family))
+    if (!known && !br_streams_bar(share->family)) /* note 9 */
         return false;
     for (uint32_t r = 0; r < local->n && !rc; r++)
         if (r != local->rank)
             rc = map_rank(share, local, op, r);
     if (!known)
-        pthread_mutex_unlock(&share->family->passage_lock);
+        br_streams_admit(share->family);
     if (rc)
         refuse(share, &share->refused);
     return !rc;

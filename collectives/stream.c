@@ -44,6 +44,21 @@ int br_streams_create(struct br_family *family)
     return br_passages_create(&(struct br_passage_memory){take, give_back, family}, &family->passages);
 }
 
+bool br_streams_bar(struct br_family *family)
+{
+    if (pthread_mutex_trylock(&family->passage_lock))
+        return false;
+    if (br_passages_idle(family->passages))
+        return true;
+    pthread_mutex_unlock(&family->passage_lock);
+    return false;
+}
+
+void br_streams_admit(struct br_family *family)
+{
+    pthread_mutex_unlock(&family->passage_lock);
+}
+
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 static void use_host_memory(struct br_operation *op)

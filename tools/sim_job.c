@@ -247,7 +247,7 @@ static uint32_t next_due(const struct br_sim_job *job, uint32_t first, uint64_t 
         i++;
     }
     while (i < job->leaves)
-        i = job->wake[2 * i] <= now ? 2 * i : 2 * i + 1;
+        i = 2 * i + (job->wake[2 * (size_t)i] > now);
     return i - job->leaves;
 }
 
