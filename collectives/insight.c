@@ -140,8 +140,8 @@ static void describe_peer(const struct br_peer *peer, int rank, struct braid_pee
 {
     *out = (struct braid_peer_stats){
         .peer = rank, .readys = peer->readys, .waited_ready_ns = peer->waited_ready};
-    for (int k = 0; k < BR_QUEUES; k++)
-        if (k != BR_QUEUE_RELAY) /* of others */
+    for (int k = 0; peer->n_rails && k < BR_QUEUES; k++) /* else nothing was ever queued */
+        if (k != BR_QUEUE_RELAY)                         /* of others */
             count_queued(&peer->queues[k], k == BR_QUEUE_DATA, out);
 }
 

@@ -116,6 +116,19 @@ static void bcube__hosts_are_missing(void **state)
     joins(*state, "bcube:4,1", 3);
 }
 
+/* Of those that it has never had to do with, too. */
+static int check_peers(struct braid_comm *comm)
+{
+    struct braid_peer_stats peers[RAILS_MOST];
+    int n = braid_peer_stats(comm, peers, RAILS_MOST);
+
+    CHECK(n == braid_size(comm) - 1, "%d peers", n);
+    for (int i = 0; i < n; i++)
+        CHECK(peers[i].peer == i + (i >= braid_rank(comm)) && !peers[i].queued_bytes, "rank %d: %llu bytes",
+              peers[i].peer, (unsigned long long)peers[i].queued_bytes);
+    return 0;
+}
+
 /* Neighbours on every level: halving and doubling needs no other links. */
 static int halving(struct braid_comm *comm, void *context)
 {
@@ -128,7 +141,7 @@ static int halving(struct braid_comm *comm, void *context)
     RETURNS(0, braid_allreduce(comm, mine, sum, 10007, BRAID_FLOAT32, BRAID_SUM, &options, NULL));
     for (int i = 0; i < 10007; i++)
         CHECK(sum[i] == (float)(28 + 8 * (i % 13)), "element %d is %f", i, (double)sum[i]);
-    return 0;
+    return check_peers(comm);
 }
 
 static void bcube__halving_needs_neighbours_only(void **state)
