@@ -133,8 +133,7 @@ struct br_region *br_reach_use(struct br_family *family, const struct br_operati
     struct br_region *region;
     bool may;
 
-    if (!way || !way->devices || (arrives && !way->arrives) || op->foreign || peer < 0 ||
-        peer == family->rank ||
+    if (!way || !way->devices || (arrives && !way->arrives) || peer < 0 || peer == family->rank ||
         br_transfer_is_eager(family->worker, peer,
                              bytes < BR_MAX_TRANSFER ? (uint32_t)bytes : BR_MAX_TRANSFER) ||
         !br_worker_goes_by(family->worker, peer, way->devices))
