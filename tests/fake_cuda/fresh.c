@@ -32,6 +32,19 @@ const struct br_cuda *fake_fresh_gpu(void)
     return cuda;
 }
 
+uint8_t *fake_allocate(size_t bytes)
+{
+    br_cuda_pointer memory;
+
+    assert_int_equal(cuda->memory_alloc(&memory, bytes), 0);
+    return (uint8_t *)(uintptr_t)memory;
+}
+
+void fake_release(const void *memory)
+{
+    assert_int_equal(cuda->memory_free((uintptr_t)memory), 0);
+}
+
 void fake_leave_gpu(unsigned stays)
 {
     br_cuda_leave(cuda);

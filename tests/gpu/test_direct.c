@@ -29,22 +29,9 @@ static int leave(void **state)
     return 0;
 }
 
-static uint8_t *allocate(size_t bytes)
-{
-    br_cuda_pointer memory;
-
-    assert_int_equal(cuda->memory_alloc(&memory, bytes), 0);
-    return (uint8_t *)(uintptr_t)memory;
-}
-
-static void release(const void *memory)
-{
-    assert_int_equal(cuda->memory_free((uintptr_t)memory), 0);
-}
-
 static void find__the_allocation_around(void **state)
 {
-    uint8_t *memory = allocate(10000);
+    uint8_t *memory = fake_allocate(10000);
     struct br_direct_memory found;
     int here = 0;
 
@@ -55,41 +42,41 @@ static void find__the_allocation_around(void **state)
     assert_int_equal(found.gpu, 1);
     assert_int_equal(br_direct_find(memory + 9000, 1001, &found), -EOPNOTSUPP);
     assert_int_equal(br_direct_find(&here, sizeof here, &found), -EOPNOTSUPP);
-    release(memory);
+    fake_release(memory);
 }
 
 static void find__not_of_another_context(void **state)
 {
-    uint8_t *memory = allocate(4096);
+    uint8_t *memory = fake_allocate(4096);
     struct br_direct_memory found;
 
     (void)state;
     fake_cuda_make_foreign((uintptr_t)memory);
     assert_int_equal(br_direct_find(memory, 1, &found), -EOPNOTSUPP);
     assert_non_null(strstr(br_error_words(), "context"));
-    release(memory);
+    fake_release(memory);
 }
 
 static void lives__not_after_a_free(void **state)
 {
-    uint8_t *memory = allocate(4096), *again;
+    uint8_t *memory = fake_allocate(4096), *again;
     struct br_direct_memory found, other;
 
     (void)state;
     assert_int_equal(br_direct_find(memory, 4096, &found), 0);
     assert_true(br_direct_lives(&found));
-    release(memory);
+    fake_release(memory);
     assert_false(br_direct_lives(&found));
-    again = allocate(4096); /* mostly at the same address */
+    again = fake_allocate(4096); /* mostly at the same address */
     assert_int_equal(br_direct_find(again, 4096, &other), 0);
     assert_int_not_equal(other.number, found.number);
     assert_false(br_direct_lives(&found));
-    release(again);
+    fake_release(again);
 }
 
 static void export__whole_pages(void **state)
 {
-    uint8_t *memory = allocate(10000); /* does not begin at a page */
+    uint8_t *memory = fake_allocate(10000); /* does not begin at a page */
     struct br_direct_memory found;
     uint64_t offset;
     int fd;
@@ -104,12 +91,12 @@ static void export__whole_pages(void **state)
     fake_cuda()->no_dmabuf = true;
     assert_int_equal(br_direct_export(&found, &fd, &offset), 0);
     assert_int_equal(fd, -1);
-    release(memory);
+    fake_release(memory);
 }
 
 static void export__wants_sync_memops(void **state)
 {
-    uint8_t *memory = allocate(4096);
+    uint8_t *memory = fake_allocate(4096);
     struct br_direct_memory found;
     uint64_t offset;
     int fd;
@@ -122,7 +109,7 @@ static void export__wants_sync_memops(void **state)
     assert_non_null(strstr(br_error_words(), "SYNC_MEMOPS"));
     assert_int_equal(fd, -1);
     fake_cuda()->fail[0] = 0;
-    release(memory);
+    fake_release(memory);
 }
 
 static void flush__only_where_nothing_is_promised(void **state)

@@ -75,22 +75,9 @@ static int teardown(void **state)
     return 0;
 }
 
-static uint8_t *allocate(size_t bytes)
-{
-    br_cuda_pointer memory;
-
-    assert_int_equal(cuda->memory_alloc(&memory, bytes), 0);
-    return (uint8_t *)(uintptr_t)memory;
-}
-
-static void release(const void *memory)
-{
-    assert_int_equal(cuda->memory_free((uintptr_t)memory), 0);
-}
-
 static void get__once_an_allocation(void **state)
 {
-    uint8_t *memory = allocate(100000);
+    uint8_t *memory = fake_allocate(100000);
     struct br_region *first = br_gpu_cache_get(cache, memory + 70000, 30000, 5, true), *second;
 
     (void)state;
@@ -112,19 +99,19 @@ static void get__once_an_allocation(void **state)
     br_gpu_cache_put(cache, first);
     assert_int_equal(devices[0].registered, 1);
     assert_int_equal(devices[1].registered, 0);
-    release(memory);
+    fake_release(memory);
 }
 
 /* Another allocation at the same addresses: what was registered of them is not what stands there now. */
 static void get__never_a_stale_one(void **state)
 {
-    uint8_t *memory = allocate(8192), *again;
+    uint8_t *memory = fake_allocate(8192), *again;
     struct br_region *region = br_gpu_cache_get(cache, memory, 8192, 1, true), *other;
 
     (void)state;
     assert_non_null(region);
-    release(memory); /* the program's mistake, as it is still in use */
-    again = allocate(8192);
+    fake_release(memory); /* the program's mistake, as it is still in use */
+    again = fake_allocate(8192);
     assert_ptr_equal(again, memory); /* else this test says nothing */
     other = br_gpu_cache_get(cache, again, 8192, 1, true);
     assert_non_null(other);
@@ -134,23 +121,23 @@ static void get__never_a_stale_one(void **state)
     br_gpu_cache_put(cache, region);
     assert_int_equal(devices[0].released, 1);
     br_gpu_cache_put(cache, other);
-    release(again);
+    fake_release(again);
 }
 
 /* Memory that was freed is given back by uses of other memory. */
 static void get__drops_what_is_gone(void **state)
 {
-    uint8_t *memory = allocate(8192), *kept = allocate(4096);
+    uint8_t *memory = fake_allocate(8192), *kept = fake_allocate(4096);
     struct br_region *region = br_gpu_cache_get(cache, memory, 8192, 1, true);
 
     (void)state;
     br_gpu_cache_put(cache, region);
-    release(memory);
+    fake_release(memory);
     for (int i = 0; i < BR_GPU_CACHE_ENTRIES; i++)
         br_gpu_cache_put(cache, br_gpu_cache_get(cache, kept, 4096, 1, true));
     assert_int_equal(devices[0].registered, 2);
     assert_int_equal(devices[0].released, 1);
-    release(kept);
+    fake_release(kept);
 }
 
 static void get__makes_room(void **state)
@@ -160,7 +147,7 @@ static void get__makes_room(void **state)
 
     (void)state;
     for (int i = 0; i <= BR_GPU_CACHE_ENTRIES; i++)
-        memory[i] = allocate(4096);
+        memory[i] = fake_allocate(4096);
     for (int i = 0; i < BR_GPU_CACHE_ENTRIES; i++)
         assert_non_null(regions[i] = br_gpu_cache_get(cache, memory[i], 1, 1, true));
     assert_null(br_gpu_cache_get(cache, memory[BR_GPU_CACHE_ENTRIES], 1, 1, true)); /* all are in use */
@@ -171,12 +158,12 @@ static void get__makes_room(void **state)
     for (int i = 0; i < BR_GPU_CACHE_ENTRIES; i++)
         br_gpu_cache_put(cache, regions[i]);
     for (int i = 0; i <= BR_GPU_CACHE_ENTRIES; i++)
-        release(memory[i]);
+        fake_release(memory[i]);
 }
 
 static void get__empties_itself_for_room_at_the_device(void **state)
 {
-    uint8_t *idle = allocate(4096), *memory = allocate(4096);
+    uint8_t *idle = fake_allocate(4096), *memory = fake_allocate(4096);
     struct br_region *region = br_gpu_cache_get(cache, idle, 1, 3, true);
 
     (void)state;
@@ -189,15 +176,15 @@ static void get__empties_itself_for_room_at_the_device(void **state)
     assert_int_equal(devices[0].registered,
                      3); /* the second failed with the other device, and was taken back there */
     br_gpu_cache_put(cache, region);
-    release(idle);
-    release(memory);
+    fake_release(idle);
+    fake_release(memory);
 }
 
 /* Refused once, it is not tried again while the allocation lives. */
 static void get__remembers_what_was_refused(void **state)
 {
     uint64_t before = atomic_load(&br_downgrades.downgrade_gpu_direct);
-    uint8_t *memory = allocate(4096), *pool = allocate(4096);
+    uint8_t *memory = fake_allocate(4096), *pool = fake_allocate(4096);
 
     (void)state;
     devices[0].fails = EFAULT;
@@ -212,14 +199,14 @@ static void get__remembers_what_was_refused(void **state)
     fake_cuda()->fail[0] = 0;
     assert_null(br_gpu_cache_get(cache, pool, 1, 1, true));
     assert_int_equal(atomic_load(&br_downgrades.downgrade_gpu_direct) - before, 2);
-    release(pool);
-    release(memory);
+    fake_release(pool);
+    fake_release(memory);
 }
 
 static void get__registers_nothing_unless_it_may(void **state)
 {
     uint64_t before = atomic_load(&br_downgrades.downgrade_gpu_direct);
-    uint8_t *memory = allocate(4096);
+    uint8_t *memory = fake_allocate(4096);
     struct br_region *region;
 
     (void)state;
@@ -228,7 +215,7 @@ static void get__registers_nothing_unless_it_may(void **state)
     assert_non_null(region);
     br_gpu_cache_put(cache, region);
     assert_int_equal(atomic_load(&br_downgrades.downgrade_gpu_direct), before);
-    release(memory);
+    fake_release(memory);
 }
 
 int main(void)
