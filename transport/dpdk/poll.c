@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "transport/dpdk/dpdk.h"
 
-#define ROUNDS                                                                                               \
-    4 /* of receives in one poll, at most: more, and the peer waits for acknowledgements meanwhile */
+/* of receives in one poll, at most: with more the peer would wait for acknowledgements meanwhile */
+#define ROUNDS    4
 #define ARP_AGAIN (50 * BR_MS) /* between two questions for one address */
 /* for the caller to come back; later, packets may have come that are to be looked at first */
 #define SOON     (50 * BR_US)
