@@ -93,7 +93,7 @@ int br_reach_open(struct br_family *family, int gpu)
     if (!way)
         return 0;
     if (br_gpu_trial_create(family->copier, gpu, &way->trial)) {
-        cannot(family, "no NIC", gpu);
+        cannot(family, "a NIC", gpu);
         return 0;
     }
     for (int i = 0; i < family->worker->n_devices; i++)

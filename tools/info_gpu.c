@@ -50,14 +50,12 @@ static void gather_nics(cJSON *array)
 
 /* ---- which NICs reach it ------------------------------------------------------------------------------ */
 
-static void add_trial(cJSON *array, const struct br_device_info *nic, struct br_gpu_trial *trial,
-                      const struct br_transport_ops *ops)
+/* way: as br_gpu_trial_run() returns it. */
+static void add_way(cJSON *array, const char *name, int way)
 {
-    const struct br_device_config config = {.name = nic->name};
-    int way = br_gpu_trial_run(trial, ops, &config);
     cJSON *object = cJSON_CreateObject();
 
-    cJSON_AddStringToObject(object, "name", nic->name);
+    cJSON_AddStringToObject(object, "name", name);
     cJSON_AddStringToObject(object, "by", way < 0 ? "" : way ? BY_MODULE : BY_DMABUF);
     cJSON_AddStringToObject(object, "why_not", way < 0 ? br_error_words() : "");
     cJSON_AddItemToArray(array, object);
@@ -70,9 +68,12 @@ static void try_nics(cJSON *array, struct br_gpu_trial *trial)
     const struct br_transport_ops *ops = br_transport_get("verbs");
     int n = ops ? ops->probe(nics, NICS) : 0;
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        const struct br_device_config config = {.name = nics[i].name};
+
         if (!nics[i].why_not[0])
-            add_trial(array, &nics[i], trial, ops);
+            add_way(array, nics[i].name, br_gpu_trial_run(trial, ops, &config));
+    }
 }
 
 static void gather_reach(cJSON *gpus)
@@ -88,10 +89,12 @@ static void gather_reach(cJSON *gpus)
         cJSON *array = cJSON_AddArrayToObject(gpu, "reached_by");
         struct br_gpu_trial *trial;
 
-        if (br_copier_open(copier, number) < 0 || br_gpu_trial_create(copier, number, &trial))
-            continue;
-        try_nics(array, trial);
-        br_gpu_trial_destroy(trial);
+        if (br_copier_open(copier, number) < 0 || br_gpu_trial_create(copier, number, &trial)) {
+            add_way(array, "a NIC", -1);
+        } else {
+            try_nics(array, trial);
+            br_gpu_trial_destroy(trial);
+        }
     }
     br_copier_destroy(copier);
 }
