@@ -3,9 +3,11 @@
 #include "tools/calibrate.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/median.h"
@@ -86,12 +88,32 @@ static int each_collective(struct braid_comm *comm, const struct settings *s, st
     return rc;
 }
 
+/* Can the file be written? Asked before minutes of measuring; it is as it was behind that. */
+static int may_write(const char *file)
+{
+    int fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+
+    if (fd >= 0)
+        unlink(file);
+    else if (errno == EEXIST)
+        fd = open(file, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && errno != ENXIO) /* a FIFO that nobody reads yet */
+        return br_error(errno, "--output %s: %s", file, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return 0;
+}
+
 static int calibrate(struct braid_comm *comm, const struct settings *s)
 {
     struct br_calibration_link *links = NULL;
     struct br_calibration *c = calloc(1, sizeof *c);
-    int rc = c ? br_measure(comm, c) : br_error(ENOMEM, "no memory for the calibration");
+    int rc = c ? 0 : br_error(ENOMEM, "no memory for the calibration");
 
+    if (!rc && braid_rank(comm) == 0)
+        rc = may_write(s->file);
+    if (!rc)
+        rc = br_measure(comm, c);
     if (!rc && !s->no_links)
         rc = br_calibrate_links(comm, (int)s->rounds, &links, &c->n_links);
     if (!rc)
@@ -99,10 +121,10 @@ static int calibrate(struct braid_comm *comm, const struct settings *s)
     if (!rc && braid_rank(comm) == 0) {
         c->links = links;
         rc = sum_up_links(c);
-        if (!rc)
-            rc = br_calibration_write(s->file, c);
-        if (!rc)
+        if (!rc) {
             br_calibrate_print(c, stdout);
+            rc = br_calibration_write(s->file, c);
+        }
         if (!rc)
             printf("# saved: BRAID_CALIBRATION=%s makes jobs use it\n", s->file);
     }

@@ -19,10 +19,13 @@ int br_calibrate_links(struct braid_comm *comm, int rounds, struct br_calibratio
 /* The least squares through what was measured; false: too few sizes were. */
 bool br_calibrate_fit(struct br_calibration_link *link, const double *trips, const double *streams);
 
-/* Every way of a collective; adds to c->measured what has a line. Sizes from 1 KiB to `most` of which the model in c says that a call takes less
- * than a quarter of a second. */
+/* Every way of a collective; adds to c->measured what has a line. Sizes from 1 KiB to `most`, each four times the one before, as long as a call should
+ * take less than a quarter of a second. */
 int br_calibrate_ways(struct braid_comm *comm, const struct br_kind *kind, enum br_collective collective,
                       size_t most, int rounds, struct br_calibration *c);
+
+/* Is the next size to be measured, too? By the last one; nothing measured: yes. */
+bool br_calibrate_is_short(const struct br_cost_measured *measured);
 
 void br_calibrate_print(const struct br_calibration *c, FILE *out);
 

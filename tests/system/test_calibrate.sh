@@ -26,6 +26,12 @@ for key in links latency bandwidth alpha_interval beta_interval r2 outliers poin
     grep -q "\"$key\"" "$dir/cal.json" || fail "no $key in the file"
 done
 
+# What cannot be saved is not measured first, and a file that may not be replaced is not touched.
+out=$(job 2 calibrate -o "$dir/nowhere/cal.json" 2>&1) && fail "a file in a directory that is not there"
+grep -q -- "--output $dir/nowhere/cal.json: No such file" <<<"$out" || fail "why it cannot be saved: $out"
+out=$(job 2 calibrate -o "$dir" 2>&1) && fail "a directory as file"
+grep -q -- "--output $dir: Is a directory" <<<"$out" || fail "a directory: $out"
+
 # It is used, and fits this job.
 export BRAID_CALIBRATION=$dir/cal.json
 out=$(job 2 plan -b 16K -e 16K 2>&1) || fail "a plan in a job: $out"
