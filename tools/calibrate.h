@@ -24,7 +24,7 @@ bool br_calibrate_fit(struct br_calibration_link *link, const double *trips, con
 int br_calibrate_ways(struct braid_comm *comm, const struct br_kind *kind, enum br_collective collective,
                       size_t most, int rounds, struct br_calibration *c);
 
-/* Is the next size to be measured, too? By the last one; nothing measured: yes. */
+/* Is the next size to be measured, too? By the last two; nothing measured: yes. */
 bool br_calibrate_is_short(const struct br_cost_measured *measured);
 
 void br_calibrate_print(const struct br_calibration *c, FILE *out);

@@ -3,6 +3,7 @@
 #include "tools/calibrate.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -54,11 +55,18 @@ static int list(struct work *w, enum br_collective collective)
     return 0;
 }
 
-/* A size more takes STEP times as long at the most. By what was measured, not by the model: where ranks share a machine but have links of their own, as
- * emulated hosts do, the model has all of them pay for each other. */
+/* By what was measured, not by the model: where ranks share a machine but have links of their own, as emulated hosts do, the model has all of them pay for
+ * each other. The time grows on as from the size before to the last one; a line needs two. */
 bool br_calibrate_is_short(const struct br_cost_measured *m)
 {
-    return !m->n_points || m->seconds[m->n_points - 1] * STEP < LONGEST;
+    uint32_t n = m->n_points;
+    double last, slope;
+
+    if (n == 0)
+        return true;
+    last = m->seconds[n - 1];
+    slope = n < 2 ? 0 : fmax(0, last - m->seconds[n - 2]) / (m->bytes[n - 1] - m->bytes[n - 2]);
+    return last + slope * m->bytes[n - 1] * (STEP - 1) < LONGEST;
 }
 
 static int measure_size(struct work *w, size_t bytes)
