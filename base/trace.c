@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,16 +21,34 @@
 
 #define EVENTS  (1u << 16) /* of the ring: 100 ms of 600,000 a second */
 #define PERIOD  (100 * BR_MS)
+#define SHARES  10 /* of the details of a second */
 #define NICE    10 /* of the thread: a bar in the file is less urgent than what it tells of */
 #define BUFFER  (256u << 10)
 #define LONGEST 1024u /* bytes of a line */
+#define PIECE   48u
+#define FORMS   8u /* kinds that are in pieces at once */
 #define DAY     86400u
+
+/* Text of known length: PIECE bytes are copied, whatever it is, as that takes an instruction or two. */
+struct piece {
+    char text[PIECE];
+    uint8_t length;
+};
+
+/* What the lines of a kind have in common. */
+struct form {
+    const struct br_trace_kind *kind;
+    struct piece head, args[BR_TRACE_ARGS], label; /* up to the name, to each number, to the label */
+    int n_args;
+};
 
 struct br_trace {
     struct br_trace_event *ring;        /* [EVENTS] */
     _Alignas(64) _Atomic uint64_t tail; /* next to write, the producer's */
     uint64_t busy[BR_TRACE_GROUPS];     /* rows that have a span, the producer's */
-    _Atomic uint64_t lost;              /* the ring was full */
+    uint64_t share, left,
+        tenth;             /* details: of a tenth of a second, of this one, and which it is; the producer's */
+    _Atomic uint64_t lost; /* the ring was full */
     _Alignas(64) _Atomic uint64_t head; /* next to read, the thread's */
 
     pthread_mutex_t lock; /* all below */
@@ -45,6 +64,9 @@ struct br_trace {
     bool broken;                     /* a write has failed */
     char *buffer;                    /* [BUFFER] */
     size_t filled;
+    struct piece begin; /* of an event's line, up to its row */
+    struct form forms[FORMS];
+    uint32_t n_forms;
 };
 
 /* ---- names ---------------------------------------------------------------------------------- */
@@ -97,22 +119,32 @@ static void flush(struct br_trace *t)
 
 static char *put_text(char *to, const char *text)
 {
-    while (*text)
-        *to++ = *text++;
-    return to;
+    return stpcpy(to, text);
+}
+
+static char *put_piece(char *to, const struct piece *piece)
+{
+    memcpy(to, piece->text, PIECE);
+    return to + piece->length;
 }
 
 static char *put_number(char *to, uint64_t n)
 {
-    char digits[20];
-    int k = 0;
+    static const char pairs[] =
+        "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
+        "505152535455565758596061626364656667686970717273747576777879808182838485868788899091929394959697989"
+        "9";
+    char *end = to + 1;
 
-    do
-        digits[k++] = (char)('0' + n % 10);
-    while (n /= 10);
-    while (k)
-        *to++ = digits[--k];
-    return to;
+    for (uint64_t rest = n; rest >= 10; rest /= 10)
+        end++;
+    for (to = end; n >= 100; n /= 100)
+        memcpy(to -= 2, pairs + n % 100 * 2, 2);
+    if (n >= 10)
+        memcpy(to - 2, pairs + n * 2, 2);
+    else
+        to[-1] = (char)('0' + n);
+    return end;
 }
 
 static char *put_signed(char *to, int64_t n)
@@ -133,14 +165,19 @@ static char *put_time(char *to, uint64_t ns)
     return to;
 }
 
-/* The begin of a line that is not the first of the file; the buffer has room for it. */
-static char *line(struct br_trace *t, const char *phase, uint32_t row)
+/* Where the next line goes; the buffer has room for it. */
+static char *next_line(struct br_trace *t)
 {
-    char *to;
-
     if (t->filled > BUFFER - 2 * LONGEST)
         flush(t);
-    to = put_text(t->buffer + t->filled, t->at || t->filled ? ",\n{\"ph\":\"" : "[\n{\"ph\":\"");
+    return t->buffer + t->filled;
+}
+
+static char *line(struct br_trace *t, const char *phase, uint32_t row)
+{
+    char *to = next_line(t);
+
+    to = put_text(to, t->at || t->filled ? ",\n{\"ph\":\"" : "[\n{\"ph\":\"");
     to = put_text(to, phase);
     to = put_text(to, "\",\"pid\":");
     to = put_number(to, (uint64_t)t->rank);
@@ -181,32 +218,61 @@ static void name_own_row(struct br_trace *t, uint32_t row)
     name_line(t, row, "thread_name", words);
 }
 
+__attribute__((format(printf, 2, 3))) static void make_piece(struct piece *piece, const char *format, ...)
+{
+    va_list list;
+    int n;
+
+    va_start(list, format);
+    n = vsnprintf(piece->text, PIECE, format, list);
+    va_end(list);
+    piece->length = (uint8_t)(n < (int)PIECE ? n : (int)PIECE - 1);
+}
+
+static const struct form *form_of(struct br_trace *t, const struct br_trace_kind *kind)
+{
+    struct form *form;
+
+    for (uint32_t i = 0; i < t->n_forms; i++)
+        if (t->forms[i].kind == kind)
+            return &t->forms[i];
+    if (t->n_forms < FORMS)
+        t->n_forms++;
+    form = &t->forms[t->n_forms - 1];
+    *form = (struct form){.kind = kind};
+    make_piece(&form->head, ",\"cat\":\"%.*s\",\"name\":\"", BR_TRACE_WORD, kind->category);
+    while (form->n_args < BR_TRACE_ARGS && kind->args[form->n_args]) {
+        make_piece(&form->args[form->n_args], "%s\"%.*s\":", form->n_args ? "," : "", BR_TRACE_WORD,
+                   kind->args[form->n_args]);
+        form->n_args++;
+    }
+    if (kind->label)
+        make_piece(&form->label, "%s\"%.*s\":\"", form->n_args ? "," : "", BR_TRACE_WORD, kind->label);
+    return form;
+}
+
+/* The first line of a file is no event's. */
 static void event_line(struct br_trace *t, const struct br_trace_event *e)
 {
-    const struct br_trace_kind *kind = e->kind;
+    const struct form *form = form_of(t, e->kind);
     char *to;
 
     name_own_row(t, e->row);
-    to = line(t, "X", e->row);
-    to = put_text(to, ",\"cat\":\"");
-    to = put_text(to, kind->category);
-    to = put_text(to, "\",\"name\":\"");
+    to = put_piece(next_line(t), &t->begin);
+    to = put_number(to, e->row);
+    to = put_piece(to, &form->head);
     to = put_text(to, e->name);
     to = put_text(to, "\",\"ts\":");
     to = put_time(to, e->begin + t->shift);
     to = put_text(to, ",\"dur\":");
     to = put_time(to, e->end > e->begin ? e->end - e->begin : 0);
     to = put_text(to, ",\"args\":{");
-    for (int i = 0; i < BR_TRACE_ARGS && kind->args[i]; i++) {
-        to = put_text(to, i ? ",\"" : "\"");
-        to = put_text(to, kind->args[i]);
-        to = put_text(to, "\":");
+    for (int i = 0; i < form->n_args; i++) {
+        to = put_piece(to, &form->args[i]);
         to = put_signed(to, e->args[i]);
     }
-    if (kind->label && e->label) {
-        to = put_text(to, kind->args[0] ? ",\"" : "\"");
-        to = put_text(to, kind->label);
-        to = put_text(to, "\":\"");
+    if (form->label.length && e->label) {
+        to = put_piece(to, &form->label);
         to = put_text(to, e->label);
         *to++ = '"';
     }
@@ -310,7 +376,7 @@ static uint64_t shift_of_day(void)
     return (uint64_t)wall.tv_sec % DAY * BR_SEC + (uint64_t)wall.tv_nsec - br_clock_now();
 }
 
-int br_trace_open(const char *path, int rank, uint64_t most, struct br_trace **out)
+int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details, struct br_trace **out)
 {
     struct br_trace *t = aligned_alloc(_Alignof(struct br_trace), sizeof *t);
     char words[40];
@@ -318,7 +384,11 @@ int br_trace_open(const char *path, int rank, uint64_t most, struct br_trace **o
 
     if (!t)
         return br_error(ENOMEM, "BRAID_TRACE: no memory");
-    *t = (struct br_trace){.fd = -1, .rank = rank, .most = most, .shift = shift_of_day()};
+    *t = (struct br_trace){.fd = -1,
+                           .rank = rank,
+                           .most = most,
+                           .share = (details + SHARES - 1) / SHARES,
+                           .shift = shift_of_day()};
     t->ring = calloc(EVENTS, sizeof *t->ring);
     t->buffer = malloc(BUFFER);
     if (!t->ring || !t->buffer) {
@@ -332,6 +402,7 @@ int br_trace_open(const char *path, int rank, uint64_t most, struct br_trace **o
         release(t);
         return rc;
     }
+    make_piece(&t->begin, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":", rank);
     snprintf(words, sizeof words, "rank %d", rank);
     name_line(t, 0, "process_name", words);
     flush(t);
@@ -367,10 +438,22 @@ void br_trace_name(struct br_trace *t, uint32_t row, const char *words)
 
 /* ---- records -------------------------------------------------------------------------------- */
 
+bool br_trace_in_detail(struct br_trace *t, uint64_t now)
+{
+    uint64_t tenth = (now + t->shift) / (BR_SEC / SHARES);
+
+    if (tenth != t->tenth) {
+        t->tenth = tenth;
+        t->left = t->share;
+    }
+    return t->left > 0;
+}
+
 void br_trace_add(struct br_trace *t, const struct br_trace_event *event)
 {
     uint64_t tail = atomic_load_explicit(&t->tail, memory_order_relaxed);
 
+    t->left -= event->kind->detail && t->left;
     if (tail - atomic_load_explicit(&t->head, memory_order_acquire) == EVENTS) {
         atomic_store_explicit(&t->lost, atomic_load_explicit(&t->lost, memory_order_relaxed) + 1,
                               memory_order_relaxed);

@@ -11,20 +11,24 @@
  *    Rejected: the format's asynchronous events, two lines each, which viewers spread over a row for every identifier.
  * 5. Time stamps are microseconds since the midnight (UTC) before the start by this host's clock, so that files of several hosts
  *    can be laid over each other, and a double keeps the nanoseconds.
- * 6. Telling of every step and slice of a small operation would take a good part of its time, and fill the file at tens of MB a
- *    second. So callers add the details of large operations only; from which size, BRAID_TRACE_DETAIL says.
+ * 6. Telling of every step and slice would take a good part of the time of fast operations, and fill the file at tens of MB a
+ *    second. So callers ask whether an operation is told of in detail, and the answer is no once this tenth of a second has had its share of details. Tenths
+ *    begin by the clock of the file, so ranks tell of the same operations, nearly. Rejected: details of large operations alone: what is large differs by
+ *    ten between machines. Rejected: each n-th operation: how one follows another is what a timeline is for.
  *
  * Records are written by one thread at a time (in a job: who holds the family's lock).
  */
 #ifndef BR_BASE_TRACE_H
 #define BR_BASE_TRACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define BR_TRACE_ARGS 5
 #define BR_TRACE_ROWS 64u /* of a group; what overlaps more than that shares the last one */
 #define BR_TRACE_PATH 512
+#define BR_TRACE_WORD 24 /* letters of a kind's words */
 
 struct br_trace;
 
@@ -32,9 +36,11 @@ struct br_trace;
 enum br_trace_group { BR_TRACE_OPERATIONS, BR_TRACE_STEPS, BR_TRACE_GROUPS };
 #define BR_TRACE_OWN_ROWS (1u + BR_TRACE_GROUPS * BR_TRACE_ROWS) /* the first row that callers number */
 
-/* What the events of one kind have in common; static. Texts go into the file as they are: no quotes, no backslashes. */
+/* What the events of one kind have in common; static. Words of at most BR_TRACE_WORD letters; like all texts they go into the file as they are: no quotes, no
+ * backslashes. */
 struct br_trace_kind {
     const char *category;
+    bool detail;                     /* counts as one (note 6) */
     const char *label;               /* what br_trace_event.label is; NULL: there is none */
     const char *args[BR_TRACE_ARGS]; /* what the numbers are; NULL behind the last */
 };
@@ -57,13 +63,16 @@ struct br_trace_span {
  * (job.json: job.3.json). -ENAMETOOLONG with words. */
 int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PATH]);
 
-/* Creates the file and starts the thread. most: bytes that the file may have. Errors of the file and -ENOMEM, with words. */
-int br_trace_open(const char *path, int rank, uint64_t most, struct br_trace **trace);
+/* Creates the file and starts the thread. most: bytes that the file may have. details: a second, note 6. Errors of the file and -ENOMEM, with words. */
+int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details, struct br_trace **trace);
 /* Writes what is left. Nobody writes records any more. NULL allowed. */
 void br_trace_close(struct br_trace *trace);
 
 /* Names a row of the caller's own. Not on the data path. */
 void br_trace_name(struct br_trace *trace, uint32_t row, const char *words);
+
+/* Is what begins now to be told of in detail? Then all of it is. Under the rules of br_trace_add(). */
+bool br_trace_in_detail(struct br_trace *trace, uint64_t now);
 
 void br_trace_add(struct br_trace *trace, const struct br_trace_event *event);
 

@@ -83,7 +83,7 @@ struct br_settings {
     char report[512];              /* "1": to stderr; a file; "": none */
     char trace[BR_TRACE_PATH - 8]; /* a file, or a pattern of one; "": none */
     uint64_t trace_bytes;          /* that it may have */
-    uint64_t trace_detail;         /* bytes of an operation from which its steps and slices are in it */
+    uint64_t trace_details;        /* steps and slices a second that are in it */
     char stats[80];                /* folder for the socket of `braid top`; "": the user's; "off": none */
     /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
     struct br_bcube cube;

@@ -15,9 +15,10 @@
 #include "transport/cache.h"
 
 /* A granule, a 64th of it, is the least that a frame carries, and frames over UDP end at 60 KiB. */
-#define MOST_SLICE (2u << 20)
-#define CPUS       4096
-#define PROBE_MS   300
+#define TRACE_DETAILS 30000 /* a second; each takes 0.1 us of a core */
+#define MOST_SLICE    (2u << 20)
+#define CPUS          4096
+#define PROBE_MS      300
 
 /* The number in `given` (0: not given) or in the variable, times `unit` ns. */
 static int duration(int given_ms, const char *name, int64_t least, int64_t most, int64_t fallback,
@@ -227,7 +228,7 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         (rc = read_text(NULL, "BRAID_TRACE", "", s->trace, sizeof s->trace)) ||
         (rc = read_text(NULL, "BRAID_STATS", "", s->stats, sizeof s->stats)) ||
         (rc = br_env_bytes("BRAID_TRACE_BYTES", 4096, UINT64_MAX / 2, 1u << 30, &s->trace_bytes)) ||
-        (rc = br_env_bytes("BRAID_TRACE_DETAIL", 0, UINT64_MAX / 2, 2u << 20, &s->trace_detail)) ||
+        (rc = br_env_bytes("BRAID_TRACE_DETAIL", 0, UINT64_MAX / 2, TRACE_DETAILS, &s->trace_details)) ||
         (rc = read_text(NULL, "BRAID_CALIBRATION", "", s->calibration, sizeof s->calibration)) ||
         (rc = read_topology(c, s)) || (rc = read_times(c, s)) || (rc = read_spin(c, s)) ||
         (rc = read_sizes(c, s)) || (rc = read_gpus(s)))

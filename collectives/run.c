@@ -213,8 +213,8 @@ static void try_sources(struct br_engine *engine, struct br_run *run, const stru
 
 static void trace_step(struct br_engine *engine, const struct br_run *run, uint32_t index)
 {
-    static const struct br_trace_kind kind = {.category = "step",
-                                              .args = {"order", "fragment", "step", "peer", "bytes"}};
+    static const struct br_trace_kind kind = {
+        .category = "step", .detail = true, .args = {"order", "fragment", "step", "peer", "bytes"}};
     static const char *const names[] = {[BR_STEP_SEND] = "send",
                                         [BR_STEP_RECV] = "receive",
                                         [BR_STEP_REDUCE] = "reduce",

@@ -11,7 +11,7 @@ int br_tracing_open(struct br_family *family)
     if (!s->trace[0])
         return 0;
     rc = br_trace_path(s->trace, family->rank, family->size, path);
-    return rc ? rc : br_trace_open(path, family->rank, s->trace_bytes, &family->trace);
+    return rc ? rc : br_trace_open(path, family->rank, s->trace_bytes, s->trace_details, &family->trace);
 }
 
 void br_tracing_close(struct br_family *family)
@@ -38,9 +38,10 @@ void br_tracing_begin(struct br_operation *op, uint64_t now)
 {
     struct br_trace *trace = op->comm->family->trace;
 
-    op->traced = trace && bytes_of(op) >= op->comm->family->settings.trace_detail;
-    if (trace)
-        br_trace_begin(trace, BR_TRACE_OPERATIONS, now, &op->span);
+    if (!trace)
+        return;
+    op->traced = br_trace_in_detail(trace, now);
+    br_trace_begin(trace, BR_TRACE_OPERATIONS, now, &op->span);
 }
 
 void br_tracing_end(struct br_operation *op)

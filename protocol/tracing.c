@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
-static const struct br_trace_kind kind = {.category = "slice",
-                                          .args = {"order", "slice", "offset", "bytes", "priority"}};
+static const struct br_trace_kind kind = {
+    .category = "slice", .detail = true, .args = {"order", "slice", "offset", "bytes", "priority"}};
 
 static uint32_t row(const struct br_rail *rail, bool sends)
 {

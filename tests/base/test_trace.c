@@ -19,7 +19,7 @@
 #include "base/error.h"
 
 static const struct br_trace_kind kind = {
-    .category = "step", .label = "algorithm", .args = {"order", "bytes"}};
+    .category = "step", .detail = true, .label = "algorithm", .args = {"order", "bytes"}};
 static char path[] = "/tmp/braid-trace-XXXXXX";
 static char text[40 << 20];
 
@@ -84,7 +84,7 @@ static void trace__writes_what_it_is_told(void **state)
     double ts;
 
     (void)state;
-    assert_int_equal(br_trace_open(path, 2, 1 << 20, &trace), 0);
+    assert_int_equal(br_trace_open(path, 2, 1 << 20, 0, &trace), 0);
     br_trace_name(trace, BR_TRACE_OWN_ROWS + 5, "rail \"0\"\n");
     br_trace_begin(trace, BR_TRACE_STEPS, 5000, &a);
     br_trace_begin(trace, BR_TRACE_STEPS, 6000, &b);
@@ -120,7 +120,7 @@ static void trace__more_than_rows_share_the_last(void **state)
     struct br_trace *trace;
 
     (void)state;
-    assert_int_equal(br_trace_open(path, 0, 1 << 20, &trace), 0);
+    assert_int_equal(br_trace_open(path, 0, 1 << 20, 0, &trace), 0);
     for (uint32_t i = 0; i < BR_TRACE_ROWS + 2; i++)
         br_trace_begin(trace, BR_TRACE_OPERATIONS, i, &spans[i]);
     for (uint32_t i = 0; i < BR_TRACE_ROWS + 2; i++) {
@@ -140,7 +140,7 @@ static void trace__counts_what_is_lost(void **state)
     unsigned long lost = 0;
 
     (void)state;
-    assert_int_equal(br_trace_open(path, 0, 1 << 30, &trace), 0);
+    assert_int_equal(br_trace_open(path, 0, 1 << 30, 0, &trace), 0);
     for (int i = 0; i < 200000; i++) { /* faster than anybody can write */
         struct br_trace_event e = event("send", i);
 
@@ -152,7 +152,7 @@ static void trace__counts_what_is_lost(void **state)
         lost += strtoul(at, NULL, 10);
     assert_int_equal((unsigned long)count("\"ph\":\"X\"") + lost, 200000);
 
-    assert_int_equal(br_trace_open(path, 0, 8192, &trace), 0); /* a limit */
+    assert_int_equal(br_trace_open(path, 0, 8192, 0, &trace), 0); /* a limit */
     for (int i = 0; i < 1000; i++) {
         struct br_trace_event e = event("send", i);
 
@@ -163,6 +163,32 @@ static void trace__counts_what_is_lost(void **state)
     assert_in_range(strlen(text), 4096, 8192);
     lost = strtoul(strstr(text, "\"args\":{\"events\":") + 17, NULL, 10);
     assert_int_equal((unsigned long)count("\"ph\":\"X\"") + lost, 1000);
+}
+
+/* A tenth of a second begins by the wall's clock, so the times are those of the next two. */
+static void trace_in_detail__as_long_as_the_tenth_has_details_left(void **state)
+{
+    uint64_t tenth = BR_SEC / 10, now = br_clock_now();
+    struct br_trace_event e = event("send", 1);
+    struct br_trace *trace;
+
+    (void)state;
+    assert_int_equal(br_trace_open(path, 0, 1 << 20, 0, &trace), 0);
+    assert_false(br_trace_in_detail(trace, now));
+    br_trace_close(trace);
+    assert_int_equal(br_trace_open(path, 0, 1 << 20, 25, &trace), 0);
+    for (int i = 0; i < 2; i++, now += tenth) {
+        for (int k = 0; k < 3; k++) {
+            assert_true(br_trace_in_detail(trace, now));
+            br_trace_add(trace, &e);
+        }
+        assert_false(br_trace_in_detail(trace, now));
+        br_trace_add(trace, &e); /* of what has begun before */
+        assert_false(br_trace_in_detail(trace, now));
+    }
+    br_trace_close(trace);
+    is_whole();
+    assert_int_equal(count("\"order\":1"), 8);
 }
 
 static void trace__is_whole_when_the_process_is_killed(void **state)
@@ -177,7 +203,7 @@ static void trace__is_whole_when_the_process_is_killed(void **state)
         struct br_trace_event e = event("send", 42);
         struct br_trace *trace;
 
-        if (br_trace_open(path, 0, 1 << 20, &trace))
+        if (br_trace_open(path, 0, 1 << 20, 0, &trace))
             _exit(1);
         br_trace_add(trace, &e);
         for (;;)
@@ -224,7 +250,7 @@ static void trace_open__says_what_is_wrong(void **state)
     struct br_trace *trace;
 
     (void)state;
-    assert_int_equal(br_trace_open("/no/such/folder/a.json", 0, 1 << 20, &trace), -ENOENT);
+    assert_int_equal(br_trace_open("/no/such/folder/a.json", 0, 1 << 20, 0, &trace), -ENOENT);
     assert_non_null(strstr(br_error_words(), "/no/such/folder/a.json"));
     br_trace_close(NULL);
 }
@@ -235,6 +261,7 @@ int main(void)
         cmocka_unit_test(trace__writes_what_it_is_told),
         cmocka_unit_test(trace__more_than_rows_share_the_last),
         cmocka_unit_test(trace__counts_what_is_lost),
+        cmocka_unit_test(trace_in_detail__as_long_as_the_tenth_has_details_left),
         cmocka_unit_test(trace__is_whole_when_the_process_is_killed),
         cmocka_unit_test(trace_path__one_file_a_rank),
         cmocka_unit_test(trace_open__says_what_is_wrong),
