@@ -26,7 +26,7 @@
 #define BUFFER  (256u << 10)
 #define LONGEST 1024u /* bytes of a line */
 #define PIECE   48u
-#define FORMS   8u /* kinds that are in pieces at once */
+#define FORMS   4u /* kinds that are in pieces at once */
 #define DAY     86400u
 
 /* Text of known length: PIECE bytes are copied, whatever it is, as that takes an instruction or two. */
@@ -44,10 +44,11 @@ struct form {
 
 struct br_trace {
     struct br_trace_event *ring;        /* [EVENTS] */
+    struct piece begin;                 /* of an event's line, up to its row */
     _Alignas(64) _Atomic uint64_t tail; /* next to write, the producer's */
     uint64_t busy[BR_TRACE_GROUPS];     /* rows that have a span, the producer's */
-    uint64_t share, left,
-        tenth;             /* details: of a tenth of a second, of this one, and which it is; the producer's */
+    uint64_t share, left;  /* details of a tenth of a second, and what this one has left; the producer's */
+    uint64_t tenth;        /* which it is; the producer's */
     _Atomic uint64_t lost; /* the ring was full */
     _Alignas(64) _Atomic uint64_t head; /* next to read, the thread's */
 
@@ -56,6 +57,7 @@ struct br_trace {
     bool stop;
     pthread_t thread;
     int fd, rank;
+    uint32_t n_forms;                /* of `forms` */
     uint64_t shift;                  /* ns: from br_clock_now() to the time in the file */
     uint64_t at, most;               /* where the next line goes; limit */
     uint64_t said_lost;              /* of `lost`, and beyond the limit */
@@ -64,9 +66,7 @@ struct br_trace {
     bool broken;                     /* a write has failed */
     char *buffer;                    /* [BUFFER] */
     size_t filled;
-    struct piece begin; /* of an event's line, up to its row */
     struct form forms[FORMS];
-    uint32_t n_forms;
 };
 
 /* ---- names ---------------------------------------------------------------------------------- */

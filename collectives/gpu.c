@@ -61,19 +61,20 @@ void br_gpus_destroy(struct br_family *family)
 
 /* ---- where values are combined ---------------------------------------------------------------- */
 
-#define TRIAL 131072u /* bytes of an array: what a step of a collective combines, about */
+#define TRIAL ((size_t)128 << 10) /* bytes of an array: what a step of a collective combines, about */
 #define TRIES 5
 
 /* Seconds of a sum on the CPU, for each byte read or written: the least of several. */
 static double measure_type(enum braid_type type, uint8_t *arrays)
 {
     const void *sources[] = {arrays, arrays + TRIAL};
+    size_t size = br_type_size(type), count = size ? TRIAL / size : 0;
     uint64_t least = UINT64_MAX;
 
     for (int i = 0; i < TRIES; i++) {
         uint64_t began = br_clock_now(), spent;
 
-        if (br_reduce(type, BRAID_SUM, arrays, sources, 2, TRIAL / br_type_size(type), 0))
+        if (br_reduce(type, BRAID_SUM, arrays, sources, 2, count, 0))
             return 0;
         spent = br_clock_now() - began;
         least = spent < least ? spent : least;

@@ -215,6 +215,8 @@ static int lay_out(struct run *run)
     double bytes = 0;
     uint8_t *at;
 
+    if (!work->n)
+        return br_error(EINVAL, "a model without layers");
     for (uint32_t l = 0; l < work->n; l++)
         bytes += work->layers[l].bytes;
     run->gradients = calloc(work->n, sizeof *run->gradients);
@@ -237,6 +239,8 @@ static int lay_out(struct run *run)
 
 static int open_ranks(struct run *run)
 {
+    if (!run->n_groups)
+        return br_error(EINVAL, "a plan without groups");
     run->ranks = calloc(run->job->n, sizeof *run->ranks);
     if (!run->ranks)
         return br_error(ENOMEM, "no memory for %u ranks", run->job->n);
@@ -402,9 +406,11 @@ int br_sim_training_overtake(struct br_sim_job *job, const char *algorithm, uint
     o.begin = br_sim_now(job->sim) + ns(after);
     job->program = (struct br_sim_job_program){.with = &o, .ended = overtake_ended, .turn = overtake_turn};
     for (uint32_t r = 0; r < job->n && !rc; r++) {
-        o.ops[2 * r] = allreduce(algorithm, memory + count, large, 0);
-        o.ops[2 * r + 1] = allreduce(algorithm, memory, count, 1);
-        rc = br_sim_job_submit(job, r, &o.ops[2 * r]);
+        struct br_operation *ops = &o.ops[2 * (size_t)r];
+
+        ops[0] = allreduce(algorithm, memory + count, large, 0);
+        ops[1] = allreduce(algorithm, memory, count, 1);
+        rc = br_sim_job_submit(job, r, &ops[0]);
     }
     while (!rc && o.ended < 2 * job->n) {
         rc = br_sim_job_advance(job);

@@ -368,10 +368,10 @@ static int spread(struct braid_parameters *p)
         struct br_parameters_layer *l = &p->layers[i];
 
         rc = braid_broadcast(p->comm, l->weight, l->weight, l->count, BRAID_FLOAT32, 0, NULL, NULL);
-        if (l->before)
+        if (!rc && l->before)
             memcpy(l->before, l->weight, l->count * sizeof *l->before);
     }
-    for (uint32_t i = 0; i < p->n_slices; i++) {
+    for (uint32_t i = 0; i < p->n_slices && !rc; i++) {
         const struct br_shard *shard = p->slices[i].shard;
 
         memcpy(p->slices[i].weight, p->layers[shard->layer].weight + shard->offset,

@@ -20,6 +20,7 @@ struct refused {
 #define NO_LIMITER "braid has no rate limiter; shape the link with tc"
 #define NO_DC      "braid's rails are reliable connections (RC), not DC"
 #define NO_AES     "braid does not encrypt on the NIC"
+#define OWN        8 /* options that perftest has not, at most */
 
 static const struct refused refused[] = {
     {"mtu", 'm', false, "braid takes the MTU of the path; change it with `ip link set dev NAME mtu N`"},
@@ -74,6 +75,25 @@ static const struct refused refused[] = {
 };
 
 _Static_assert(sizeof refused / sizeof *refused <= BR_PERF_REFUSED, "room for all");
+
+/* Options that perftest has not. */
+static int serve_own(struct br_perf_settings *s, struct br_option *out)
+{
+    const struct br_option own[] = {
+        {"backend", 0, BR_OPTION_TEXT, &s->backend, 0, 0,
+         "NAME as BRAID_BACKEND; auto: shm within a host, else uring"},
+        {"rails", 0, BR_OPTION_NUMBER, &s->rails, 1, 8, "N the same as -q"},
+        {"priority", 0, BR_OPTION_NUMBER, &s->priority, INT32_MIN, INT32_MAX, "N of the messages; default 0"},
+        {"hdr", 0, BR_OPTION_TEXT, &s->hdr, 0, 0,
+         "FILE distribution of the times, as HdrHistogram prints it"},
+        {"clients", 0, BR_OPTION_NUMBER, &s->clients, 0, 1000000,
+         "N server: how many are served, one after another; default 1, 0: until Ctrl-C"},
+    };
+
+    _Static_assert(sizeof own / sizeof *own <= OWN, "room for all");
+    memcpy(out, own, sizeof own);
+    return sizeof own / sizeof *own;
+}
 
 static int serve(struct br_perf_settings *s, struct br_perf_texts *t, struct br_option *out)
 {
@@ -142,22 +162,14 @@ static int serve(struct br_perf_settings *s, struct br_perf_texts *t, struct br_
          " CPU time, cycles and instructions of a packet, on this side; udp and dpdk"},
         {"data_validation", 0, BR_OPTION_FLAG, &s->validates, 0, 0,
          " look at the bytes of each size's last message; _bw"},
-        {"backend", 0, BR_OPTION_TEXT, &s->backend, 0, 0,
-         "NAME as BRAID_BACKEND; auto: shm within a host, else uring"},
-        {"rails", 0, BR_OPTION_NUMBER, &s->rails, 1, 8, "N the same as -q"},
-        {"priority", 0, BR_OPTION_NUMBER, &s->priority, INT32_MIN, INT32_MAX, "N of the messages; default 0"},
-        {"hdr", 0, BR_OPTION_TEXT, &s->hdr, 0, 0,
-         "FILE distribution of the times, as HdrHistogram prints it"},
         {"use_cuda", 0, BR_OPTION_NUMBER, &s->gpu, 0, 63,
          "N this side's buffers are memory of GPU N; not write_lat, not atomic_lat"},
-        {"clients", 0, BR_OPTION_NUMBER, &s->clients, 0, 1000000,
-         "N server: how many are served, one after another; default 1, 0: until Ctrl-C"},
     };
     int n = sizeof served / sizeof *served;
 
-    _Static_assert(sizeof served / sizeof *served + BR_PERF_REFUSED < BR_PERF_LETTERS, "room for all");
+    _Static_assert(sizeof served / sizeof *served + OWN + BR_PERF_REFUSED < BR_PERF_LETTERS, "room for all");
     memcpy(out, served, sizeof served);
-    return n;
+    return n + serve_own(s, out + n);
 }
 
 void br_perf_letters(struct br_perf_settings *s, struct br_perf_texts *t,

@@ -181,7 +181,7 @@ static int set_up_queues(struct br_dpdk_port *port, const char *devargs, const s
 /* Lets go of the lock meanwhile: the server of a client of memif may be of this process. */
 static void pause_unlocked(void)
 {
-    static const struct timespec pause = {.tv_nsec = AGAIN_MS * 1000000};
+    static const struct timespec pause = {.tv_nsec = AGAIN_MS * 1000000L};
 
     pthread_mutex_unlock(&lock);
     nanosleep(&pause, NULL);
