@@ -19,6 +19,8 @@
  *    models. A run that is not used holds no memory.
  *    Over several communicators the same holds as long as the program uses them in one order on all ranks. Without it, operations
  *    wait for each other only when runs or credits are used up (braid.h).
+ *    The oldest operation may not have come yet: it waits for its stream (stream.c), or on a board, to learn who shares memory of GPUs (share.h),
+ *    while on another rank it has a run. Then the run and the credit are kept until it comes or ends. It needs neither of them before.
  * 3. A run owns its steps and its scratch, so it has all it needs from the start or does not start. Scratch that
  *    has to grow takes the time to clear its pages, so the next run starts one turn later, when the first
  *    frames of this one have left.
@@ -51,18 +53,33 @@ static struct br_operation *oldest(const struct br_engine *engine)
     return first == &engine->collectives ? NULL : br_container_of(first, struct br_operation, node);
 }
 
+/* Is one that comes later older than op? */
+static bool is_to_come(const struct br_engine *engine, const struct br_operation *op)
+{
+    return engine->expected < op->order;
+}
+
 /* peer.h, note 4: the oldest operation's first run, of that the first step. */
 void br_admission_oldest(struct br_engine *engine)
 {
     struct br_operation *op = oldest(engine);
 
-    if (op && !br_list_empty(&op->fragments.runs)) {
+    if (op && !is_to_come(engine, op) && !br_list_empty(&op->fragments.runs)) {
         const struct br_run *run = br_container_of(op->fragments.runs.next, struct br_run, node);
 
         br_worker_keep_for(engine->worker, op->order, run->fragment, br_run_within(run, run->oldest));
     } else {
         br_worker_keep_for(engine->worker, UINT64_MAX, UINT32_MAX, UINT64_MAX);
     }
+}
+
+void br_engine_expect(struct br_engine *engine, uint64_t order)
+{
+    if (engine->expected == order)
+        return;
+    engine->expected = order;
+    engine->may_start = true;
+    br_admission_oldest(engine);
 }
 
 /* Note 1. */
@@ -84,15 +101,23 @@ static bool is_room(const struct br_engine *engine, const struct br_operation *o
     return runs < engine->config.window || bytes <= LITTLE;
 }
 
+/* One that waits for its view (views.h) will. */
+static bool needs_run(const struct br_operation *op)
+{
+    const struct br_operation_fragments *f = &op->fragments;
+
+    return !f->running && (!f->plan || f->next < f->count);
+}
+
 /* Note 2. */
 static bool may_start(const struct br_engine *engine, const struct br_operation *op)
 {
     const struct br_operation *first = oldest(engine);
-    bool keep = first->fragments.next < first->fragments.count && !first->fragments.running;
+    bool keep = is_to_come(engine, first) || needs_run(first);
 
-    if (keep)
-        return op == first || (engine->n_free > 1 && is_room(engine, op));
-    return engine->n_free && is_room(engine, op);
+    if (keep && op == first && !is_to_come(engine, first))
+        return engine->n_free > 0;
+    return engine->n_free > keep && is_room(engine, op);
 }
 
 int br_admission_start(struct br_engine *engine)

@@ -253,6 +253,7 @@ int br_stream_submit(struct br_operation *op, void *stream);
 /* true: op, which has its sequence number, has to wait, and begins or fails in br_stream_step(). */
 bool br_stream_holds(struct br_operation *op);
 int br_stream_step(struct br_family *family, uint64_t now);                 /* returns how much was done */
+uint64_t br_stream_oldest(const struct br_family *family); /* of those that wait: its order; UINT64_MAX: none */
 uint64_t br_stream_next_look(const struct br_family *family, uint64_t now); /* UINT64_MAX: nothing is held */
 void br_stream_end(struct br_operation *op); /* it has ended: its stream goes on */
 /* For what may wait for all work of a GPU, an operation in a stream included. true: none stands there, and none is put there until

@@ -56,7 +56,7 @@ int br_engine_create(struct br_worker *worker, const struct br_engine_config *co
         return br_error(ENOMEM, "rank %d: no memory for the engine", config->rank);
     engine->worker = worker;
     engine->config = *config;
-    engine->next_deadline = UINT64_MAX;
+    engine->next_deadline = engine->expected = UINT64_MAX;
     apply_defaults(&engine->config);
     init_lists(engine);
     engine->runs = calloc(engine->config.max_runs, sizeof *engine->runs);

@@ -70,6 +70,10 @@ int br_engine_turn(struct br_engine *engine, uint64_t now);
  * ends. Operations that have waited for the view begin. */
 void br_engine_learn(struct br_engine *engine, struct br_group *group, const struct br_forest *forest);
 
+/* The oldest operation that is submitted and may come here later: its order; UINT64_MAX: there is none. What is kept for the oldest operation is kept
+ * for it (admission.c, note 2). */
+void br_engine_expect(struct br_engine *engine, uint64_t order);
+
 /* Status and words of the worker's failure, for an operation that ends with it. */
 void br_operation_fail(const struct br_engine *engine, struct br_operation *op);
 /* "all-reduce of 16 int32 (operation 3)"; returns its length. */

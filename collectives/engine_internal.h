@@ -62,6 +62,7 @@ struct br_engine {
     struct br_list free_buffers; /* struct br_stage_buffer */
     struct br_stage_reduction reductions[BR_STAGE_REDUCTIONS];
     struct br_list free_reductions; /* their batches */
+    uint64_t expected;              /* as br_engine_expect() said */
     uint64_t copies_until; /* how long to wait for them when the worker has failed; 0: not known yet */
     bool may_start;        /* a run has come free or an operation has come: look again */
     const void **sources;  /* [max_sources], for br_reduce() */

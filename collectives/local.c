@@ -410,6 +410,13 @@ const char *br_local_name_waited(const struct br_local *local, const struct br_o
     return words;
 }
 
+uint64_t br_local_oldest(const struct br_local *local)
+{
+    const struct br_operation *first = head(local);
+
+    return first ? first->order : UINT64_MAX;
+}
+
 struct br_operation *br_local_overdue(const struct br_local *local, uint64_t now)
 {
     br_list_for_each (node, &local->queue) {

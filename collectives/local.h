@@ -53,6 +53,8 @@ void br_local_fail(struct br_local *local, int status, const char *words);
 struct br_operation *br_local_ended(struct br_local *local);
 /* The next that was not the board's after all, and goes to the engine; NULL: none. */
 struct br_operation *br_local_passed(struct br_local *local);
+/* The order of the first in the queue, which is the oldest there; UINT64_MAX: none. */
+uint64_t br_local_oldest(const struct br_local *local);
 struct br_operation *br_local_overdue(const struct br_local *local,
                                       uint64_t now); /* in the queue; NULL: none */
 

@@ -125,6 +125,20 @@ static int turn_local(struct br_local *local, struct br_worker *w, uint64_t now)
     return n < 0 ? 1 : n;
 }
 
+/* Of the operations that have yet to come to the engine, or may have: its order. */
+static uint64_t oldest_to_come(const struct br_family *family)
+{
+    uint64_t oldest = br_stream_oldest(family);
+
+    br_list_for_each (node, &family->boards) {
+        uint64_t order = br_local_oldest(br_container_of(node, struct br_local, node));
+
+        if (order < oldest)
+            oldest = order;
+    }
+    return oldest;
+}
+
 int br_progress_turn(struct br_family *family, uint64_t now)
 {
     struct br_operation *op;
@@ -134,6 +148,7 @@ int br_progress_turn(struct br_family *family, uint64_t now)
     family->progress.turns++;
     if (!br_list_empty(&family->holding))
         n += br_stream_step(family, now);
+    br_engine_expect(family->engine, oldest_to_come(family));
     n += br_engine_turn(family->engine, now);
     while ((op = br_engine_ended(family->engine)))
         end_staged(op);

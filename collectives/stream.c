@@ -186,6 +186,19 @@ int br_stream_step(struct br_family *family, uint64_t now)
     return n;
 }
 
+uint64_t br_stream_oldest(const struct br_family *family)
+{
+    uint64_t oldest = UINT64_MAX;
+
+    br_list_for_each (node, &family->holding) {
+        uint64_t order = first(&br_container_of(node, struct braid_comm, holding)->held)->order;
+
+        if (order < oldest)
+            oldest = order;
+    }
+    return oldest;
+}
+
 uint64_t br_stream_next_look(const struct br_family *family, uint64_t now)
 {
     uint64_t least = UINT64_MAX;

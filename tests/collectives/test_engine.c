@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engines over the simulator: every collective, sizes, types, priorities, restarts. How operations
+/* Engines over the simulator: every collective, sizes, types, restarts. Priorities: test_admission.c; how operations
  * fail: test_engine_failures.c. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/random.h"
 #include "call.h"
 
 static bool applies(const char *algorithm, enum br_collective collective, int n, int root)
@@ -141,125 +140,6 @@ static void collective__larger_than_a_transfer(void **state)
     job_destroy(&job);
 }
 
-/*
- * Operations of random sizes up to `most` elements; each rank gets to know of some more at moments of its own, `patience` turns apart on
- * the average. backward: each is more urgent than all before, as with gradients.
- */
-static void seen_at_different_moments(const struct job_options *options, int n_calls, size_t most,
-                                      const char *algorithm, uint64_t patience, bool backward, uint64_t seed)
-{
-    struct call *calls = calloc((size_t)n_calls, sizeof *calls);
-    struct br_random random;
-    struct job job;
-    int next[8] = {0};
-
-    assert_non_null(calls);
-    br_random_seed(&random, seed);
-    job_create(&job, options);
-    for (int i = 0; i < n_calls; i++) {
-        calls[i] = (struct call){.collective = BR_ALLREDUCE,
-                                 .algorithm = algorithm,
-                                 .count = 1 + br_random_below(&random, most),
-                                 .priority = backward ? i : (int32_t)(br_random_next(&random) % 5)};
-        call_create(&calls[i], &job);
-        for (int r = 0; r < job.n; r++)
-            call_prepare(&calls[i], &job, r);
-    }
-    for (int left = n_calls * job.n; left;) {
-        int r = (int)(br_random_next(&random) % (uint64_t)job.n);
-
-        if (!br_random_below(&random, patience))
-            for (uint64_t many = br_random_below(&random, 16); many && next[r] < n_calls; many--, left--)
-                job_submit(&job, r, &calls[next[r]++].ops[r]);
-        job_step(&job);
-    }
-    job_run(&job, n_calls * job.n);
-    for (int i = 0; i < n_calls; i++) {
-        call_check(&calls[i], &job);
-        call_destroy(&calls[i], &job);
-    }
-    job_destroy(&job);
-    free(calls);
-}
-
-static void priorities__few_runs(void **state)
-{
-    (void)state;
-    seen_at_different_moments(
-        &(struct job_options){.n = 4,
-                              .rails = 1,
-                              .network = {.seed = 1},
-                              .engine = {.max_runs = 2, .window = 2, .chunk_bytes = 4096}},
-        40, 9000, NULL, 1, false, 5);
-}
-
-/* So many fragments wait for READYs that these wait for credits; the one that is kept goes to the message for which all others wait. */
-static void priorities__few_credits(void **state)
-{
-    (void)state;
-    for (uint64_t seed = 1; seed <= 5; seed++)
-        seen_at_different_moments(&(struct job_options){.n = 8,
-                                                        .rails = 1,
-                                                        .network = {.seed = seed},
-                                                        .engine = {.chunk_bytes = 4096},
-                                                        .eager_bytes = 64},
-                                  30, 60000, "ring", 64, true, seed);
-}
-
-/* Rank 0 has given its runs to the first operations when the urgent ones come; rank 1 sees all of them at once. */
-static void priorities__oldest_keeps_a_run(void **state)
-{
-    enum { CALLS = 4 };
-    struct call calls[CALLS];
-    struct job job;
-
-    (void)state;
-    job_create(&job, &(struct job_options){
-                         .n = 2, .rails = 1, .network = {.seed = 1}, .engine = {.max_runs = 2, .window = 1}});
-    for (int i = 0; i < CALLS; i++) {
-        calls[i] = (struct call){.collective = BR_ALLREDUCE, .count = 100, .priority = i};
-        call_create(&calls[i], &job);
-        for (int r = 0; r < 2; r++)
-            call_prepare(&calls[i], &job, r);
-        job_submit(&job, 0, &calls[i].ops[0]);
-        job_step(&job);
-    }
-    for (int i = 0; i < CALLS; i++)
-        job_submit(&job, 1, &calls[i].ops[1]);
-    job_run(&job, 2 * CALLS);
-    for (int i = 0; i < CALLS; i++) {
-        call_check(&calls[i], &job);
-        call_destroy(&calls[i], &job);
-    }
-    job_destroy(&job);
-}
-
-/* While a large one is under way, an urgent small one ends first. */
-static void priorities__urgent_overtakes(void **state)
-{
-    struct call large = {.collective = BR_ALLREDUCE, .count = 4u << 20};
-    struct call urgent = {.collective = BR_ALLREDUCE, .count = 30000, .priority = 9};
-    struct job job;
-
-    (void)state;
-    job_create(&job, &(struct job_options){.n = 2, .rails = 1, .network = {.seed = 1}});
-    call_submit(&large, &job);
-    for (int i = 0; i < 500; i++)
-        job_step(&job);
-    assert_int_equal(job.ended, 0);
-    call_submit(&urgent, &job);
-    job_run(&job, 2);
-    assert_int_equal(urgent.ops[0].status, 0);
-    assert_int_equal(urgent.ops[1].status, 0);
-    assert_true(large.ops[0].fragments.ended < large.ops[0].fragments.count / 2);
-    job_run(&job, 4);
-    call_check(&urgent, &job);
-    call_check(&large, &job);
-    call_destroy(&large, &job);
-    call_destroy(&urgent, &job);
-    job_destroy(&job);
-}
-
 static uint64_t late_allocations(const struct job_rank *rank)
 {
     return br_engine_late_allocations(rank->engine, br_engine_all(rank->engine));
@@ -286,42 +166,6 @@ static void persistent__restart_allocates_nothing(void **state)
     }
     assert_int_equal(late_allocations(&job.ranks[1]), before);
     call_destroy(&c, &job);
-    job_destroy(&job);
-}
-
-/* Of large fragments only a few are under way at once, but what is more urgent does not wait for them. */
-static void admission__few_large_fragments(void **state)
-{
-    struct call first = {.collective = BR_ALLREDUCE, .count = 4u << 20};
-    struct call second = {.collective = BR_ALLREDUCE, .count = 4u << 20};
-    struct call urgent = {.collective = BR_ALLREDUCE, .count = 1u << 20, .priority = 1};
-    const struct br_operation *op;
-    struct job job;
-    uint32_t most = 0;
-
-    (void)state;
-    job_create(&job, &(struct job_options){.n = 2, .rails = 1, .network = {.seed = 1}});
-    call_submit(&first, &job);
-    call_submit(&second, &job);
-    op = &first.ops[0];
-    for (int i = 0; i < 500; i++) {
-        job_step(&job);
-        most = most > op->fragments.running ? most : op->fragments.running;
-    }
-    assert_int_equal(most, 3);
-    assert_int_equal(second.ops[0].fragments.next, 0);
-    call_submit(&urgent, &job);
-    for (int i = 0; i < 500 && job.ended == 0; i++)
-        job_step(&job);
-    assert_true(urgent.ops[0].fragments.next > 0);
-    assert_int_equal(second.ops[0].fragments.next, 0);
-    job_run(&job, 6);
-    call_check(&first, &job);
-    call_check(&second, &job);
-    call_check(&urgent, &job);
-    call_destroy(&first, &job);
-    call_destroy(&second, &job);
-    call_destroy(&urgent, &job);
     job_destroy(&job);
 }
 
@@ -456,12 +300,7 @@ int main(void)
         cmocka_unit_test(collective__wild_network),
         cmocka_unit_test(collective__every_type_and_reduction),
         cmocka_unit_test(collective__larger_than_a_transfer),
-        cmocka_unit_test(priorities__few_runs),
-        cmocka_unit_test(priorities__few_credits),
-        cmocka_unit_test(priorities__oldest_keeps_a_run),
-        cmocka_unit_test(priorities__urgent_overtakes),
         cmocka_unit_test(persistent__restart_allocates_nothing),
-        cmocka_unit_test(admission__few_large_fragments),
         cmocka_unit_test(scratch__fits),
         cmocka_unit_test(reserve__first_use_allocates_nothing),
         cmocka_unit_test(submit__refuses_bad_arguments),
