@@ -81,6 +81,7 @@ struct CUfunc_st;   /* CUfunction */
     X(BR_CUDA_POINTER_BUFFER, CU_POINTER_ATTRIBUTE_BUFFER_ID, 7)                                             \
     X(BR_CUDA_POINTER_MANAGED, CU_POINTER_ATTRIBUTE_IS_MANAGED, 8)                                           \
     X(BR_CUDA_POINTER_DEVICE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                                        \
+    X(BR_CUDA_POINTER_LEGACY_IPC, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, 10)                       \
     X(BR_CUDA_POINTER_START, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, 11)                                      \
     X(BR_CUDA_POINTER_BYTES, CU_POINTER_ATTRIBUTE_RANGE_SIZE, 12)                                            \
     X(BR_CUDA_KIND_HOST, CU_MEMORYTYPE_HOST, 1)                                                              \

@@ -75,6 +75,10 @@ void *fake_cuda_bytes(br_cuda_pointer address);
 /* Memory that both see, as cuMemAllocManaged() gives: its kind is DEVICE with IS_MANAGED. Freed by cuMemFree. */
 br_cuda_result fake_cuda_managed(br_cuda_pointer *out, size_t bytes);
 
+/* An allocation of cuMemCreate() of device 0, mapped to reserved addresses, where it can be accessed; its handle is released already. exportable: by a
+ * descriptor. */
+br_cuda_result fake_cuda_create(br_cuda_pointer at, size_t bytes, bool exportable);
+
 /* An allocation is one of a context of the program's own from now on (note 5): kernels of gpu/reduce.cu that get it end the process. */
 void fake_cuda_make_foreign(br_cuda_pointer memory);
 

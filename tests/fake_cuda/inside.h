@@ -46,8 +46,9 @@ struct fake_memory {
     size_t mapped;    /* bytes of each mapping */
     int fd;           /* memfd behind it; -1: none */
     int device;
-    bool foreign; /* fake_cuda_make_foreign() */
-    bool created; /* by cuMemCreate(): cuIpcGetMemHandle() refuses it */
+    bool foreign;    /* fake_cuda_make_foreign() */
+    bool created;    /* by cuMemCreate(), a span of a RESERVED one: cuIpcGetMemHandle() refuses it */
+    unsigned handle; /* of that */
     unsigned long long id;
 };
 
@@ -62,6 +63,9 @@ struct fake_memory *fake_find(br_cuda_pointer address);
 /* A span over fd (which it then owns; -1 makes one). Under fake_lock. */
 br_cuda_result fake_map(enum fake_kind kind, int device, size_t bytes, int fd, struct fake_memory **out);
 void fake_unmap(struct fake_memory *memory);
+/* A span that the caller has made, into the list and out of it. Found before older ones that hold the same addresses. Under fake_lock. */
+void fake_add(struct fake_memory *memory);
+void fake_remove(struct fake_memory *memory);
 bool fake_is_foreign(br_cuda_pointer address);
 void fake_copy(br_cuda_pointer to, br_cuda_pointer from, size_t bytes);
 

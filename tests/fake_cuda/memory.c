@@ -60,7 +60,7 @@ br_cuda_result fake_map(enum fake_kind kind, int device, size_t bytes, int fd, s
     memory = calloc(1, sizeof *memory);
     if (!memory)
         return BR_CUDA_OUT_OF_MEMORY;
-    *memory = (struct fake_memory){.kind = kind, .bytes = bytes, .device = device, .id = ++last_id};
+    *memory = (struct fake_memory){.kind = kind, .bytes = bytes, .device = device};
     memory->mapped = (bytes + shift + PAGE - 1) & ~(PAGE - 1);
     memory->fd = fd >= 0 ? fd : memfd_create("fake_cuda", MFD_CLOEXEC);
     if (memory->fd < 0 || (fd < 0 && ftruncate(memory->fd, (off_t)memory->mapped)) || !map_both(memory)) {
@@ -71,16 +71,22 @@ br_cuda_result fake_map(enum fake_kind kind, int device, size_t bytes, int fd, s
     }
     memory->at = memory->mapping[0] + shift;
     memory->real = memory->mapping[1] + shift;
-    memory->next = all;
-    all = memory;
-    fake_objects++;
+    fake_add(memory);
     if (on_device(memory))
         used[device] += bytes;
     *out = memory;
     return BR_CUDA_SUCCESS;
 }
 
-void fake_unmap(struct fake_memory *memory)
+void fake_add(struct fake_memory *memory)
+{
+    memory->id = ++last_id;
+    memory->next = all;
+    all = memory;
+    fake_objects++;
+}
+
+void fake_remove(struct fake_memory *memory)
 {
     struct fake_memory **at = &all;
 
@@ -88,6 +94,11 @@ void fake_unmap(struct fake_memory *memory)
         at = &(*at)->next;
     *at = memory->next;
     fake_objects--;
+}
+
+void fake_unmap(struct fake_memory *memory)
+{
+    fake_remove(memory);
     if (on_device(memory))
         used[memory->device] -= memory->bytes;
     if (memory->kind != REGISTERED) {
@@ -179,16 +190,13 @@ br_cuda_result cuMemHostRegister_v2(void *at, size_t bytes, unsigned int flags)
     pthread_mutex_lock(&fake_lock);
     overlaps = fake_find((uintptr_t)at) || fake_find((uintptr_t)at + bytes - 1);
     if (!overlaps) {
-        *memory = (struct fake_memory){.next = all,
-                                       .kind = REGISTERED,
+        *memory = (struct fake_memory){.kind = REGISTERED,
                                        .at = at,
                                        .real = at,
                                        .bytes = bytes,
                                        .fd = -1,
-                                       .device = fake_current()->device,
-                                       .id = ++last_id};
-        all = memory;
-        fake_objects++;
+                                       .device = fake_current()->device};
+        fake_add(memory);
         fake_counted.host_allocations++;
     }
     pthread_mutex_unlock(&fake_lock);
@@ -247,7 +255,9 @@ static br_cuda_result attribute_of(const struct fake_memory *memory, unsigned in
 
     switch (attribute) {
     case BR_CUDA_POINTER_CONTEXT:
-        *(struct CUctx_st **)out = memory->foreign ? &foreign_context : fake_context_of(memory->device);
+        *(struct CUctx_st **)out = memory->foreign   ? &foreign_context
+                                   : memory->created ? NULL
+                                                     : fake_context_of(memory->device);
         return BR_CUDA_SUCCESS;
     case BR_CUDA_POINTER_KIND:
         *(unsigned *)out = host ? BR_CUDA_KIND_HOST : BR_CUDA_KIND_DEVICE;
@@ -260,6 +270,9 @@ static br_cuda_result attribute_of(const struct fake_memory *memory, unsigned in
         return BR_CUDA_SUCCESS;
     case BR_CUDA_POINTER_DEVICE:
         *(int *)out = memory->device;
+        return BR_CUDA_SUCCESS;
+    case BR_CUDA_POINTER_LEGACY_IPC:
+        *(unsigned *)out = memory->kind == DEVICE && !memory->created;
         return BR_CUDA_SUCCESS;
     case BR_CUDA_POINTER_START:
         *(br_cuda_pointer *)out = (uintptr_t)memory->at;
