@@ -119,6 +119,7 @@ struct br_family {
     struct br_offload *offload;   /* reductions on GPUs; likewise */
     struct br_reach *reach;       /* NICs that read and write memory of GPUs; NULL: none can */
     struct br_ipc *ipc;           /* memory of GPUs that other processes have shared */
+    struct br_share *hands;       /* who hands descriptors of such memory over (hand.h, note 2); NULL: nobody */
     bool shares_gpus;             /* all ranks of the job could (share.h, note 7) */
     struct br_across *across;     /* the level between hosts of such memory; NULL: there is none */
     struct br_passages *passages; /* of operations on streams; under its own lock */

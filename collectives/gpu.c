@@ -39,7 +39,7 @@ int br_gpus_create(struct br_family *family)
         return rc;
     rc = br_offload_create(family->copier, &br_gpu_image, &family->offload);
     if (!rc)
-        rc = br_ipc_create(&family->ipc);
+        rc = br_ipc_create(family->size, &family->ipc);
     if (!rc)
         rc = br_reach_create(family);
     if (rc) {

@@ -12,6 +12,7 @@
 #include "collectives/comm.h"
 #include "collectives/engine_internal.h"
 #include "collectives/local.h"
+#include "collectives/share_internal.h"
 #include "collectives/type.h"
 #include "gpu/ipc.h"
 #include "gpu/offload.h"
@@ -29,23 +30,6 @@ enum stage {
     FETCHES,
     FETCHED,
     TOLD_FETCHED
-};
-
-/* What a rank publishes in the first round; in the second, `has` alone. */
-struct note {
-    uint64_t has; /* 1: what follows is there */
-    struct br_ipc_note send, recv;
-};
-
-struct br_share {
-    struct br_family *family;
-    struct br_across *across; /* NULL: all ranks are of this host */
-    enum stage stage;
-    bool refused;     /* a mapping was, before */
-    bool holds;       /* what the operation has mapped */
-    bool said_handle; /* that there is none */
-    const void *send[BR_BOARD_RANKS];
-    void *recv[BR_BOARD_RANKS];
 };
 
 int br_share_create(struct br_family *family, struct br_share **out)
@@ -102,97 +86,6 @@ static size_t piece_bytes(const struct br_local *local, const struct br_operatio
     return offset(local, op, rank + 1) - offset(local, op, rank);
 }
 
-/* ---- tell, answer ------------------------------------------------------------------------------ */
-
-static void refuse(struct br_share *share, bool *said)
-{
-    if (*said)
-        return;
-    *said = true;
-    br_downgrade(gpu_sharing);
-    br_log_warn(
-        "rank %d: GPU memory is not shared with other processes of this host, all-reduces go through host "
-        "memory: %s",
-        share->family->rank, br_error_words());
-}
-
-static void write_note(struct br_share *share, const struct br_operation *op, struct note *note)
-{
-    int gpu = op->send_gpu;
-
-    memset(note, 0, sizeof *note);
-    if (share->refused || !gpu || gpu != op->recv_gpu || op->foreign ||
-        !br_offload_reaches(share->family->offload, gpu, op->send)) /* not any more */
-        return;
-    if (br_ipc_note(gpu, op->send, op->send_bytes, &note->send) ||
-        br_ipc_note(gpu, op->recv, op->recv_bytes, &note->recv))
-        refuse(share, &share->said_handle);
-    else
-        note->has = 1;
-}
-
-/* Have all said yes in this round? */
-static bool all_have(const struct br_local *local, size_t bytes)
-{
-    for (uint32_t r = 0; r < local->n; r++) {
-        const struct note *note = br_board_data(&local->board, r, local->round, bytes);
-
-        if (!note->has)
-            return false;
-    }
-    return true;
-}
-
-static int map_rank(struct br_share *share, const struct br_local *local, const struct br_operation *op,
-                    uint32_t r)
-{
-    const struct note note = /* a copy: others write there, and it is looked at before it is used */
-        *(const struct note *)br_board_data(&local->board, r, local->round, sizeof note);
-    struct br_ipc *ipc = share->family->ipc;
-    int rank = br_group_in_job(local->group, (int)r), gpu = op->send_gpu, rc;
-    void *send;
-
-    rc = br_ipc_map(ipc, gpu, rank, &note.send, op->send_bytes, &send);
-    if (rc)
-        return rc;
-    share->send[r] = send;
-    return br_ipc_map(ipc, gpu, rank, &note.recv, op->recv_bytes, &share->recv[r]);
-}
-
-static bool is_known(const struct br_share *share, const struct br_local *local,
-                     const struct br_operation *op)
-{
-    for (uint32_t r = 0; r < local->n; r++) {
-        const struct note *note = br_board_data(&local->board, r, local->round, sizeof *note);
-        int rank = br_group_in_job(local->group, (int)r);
-
-        if (r != local->rank && (!br_ipc_has(share->family->ipc, op->send_gpu, rank, &note->send) ||
-                                 !br_ipc_has(share->family->ipc, op->send_gpu, rank, &note->recv)))
-            return false;
-    }
-    return true;
-}
-
-/* false: one cannot be mapped, or not now. */
-static bool map_all(struct br_share *share, const struct br_local *local, const struct br_operation *op)
-{
-    bool known = is_known(share, local, op);
-    int rc = 0;
-
-    share->send[local->rank] = op->send;
-    share->recv[local->rank] = op->recv;
-    if (!known && !br_streams_bar(share->family)) /* note 9 */
-        return false;
-    for (uint32_t r = 0; r < local->n && !rc; r++)
-        if (r != local->rank)
-            rc = map_rank(share, local, op, r);
-    if (!known)
-        br_streams_admit(share->family);
-    if (rc)
-        refuse(share, &share->refused);
-    return !rc;
-}
-
 /* ---- combine, fetch ---------------------------------------------------------------------------- */
 
 static void worked(struct br_engine *engine, struct br_batch *batch)
@@ -242,9 +135,9 @@ static int fetch(struct br_share *share, const struct br_local *local, struct br
 /* ---- the rounds -------------------------------------------------------------------------------- */
 
 static bool publish(struct br_share *share, struct br_local *local, const struct br_operation *op,
-                    const struct note *note, size_t bytes)
+                    const void *data, size_t bytes)
 {
-    if (!br_local_publish(local, op, note, bytes))
+    if (!br_local_publish(local, op, data, bytes))
         return false;
     local->published = true;
     share->stage++;
@@ -253,12 +146,10 @@ static bool publish(struct br_share *share, struct br_local *local, const struct
 
 static int tell(struct br_share *share, struct br_local *local, const struct br_operation *op)
 {
-    struct note note;
-
     if (!br_board_may_publish(&local->board, local->round + 1))
         return BR_SHARE_WAITS;
-    write_note(share, op, &note);
-    publish(share, local, op, &note, sizeof note);
+    br_share_write(share, local, op);
+    publish(share, local, op, &share->mine, br_share_note_bytes(&share->mine));
     return BR_SHARE_WAITS;
 }
 
@@ -278,16 +169,29 @@ static int decide(struct br_share *share, const struct br_local *local, struct b
 
 static int answer(struct br_share *share, struct br_local *local, struct br_operation *op)
 {
-    struct note note = {0};
+    bool owes = br_share_take(share, local, op);
+    uint64_t has;
 
-    if (!all_have(local, sizeof note))
+    if (!br_share_all_have(local, sizeof(struct br_share_note)))
         return decide(share, local, op, false);
-    note.has = map_all(share, local, op);
-    if (note.has && !share->holds)
+    share->hands = owes;
+    if (owes) { /* note 17 */
+        share->stage = TELL;
+        return BR_SHARE_WAITS;
+    }
+    has = br_share_map(share, local, op);
+    if (has && !share->holds)
         br_ipc_hold(share->family->ipc);
-    share->holds = note.has;
-    publish(share, local, op, &note, sizeof note.has); /* all have told, so there is room */
+    share->holds = has;
+    publish(share, local, op, &has, sizeof has); /* all have told, so there is room */
     return BR_SHARE_WAITS;
+}
+
+/* Another communicator may hand over what it has to. */
+static void resign(struct br_share *share)
+{
+    if (share->family->hands == share)
+        share->family->hands = NULL;
 }
 
 /* What was asked between hosts, and what was done there. */
@@ -325,11 +229,14 @@ static int go_on(struct br_share *share, struct br_local *local, struct br_opera
 
     if (rc)
         return rc;
+    if (!share->sent) /* those of the round before have been taken */
+        resign(share);
+    share->sent = false;
     switch (share->stage) {
     case TOLD:
         return answer(share, local, op);
     case ANSWERED:
-        return decide(share, local, op, all_have(local, sizeof((struct note *)0)->has));
+        return decide(share, local, op, br_share_all_have(local, sizeof((struct br_share_note *)0)->has));
     case TOLD_COMBINED:
         share->stage = FETCHES;
         return fetch(share, local, op);
@@ -367,7 +274,7 @@ static int next(struct br_share *share, struct br_local *local, struct br_operat
 int br_share_step(struct br_local *local, struct br_operation *op)
 {
     struct br_share *share = local->share;
-    enum stage before;
+    int before;
     int rc;
 
     if (share->family->worker->failed)
@@ -380,7 +287,8 @@ int br_share_step(struct br_local *local, struct br_operation *op)
         share->stage = TELL;
         if (share->holds)
             br_ipc_let_go(share->family->ipc);
-        share->holds = false;
+        share->holds = share->hands = share->sent = false;
+        resign(share);
     }
     return rc;
 }

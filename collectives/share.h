@@ -38,6 +38,9 @@
  * 15. The bits are the same on all ranks: one rank a host computes a piece, and the engine gives all of them one result. An average is divided twice, by the
  *    ranks of a host and by the hosts; integers would be rounded twice, so theirs are the engine's.
  * 16. Below BR_SHARE_ACROSS bytes the question would cost host memory too much (doc/measured_allreduce.md): the engine's.
+ * 17. Memory of cuMemCreate() is mapped by descriptors (gpu/extent.h). Where the notes of `tell` say that a rank lacks one, there is another round of
+ *    `tell`, and more, before which some are handed over (hand.h), until nobody lacks any: at the first use of memory alone. Rejected: to hand them over
+ *    before the first `tell`: where one of the ranks has nothing to share, the others would have opened and mapped for nothing.
  *
  * Under the lock, as local.h, whose board it uses. One operation at a time a communicator.
  */

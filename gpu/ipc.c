@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/list.h"
@@ -17,11 +18,16 @@ struct mapping {
     struct CUipcMemHandle_st handle;
     uint64_t base, bytes; /* in the other process */
     br_cuda_pointer at;
+    bool stale;     /* one of the extents is gone */
+    uint32_t count; /* of extents; 0: it was opened by its handle */
+    struct br_extent extents[];
 };
 
 struct br_ipc {
     struct br_list mappings;
-    int n, holds;
+    int n, holds, n_stale;
+    struct br_exports *exports;
+    struct br_imports *imports;
 };
 
 /* Its primary context is current until br_cuda_leave(). gpu: as br_gpu_of() names it. */
@@ -55,7 +61,30 @@ static int find_allocation(const struct br_cuda *cuda, br_cuda_pointer memory, s
     return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "an IPC handle of GPU memory");
 }
 
-int br_ipc_note(int gpu, const void *memory, size_t bytes, struct br_ipc_note *out)
+static int find_extents(struct br_ipc *ipc, const struct br_cuda *cuda, br_cuda_pointer memory, size_t bytes,
+                        struct br_ipc_note *out, struct br_extent *extents)
+{
+    br_cuda_pointer base = 0;
+    int rc = br_exports_find(ipc->exports, cuda, memory, bytes, extents, &out->extents, &base);
+
+    if (rc)
+        return rc;
+    out->base = base;
+    out->offset = memory - base;
+    for (uint32_t i = 0; i < out->extents; i++)
+        out->bytes += extents[i].bytes;
+    return 0;
+}
+
+static bool has_handle(const struct br_cuda *cuda, br_cuda_pointer memory)
+{
+    unsigned int has = 1;
+
+    return cuda->pointer_attribute(&has, BR_CUDA_POINTER_LEGACY_IPC, memory) != BR_CUDA_SUCCESS || has;
+}
+
+int br_ipc_note(struct br_ipc *ipc, int gpu, const void *memory, size_t bytes, struct br_ipc_note *out,
+                struct br_extent *extents)
 {
     const struct br_cuda *cuda;
     int rc = enter(gpu, &cuda);
@@ -63,22 +92,35 @@ int br_ipc_note(int gpu, const void *memory, size_t bytes, struct br_ipc_note *o
     if (rc)
         return rc;
     memset(out, 0, sizeof *out);
-    if (cuda->memory_range && cuda->ipc_memory_get && cuda->ipc_memory_open && cuda->ipc_memory_close)
+    if (!cuda->memory_range || !cuda->ipc_memory_get || !cuda->ipc_memory_open || !cuda->ipc_memory_close)
+        rc = br_error(EOPNOTSUPP, "this CUDA driver has no IPC");
+    else if (!ipc || has_handle(cuda, (uintptr_t)memory))
         rc = find_allocation(cuda, (uintptr_t)memory, bytes, out);
     else
-        rc = br_error(EOPNOTSUPP, "this CUDA driver has no IPC");
+        rc = find_extents(ipc, cuda, (uintptr_t)memory, bytes, out, extents);
     br_cuda_leave(cuda);
     return rc;
 }
 
-/* ---- mappings ---------------------------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------------ */
 
-int br_ipc_create(struct br_ipc **out)
+int br_ipc_create(int ranks, struct br_ipc **out)
 {
-    *out = calloc(1, sizeof **out);
-    if (!*out)
+    struct br_ipc *ipc = calloc(1, sizeof *ipc);
+    int rc;
+
+    if (!ipc)
         return br_error(ENOMEM, "no memory for what other processes have on GPUs");
-    br_list_init(&(*out)->mappings);
+    br_list_init(&ipc->mappings);
+    rc = br_exports_create(ranks, &ipc->exports);
+    if (!rc)
+        rc = br_imports_create(&ipc->imports);
+    if (rc) {
+        br_exports_destroy(ipc->exports, NULL);
+        free(ipc);
+        return rc;
+    }
+    *out = ipc;
     return 0;
 }
 
@@ -89,8 +131,12 @@ static void drop(struct br_ipc *ipc, struct mapping *mapping, bool lost)
 
     br_list_remove(&mapping->node);
     ipc->n--;
+    ipc->n_stale -= mapping->stale;
     if (!lost && !enter(mapping->gpu, &cuda)) {
-        cuda->ipc_memory_close(mapping->at);
+        if (mapping->count)
+            br_imports_unmap(cuda, mapping->at, mapping->extents, mapping->count);
+        else
+            cuda->ipc_memory_close(mapping->at);
         br_cuda_leave(cuda);
     }
     free(mapping);
@@ -98,46 +144,172 @@ static void drop(struct br_ipc *ipc, struct mapping *mapping, bool lost)
 
 void br_ipc_destroy(struct br_ipc *ipc, bool lost)
 {
+    const struct br_cuda *cuda = NULL;
+
     if (!ipc)
         return;
     while (!br_list_empty(&ipc->mappings))
         drop(ipc, br_container_of(ipc->mappings.next, struct mapping, node), lost);
+    if (!lost)
+        br_cuda_library(&cuda);
+    br_imports_destroy(ipc->imports, cuda);
+    br_exports_destroy(ipc->exports, cuda);
     free(ipc);
 }
 
-static struct mapping *find(const struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note)
+/* ---- descriptors ------------------------------------------------------------------------------- */
+
+bool br_ipc_lacks(const struct br_ipc *ipc, int rank, const struct br_extent *extent)
+{
+    return !br_exports_has(ipc->exports, rank, extent);
+}
+
+int br_ipc_open(const struct br_ipc *ipc, int gpu, const struct br_extent *extent)
+{
+    const struct br_cuda *cuda;
+    int rc = enter(gpu, &cuda);
+
+    if (rc)
+        return rc;
+    rc = br_exports_open(ipc->exports, cuda, extent);
+    br_cuda_leave(cuda);
+    return rc;
+}
+
+void br_ipc_given(struct br_ipc *ipc, int rank, const struct br_extent *extent)
+{
+    br_exports_given(ipc->exports, rank, extent);
+}
+
+uint32_t br_ipc_gone(struct br_ipc *ipc, const int *ranks, int n, struct br_extent *out)
+{
+    return br_exports_gone(ipc->exports, ranks, n, out);
+}
+
+bool br_ipc_wants(const struct br_ipc *ipc, int rank, const struct br_extent *extent)
+{
+    return !br_imports_has(ipc->imports, rank, extent);
+}
+
+int br_ipc_take(struct br_ipc *ipc, int gpu, int rank, const struct br_extent *extent, int fd)
+{
+    const struct br_cuda *cuda;
+    int rc = enter(gpu, &cuda);
+
+    if (rc) {
+        close(fd);
+        return rc;
+    }
+    rc = br_imports_take(ipc->imports, cuda, rank, extent, fd);
+    br_cuda_leave(cuda);
+    return rc;
+}
+
+static bool contains(const struct mapping *mapping, const struct br_extent *extent)
+{
+    for (uint32_t i = 0; i < mapping->count; i++)
+        if (mapping->extents[i].serial == extent->serial)
+            return true;
+    return false;
+}
+
+void br_ipc_drop(struct br_ipc *ipc, int rank, const struct br_extent *extent)
+{
+    const struct br_cuda *cuda;
+
+    if (!br_imports_has(ipc->imports, rank, extent) || br_cuda_driver(&cuda))
+        return;
+    br_imports_drop(ipc->imports, cuda, rank, extent);
+    br_list_for_each (node, &ipc->mappings) {
+        struct mapping *mapping = br_container_of(node, struct mapping, node);
+
+        if (mapping->rank != rank || mapping->stale || !contains(mapping, extent))
+            continue;
+        mapping->stale = true;
+        ipc->n_stale++;
+    }
+}
+
+/* ---- mappings ---------------------------------------------------------------------------------- */
+
+/* Its extents are some of the mapping's, one after the other. */
+static bool holds_extents(const struct mapping *mapping, const struct br_ipc_note *note,
+                          const struct br_extent *extents)
+{
+    uint32_t first = 0;
+
+    if (mapping->stale || note->base < mapping->base ||
+        note->base + note->bytes > mapping->base + mapping->bytes)
+        return false;
+    while (first < mapping->count && mapping->extents[first].serial != extents[0].serial)
+        first++;
+    return note->extents <= mapping->count - first &&
+           memcmp(&mapping->extents[first], extents, note->extents * sizeof *extents) == 0;
+}
+
+static bool is_named(const struct mapping *mapping, const struct br_ipc_note *note,
+                     const struct br_extent *extents)
+{
+    if (!note->extents != !mapping->count)
+        return false;
+    return note->extents ? holds_extents(mapping, note, extents)
+                         : memcmp(&mapping->handle, &note->handle, sizeof note->handle) == 0;
+}
+
+static struct mapping *find(const struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
+                            const struct br_extent *extents)
 {
     br_list_for_each (node, &ipc->mappings) {
         struct mapping *mapping = br_container_of(node, struct mapping, node);
 
-        if (mapping->gpu == gpu && mapping->rank == rank &&
-            memcmp(&mapping->handle, &note->handle, sizeof note->handle) == 0)
+        if (mapping->gpu == gpu && mapping->rank == rank && is_named(mapping, note, extents))
             return mapping;
     }
     return NULL;
 }
 
-bool br_ipc_has(const struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note)
+bool br_ipc_has(const struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
+                const struct br_extent *extents)
 {
-    return find(ipc, gpu, rank, note) != NULL;
+    return find(ipc, gpu, rank, note, extents) != NULL;
 }
 
-/* Note 2. */
+bool br_ipc_is_stale(const struct br_ipc *ipc)
+{
+    return ipc->n_stale > 0;
+}
+
+void br_ipc_clear(struct br_ipc *ipc)
+{
+    br_list_for_each_safe (node, &ipc->mappings) {
+        struct mapping *mapping = br_container_of(node, struct mapping, node);
+
+        if (mapping->stale)
+            drop(ipc, mapping, false);
+    }
+}
+
+/* Note 2. Extents are told to be gone. */
+static bool is_freed(const struct mapping *mapping, int rank, const struct br_ipc_note *note)
+{
+    return mapping->rank == rank && mapping->base < note->base + note->bytes &&
+           note->base < mapping->base + mapping->bytes && !(mapping->count && note->extents) &&
+           memcmp(&mapping->handle, &note->handle, sizeof note->handle) != 0;
+}
+
 static void make_room(struct br_ipc *ipc, int rank, const struct br_ipc_note *note)
 {
     br_list_for_each_safe (node, &ipc->mappings) {
         struct mapping *mapping = br_container_of(node, struct mapping, node);
 
-        if (mapping->rank == rank && mapping->base < note->base + note->bytes &&
-            note->base < mapping->base + mapping->bytes &&
-            memcmp(&mapping->handle, &note->handle, sizeof note->handle) != 0)
+        if (is_freed(mapping, rank, note))
             drop(ipc, mapping, false);
     }
     while (ipc->n >= LIMIT && !ipc->holds)
         drop(ipc, br_container_of(ipc->mappings.prev, struct mapping, node), false);
 }
 
-static int open_handle(struct mapping *mapping)
+static int open_mapping(const struct br_ipc *ipc, struct mapping *mapping)
 {
     const struct br_cuda *cuda;
     br_cuda_result result;
@@ -145,24 +317,38 @@ static int open_handle(struct mapping *mapping)
 
     if (rc)
         return rc;
-    result = cuda->ipc_memory_open(&mapping->at, mapping->handle, BR_CUDA_IPC_PEER_ACCESS);
+    if (mapping->count) {
+        rc = br_imports_map(ipc->imports, cuda, mapping->gpu - 1, mapping->rank, mapping->extents,
+                            mapping->count, &mapping->at);
+    } else {
+        result = cuda->ipc_memory_open(&mapping->at, mapping->handle, BR_CUDA_IPC_PEER_ACCESS);
+        if (result != BR_CUDA_SUCCESS)
+            rc = br_cuda_error(cuda, result, "GPU %d: %zu bytes of rank %d's", mapping->gpu - 1,
+                               (size_t)mapping->bytes, mapping->rank);
+    }
     br_cuda_leave(cuda);
-    return result == BR_CUDA_SUCCESS ? 0
-                                     : br_cuda_error(cuda, result, "GPU %d: %zu bytes of rank %d's",
-                                                     mapping->gpu - 1, (size_t)mapping->bytes, mapping->rank);
+    return rc;
 }
 
-static int map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note, struct mapping **out)
+static int map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
+               const struct br_extent *extents, struct mapping **out)
 {
-    struct mapping *mapping = malloc(sizeof *mapping);
+    size_t names = note->extents * sizeof *extents;
+    struct mapping *mapping = malloc(sizeof *mapping + names);
     int rc;
 
     if (!mapping)
         return br_error(ENOMEM, "no memory for what rank %d has on a GPU", rank);
     make_room(ipc, rank, note);
-    *mapping = (struct mapping){
-        .gpu = gpu, .rank = rank, .handle = note->handle, .base = note->base, .bytes = note->bytes};
-    rc = open_handle(mapping);
+    *mapping = (struct mapping){.gpu = gpu,
+                                .rank = rank,
+                                .handle = note->handle,
+                                .base = note->base,
+                                .bytes = note->bytes,
+                                .count = note->extents};
+    if (names)
+        memcpy(mapping->extents, extents, names);
+    rc = open_mapping(ipc, mapping);
     if (rc) {
         free(mapping);
         return rc;
@@ -184,20 +370,20 @@ void br_ipc_let_go(struct br_ipc *ipc)
     ipc->holds--;
 }
 
-int br_ipc_map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note, size_t bytes,
-               void **out)
+int br_ipc_map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
+               const struct br_extent *extents, size_t bytes, void **out)
 {
-    struct mapping *mapping = find(ipc, gpu, rank, note);
+    struct mapping *mapping = find(ipc, gpu, rank, note, extents);
     int rc = 0;
 
     if (note->offset > note->bytes || bytes > note->bytes - note->offset)
         return br_error(EPROTO, "rank %d: %zu bytes on a GPU end behind their allocation", rank, bytes);
     if (!mapping)
-        rc = map(ipc, gpu, rank, note, &mapping);
+        rc = map(ipc, gpu, rank, note, extents, &mapping);
     if (rc)
         return rc;
     br_list_remove(&mapping->node);
     br_list_push_front(&ipc->mappings, &mapping->node);
-    *out = (void *)(uintptr_t)(mapping->at + note->offset);
+    *out = (void *)(uintptr_t)(mapping->at + (note->base - mapping->base) + note->offset);
     return 0;
 }

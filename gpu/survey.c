@@ -67,8 +67,9 @@ static void try_sharing(const struct br_cuda *cuda, int device, char words[256])
         rc = br_cuda_enter(cuda, context);
     if (!rc) {
         result = cuda->memory_alloc(&memory, TRIAL);
-        rc = result == BR_CUDA_SUCCESS ? br_ipc_note(device + 1, (void *)(uintptr_t)memory, TRIAL, &note)
-                                       : br_cuda_error(cuda, result, "%d bytes", TRIAL);
+        rc = result == BR_CUDA_SUCCESS
+                 ? br_ipc_note(NULL, device + 1, (void *)(uintptr_t)memory, TRIAL, &note, NULL)
+                 : br_cuda_error(cuda, result, "%d bytes", TRIAL);
         if (result == BR_CUDA_SUCCESS)
             cuda->memory_free(memory);
         br_cuda_leave(cuda);

@@ -40,7 +40,7 @@ static int set_up(void **state)
     cuda = fake_fresh_gpu();
     fake_cuda()->ipc_in_process = true;
     memory = allocate(BYTES);
-    return br_ipc_create(&ipc);
+    return br_ipc_create(8, &ipc);
 }
 
 static int tear_down(void **state)
@@ -58,7 +58,7 @@ static char *map(int rank, const struct br_ipc_note *note, size_t bytes)
 {
     void *at;
 
-    assert_int_equal(br_ipc_map(ipc, 1, rank, note, bytes, &at), 0);
+    assert_int_equal(br_ipc_map(ipc, 1, rank, note, NULL, bytes, &at), 0);
     return at;
 }
 
@@ -73,17 +73,17 @@ static void map__finds_the_bytes(void **state)
     char *there;
 
     (void)state;
-    assert_int_equal(br_ipc_note(1, memory + 300, 100, &note), 0);
-    assert_false(br_ipc_has(ipc, 1, 5, &note));
+    assert_int_equal(br_ipc_note(ipc, 1, memory + 300, 100, &note, NULL), 0);
+    assert_false(br_ipc_has(ipc, 1, 5, &note, NULL));
     there = map(5, &note, 100);
     assert_ptr_not_equal(there, memory + 300);
     strcpy(bytes_at(memory + 300), "braid");
     assert_string_equal(bytes_at(there), "braid");
-    assert_true(br_ipc_has(ipc, 1, 5, &note));
-    assert_false(br_ipc_has(ipc, 2, 5, &note));
-    assert_false(br_ipc_has(ipc, 1, 6, &note));
-    assert_int_equal(br_ipc_note(1, memory + 2000, 100, &again), 0); /* of the same allocation */
-    assert_true(br_ipc_has(ipc, 1, 5, &again));
+    assert_true(br_ipc_has(ipc, 1, 5, &note, NULL));
+    assert_false(br_ipc_has(ipc, 2, 5, &note, NULL));
+    assert_false(br_ipc_has(ipc, 1, 6, &note, NULL));
+    assert_int_equal(br_ipc_note(ipc, 1, memory + 2000, 100, &again, NULL), 0); /* of the same allocation */
+    assert_true(br_ipc_has(ipc, 1, 5, &again, NULL));
     assert_ptr_equal(map(5, &again, 100), there + 1700);
 }
 
@@ -93,12 +93,12 @@ static void note__within_the_allocation(void **state)
     void *at;
 
     (void)state;
-    assert_int_equal(br_ipc_note(1, memory + 1, BYTES, &note), -EINVAL);
-    assert_int_equal(br_ipc_note(1, memory + 1, BYTES - 1, &note), 0);
-    assert_int_equal(br_ipc_map(ipc, 1, 3, &note, BYTES, &at), -EPROTO);
+    assert_int_equal(br_ipc_note(ipc, 1, memory + 1, BYTES, &note, NULL), -EINVAL);
+    assert_int_equal(br_ipc_note(ipc, 1, memory + 1, BYTES - 1, &note, NULL), 0);
+    assert_int_equal(br_ipc_map(ipc, 1, 3, &note, NULL, BYTES, &at), -EPROTO);
     assert_non_null(strstr(br_error_words(), "rank 3"));
     note.offset = UINT64_MAX;
-    assert_int_equal(br_ipc_map(ipc, 1, 3, &note, 1, &at), -EPROTO);
+    assert_int_equal(br_ipc_map(ipc, 1, 3, &note, NULL, 1, &at), -EPROTO);
 }
 
 /* Freed and allocated again, at the same address or elsewhere: what is read is the new one. */
@@ -107,12 +107,12 @@ static void map__after_the_memory_was_freed(void **state)
     struct br_ipc_note old, new;
 
     (void)state;
-    assert_int_equal(br_ipc_note(1, memory, 10, &old), 0);
+    assert_int_equal(br_ipc_note(ipc, 1, memory, 10, &old, NULL), 0);
     strcpy(bytes_at(memory), "old");
     map(5, &old, 10);
     release(memory);
     memory = allocate(BYTES);
-    assert_int_equal(br_ipc_note(1, memory, 10, &new), 0);
+    assert_int_equal(br_ipc_note(ipc, 1, memory, 10, &new, NULL), 0);
     assert_memory_not_equal(&old.handle, &new.handle, sizeof old.handle);
     strcpy(bytes_at(memory), "new");
     assert_string_equal(bytes_at(map(5, &new, 10)), "new");
@@ -126,16 +126,16 @@ static void map__closes_what_is_stale(void **state)
     unsigned left;
 
     (void)state;
-    assert_int_equal(br_ipc_note(1, memory, 10, &old), 0);
-    assert_int_equal(br_ipc_note(1, other, 10, &new), 0);
+    assert_int_equal(br_ipc_note(ipc, 1, memory, 10, &old, NULL), 0);
+    assert_int_equal(br_ipc_note(ipc, 1, other, 10, &new, NULL), 0);
     map(5, &old, 10);
     left = fake_cuda_left();
     new.base = old.base + BYTES - 1;
     map(6, &new, 10); /* of another process: nothing to do with it */
-    assert_true(br_ipc_has(ipc, 1, 5, &old));
+    assert_true(br_ipc_has(ipc, 1, 5, &old, NULL));
     assert_int_equal(fake_cuda_left(), left + 1);
     map(5, &new, 10);
-    assert_false(br_ipc_has(ipc, 1, 5, &old));
+    assert_false(br_ipc_has(ipc, 1, 5, &old, NULL));
     assert_int_equal(fake_cuda_left(), left + 1);
     release(other);
 }
@@ -147,16 +147,16 @@ static void map__of_many(void **state)
     unsigned left = fake_cuda_left();
 
     (void)state;
-    assert_int_equal(br_ipc_note(1, memory, 10, &first), 0);
+    assert_int_equal(br_ipc_note(ipc, 1, memory, 10, &first, NULL), 0);
     for (int rank = 0; rank < 1100; rank++) {
         note = first;
         map(rank, &note, 10);
         map(0, &first, 10);
     }
     assert_int_equal(fake_cuda_left(), left + 1024);
-    assert_true(br_ipc_has(ipc, 1, 0, &first));
-    assert_false(br_ipc_has(ipc, 1, 1, &first));
-    assert_true(br_ipc_has(ipc, 1, 1099, &first));
+    assert_true(br_ipc_has(ipc, 1, 0, &first, NULL));
+    assert_false(br_ipc_has(ipc, 1, 1, &first, NULL));
+    assert_true(br_ipc_has(ipc, 1, 1099, &first, NULL));
 }
 
 /* What an operation uses stays mapped, whatever others map meanwhile. */
@@ -166,16 +166,16 @@ static void hold__keeps_all(void **state)
     unsigned left = fake_cuda_left();
 
     (void)state;
-    assert_int_equal(br_ipc_note(1, memory, 10, &note), 0);
+    assert_int_equal(br_ipc_note(ipc, 1, memory, 10, &note, NULL), 0);
     map(0, &note, 10);
     br_ipc_hold(ipc);
     for (int rank = 1; rank < 1100; rank++)
         map(rank, &note, 10);
-    assert_true(br_ipc_has(ipc, 1, 0, &note));
+    assert_true(br_ipc_has(ipc, 1, 0, &note, NULL));
     assert_int_equal(fake_cuda_left(), left + 1100);
     br_ipc_let_go(ipc);
     map(1100, &note, 10);
-    assert_false(br_ipc_has(ipc, 1, 0, &note));
+    assert_false(br_ipc_has(ipc, 1, 0, &note, NULL));
     assert_int_equal(fake_cuda_left(), left + 1024);
 }
 
@@ -197,12 +197,12 @@ static void refusals__have_words(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strcpy(fake_cuda()->fail, cases[i].symbol);
         fake_cuda()->fail_result = cases[i].result;
-        rc = br_ipc_note(1, memory, 10, &note);
+        rc = br_ipc_note(ipc, 1, memory, 10, &note, NULL);
         if (!rc)
-            rc = br_ipc_map(ipc, 1, 5, &note, 10, &at);
+            rc = br_ipc_map(ipc, 1, 5, &note, NULL, 10, &at);
         assert_int_equal(rc, cases[i].rc);
         assert_non_null(strstr(br_error_words(), "CUDA_ERROR"));
-        assert_false(br_ipc_has(ipc, 1, 5, &note));
+        assert_false(br_ipc_has(ipc, 1, 5, &note, NULL));
     }
 }
 

@@ -38,6 +38,37 @@ void own_gpu_free(void *memory)
     own_gpu()->memory_free((uintptr_t)memory);
 }
 
+static void must(br_cuda_result result, const char *what)
+{
+    if (result == BR_CUDA_SUCCESS)
+        return;
+    fprintf(stderr, "fake GPU: %s: %u\n", what, result);
+    exit(1);
+}
+
+char *own_gpu_reserve(size_t bytes)
+{
+    br_cuda_pointer at;
+
+    must(own_gpu()->vmm_reserve(&at, bytes, 0, 0, 0), "cuMemAddressReserve");
+    return (char *)(uintptr_t)at;
+}
+
+void own_gpu_unreserve(void *at, size_t bytes)
+{
+    must(own_gpu()->vmm_unreserve((uintptr_t)at, bytes), "cuMemAddressFree");
+}
+
+void own_gpu_map(void *at, size_t bytes, bool exportable)
+{
+    must(fake_cuda_create((uintptr_t)at, bytes, exportable), "cuMemCreate, cuMemMap, cuMemSetAccess");
+}
+
+void own_gpu_unmap(void *at, size_t bytes)
+{
+    must(own_gpu()->vmm_unmap((uintptr_t)at, bytes), "cuMemUnmap");
+}
+
 void *own_gpu_view(const void *memory)
 {
     return fake_cuda_bytes((uintptr_t)memory);

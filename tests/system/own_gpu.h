@@ -4,6 +4,7 @@
 #ifndef TESTS_SYSTEM_OWN_GPU_H
 #define TESTS_SYSTEM_OWN_GPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "gpu/driver.h"
@@ -11,6 +12,14 @@
 const struct br_cuda *own_gpu(void); /* for other calls of the driver */
 void *own_gpu_alloc(size_t bytes);
 void own_gpu_free(void *memory);
+
+/* Memory of cuMemCreate(), as PyTorch's expandable segments: addresses, and behind parts of them allocations, which other processes may map or not. All
+ * sizes are multiples of OWN_GPU_GRAIN. */
+#define OWN_GPU_GRAIN (2ul << 20)
+char *own_gpu_reserve(size_t bytes);
+void own_gpu_unreserve(void *at, size_t bytes);
+void own_gpu_map(void *at, size_t bytes, bool exportable);
+void own_gpu_unmap(void *at, size_t bytes);
 
 /* Where the CPU sees memory of whatever kind. */
 void *own_gpu_view(const void *memory);

@@ -232,40 +232,6 @@ static void share__refused(void **state)
         run(refusing, (void *)(uintptr_t)symbols[i]);
 }
 
-/* What cuMemCreate() has made, as PyTorch's expandable segments do, has no IPC handle: through host memory, said and counted on each rank. */
-static int created(struct braid_comm *comm, void *context)
-{
-    struct CUmemAllocationProp_st properties = {.type = BR_CUDA_ALLOCATION_PINNED,
-                                                .requestedHandleTypes = BR_CUDA_HANDLE_FD,
-                                                .location = {BR_CUDA_LOCATION_DEVICE, 0}};
-    struct CUmemAccessDesc_st access = {.location = properties.location, .flags = BR_CUDA_ACCESS_READ_WRITE};
-    const size_t count = 10000, bytes = 2u << 20;
-    unsigned long long handle;
-    br_cuda_pointer at;
-
-    (void)context;
-    CHECK(!own_gpu()->vmm_create(&handle, bytes, &properties, 0) &&
-              !own_gpu()->vmm_reserve(&at, bytes, 0, 0, 0) && !own_gpu()->vmm_map(at, bytes, 0, handle, 0) &&
-              !own_gpu()->vmm_access(at, bytes, &access, 1),
-          "no memory");
-    for (int turn = 0; turn < 2; turn++)
-        if (sum_and_check(comm, (int32_t *)(uintptr_t)at, count))
-            return 1;
-    CHECK(shared(comm) == 0 && staged(comm) == 4 * count * sizeof(int32_t), "%llu bytes staged",
-          (unsigned long long)staged(comm));
-    CHECK(refused(comm) == 1, "%llu downgrades", (unsigned long long)refused(comm));
-    own_gpu()->vmm_unmap(at, bytes);
-    own_gpu()->vmm_release(handle);
-    own_gpu()->vmm_unreserve(at, bytes);
-    return 0;
-}
-
-static void share__memory_of_cuMemCreate(void **state)
-{
-    (void)state;
-    run(created, NULL);
-}
-
 static int not_wanted(struct braid_comm *comm, void *context)
 {
     int32_t *data;
@@ -433,7 +399,6 @@ int main(void)
         cmocka_unit_test(share__averages),
         cmocka_unit_test(share__not_all_have_a_gpu),
         cmocka_unit_test(share__refused),
-        cmocka_unit_test(share__memory_of_cuMemCreate),
         cmocka_unit_test(share__not_on_the_cpu),
         cmocka_unit_test(share__beside_a_stream),
         cmocka_unit_test(share__fails),

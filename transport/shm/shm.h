@@ -7,7 +7,7 @@
 
 #include "transport/transport.h"
 
-#define BR_SHM_FDS 8 /* descriptors that may wait to be taken at one end of a link */
+#define BR_SHM_FDS 32 /* descriptors that may wait to be taken at one end of a link */
 
 /* Hands a duplicate of fd to the peer, out of band; fd stays the caller's. The link is one of the back end `shm`, open.
  * 0; -EAGAIN: the socket is full, try later; -ENOTCONN. At most BR_SHM_FDS may be on the way untaken: one more fails the
