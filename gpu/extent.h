@@ -5,10 +5,10 @@
  *
  * 1. An extent is one such allocation where its process has mapped it. A buffer may lie in several, side by side in the addresses: PyTorch maps 2 MiB or
  *    20 MiB each. All of it must be mapped: the other process gets them in the same order, in one range of addresses of its own.
- * 2. Whose memory it is keeps a table of what it has exported, by address. At each use the driver says what is mapped there now, and its handle is compared
- *    with the one in the table, which is retained as long, so that no other allocation can have its number. Rejected: the buffer's ID
- *    (CU_POINTER_ATTRIBUTE_BUFFER_ID), which is that of the reserved addresses, if the manual is right about their size; memory is mapped and unmapped
- *    there without changing it.
+ * 2. Whose memory it is keeps a table of what it has exported, by address. At each use the driver says what is mapped there now (cuMemGetAddressRange() is
+ *    the mapped region, RANGE_START_ADDR the reserved one), and its handle, the same number that it was mapped by, is compared with the one in the table,
+ *    which is retained as long, so that no other allocation can have it. Rejected: CU_POINTER_ATTRIBUTE_BUFFER_ID: the manual does not say whether that
+ *    changes when other memory is mapped to the same reserved addresses.
  * 3. What is not mapped there any more is gone: its handle is released, and whoever has its descriptor is told by the notes of later operations (br_gone).
  *    Its slot is used again when all of them have been. Each operation looks at its own extents and at one other, so that memory which a program has given
  *    back is found while it goes on. Until all have let it go, the driver keeps it: it is freed when nobody has a handle or a mapping.
@@ -74,6 +74,9 @@ void br_imports_destroy(struct br_imports *imports, const struct br_cuda *cuda);
 int br_imports_take(struct br_imports *imports, const struct br_cuda *cuda, int rank,
                     const struct br_extent *extent, int fd);
 bool br_imports_has(const struct br_imports *imports, int rank, const struct br_extent *extent);
+/* One that was in the slot of this one before, so it is gone, whether that has been heard or not. false: none. */
+bool br_imports_before(const struct br_imports *imports, int rank, const struct br_extent *extent,
+                       struct br_extent *out);
 void br_imports_drop(struct br_imports *imports, const struct br_cuda *cuda, int rank,
                      const struct br_extent *extent); /* where it is mapped it stays so */
 

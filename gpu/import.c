@@ -92,6 +92,19 @@ bool br_imports_has(const struct br_imports *imports, int rank, const struct br_
     return find(imports, rank, extent) != NULL;
 }
 
+bool br_imports_before(const struct br_imports *imports, int rank, const struct br_extent *extent,
+                       struct br_extent *out)
+{
+    const struct origin *origin = find_origin(imports, rank);
+    const struct import *import =
+        origin && extent->slot < BR_EXTENTS_ALL ? &origin->slots[extent->slot] : NULL;
+
+    if (!import || !import->serial || import->serial >= extent->serial)
+        return false;
+    *out = (struct br_extent){.serial = import->serial, .bytes = import->bytes, .slot = extent->slot};
+    return true;
+}
+
 static int take(struct br_imports *imports, const struct br_cuda *cuda, int rank,
                 const struct br_extent *extent, int fd)
 {

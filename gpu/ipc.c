@@ -191,20 +191,6 @@ bool br_ipc_wants(const struct br_ipc *ipc, int rank, const struct br_extent *ex
     return !br_imports_has(ipc->imports, rank, extent);
 }
 
-int br_ipc_take(struct br_ipc *ipc, int gpu, int rank, const struct br_extent *extent, int fd)
-{
-    const struct br_cuda *cuda;
-    int rc = enter(gpu, &cuda);
-
-    if (rc) {
-        close(fd);
-        return rc;
-    }
-    rc = br_imports_take(ipc->imports, cuda, rank, extent, fd);
-    br_cuda_leave(cuda);
-    return rc;
-}
-
 static bool contains(const struct mapping *mapping, const struct br_extent *extent)
 {
     for (uint32_t i = 0; i < mapping->count; i++)
@@ -228,6 +214,23 @@ void br_ipc_drop(struct br_ipc *ipc, int rank, const struct br_extent *extent)
         mapping->stale = true;
         ipc->n_stale++;
     }
+}
+
+int br_ipc_take(struct br_ipc *ipc, int gpu, int rank, const struct br_extent *extent, int fd)
+{
+    const struct br_cuda *cuda;
+    struct br_extent before;
+    int rc = enter(gpu, &cuda);
+
+    if (rc) {
+        close(fd);
+        return rc;
+    }
+    if (br_imports_before(ipc->imports, rank, extent, &before))
+        br_ipc_drop(ipc, rank, &before);
+    rc = br_imports_take(ipc->imports, cuda, rank, extent, fd);
+    br_cuda_leave(cuda);
+    return rc;
 }
 
 /* ---- mappings ---------------------------------------------------------------------------------- */

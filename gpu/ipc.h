@@ -55,7 +55,7 @@ void br_ipc_given(struct br_ipc *ipc, int rank, const struct br_extent *extent);
 /* As br_exports_gone(). */
 uint32_t br_ipc_gone(struct br_ipc *ipc, const int *ranks, int n, struct br_extent *out);
 
-/* Theirs: is it to come? It has; fd is closed, errors as br_imports_take(). It is gone: what has it mapped is unmapped at the next br_ipc_clear(). */
+/* Theirs: is it to come? It has; fd is closed, errors as br_imports_take(); what was in its slot is gone. It is gone: what has it mapped is unmapped at the next br_ipc_clear(). */
 bool br_ipc_wants(const struct br_ipc *ipc, int rank, const struct br_extent *extent);
 int br_ipc_take(struct br_ipc *ipc, int gpu, int rank, const struct br_extent *extent, int fd);
 void br_ipc_drop(struct br_ipc *ipc, int rank, const struct br_extent *extent);

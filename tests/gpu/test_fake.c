@@ -305,6 +305,38 @@ static void vmm__maps_exports_and_imports(void **state)
     close(fd);
 }
 
+/* Two allocations in one range, and a hole. */
+static void vmm__several_in_a_range(void **state)
+{
+    const size_t grain = 2 << 20;
+    unsigned long long first, second;
+    br_cuda_pointer at, base;
+    size_t bytes;
+
+    (void)state;
+    assert_int_equal(cuda->vmm_reserve(&at, 3 * grain, 0, 0, 0), 0);
+    assert_int_equal(fake_cuda_create(at, grain, true), 0);
+    assert_int_equal(fake_cuda_create(at + grain, grain, false), 0);
+    assert_int_equal(fake_cuda_create(at + grain, grain, true), BR_CUDA_INVALID_VALUE); /* taken */
+    strcpy((char *)fake_cuda_bytes(at + grain) - 3, "across");
+    assert_string_equal((char *)fake_cuda_bytes(at) + grain - 3, "across");
+    assert_int_equal(cuda->memory_range(&base, &bytes, at + grain + 5), 0);
+    assert_true(base == at + grain && bytes == grain);
+    assert_int_equal(cuda->vmm_retain(&first, (void *)(uintptr_t)(at + 7)), 0);
+    assert_int_equal(cuda->vmm_retain(&second, (void *)(uintptr_t)(at + grain)), 0);
+    assert_true(first != second);
+    assert_int_equal(cuda->vmm_retain(&second, (void *)(uintptr_t)(at + 2 * grain)), BR_CUDA_INVALID_VALUE);
+    assert_int_equal(cuda->vmm_export(&(int){0}, second, BR_CUDA_HANDLE_FD, 0), BR_CUDA_INVALID_VALUE);
+    assert_int_equal(cuda->vmm_unreserve(at, 3 * grain), BR_CUDA_INVALID_VALUE); /* in use */
+    assert_int_equal(cuda->vmm_unmap(at, 2 * grain), BR_CUDA_INVALID_VALUE);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(cuda->vmm_unmap(at + i * grain, grain), 0);
+    assert_int_equal(cuda->vmm_release(first), 0);
+    assert_int_equal(cuda->vmm_release(second), 0);
+    assert_int_equal(cuda->vmm_release(first), BR_CUDA_INVALID_VALUE);
+    assert_int_equal(cuda->vmm_unreserve(at, 3 * grain), 0);
+}
+
 static void pointer__says_what_it_is(void **state)
 {
     br_cuda_pointer memory = allocate(100), managed, start;
@@ -336,7 +368,7 @@ int main(void)
         CASE(event__comes_late_when_told),       CASE(stream__waits_for_events_and_values),
         CASE(launch__copies_its_arguments),      CASE(dmabuf__is_of_whole_pages_and_holds_the_bytes),
         CASE(ipc__reaches_another_process_only), CASE(vmm__maps_exports_and_imports),
-        CASE(pointer__says_what_it_is),
+        CASE(vmm__several_in_a_range),           CASE(pointer__says_what_it_is),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

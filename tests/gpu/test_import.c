@@ -186,12 +186,31 @@ static void drop__what_is_gone(void **state)
     assert_false(br_ipc_is_stale(ipc));
 }
 
+/* That it is gone was told on another communicator, and is heard later than what has its slot now. */
+static void take__in_a_slot_of_before(void **state)
+{
+    struct br_extent old, new;
+    void *at;
+
+    (void)state;
+    take_note(0, 1);
+    hand_over();
+    assert_int_equal(map(1, &at), 0);
+    old = new = extents[0];
+    new.serial += 1;
+    assert_int_equal(br_ipc_take(ipc, 1, PEER, &new, br_ipc_open(ipc, 1, &old)), 0);
+    assert_false(br_ipc_wants(ipc, PEER, &new));
+    assert_true(br_ipc_is_stale(ipc));
+    br_ipc_drop(ipc, PEER, &old);
+    assert_false(br_ipc_wants(ipc, PEER, &new));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(map__side_by_side), TEST(map__what_has_not_come), TEST(map__refused),
-        TEST(take__refuses),     TEST(drop__what_is_gone),
+        TEST(map__side_by_side), TEST(map__what_has_not_come),    TEST(map__refused),
+        TEST(take__refuses),     TEST(take__in_a_slot_of_before), TEST(drop__what_is_gone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

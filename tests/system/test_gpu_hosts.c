@@ -129,6 +129,32 @@ static void hosts__results(void **state)
     run(results, NULL);
 }
 
+/* Of cuMemCreate(), over two allocations: their descriptors go to the other rank of the host alone. */
+static int created(struct braid_comm *comm, void *context)
+{
+    char *at = own_gpu_reserve(2 * OWN_GPU_GRAIN);
+    int32_t *data = (int32_t *)(void *)(at + OWN_GPU_GRAIN - 100000);
+
+    (void)context;
+    for (size_t i = 0; i < 2; i++)
+        own_gpu_map(at + i * OWN_GPU_GRAIN, OWN_GPU_GRAIN, true);
+    for (int turn = 0; turn < 2; turn++)
+        if (sum_and_check(comm, data, LARGE))
+            return 1;
+    CHECK(look(comm).shared >= 2 * (LARGE - 1) * 4 && !look(comm).refused, "%llu bytes shared",
+          (unsigned long long)look(comm).shared);
+    for (size_t i = 0; i < 2; i++)
+        own_gpu_unmap(at + i * OWN_GPU_GRAIN, OWN_GPU_GRAIN);
+    own_gpu_unreserve(at, 2 * OWN_GPU_GRAIN);
+    return 0;
+}
+
+static void hosts__memory_of_cuMemCreate(void **state)
+{
+    (void)state;
+    run(created, NULL);
+}
+
 /* Floats, averages among them: the same bits on all ranks. Integers are divided once. */
 static int averages(struct braid_comm *comm, void *context)
 {
@@ -334,11 +360,9 @@ static void hosts__a_rank_is_missing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts__results),
-        cmocka_unit_test(hosts__averages),
-        cmocka_unit_test(hosts__not_all_have_a_gpu),
-        cmocka_unit_test(hosts__refused),
-        cmocka_unit_test(hosts__fails),
+        cmocka_unit_test(hosts__results),           cmocka_unit_test(hosts__memory_of_cuMemCreate),
+        cmocka_unit_test(hosts__averages),          cmocka_unit_test(hosts__not_all_have_a_gpu),
+        cmocka_unit_test(hosts__refused),           cmocka_unit_test(hosts__fails),
         cmocka_unit_test(hosts__a_rank_is_missing),
     };
 
