@@ -115,13 +115,13 @@ struct br_family {
     struct br_settings settings;
     struct br_worker *worker;
     struct br_engine *engine;
-    struct br_copier *copier;     /* of memory of GPUs; what is open there is found out as it comes */
-    struct br_offload *offload;   /* reductions on GPUs; likewise */
-    struct br_reach *reach;       /* NICs that read and write memory of GPUs; NULL: none can */
-    struct br_ipc *ipc;           /* memory of GPUs that other processes have shared */
-    struct br_share *hands;       /* who hands descriptors of such memory over (hand.h, note 2); NULL: nobody */
-    bool shares_gpus;             /* all ranks of the job could (share.h, note 7) */
-    struct br_across *across;     /* the level between hosts of such memory; NULL: there is none */
+    struct br_copier *copier;   /* of memory of GPUs; what is open there is found out as it comes */
+    struct br_offload *offload; /* reductions on GPUs; likewise */
+    struct br_reach *reach;     /* NICs that read and write memory of GPUs; NULL: none can */
+    struct br_ipc *ipc;         /* memory of GPUs that other processes have shared */
+    struct br_share *hands;     /* who hands descriptors of such memory over (hand.h, note 2); NULL: nobody */
+    bool shares_gpus;           /* all ranks of the job could (share.h, note 7) */
+    struct br_across *across;   /* the level between hosts of such memory; NULL: there is none */
     struct br_passages *passages; /* of operations on streams; under its own lock */
     /* of putting operations into streams and of opening GPUs; taken before `lock` */
     pthread_mutex_t passage_lock;
@@ -253,8 +253,9 @@ int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t byt
 int br_stream_submit(struct br_operation *op, void *stream);
 /* true: op, which has its sequence number, has to wait, and begins or fails in br_stream_step(). */
 bool br_stream_holds(struct br_operation *op);
-int br_stream_step(struct br_family *family, uint64_t now);                 /* returns how much was done */
-uint64_t br_stream_oldest(const struct br_family *family); /* of those that wait: its order; UINT64_MAX: none */
+int br_stream_step(struct br_family *family, uint64_t now); /* returns how much was done */
+uint64_t
+br_stream_oldest(const struct br_family *family); /* of those that wait: its order; UINT64_MAX: none */
 uint64_t br_stream_next_look(const struct br_family *family, uint64_t now); /* UINT64_MAX: nothing is held */
 void br_stream_end(struct br_operation *op); /* it has ended: its stream goes on */
 /* For what may wait for all work of a GPU, an operation in a stream included. true: none stands there, and none is put there until
