@@ -7,8 +7,7 @@
 #include "base/error.h"
 #include "gpu/extent.h"
 
-struct export
-{
+struct offer {
     br_cuda_pointer at; /* where it is mapped */
     size_t bytes;
     unsigned long long handle; /* retained; not any more when it is gone */
@@ -22,8 +21,8 @@ struct br_exports {
     size_t words; /* of `to` */
     uint64_t serial;
     uint32_t n, n_gone, look; /* in by_address; in slots alone; the next that is looked at in passing */
-    struct export *by_address[BR_EXTENTS_ALL];
-    struct export *slots[BR_EXTENTS_ALL];
+    struct offer *by_address[BR_EXTENTS_ALL];
+    struct offer *slots[BR_EXTENTS_ALL];
 };
 
 int br_exports_create(int ranks, struct br_exports **out)
@@ -48,37 +47,37 @@ void br_exports_destroy(struct br_exports *exports, const struct br_cuda *cuda)
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
-static void free_slot(struct br_exports *exports, struct export *export)
+static void free_slot(struct br_exports *exports, struct offer *offer)
 {
-    exports->slots[export->extent.slot] = NULL;
-    exports->n_gone -= export->gone;
-    free(export);
+    exports->slots[offer->extent.slot] = NULL;
+    exports->n_gone -= offer->gone;
+    free(offer);
 }
 
 /* Note 3. */
 static void forget(struct br_exports *exports, const struct br_cuda *cuda, uint32_t i)
 {
-    struct export *export = exports->by_address[i];
+    struct offer *offer = exports->by_address[i];
 
-    cuda->vmm_release(export->handle);
+    cuda->vmm_release(offer->handle);
     exports->n--;
     memmove(&exports->by_address[i], &exports->by_address[i + 1],
             (exports->n - i) * sizeof exports->by_address[0]);
-    export->gone = true;
+    offer->gone = true;
     exports->n_gone++;
-    if (!export->given)
-        free_slot(exports, export);
+    if (!offer->given)
+        free_slot(exports, offer);
 }
 
 /* Is it mapped there yet? */
-static bool is_there(const struct br_cuda *cuda, const struct export *export)
+static bool is_there(const struct br_cuda *cuda, const struct offer *offer)
 {
     unsigned long long handle;
 
-    if (cuda->vmm_retain(&handle, (void *)(uintptr_t) export->at) != BR_CUDA_SUCCESS)
+    if (cuda->vmm_retain(&handle, (void *)(uintptr_t)offer->at) != BR_CUDA_SUCCESS)
         return false;
     cuda->vmm_release(handle);
-    return handle == export->handle;
+    return handle == offer->handle;
 }
 
 static void look_in_passing(struct br_exports *exports, const struct br_cuda *cuda)
@@ -120,22 +119,22 @@ static int insert(struct br_exports *exports, uint32_t i, br_cuda_pointer at, si
                   unsigned long long handle)
 {
     uint32_t slot = free_place(exports);
-    struct export *export;
+    struct offer *offer;
 
     if (slot == BR_EXTENTS_ALL)
         return br_error(ENOSPC, "other processes have %u allocations of cuMemCreate() of this one already",
                         BR_EXTENTS_ALL);
-    export = calloc(1, sizeof *export + exports->words * sizeof export->to[0]);
-    if (!export)
+    offer = calloc(1, sizeof *offer + exports->words * sizeof offer->to[0]);
+    if (!offer)
         return br_error(ENOMEM, "no memory for what is exported of GPUs");
-    export->at = at;
-    export->bytes = bytes;
-    export->handle = handle;
-    export->extent = (struct br_extent){.serial = ++exports->serial, .bytes = bytes, .slot = slot};
-    exports->slots[slot] = export;
+    offer->at = at;
+    offer->bytes = bytes;
+    offer->handle = handle;
+    offer->extent = (struct br_extent){.serial = ++exports->serial, .bytes = bytes, .slot = slot};
+    exports->slots[slot] = offer;
     memmove(&exports->by_address[i + 1], &exports->by_address[i],
             (exports->n - i) * sizeof exports->by_address[0]);
-    exports->by_address[i] = export;
+    exports->by_address[i] = offer;
     exports->n++;
     return 0;
 }
@@ -154,7 +153,7 @@ static int open_handle(const struct br_cuda *cuda, unsigned long long handle)
 
 /* What was there before is gone; can this be exported? */
 static int add(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_pointer at, size_t bytes,
-               unsigned long long handle, struct export **out)
+               unsigned long long handle, struct offer **out)
 {
     uint32_t i = position(exports, at);
     int rc;
@@ -170,9 +169,14 @@ static int add(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_p
     return rc;
 }
 
-/* What is mapped at an address. */
+static bool is_mapping(const struct offer *offer, br_cuda_pointer at, size_t bytes, unsigned long long handle)
+{
+    return offer->at == at && offer->bytes == bytes && offer->handle == handle;
+}
+
+/* What is mapped at an address; NULL: an error, which is returned. */
 static int find(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_pointer at,
-                struct export **out)
+                struct offer **out)
 {
     unsigned long long handle;
     br_cuda_pointer base;
@@ -181,6 +185,7 @@ static int find(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_
     size_t bytes;
     int rc;
 
+    *out = NULL;
     result = cuda->memory_range(&base, &bytes, at);
     if (result == BR_CUDA_SUCCESS)
         result = cuda->vmm_retain(&handle, (void *)(uintptr_t)at);
@@ -188,8 +193,8 @@ static int find(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_
         return br_cuda_error(cuda, result,
                              "memory of a GPU that has no IPC handle and is not cuMemCreate()'s");
     i = position(exports, base);
-    *out = i < exports->n ? exports->by_address[i] : NULL;
-    if (*out && (*out)->at == base && (*out)->bytes == bytes && (*out)->handle == handle) {
+    if (i < exports->n && is_mapping(exports->by_address[i], base, bytes, handle)) {
+        *out = exports->by_address[i];
         cuda->vmm_release(handle);
         return 0;
     }
@@ -203,7 +208,7 @@ int br_exports_find(struct br_exports *exports, const struct br_cuda *cuda, br_c
                     size_t bytes, struct br_extent *out, uint32_t *n, br_cuda_pointer *first)
 {
     br_cuda_pointer at = memory;
-    struct export *export = NULL;
+    struct offer *offer;
     int rc;
 
     if (!cuda->vmm_retain || !cuda->vmm_export || !cuda->vmm_release)
@@ -211,70 +216,70 @@ int br_exports_find(struct br_exports *exports, const struct br_cuda *cuda, br_c
     look_in_passing(exports, cuda);
     *n = 0;
     do {
-        rc = *n < BR_EXTENTS
-                 ? find(exports, cuda, at, &export)
-                 : br_error(E2BIG, "%zu bytes of a GPU lie in more than %u allocations", bytes, BR_EXTENTS);
-        if (rc)
+        if (*n == BR_EXTENTS)
+            return br_error(E2BIG, "%zu bytes of a GPU lie in more than %u allocations", bytes, BR_EXTENTS);
+        rc = find(exports, cuda, at, &offer);
+        if (!offer)
             return rc;
         if (!*n)
-            *first = export->at;
-        out[(*n)++] = export->extent;
-        at = export->at + export->bytes;
+            *first = offer->at;
+        out[(*n)++] = offer->extent;
+        at = offer->at + offer->bytes;
     } while (at < memory + bytes);
     return 0;
 }
 
 /* ---- who has it -------------------------------------------------------------------------------- */
 
-static struct export *of(const struct br_exports *exports, const struct br_extent *extent)
+static struct offer *of(const struct br_exports *exports, const struct br_extent *extent)
 {
-    struct export *export = exports->slots[extent->slot];
+    struct offer *offer = exports->slots[extent->slot];
 
-    return export && export->extent.serial == extent->serial ? export : NULL;
+    return offer && offer->extent.serial == extent->serial ? offer : NULL;
 }
 
-static bool has(const struct export *export, int rank)
+static bool has(const struct offer *offer, int rank)
 {
-    return export->to[rank / 64] >> rank % 64 & 1;
+    return offer->to[rank / 64] >> rank % 64 & 1;
 }
 
 bool br_exports_has(const struct br_exports *exports, int rank, const struct br_extent *extent)
 {
-    const struct export *export = of(exports, extent);
+    const struct offer *offer = of(exports, extent);
 
-    return export && has(export, rank);
+    return offer && has(offer, rank);
 }
 
 int br_exports_open(const struct br_exports *exports, const struct br_cuda *cuda,
                     const struct br_extent *extent)
 {
-    const struct export *export = of(exports, extent);
+    const struct offer *offer = of(exports, extent);
 
-    return export && !export->gone ? open_handle(cuda, export->handle)
-                                   : br_error(ENOENT, "memory of cuMemCreate() that was unmapped meanwhile");
+    return offer && !offer->gone ? open_handle(cuda, offer->handle)
+                                 : br_error(ENOENT, "memory of cuMemCreate() that was unmapped meanwhile");
 }
 
 void br_exports_given(struct br_exports *exports, int rank, const struct br_extent *extent)
 {
-    struct export *export = of(exports, extent);
+    struct offer *offer = of(exports, extent);
 
-    if (!export || has(export, rank))
+    if (!offer || has(offer, rank))
         return;
-    export->to[rank / 64] |= 1ull << rank % 64;
-    export->given++;
+    offer->to[rank / 64] |= 1ull << rank % 64;
+    offer->given++;
 }
 
-static bool tell(struct export *export, const int *ranks, int n)
+static bool tell(struct offer *offer, const int *ranks, int n)
 {
-    uint32_t before = export->given;
+    uint32_t before = offer->given;
 
     for (int i = 0; i < n; i++) {
-        if (!has(export, ranks[i]))
+        if (!has(offer, ranks[i]))
             continue;
-        export->to[ranks[i] / 64] &= ~(1ull << ranks[i] % 64);
-        export->given--;
+        offer->to[ranks[i] / 64] &= ~(1ull << ranks[i] % 64);
+        offer->given--;
     }
-    return export->given < before;
+    return offer->given < before;
 }
 
 uint32_t br_exports_gone(struct br_exports *exports, const int *ranks, int n, struct br_extent *out)
@@ -282,13 +287,13 @@ uint32_t br_exports_gone(struct br_exports *exports, const int *ranks, int n, st
     uint32_t told = 0;
 
     for (uint32_t slot = 0; slot < BR_EXTENTS_ALL && told < BR_GONE && exports->n_gone; slot++) {
-        struct export *export = exports->slots[slot];
+        struct offer *offer = exports->slots[slot];
 
-        if (!export || !export->gone || !tell(export, ranks, n))
+        if (!offer || !offer->gone || !tell(offer, ranks, n))
             continue;
-        out[told++] = export->extent;
-        if (!export->given)
-            free_slot(exports, export);
+        out[told++] = offer->extent;
+        if (!offer->given)
+            free_slot(exports, offer);
     }
     return told;
 }

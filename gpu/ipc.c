@@ -25,7 +25,7 @@ struct mapping {
 
 struct br_ipc {
     struct br_list mappings;
-    int n, holds, n_stale;
+    int holds, n_stale;
     struct br_exports *exports;
     struct br_imports *imports;
 };
@@ -130,7 +130,6 @@ static void drop(struct br_ipc *ipc, struct mapping *mapping, bool lost)
     const struct br_cuda *cuda;
 
     br_list_remove(&mapping->node);
-    ipc->n--;
     ipc->n_stale -= mapping->stale;
     if (!lost && !enter(mapping->gpu, &cuda)) {
         if (mapping->count)
@@ -148,8 +147,8 @@ void br_ipc_destroy(struct br_ipc *ipc, bool lost)
 
     if (!ipc)
         return;
-    while (!br_list_empty(&ipc->mappings))
-        drop(ipc, br_container_of(ipc->mappings.next, struct mapping, node), lost);
+    br_list_for_each_safe (node, &ipc->mappings)
+        drop(ipc, br_container_of(node, struct mapping, node), lost);
     if (!lost)
         br_cuda_library(&cuda);
     br_imports_destroy(ipc->imports, cuda);
@@ -302,14 +301,16 @@ static bool is_freed(const struct mapping *mapping, int rank, const struct br_ip
 
 static void make_room(struct br_ipc *ipc, int rank, const struct br_ipc_note *note)
 {
-    br_list_for_each_safe (node, &ipc->mappings) {
+    uint32_t kept = 0;
+
+    br_list_for_each_safe (node, &ipc->mappings) { /* the last used first */
         struct mapping *mapping = br_container_of(node, struct mapping, node);
 
-        if (is_freed(mapping, rank, note))
+        if (is_freed(mapping, rank, note) || (kept >= LIMIT - 1 && !ipc->holds))
             drop(ipc, mapping, false);
+        else
+            kept++;
     }
-    while (ipc->n >= LIMIT && !ipc->holds)
-        drop(ipc, br_container_of(ipc->mappings.prev, struct mapping, node), false);
 }
 
 static int open_mapping(const struct br_ipc *ipc, struct mapping *mapping)
@@ -358,7 +359,6 @@ static int map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *
     }
     br_list_init(&mapping->node);
     br_list_push_front(&ipc->mappings, &mapping->node);
-    ipc->n++;
     *out = mapping;
     return 0;
 }
