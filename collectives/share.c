@@ -111,9 +111,11 @@ static int combine(struct br_share *share, const struct br_local *local, struct 
         sources[r] = (const uint8_t *)share->send[r] + at;
     rc = br_offload_combine(share->family->offload, op->send_gpu, op->type, op->reduction,
                             (uint8_t *)op->recv + at, sources, (int)local->n, bytes, (int)local->n);
-    if (!rc)
-        br_stage_go(share->family->engine, &op->board.batch, op->send_gpu, BR_COPY_REDUCTION, worked);
-    return rc;
+    if (rc)
+        return rc;
+    br_copier_count(share->family->copier, BR_COPY_SHARED, (local->n - 1) * bytes);
+    br_stage_go(share->family->engine, &op->board.batch, op->send_gpu, BR_COPY_REDUCTION, worked);
+    return 0;
 }
 
 static int fetch(struct br_share *share, const struct br_local *local, struct br_operation *op)

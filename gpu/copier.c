@@ -236,18 +236,27 @@ void br_copier_count(struct br_copier *copier, enum br_copy_direction direction,
 }
 
 /* In the GPU's context. */
-static int ask(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
-               const void *from, size_t bytes)
+static int ask_uncounted(const struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
+                         const void *from, size_t bytes, const char *whither)
 {
     const struct lane *lane = &copier->lanes[gpu - 1];
     br_cuda_result result =
         copier->cuda->copy_async((uintptr_t)to, (uintptr_t)from, bytes, lane->streams[direction]);
 
-    if (result != BR_CUDA_SUCCESS)
-        return br_cuda_error(copier->cuda, result, "GPU %d: a copy of %zu bytes %s", gpu - 1, bytes,
-                             direction == BR_COPY_TO_HOST ? "to the host" : "from the host");
-    br_copier_count(copier, direction, bytes);
-    return 0;
+    return result == BR_CUDA_SUCCESS ? 0
+                                     : br_cuda_error(copier->cuda, result, "GPU %d: a copy of %zu bytes %s",
+                                                     gpu - 1, bytes, whither);
+}
+
+static int ask(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
+               const void *from, size_t bytes)
+{
+    int rc = ask_uncounted(copier, gpu, direction, to, from, bytes,
+                           direction == BR_COPY_TO_HOST ? "to the host" : "from the host");
+
+    if (!rc)
+        br_copier_count(copier, direction, bytes);
+    return rc;
 }
 
 static int enter_lane(struct br_copier *copier, int gpu)
@@ -286,6 +295,17 @@ int br_copier_copy(struct br_copier *copier, int gpu, enum br_copy_direction dir
     if (rc || !bytes)
         return rc;
     rc = ask(copier, gpu, direction, to, from, bytes);
+    br_cuda_leave(copier->cuda);
+    return rc;
+}
+
+int br_copier_move(struct br_copier *copier, int gpu, void *to, const void *from, size_t bytes)
+{
+    int rc = br_copier_enter(copier, gpu);
+
+    if (rc)
+        return rc;
+    rc = ask_uncounted(copier, gpu, BR_COPY_TO_GPU, to, from, bytes, "within its memory");
     br_cuda_leave(copier->cuda);
     return rc;
 }

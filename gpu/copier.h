@@ -63,7 +63,9 @@ bool br_copier_unpin(struct br_copier *copier, int gpu, void *memory);
  * stream, behind what was asked for there before, and how it counts. Negative errno with words. */
 int br_copier_copy(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
                    const void *from, size_t bytes);
-/* The same, and waits for it, and for all that was asked for in this direction before: for the program's own threads. Not under the lock. */
+/* The same from one place of that GPU's memory to another, by the stream of BR_COPY_TO_GPU; not counted. */
+int br_copier_move(struct br_copier *copier, int gpu, void *to, const void *from, size_t bytes);
+/* As br_copier_copy(), and waits for it, and for all that was asked for in this direction before: for the program's own threads. Not under the lock. */
 int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
                        const void *from, size_t bytes);
 /* A copy that was asked for in another stream (passage.h, offload.h) counts, too, and the result of a reduction. */

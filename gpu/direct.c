@@ -57,6 +57,17 @@ bool br_direct_lives(const struct br_direct_memory *memory)
            now.number == memory->number;
 }
 
+/* The context of the GPU is current after 0, until br_cuda_leave(). */
+static int enter(int gpu, const struct br_cuda **cuda)
+{
+    struct CUctx_st *context;
+    int rc = br_cuda_driver(cuda);
+
+    if (!rc)
+        rc = br_cuda_context(gpu - 1, &context);
+    return rc ? rc : br_cuda_enter(*cuda, context);
+}
+
 /* The whole pages that it lies in. */
 static br_cuda_result export_pages(const struct br_cuda *cuda, const struct br_direct_memory *memory,
                                    int *dmabuf, uint64_t *offset)
@@ -90,18 +101,45 @@ static int export_now(const struct br_cuda *cuda, const struct br_direct_memory 
 int br_direct_export(const struct br_direct_memory *memory, int *dmabuf, uint64_t *offset)
 {
     const struct br_cuda *cuda;
-    struct CUctx_st *context;
-    int rc = br_cuda_driver(&cuda);
+    int rc = enter(memory->gpu, &cuda);
 
-    if (!rc)
-        rc = br_cuda_context(memory->gpu - 1, &context);
-    if (!rc)
-        rc = br_cuda_enter(cuda, context);
     if (rc)
         return rc;
     rc = export_now(cuda, memory, dmabuf, offset);
     br_cuda_leave(cuda);
     return rc;
+}
+
+int br_direct_allocate(int gpu, size_t bytes, struct br_direct_memory *out)
+{
+    const struct br_cuda *cuda;
+    br_cuda_pointer memory = 0;
+    br_cuda_result result;
+    int rc = enter(gpu, &cuda);
+
+    if (rc)
+        return rc;
+    result = cuda->memory_alloc(&memory, bytes);
+    br_cuda_leave(cuda);
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(cuda, result, "%zu bytes of GPU %d for NICs", bytes, gpu - 1);
+    *out = (struct br_direct_memory){.base = (void *)(uintptr_t)memory, .bytes = bytes, .gpu = gpu};
+    rc = br_direct_find(out->base, bytes, out);
+    if (rc) {
+        br_direct_free(&(struct br_direct_memory){.base = (void *)(uintptr_t)memory, .gpu = gpu});
+        *out = (struct br_direct_memory){0};
+    }
+    return rc;
+}
+
+void br_direct_free(const struct br_direct_memory *memory)
+{
+    const struct br_cuda *cuda;
+
+    if (enter(memory->gpu, &cuda))
+        return;
+    cuda->memory_free((uintptr_t)memory->base);
+    br_cuda_leave(cuda);
 }
 
 static int attribute(const struct br_cuda *cuda, unsigned int which, int gpu)
@@ -136,15 +174,12 @@ int br_direct_can_flush(int gpu)
 int br_direct_flush(int gpu)
 {
     const struct br_cuda *cuda;
-    struct CUctx_st *context;
     br_cuda_result result;
     int rc = br_cuda_driver(&cuda);
 
     if (rc || is_ordered(cuda, gpu))
         return rc;
-    rc = br_cuda_context(gpu - 1, &context);
-    if (!rc)
-        rc = br_cuda_enter(cuda, context);
+    rc = enter(gpu, &cuda);
     if (rc)
         return rc;
     result = cuda->flush_rdma(BR_CUDA_FLUSH_CURRENT_CONTEXT, BR_CUDA_FLUSH_TO_OWNER);

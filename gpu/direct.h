@@ -37,6 +37,11 @@ bool br_direct_lives(const struct br_direct_memory *memory);
  * where the driver gives none, which is no error. Negative errno with words. Not on the data path. */
 int br_direct_export(const struct br_direct_memory *memory, int *dmabuf, uint64_t *offset);
 
+/* Memory of the primary context, for NICs. Negative errno with words: there is none. free: waits for all that the GPU does, so not of one that is
+ * lost (copier.h). Both not on the data path. */
+int br_direct_allocate(int gpu, size_t bytes, struct br_direct_memory *out);
+void br_direct_free(const struct br_direct_memory *memory);
+
 /* Note 3. can_flush: 0, or -EOPNOTSUPP with words: NICs cannot write to this GPU. flush: nothing where there is nothing to flush; negative
  * errno with words. Blocks for microseconds. */
 int br_direct_can_flush(int gpu);

@@ -239,10 +239,8 @@ int br_offload_combine(struct br_offload *offload, int gpu, enum braid_type type
     rc = br_reducer_submit(offload->lanes[gpu - 1].reducer, br_copier_reductions(offload->copier, gpu), type,
                            reduction, &arrays);
     br_cuda_leave(offload->cuda);
-    if (!rc) {
+    if (!rc)
         br_copier_count(offload->copier, BR_COPY_REDUCTION, bytes);
-        br_copier_count(offload->copier, BR_COPY_SHARED, (size_t)(n_src - 1) * bytes);
-    }
     return rc;
 }
 

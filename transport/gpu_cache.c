@@ -12,10 +12,9 @@
 #include "gpu/direct.h"
 
 struct entry {
-    struct br_region region; /* first: what the user of the entry has */
-    struct br_region_gpu gpu;
+    struct br_region region;        /* first: what the user of the entry has */
+    struct br_region_gpu gpu;       /* devices 0: none can (note 3) */
     struct br_direct_memory memory; /* base NULL: the entry is free */
-    uint32_t devices;               /* that have keys; 0: none can (note 3) */
     int refs;
     bool listed;         /* can be found */
     struct br_list node; /* listed: in `known` */
@@ -57,7 +56,7 @@ static void release(struct br_gpu_cache *cache, struct entry *entry, uint32_t de
 
 static void drop(struct br_gpu_cache *cache, struct entry *entry)
 {
-    release(cache, entry, entry->devices, cache->n_devices);
+    release(cache, entry, entry->gpu.devices, cache->n_devices);
     *entry = (struct entry){0};
 }
 
@@ -191,7 +190,7 @@ static struct entry *add(struct br_gpu_cache *cache, const struct br_direct_memo
     if (export_and_register(cache, entry, devices))
         refuse(cache, memory);
     else
-        entry->devices = devices;
+        entry->gpu.devices = devices;
     br_list_push_front(&cache->known, &entry->node);
     entry->listed = true;
     return entry;
@@ -214,7 +213,7 @@ struct br_region *br_gpu_cache_get(struct br_gpu_cache *cache, const void *memor
     entry = find(cache, &allocation);
     if (!entry && may_register)
         entry = add(cache, &allocation, devices);
-    if (!entry || !entry->devices)
+    if (!entry || !entry->gpu.devices)
         return NULL;
     br_list_remove(&entry->node);
     br_list_push_front(&cache->known, &entry->node);

@@ -19,40 +19,6 @@ struct br_gpu_trial {
     uint8_t host[BYTES];
 };
 
-static int allocate(struct br_gpu_trial *trial, int gpu)
-{
-    const struct br_cuda *cuda;
-    struct CUctx_st *context;
-    br_cuda_pointer memory = 0;
-    br_cuda_result result;
-    int rc = br_cuda_driver(&cuda);
-
-    if (!rc)
-        rc = br_cuda_context(gpu - 1, &context);
-    if (!rc)
-        rc = br_cuda_enter(cuda, context);
-    if (rc)
-        return rc;
-    result = cuda->memory_alloc(&memory, (size_t)2 * BYTES);
-    br_cuda_leave(cuda);
-    if (result != BR_CUDA_SUCCESS)
-        return br_cuda_error(cuda, result, "%u bytes for a trial of NICs", 2 * BYTES);
-    trial->memory = (struct br_direct_memory){.base = (void *)(uintptr_t)memory, .gpu = gpu};
-    return br_direct_find(trial->memory.base, (size_t)2 * BYTES, &trial->memory);
-}
-
-static void give_back(const struct br_gpu_trial *trial)
-{
-    const struct br_cuda *cuda;
-    struct CUctx_st *context;
-
-    if (!trial->memory.base || br_copier_is_lost(trial->copier, trial->memory.gpu) || br_cuda_driver(&cuda) ||
-        br_cuda_context(trial->memory.gpu - 1, &context) || br_cuda_enter(cuda, context))
-        return;
-    cuda->memory_free((uintptr_t)trial->memory.base);
-    br_cuda_leave(cuda);
-}
-
 int br_gpu_trial_create(struct br_copier *copier, int gpu, struct br_gpu_trial **out)
 {
     struct br_gpu_trial *trial = calloc(1, sizeof *trial);
@@ -61,7 +27,7 @@ int br_gpu_trial_create(struct br_copier *copier, int gpu, struct br_gpu_trial *
     if (!trial)
         return br_error(ENOMEM, "no memory for a trial of NICs");
     trial->copier = copier;
-    rc = allocate(trial, gpu);
+    rc = br_direct_allocate(gpu, (size_t)2 * BYTES, &trial->memory);
     if (rc)
         br_gpu_trial_destroy(trial);
     else
@@ -71,8 +37,8 @@ int br_gpu_trial_create(struct br_copier *copier, int gpu, struct br_gpu_trial *
 
 void br_gpu_trial_destroy(struct br_gpu_trial *trial)
 {
-    if (trial)
-        give_back(trial);
+    if (trial && trial->memory.base && !br_copier_is_lost(trial->copier, trial->memory.gpu))
+        br_direct_free(&trial->memory);
     free(trial);
 }
 

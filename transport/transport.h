@@ -160,6 +160,7 @@ struct br_region {
 struct br_region_gpu {
     int dmabuf;             /* of the dma-buf that the memory lies in; -1: the driver gives none */
     uint64_t dmabuf_offset; /* of base in it */
+    uint32_t devices;       /* that have keys, a bit each by br_device.index */
 };
 
 /* First member of every back end's device. */

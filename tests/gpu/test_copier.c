@@ -104,6 +104,27 @@ static void copy__there_and_back(void **state)
     assert_int_equal(br_copier_counters(copier).to_gpu_bytes, 100);
 }
 
+/* Neither way, so it counts as none; words name what it was. */
+static void move__within_the_memory(void **state)
+{
+    struct br_copy moved = {0};
+    char *view = fake_cuda_bytes(memory);
+
+    (void)state;
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    strcpy(view, "braid");
+    assert_int_equal(br_copier_move(copier, 1, (char *)device() + 50, device(), 6), 0);
+    assert_int_equal(br_copier_mark(copier, 1, BR_COPY_TO_GPU, &moved), 0);
+    while (br_copier_done(copier, &moved) == 0)
+        ;
+    assert_string_equal(view + 50, "braid");
+    assert_int_equal(br_copier_counters(copier).to_gpu_bytes + br_copier_counters(copier).to_host_bytes, 0);
+    strcpy(fake_cuda()->fail, "cuMemcpyAsync");
+    fake_cuda()->fail_result = BR_CUDA_LAUNCH_FAILED;
+    assert_int_equal(br_copier_move(copier, 1, device(), device(), 6), -EIO);
+    assert_non_null(strstr(br_error_words(), "GPU 0: a copy of 6 bytes within its memory"));
+}
+
 static void copy__now(void **state)
 {
     char in[100] = "now", out[100];
@@ -287,6 +308,7 @@ int main(void)
         CASE(open__once),
         CASE(open__fails_cleanly),
         CASE(copy__there_and_back),
+        CASE(move__within_the_memory),
         CASE(copy__now),
         CASE(mark__as_many_as_wanted),
         CASE(copy__needs_a_mark),

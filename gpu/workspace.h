@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory of a GPU that NICs can be told of beforehand: what collectives that stay on the GPU use as scratch (collectives/direct_run.h).
+ *
+ * 1. One allocation a GPU, made when it is opened: cuMemAlloc() may wait for all that the GPU does, and registering takes milliseconds.
+ * 2. Room is taken in whole granules, the first that are free in a row, and given back in any order. Where there is none the caller goes
+ *    another way. Rejected: room of each run's own, that grows as scratch in host memory does: it would be allocated and registered on the data path.
+ *
+ * take and put under the worker's lock; neither blocks nor allocates.
+ */
+#ifndef BR_GPU_WORKSPACE_H
+#define BR_GPU_WORKSPACE_H
+
+#include <stddef.h>
+
+#define BR_WORKSPACE_BYTES   (64u << 20)
+#define BR_WORKSPACE_GRANULE (256u << 10)
+
+struct br_copier;
+struct br_workspace;
+
+/* Of a GPU that the copier, which is borrowed, has open. Negative errno with words. */
+int br_workspace_create(struct br_copier *copier, int gpu, struct br_workspace **out);
+/* Nobody has room there, and no NIC knows it. NULL: nothing. */
+void br_workspace_destroy(struct br_workspace *workspace);
+
+/* All of it: BR_WORKSPACE_BYTES. */
+void *br_workspace_memory(const struct br_workspace *workspace);
+
+/* NULL: there is no room now. bytes: at least 1; of put the same as of take. */
+void *br_workspace_take(struct br_workspace *workspace, size_t bytes);
+void br_workspace_put(struct br_workspace *workspace, void *memory, size_t bytes);
+
+#endif
