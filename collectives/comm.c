@@ -14,6 +14,7 @@
 #include "base/numa.h"
 #include "collectives/across.h"
 #include "collectives/local.h"
+#include "collectives/reach.h"
 #include "collectives/reduce.h"
 #include "collectives/views.h"
 #include "gpu/passage.h"
@@ -252,6 +253,7 @@ static int init_engine(struct br_family *family)
         .scratch_context = family,
         .copier = family->copier,
         .offload = family->offload,
+        .workspace = br_reach_workspace(family),
     };
 
     family->network.model.chunk_bytes = family->settings.chunk_bytes;

@@ -14,6 +14,14 @@
 #include "collectives/operation.h"
 #include "protocol/worker.h"
 
+/* Memory of GPUs for the scratch of direct runs (direct_run.h). take: and the region that it lies in; NULL: there is none now. Functions NULL: there
+ * never is. */
+struct br_engine_workspace {
+    void *(*take)(void *context, int gpu, size_t bytes, struct br_region **region);
+    void (*put)(void *context, int gpu, void *memory, size_t bytes);
+    void *context;
+};
+
 /* 0 stands for the default in brackets. What is marked * must be the same on all ranks. */
 struct br_engine_config {
     int rank, size;             /* of the job */
@@ -29,6 +37,7 @@ struct br_engine_config {
     /* for operations on memory of GPUs, which are open there; NULL: there are none. Borrowed */
     struct br_copier *copier;
     struct br_offload *offload; /* for reductions on them; NULL: all on the CPU. Borrowed */
+    struct br_engine_workspace workspace;
 };
 
 struct br_engine;

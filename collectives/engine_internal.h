@@ -3,6 +3,7 @@
 #ifndef BR_COLLECTIVES_ENGINE_INTERNAL_H
 #define BR_COLLECTIVES_ENGINE_INTERNAL_H
 
+#include "collectives/direct_run.h"
 #include "collectives/engine.h"
 
 struct br_run;
@@ -16,7 +17,8 @@ struct br_run_step {
     uint32_t readers;   /* RECV: sources that will read it where it is mapped */
     /* RECV: does what the REDUCE in `context`, a step of the run, is for (run.c, note 5) */
     struct br_combiner combiner;
-    size_t done; /* REDUCE, COPY: elements */
+    size_t done;           /* REDUCE, COPY: elements */
+    struct br_batch batch; /* of a direct run: that it is under way on the GPU */
     bool ended;
     struct br_trace_span span; /* in the timeline, from its start to its end */
 };
@@ -40,6 +42,7 @@ struct br_run {
     size_t scratch_used;   /* of it by the schedule; behind it: what is staged (stage.h) */
     int scratch_pinned;    /* as br_engine_pin() has it */
     struct br_batch batch; /* what is under way of that */
+    struct br_direct_run direct;
     /* the persistent one that it was made large enough for; NULL: none */
     const struct br_operation *reserved;
 };
@@ -106,7 +109,7 @@ void br_run_transfer_ended(struct br_engine *engine, struct br_transfer *t);
 size_t
 br_run_work(struct br_engine *engine); /* some local work of the first ready step; returns bytes touched */
 size_t br_run_step_bytes(const struct br_run *run, const struct br_step *step); /* of each of its spans */
-uint8_t *br_run_place(const struct br_run *run, const struct br_span *span);    /* in host memory */
+uint8_t *br_run_place(const struct br_run *run, const struct br_span *span); /* in host memory, or direct */
 uint8_t *br_run_user_place(const struct br_run *run,
                            const struct br_span *span); /* of INPUT or OUTPUT, in the caller's memory */
 void br_run_ready(struct br_engine *engine, struct br_run_step *rs);   /* local work, for the CPU */

@@ -129,6 +129,8 @@ static void name_waited(struct naming *naming, const struct br_operation *op)
         for (uint32_t i = 0; i < run->schedule->n_steps; i++)
             if (run->schedule->steps[i].kind <= BR_STEP_RECV)
                 name(naming, &run->steps[i].transfer, run->schedule->steps[i].level);
+            else
+                name_batch(naming, &run->steps[i].batch);
     }
 }
 

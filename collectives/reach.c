@@ -11,6 +11,7 @@
 #include "collectives/comm.h"
 #include "gpu/direct.h"
 #include "gpu/pointer.h"
+#include "gpu/workspace.h"
 #include "transport/gpu_cache.h"
 #include "transport/gpu_trial.h"
 
@@ -20,10 +21,12 @@ struct br_reach {
     uint32_t able; /* devices whose back ends take memory of GPUs, a bit each */
     struct br_gpu_cache *cache;
     struct br_gpu_way {
-        uint32_t devices;           /* of these those that reach the GPU */
-        bool arrives;               /* they may write, too (note 6) */
-        struct br_gpu_trial *trial; /* NULL: not opened yet */
-    } ways[GPUS];                   /* written once, before the GPU's first operation */
+        uint32_t devices;               /* of these those that reach the GPU */
+        bool arrives;                   /* they may write, too (note 6) */
+        struct br_gpu_trial *trial;     /* NULL: not opened yet */
+        struct br_workspace *workspace; /* NULL: there is none, or NICs do not know it */
+        struct br_region *room;         /* that it is */
+    } ways[GPUS];                       /* written once, before the GPU's first operation */
 };
 
 int br_reach_create(struct br_family *family)
@@ -55,9 +58,14 @@ void br_reach_destroy(struct br_family *family)
 
     if (!reach)
         return;
-    br_gpu_cache_close(reach->cache);
     for (int i = 0; i < GPUS; i++)
+        if (reach->ways[i].room)
+            br_gpu_cache_put(reach->cache, reach->ways[i].room);
+    br_gpu_cache_close(reach->cache);
+    for (int i = 0; i < GPUS; i++) {
+        br_workspace_destroy(reach->ways[i].workspace);
         br_gpu_trial_destroy(reach->ways[i].trial);
+    }
     free(reach);
     family->reach = NULL;
 }
@@ -82,8 +90,27 @@ static void try_device(struct br_family *family, struct br_gpu_way *way, int i, 
     }
     way->devices |= 1u << i;
     br_log_info(
-        "rank %d: %s reads and writes memory of GPU %d itself, by %s: messages, put and get go that way",
+        "rank %d: %s reads and writes memory of GPU %d itself, by %s: messages, put, get and collectives go "
+        "that way",
         family->rank, device->name, gpu - 1, rc ? "the peer-memory module" : "dma-buf");
+}
+
+/* Scratch of direct runs. What NICs cannot be told of the cache has said. */
+static void open_workspace(struct br_family *family, struct br_gpu_way *way, int gpu)
+{
+    struct br_workspace *workspace;
+
+    if (br_workspace_create(family->copier, gpu, &workspace)) {
+        br_downgrade(gpu_direct);
+        br_log_warn("rank %d: collectives of GPU %d's memory that need scratch go through host memory: %s",
+                    family->rank, gpu - 1, br_error_words());
+        return;
+    }
+    way->workspace = workspace;
+    br_gate_lock(family);
+    way->room = br_gpu_cache_get(family->reach->cache, br_workspace_memory(workspace), BR_WORKSPACE_BYTES,
+                                 way->devices, true);
+    br_gate_unlock(family);
 }
 
 int br_reach_open(struct br_family *family, int gpu)
@@ -105,23 +132,41 @@ int br_reach_open(struct br_family *family, int gpu)
         br_log_warn("rank %d: what arrives for GPU %d goes through host memory: %s", family->rank, gpu - 1,
                     br_error_words());
     }
+    if (way->arrives)
+        open_workspace(family, way, gpu);
     return __builtin_popcount(way->devices);
 }
 
 /* ---- use --------------------------------------------------------------------------------------------------- */
 
-/* The other end, by its number in the job; -1: it is no kind of operation that goes this way. */
-static int other_end(const struct br_operation *op)
+/* Can frames of `bytes` between us and that rank of the job go by these devices alone? */
+static bool goes_to(const struct br_family *family, int peer, size_t bytes, uint32_t devices)
+{
+    return peer != family->rank &&
+           !br_transfer_is_eager(family->worker, peer,
+                                 bytes < BR_MAX_TRANSFER ? (uint32_t)bytes : BR_MAX_TRANSFER) &&
+           br_worker_goes_by(family->worker, peer, devices);
+}
+
+/* Between us and the other end; of a collective, which peers it has is not known yet, and any will do. */
+static bool may_go(const struct br_family *family, const struct br_operation *op, size_t bytes,
+                   uint32_t devices)
 {
     switch (op->kind) {
     case BR_OPERATION_SEND:
     case BR_OPERATION_RECV:
-        return op->peer >= 0 && op->peer < op->group->size ? br_group_in_job(op->group, op->peer) : -1;
+        return op->peer >= 0 && op->peer < op->group->size &&
+               goes_to(family, br_group_in_job(op->group, op->peer), bytes, devices);
     case BR_OPERATION_PUT:
     case BR_OPERATION_GET:
-        return op->key.rank < (uint32_t)op->comm->family->size ? (int)op->key.rank : -1;
+        return op->key.rank < (uint32_t)family->size && goes_to(family, (int)op->key.rank, bytes, devices);
+    case BR_OPERATION_COLLECTIVE:
+        for (int r = 0; r < op->group->size; r++)
+            if (goes_to(family, br_group_in_job(op->group, r), bytes, devices))
+                return true;
+        return false;
     default:
-        return -1;
+        return false;
     }
 }
 
@@ -129,14 +174,10 @@ struct br_region *br_reach_use(struct br_family *family, const struct br_operati
                                size_t bytes, int gpu, bool arrives)
 {
     const struct br_gpu_way *way = family->reach ? &family->reach->ways[gpu - 1] : NULL;
-    int peer = other_end(op);
     struct br_region *region;
     bool may;
 
-    if (!way || !way->devices || (arrives && !way->arrives) || peer < 0 || peer == family->rank ||
-        br_transfer_is_eager(family->worker, peer,
-                             bytes < BR_MAX_TRANSFER ? (uint32_t)bytes : BR_MAX_TRANSFER) ||
-        !br_worker_goes_by(family->worker, peer, way->devices))
+    if (!way || !way->devices || (arrives && !way->arrives) || !may_go(family, op, bytes, way->devices))
         return NULL;
     may = br_streams_bar(family); /* note 7 */
     region = br_gpu_cache_get(family->reach->cache, memory, bytes, way->devices, may);
@@ -148,4 +189,27 @@ struct br_region *br_reach_use(struct br_family *family, const struct br_operati
 void br_reach_unuse(struct br_family *family, struct br_region *region)
 {
     br_gpu_cache_put(family->reach->cache, region);
+}
+
+/* ---- scratch ----------------------------------------------------------------------------------------------- */
+
+static void *take_room(void *context, int gpu, size_t bytes, struct br_region **region)
+{
+    const struct br_family *family = context;
+    const struct br_gpu_way *way = &family->reach->ways[gpu - 1];
+
+    *region = way->room;
+    return way->room ? br_workspace_take(way->workspace, bytes) : NULL;
+}
+
+static void put_room(void *context, int gpu, void *memory, size_t bytes)
+{
+    const struct br_family *family = context;
+
+    br_workspace_put(family->reach->ways[gpu - 1].workspace, memory, bytes);
+}
+
+struct br_engine_workspace br_reach_workspace(struct br_family *family)
+{
+    return (struct br_engine_workspace){take_room, put_room, family};
 }

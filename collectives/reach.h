@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which NICs reach which GPUs' memory, and what goes that way: messages, puts and gets whose memory on this rank lies on a GPU.
+ * Which NICs reach which GPUs' memory, and what goes that way: messages, puts, gets and collectives whose memory on this rank lies on a GPU.
  *
  * 1. Tried, not believed: when a GPU is opened, each device whose back end takes GPUs' memory moves a pattern there and back (gpu_trial.h). One that
  *    cannot is named in the log with the reason, counted (downgrade_gpu_direct), and never given that GPU's memory.
@@ -8,8 +8,9 @@
  *    frames may come by other hosts (relays) none does, as these are copied by the CPU.
  * 3. Each rank decides for itself: slots are all that the other one sees.
  * 4. What goes in one message (BRAID_EAGER_BYTES) is staged: the CPU copies it.
- * 5. Collectives are staged (stage.h): what they send is combined or copied on the host in between.
- * 6. What a NIC has written is flushed, where the GPU needs it, before the operation ends (gpu/direct.h, note 3). A GPU that can neither promise
+ * 5. A collective has regions of its memory where any rank goes this way: which ones are its peers its schedule says, later. Each fragment then is
+ *    direct or staged (direct_run.h). Their scratch lies in a workspace that NICs are told of when the GPU is opened.
+ * 6. What a NIC has written is flushed, where the GPU needs it, before the operation ends, and before the GPU reads it (gpu/direct.h, note 3). A GPU that can neither promise
  *    order nor flush is only read.
  * 7. Nothing is registered while an operation of this process stands in a stream: setting CU_POINTER_ATTRIBUTE_SYNC_MEMOPS may wait for work
  *    that waits for it (gpu/passage.h, note 7). That use is staged.
@@ -20,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct br_engine_workspace;
 struct br_family;
 struct br_operation;
 struct br_reach;
@@ -32,10 +34,13 @@ void br_reach_destroy(struct br_family *family);
 /* Note 1, of a GPU that the copier has opened. How many devices reach it. Blocks; not under the lock. */
 int br_reach_open(struct br_family *family, int gpu);
 
-/* Under the lock. A region of memory on that GPU by which all of the operation's frames can go, and a reference to it; NULL: it is staged.
- * arrives: the NIC is to write there. */
+/* Under the lock. A region of memory on that GPU by which all of the operation's frames can go, but of a collective (note 5), and a reference to
+ * it; NULL: it is staged. arrives: the NIC is to write there. */
 struct br_region *br_reach_use(struct br_family *family, const struct br_operation *op, const void *memory,
                                size_t bytes, int gpu, bool arrives);
 void br_reach_unuse(struct br_family *family, struct br_region *region);
+
+/* Of note 5, for the engine. */
+struct br_engine_workspace br_reach_workspace(struct br_family *family);
 
 #endif

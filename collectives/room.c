@@ -196,8 +196,9 @@ int br_run_take(struct br_engine *engine, const struct br_operation *op, struct 
     *run = best_fit(engine, scratch, false);
     br_list_remove(&(*run)->node);
     (*run)->scratch_used = schedule_bytes(op, op->fragments.next);
+    br_direct_run_begin(engine, op, (*run)->scratch_used, &(*run)->direct);
     engine->n_free--;
-    return fit(engine, *run, op, scratch, &engine->late_allocations);
+    return fit(engine, *run, op, (*run)->direct.gpu ? 0 : scratch, &engine->late_allocations);
 }
 
 int br_run_reserve(struct br_engine *engine, const struct br_operation *op)

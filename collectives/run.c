@@ -15,6 +15,7 @@
  * 5. Where a REDUCE waits for nothing but the bytes of one RECV, they are combined as they come instead of lying in scratch first
  *    (transport/slot.h, note 5), and the step has nothing left to do when its turn comes. The order of the sources is that of the
  *    step, so the bits are the same either way. If bytes have come before the other sources were there, it is done as always.
+ * 6. On memory of GPUs a run is staged (stage.h) or direct (direct_run.h): what differs are the places, and who does the local work.
  */
 #include "collectives/engine_internal.h"
 
@@ -61,8 +62,9 @@ static uint8_t *locate(const struct br_run *run, const struct br_span *span, str
     uint8_t *base = NULL;
 
     if (span->buffer == BR_SCRATCH) {
-        *region = run->scratch_region;
-        return run->scratch + span->first * (run->shorter + (run->longer > 0)) * size;
+        *region = run->direct.gpu ? run->direct.region : run->scratch_region;
+        base = run->direct.gpu ? run->direct.memory : run->scratch;
+        return base + span->first * (run->shorter + (run->longer > 0)) * size;
     }
     if (op->send_gpu || op->recv_gpu)
         base = br_stage_run_block(run, span->buffer, span->first / run->schedule->pieces);
@@ -193,7 +195,7 @@ static void try_combine(struct br_engine *engine, struct br_run *run, uint32_t r
 {
     struct br_run_step *rs = &run->steps[recv], *reduce = waits_only_for(run, recv);
 
-    if (!reduce || rs->transfer.state == BR_TRANSFER_IDLE ||
+    if (run->direct.gpu || !reduce || rs->transfer.state == BR_TRANSFER_IDLE ||
         br_stage_reduce_pays(run, &run->schedule->steps[reduce - run->steps]))
         return;
     reduce->run = run;
@@ -242,6 +244,8 @@ static void start_step(struct br_engine *engine, struct br_run *run, uint32_t in
         br_trace_begin(engine->worker->config.trace, BR_TRACE_STEPS, engine->worker->now, &rs->span);
     if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV)
         post(engine, run, step, rs);
+    else if (run->direct.gpu)
+        br_direct_run_step(engine, rs);
     else if (step->kind != BR_STEP_REDUCE || !br_stage_reduce(engine, rs))
         br_run_ready(engine, rs);
     if (step->flags & BR_STEP_MAY_MAP)
@@ -250,6 +254,7 @@ static void start_step(struct br_engine *engine, struct br_run *run, uint32_t in
 
 static void release(struct br_engine *engine, struct br_run *run)
 {
+    br_direct_run_end(engine, &run->direct);
     br_list_remove(&run->node);
     br_list_push_front(&engine->free_runs, &run->node);
     run->op = NULL;
@@ -329,6 +334,8 @@ void br_run_transfer_ended(struct br_engine *engine, struct br_transfer *t)
 
     if (!t->is_send && t->combined)
         has_combined(rs);
+    if (!t->is_send && rs->run->direct.gpu && !br_direct_run_arrived(engine, rs->run))
+        return;
     step_ended(engine, rs->run, (uint32_t)(rs - rs->run->steps));
 }
 
@@ -435,6 +442,7 @@ static void prepare_steps(struct br_run *run, const struct br_plan *plan)
         rs->remaining = plan->schedule->steps[i].n_dependencies;
         rs->readers = plan->readers[i];
         rs->done = 0;
+        rs->batch.copy.event = NULL;
         rs->ended = false;
         rs->span.row = 0;
         rs->transfer.state = BR_TRANSFER_IDLE;

@@ -32,9 +32,14 @@ size_t br_stage_run_bytes(const struct br_operation *op, size_t elements)
     return bytes ? bytes + ALIGNMENT : 0;
 }
 
+static bool run_stages(const struct br_run *run, enum br_buffer buffer)
+{
+    return !run->direct.gpu && is_staged(run->op, buffer);
+}
+
 int br_stage_run_gpu(const struct br_run *run, uint32_t buffer)
 {
-    if (buffer == BR_SCRATCH || !is_staged(run->op, buffer))
+    if (buffer == BR_SCRATCH || !run_stages(run, buffer))
         return 0;
     return buffer == BR_INPUT ? run->op->send_gpu : run->op->recv_gpu;
 }
@@ -44,7 +49,7 @@ uint8_t *br_stage_run_block(const struct br_run *run, uint32_t buffer, size_t bl
     const struct br_operation *op = run->op;
     size_t at = (run->scratch_used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 
-    if (!is_staged(op, buffer))
+    if (!run_stages(run, buffer))
         return NULL;
     if (buffer == BR_OUTPUT)
         at += copy_bytes(op, BR_INPUT, run->elements);
@@ -89,7 +94,7 @@ bool br_stage_run_load(struct br_engine *engine, struct br_run *run,
                        void (*then)(struct br_engine *, struct br_batch *))
 {
     const struct br_operation *op = run->op;
-    bool input = is_staged(op, BR_INPUT), output = run->schedule->in_place && is_staged(op, BR_OUTPUT);
+    bool input = run_stages(run, BR_INPUT), output = run->schedule->in_place && run_stages(run, BR_OUTPUT);
     size_t first, last;
 
     if (!run->elements || (!input && !output))
@@ -108,7 +113,7 @@ bool br_stage_run_load(struct br_engine *engine, struct br_run *run,
 bool br_stage_run_store(struct br_engine *engine, struct br_run *run,
                         void (*then)(struct br_engine *, struct br_batch *))
 {
-    if (!run->elements || !is_staged(run->op, BR_OUTPUT))
+    if (!run->elements || !run_stages(run, BR_OUTPUT))
         return false;
     copy(engine, run, BR_OUTPUT, BR_COPY_TO_GPU, 0, blocks(run->op, BR_OUTPUT));
     br_stage_go(engine, &run->batch, run->op->recv_gpu, BR_COPY_TO_GPU, then);

@@ -16,12 +16,19 @@
 
 const struct br_cuda *cuda;
 struct br_copier *copier;
+struct br_engine_workspace workspace;
+struct br_region_gpu nics;
 unsigned stays;
+
+#define RANKS 16
+static struct br_region regions[RANKS]; /* of each rank's memory */
 
 int open_gpu(void **state)
 {
     (void)state;
     stays = 0;
+    workspace = (struct br_engine_workspace){0};
+    nics = (struct br_region_gpu){.dmabuf = -1, .devices = 1};
     cuda = fake_fresh_gpu();
     return br_copier_create(&copier) || br_copier_open(copier, 1) != 1;
 }
@@ -77,6 +84,13 @@ uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where wher
         op->recv = device + ((uint8_t *)op->recv - c->memory[rank]);
         op->recv_gpu = op->recv_bytes > 0;
     }
+    if (where & NICS) {
+        assert_true(rank < RANKS);
+        regions[rank] = (struct br_region){
+            .base = device, .bytes = room(c, job), .segment_fd = -1, .keys = {device}, .gpu = &nics};
+        op->send_region = op->send_gpu ? &regions[rank] : NULL;
+        op->recv_region = op->recv_gpu ? &regions[rank] : NULL;
+    }
     if (where & FOREIGN) {
         op->foreign = true;
         fake_cuda_make_foreign((uintptr_t)device);
@@ -84,7 +98,7 @@ uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where wher
     return device;
 }
 
-static void from_gpu(struct call *c, const struct job *job, int rank, enum where where, uint8_t *device)
+void from_gpu(struct call *c, const struct job *job, int rank, enum where where, uint8_t *device)
 {
     struct br_operation *op = &c->ops[rank];
 
@@ -120,7 +134,7 @@ void check_on_gpu(struct job *job, struct call *c, enum where where, uint8_t **d
 
 void run_on_gpu(struct job *job, struct call c, enum where where)
 {
-    uint8_t *devices[16];
+    uint8_t *devices[RANKS];
 
     submit_on_gpu(job, &c, where, 0, devices);
     job_run(job, job->ended + job->n);
@@ -132,8 +146,11 @@ void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *off
     job_create(job, &(struct job_options){
                         .n = n,
                         .rails = 1,
-                        .network = {.seed = 1},
-                        .engine = {.copier = copier, .offload = offload, .chunk_bytes = chunk_bytes},
+                        .network = {.seed = 1, .place_ports = workspace.take != NULL},
+                        .engine = {.copier = copier,
+                                   .offload = offload,
+                                   .workspace = workspace,
+                                   .chunk_bytes = chunk_bytes},
                     });
 }
 
@@ -162,9 +179,10 @@ void create_kept(struct job *job, int n, struct br_offload *offload)
     job_create(job, &(struct job_options){
                         .n = n,
                         .rails = 1,
-                        .network = {.seed = 1},
+                        .network = {.seed = 1, .place_ports = workspace.take != NULL},
                         .engine = {.copier = copier,
                                    .offload = offload,
+                                   .workspace = workspace,
                                    .scratch_alloc = keep_alloc,
                                    .scratch_free = keep_free},
                     });

@@ -18,7 +18,7 @@
  *    would hang, perhaps for ever.
  *
  * 7. With control->peer_memory device memory can be touched by the CPU, and therefore pinned by a NIC that knows it by ibv_reg_mr() alone, as
- *    where nvidia_peermem is loaded. A test that wants note 1 all the same takes the protection away when it has been pinned.
+ *    where nvidia_peermem is loaded. A test that wants note 1 all the same calls fake_cuda_hide() when it has been pinned.
  *
  * All of it is thread-safe, except that control is to be changed while nothing runs.
  */
@@ -67,6 +67,9 @@ struct fake_cuda_counters fake_cuda_counters(void);
 void fake_cuda_reset(void);
 /* Allocations, opened handles, streams, events and modules that nobody has freed. */
 unsigned fake_cuda_left(void);
+
+/* All device memory that there is cannot be touched by the CPU from now on, with control->peer_memory either: what was pinned stays so (note 7). */
+void fake_cuda_hide(void);
 
 /* Where the CPU finds the bytes of an address: of device memory its other mapping, any other address itself. For tests that fill and look,
  * and for kernels. */

@@ -49,6 +49,15 @@ static bool map_both(struct fake_memory *memory)
     return false;
 }
 
+void fake_cuda_hide(void)
+{
+    pthread_mutex_lock(&fake_lock);
+    for (const struct fake_memory *memory = all; memory; memory = memory->next)
+        if (memory->kind == DEVICE)
+            mprotect(memory->mapping[0], memory->mapped, PROT_NONE);
+    pthread_mutex_unlock(&fake_lock);
+}
+
 br_cuda_result fake_map(enum fake_kind kind, int device, size_t bytes, int fd, struct fake_memory **out)
 {
     size_t shift = bytes % PAGE && kind != HOST ? SHIFT : 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Real processes whose NICs read and write the memory of a fake GPU themselves: soft-RoCE knows it by ibv_reg_mr(), as where a peer-memory module answers
- * (FAKE_CUDA=peer_memory). When it is registered, the protection that the fake driver's memory has otherwise is put on: a CPU that touches it from
- * then on faults. Devices of the setup rails:2 (doc/guest.md).
+ * Messages, puts and gets of real processes whose NICs read and write the memory of a fake GPU themselves (nics.h). Devices of the setup rails:2
+ * (doc/guest.md).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,9 +14,14 @@
 
 #include <cmocka.h>
 
+#include "gpu/image.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/guest/nics.h"
 #include "tests/system/own_gpu.h"
 #include "tests/system/ranks.h"
+
+/* The fake driver has the kernels, whatever is loaded. */
+const struct br_gpu_image br_gpu_image = {"image", NULL, "sm_none"};
 
 #define EAGER 4096u
 #define LARGE (17u << 20) /* two parts of a message, the second a small one */
@@ -63,22 +67,11 @@ static int make_known(struct braid_comm *comm, size_t room, uint8_t **out)
     return 0;
 }
 
-static int stats_since(const struct braid_comm *comm, const struct braid_stats *before,
-                       struct braid_stats *now)
-{
-    RETURNS(0, braid_stats((struct braid_comm *)(uintptr_t)comm, now));
-    now->nic_from_gpu_bytes -= before->nic_from_gpu_bytes;
-    now->nic_to_gpu_bytes -= before->nic_to_gpu_bytes;
-    now->gpu_to_host_bytes -= before->gpu_to_host_bytes;
-    now->host_to_gpu_bytes -= before->host_to_gpu_bytes;
-    return 0;
-}
-
 #define MOVED(before, from, to, to_host, to_gpu)                                                             \
     do {                                                                                                     \
         struct braid_stats now_;                                                                             \
                                                                                                              \
-        if (stats_since(comm, before, &now_))                                                                \
+        if (nics_since(comm, before, &now_))                                                                 \
             return 1;                                                                                        \
         CHECK(now_.nic_from_gpu_bytes == (from) && now_.nic_to_gpu_bytes == (to) &&                          \
                   now_.gpu_to_host_bytes == (to_host) && now_.host_to_gpu_bytes == (to_gpu),                 \
@@ -228,12 +221,47 @@ static int rail_lost(struct braid_comm *comm, void *context)
     CHECK(braid_rail_stats(comm, rails, 2) == 2, "two rails");
     CHECK(!sends || (rails[1].failures > 0 && rails[1].resent_slices > 0),
           "the rail was lost too late: nothing went again");
-    if (stats_since(comm, &before, &now))
+    if (nics_since(comm, &before, &now))
         return 1;
     CHECK((sends ? now.nic_from_gpu_bytes : now.nic_to_gpu_bytes) >= (uint64_t)n * bytes,
           "NICs moved too little");
     CHECK(now.gpu_to_host_bytes == 0 && now.host_to_gpu_bytes == 0, "something was staged");
     CHECK(!sends || (!cable("up") && port_comes_up()), "the cable");
+    own_gpu_free(memory);
+    return 0;
+}
+
+/* The same under an all-reduce: what is sent again goes out of the GPUs' memory and into it, and is combined there once. */
+static int rail_lost_by_all_reduce(struct braid_comm *comm, void *context)
+{
+    const size_t count = 12 << 20;
+    struct braid_rail_stats rails[2];
+    struct braid_stats before, now;
+    struct braid_op *op;
+    uint8_t *memory;
+    int32_t *view;
+
+    (void)context;
+    if (make_known(comm, count * sizeof *view, &memory))
+        return 1;
+    RETURNS(0, braid_stats(comm, &before));
+    view = own_gpu_view(memory);
+    for (size_t i = 0; i < count; i++)
+        view[i] = (int32_t)i * 2 + braid_rank(comm);
+    RETURNS(0, braid_allreduce(comm, memory, memory, count, BRAID_INT32, BRAID_SUM, NULL, &op));
+    CHECK(braid_rank(comm) || !cable("down"), "the cable");
+    RETURNS(0, braid_wait(op, -1));
+    for (size_t i = 0; i < count; i++)
+        CHECK(view[i] == (int32_t)i * 4 + 1, "element %zu is %d", i, (int)view[i]);
+    CHECK(braid_rail_stats(comm, rails, 2) == 2, "two rails");
+    CHECK(braid_rank(comm) || rails[1].failures > 0, "the rail was lost too late");
+    if (nics_since(comm, &before, &now))
+        return 1;
+    CHECK(now.nic_from_gpu_bytes >= count * 4 && now.nic_to_gpu_bytes >= count * 4, "NICs moved too little");
+    CHECK(now.gpu_to_host_bytes == 0 && now.host_to_gpu_bytes == 0, "something was staged");
+    CHECK(now.gpu_reduced_bytes == count * 2, "%llu bytes were combined",
+          (unsigned long long)now.gpu_reduced_bytes);
+    CHECK(braid_rank(comm) || (!cable("up") && port_comes_up()), "the cable");
     own_gpu_free(memory);
     return 0;
 }
@@ -333,22 +361,6 @@ static int staged(struct braid_comm *comm, void *context)
     return 0;
 }
 
-/* Reductions: staged, whatever the NICs can. */
-static int all_reduce(struct braid_comm *comm, void *context)
-{
-    float *memory = own_gpu_alloc(400000);
-
-    (void)context;
-    for (int i = 0; i < 100000; i++)
-        ((float *)own_gpu_view(memory))[i] = (float)(i % 1000 + braid_rank(comm));
-    RETURNS(0, braid_allreduce(comm, memory, memory, 100000, BRAID_FLOAT32, BRAID_SUM, NULL, NULL));
-    for (int i = 0; i < 100000; i++)
-        CHECK(((float *)own_gpu_view(memory))[i] == (float)(i % 1000 * 2 + 1), "element %d", i);
-    MOVED(&(struct braid_stats){0}, 0, 0, 400000, 400000);
-    own_gpu_free(memory);
-    return 0;
-}
-
 /* ---- the cases ------------------------------------------------------------------------------- */
 
 static void run(ranks_main *body, void *context)
@@ -361,15 +373,6 @@ static void run(ranks_main *body, void *context)
                               .peer_timeout_ms = 30000};
 
     ranks_run(&job, body, context);
-}
-
-static int with_peer_memory(void **state)
-{
-    (void)state;
-    memset(fake_cuda(), 0, sizeof *fake_cuda());
-    *fake_cuda() = (struct fake_cuda_control){.devices = 1, .bytes = 1u << 30, .peer_memory = true};
-    unsetenv("BRAID_GPU_DIRECT");
-    return setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
 }
 
 static void gpu_direct__messages(void **state)
@@ -403,6 +406,13 @@ static void gpu_direct__rail_lost(void **state)
     run(rail_lost, NULL);
 }
 
+static void gpu_direct__rail_lost_by_all_reduce(void **state)
+{
+    (void)state;
+    setenv("BRAID_GPU_REDUCE", "auto", 1);
+    run(rail_lost_by_all_reduce, NULL);
+}
+
 static void gpu_direct__flushed(void **state)
 {
     (void)state;
@@ -410,12 +420,6 @@ static void gpu_direct__flushed(void **state)
     run(flushed, NULL);
     fake_cuda()->no_flush = true;
     run(only_read, NULL);
-}
-
-static void gpu_direct__collectives_are_staged(void **state)
-{
-    (void)state;
-    run(all_reduce, NULL);
 }
 
 /* Neither way: soft-RoCE takes no dma-buf, and cannot pin what the CPU cannot touch. Both NICs say so. */
@@ -440,16 +444,16 @@ static void gpu_direct__off(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test_setup(gpu_direct__messages, with_peer_memory),
-        cmocka_unit_test_setup(gpu_direct__one_end, with_peer_memory),
-        cmocka_unit_test_setup(gpu_direct__memory_that_was_freed, with_peer_memory),
-        cmocka_unit_test_setup(gpu_direct__put_and_get, with_peer_memory),
-        cmocka_unit_test_setup(gpu_direct__flushed, with_peer_memory),
-        cmocka_unit_test_setup(gpu_direct__collectives_are_staged, with_peer_memory),
-        cmocka_unit_test_setup(gpu_direct__refused, with_peer_memory),
-        cmocka_unit_test_setup(gpu_direct__off, with_peer_memory),
+        cmocka_unit_test_setup(gpu_direct__messages, nics_setup),
+        cmocka_unit_test_setup(gpu_direct__one_end, nics_setup),
+        cmocka_unit_test_setup(gpu_direct__memory_that_was_freed, nics_setup),
+        cmocka_unit_test_setup(gpu_direct__put_and_get, nics_setup),
+        cmocka_unit_test_setup(gpu_direct__flushed, nics_setup),
+        cmocka_unit_test_setup(gpu_direct__refused, nics_setup),
+        cmocka_unit_test_setup(gpu_direct__off, nics_setup),
         /* last: a port is not usable again at once */
-        cmocka_unit_test_setup(gpu_direct__rail_lost, with_peer_memory),
+        cmocka_unit_test_setup(gpu_direct__rail_lost, nics_setup),
+        cmocka_unit_test_setup(gpu_direct__rail_lost_by_all_reduce, nics_setup),
     };
 
     return cmocka_run_group_tests(cases, NULL, NULL);

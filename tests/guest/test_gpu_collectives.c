@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collectives of four real processes that stay on their (fake) GPUs: NICs read and write the memory there themselves (nics.h), which no CPU can
+ * touch, and kernels combine it. Devices of the setup bcube:4,1 (doc/guest.md). Counters are those of all ranks together: which of them sends how
+ * much depends on the algorithm.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "gpu/image.h"
+#include "tests/fake_cuda/fake_cuda.h"
+#include "tests/guest/nics.h"
+#include "tests/system/own_gpu.h"
+#include "tests/system/ranks.h"
+
+#define RANKS 4
+#define EAGER 4096u
+#define ROOM  (4u << 20)
+
+/* The fake driver has the kernels, whatever is loaded. */
+const struct br_gpu_image br_gpu_image = {"image", NULL, "sm_none"};
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static size_t size_of(enum braid_type type)
+{
+    return type == BRAID_INT8 ? 1 : type == BRAID_FLOAT64 ? 8 : 4;
+}
+
+static void put(void *memory, enum braid_type type, size_t i, int value)
+{
+    switch (type) {
+    case BRAID_INT8:
+        ((int8_t *)memory)[i] = (int8_t)value;
+        break;
+    case BRAID_FLOAT64:
+        ((double *)memory)[i] = value;
+        break;
+    case BRAID_FLOAT32:
+        ((float *)memory)[i] = (float)value;
+        break;
+    default:
+        ((int32_t *)memory)[i] = value;
+    }
+}
+
+static int get(const void *memory, enum braid_type type, size_t i)
+{
+    switch (type) {
+    case BRAID_INT8:
+        return ((const int8_t *)memory)[i];
+    case BRAID_FLOAT64:
+        return (int)((const double *)memory)[i];
+    case BRAID_FLOAT32:
+        return (int)((const float *)memory)[i];
+    default:
+        return ((const int32_t *)memory)[i];
+    }
+}
+
+/* What rank `rank` gives: small, so that sums are exact. */
+static int value(int rank, size_t i)
+{
+    return (int)((i * 7 + i / 1013 + (size_t)rank * 3) % 6);
+}
+
+static int sum(size_t i)
+{
+    int all = 0;
+
+    for (int r = 0; r < RANKS; r++)
+        all += value(r, i);
+    return all;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+struct memory {
+    uint8_t *in, *out; /* ROOM bytes each, of one allocation */
+};
+
+/* Memory that the NICs know, as well as all that braid has on the GPU, and no CPU can touch. */
+static int make_known(struct braid_comm *comm, struct memory *m)
+{
+    m->in = own_gpu_alloc((size_t)2 * ROOM);
+    m->out = m->in + ROOM;
+    RETURNS(0, braid_allgather(comm, m->in, m->out, EAGER + 4, BRAID_UINT8, NULL, NULL));
+    fake_cuda_hide();
+    return 0;
+}
+
+/* All ranks' together: in host memory, by messages that are not counted. */
+static int moved(struct braid_comm *comm, const struct braid_stats *before, const uint64_t expected[5])
+{
+    struct braid_stats now;
+
+    if (nics_since(comm, before, &now))
+        return 1;
+    uint64_t all[] = {now.nic_from_gpu_bytes, now.nic_to_gpu_bytes, now.gpu_reduced_bytes,
+                      now.gpu_to_host_bytes, now.host_to_gpu_bytes};
+
+    RETURNS(0, braid_allreduce(comm, all, all, 5, BRAID_UINT64, BRAID_SUM, NULL, NULL));
+    for (int i = 0; i < 5; i++)
+        CHECK(
+            all[i] == expected[i],
+            "NICs read %llu and wrote %llu, kernels combined %llu, staged were %llu and %llu; expected %llu "
+            "%llu %llu %llu %llu",
+            (unsigned long long)all[0], (unsigned long long)all[1], (unsigned long long)all[2],
+            (unsigned long long)all[3], (unsigned long long)all[4], (unsigned long long)expected[0],
+            (unsigned long long)expected[1], (unsigned long long)expected[2], (unsigned long long)expected[3],
+            (unsigned long long)expected[4]);
+    return 0;
+}
+
+#define MOVED(before, nics, combined, to_host, to_gpu)                                                       \
+    do {                                                                                                     \
+        if (moved(comm, before, (const uint64_t[5]){nics, nics, combined, to_host, to_gpu}))                 \
+            return 1;                                                                                        \
+    } while (0)
+
+/* ---- all-reduce ------------------------------------------------------------------------------ */
+
+struct way {
+    const char *algorithm;
+    enum braid_type type;
+    size_t count;
+    bool in_place;
+};
+
+/* From `in` to `out`, either on the GPU or in host memory. */
+static int all_reduce(struct braid_comm *comm, const struct way *way, uint8_t *in, uint8_t *out)
+{
+    const struct braid_options options = {.algorithm = way->algorithm};
+    size_t bytes = way->count * size_of(way->type);
+    uint8_t *from = own_gpu_view(in), *to = own_gpu_view(out);
+
+    memset(to, 0xee, bytes + 1);
+    for (size_t i = 0; i < way->count; i++)
+        put(from, way->type, i, value(braid_rank(comm), i));
+    RETURNS(0, braid_allreduce(comm, in, out, way->count, way->type, BRAID_SUM, &options, NULL));
+    for (size_t i = 0; i < way->count; i++)
+        CHECK(get(to, way->type, i) == sum(i), "%s: element %zu of %zu is %d, not %d", way->algorithm, i,
+              way->count, get(to, way->type, i), sum(i));
+    for (size_t i = 0; i < way->count && in != out; i++)
+        CHECK(get(from, way->type, i) == value(braid_rank(comm), i), "%s: input %zu", way->algorithm, i);
+    CHECK(to[bytes] == 0xee, "a byte behind the result");
+    return 0;
+}
+
+/* Ring and halving send 2 (n - 1) / n of the buffer on each rank, and combine half of that. */
+static int all_reduces(struct braid_comm *comm, void *context)
+{
+    static const struct way ways[] = {
+        {"ring", BRAID_FLOAT32, 100000, true},     {"ring", BRAID_INT8, 100003, false},
+        {"ring", BRAID_FLOAT64, 33331, false},     {"halving", BRAID_FLOAT32, 100000, false},
+        {"halving", BRAID_INT8, 100003, true},     {"halving", BRAID_FLOAT64, 33331, true},
+        {"direct", BRAID_INT32, 50001, true},      {"ring", BRAID_FLOAT32, 700001, true},
+        {"halving", BRAID_FLOAT32, 700001, false},
+    };
+    struct braid_stats before;
+    struct memory m;
+
+    (void)context;
+    if (make_known(comm, &m))
+        return 1;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        uint64_t bytes = ways[i].count * size_of(ways[i].type);
+
+        RETURNS(0, braid_stats(comm, &before));
+        CHECK(before.downgrade_gpu_direct == 0 && before.downgrade_gpu_reduction == 0, "downgrades");
+        if (all_reduce(comm, &ways[i], m.in, ways[i].in_place ? m.in : m.out))
+            return 1;
+        MOVED(&before, 6 * bytes, (strcmp(ways[i].algorithm, "direct") ? 3 : 1) * bytes, 0, 0);
+    }
+    own_gpu_free(m.in);
+    return 0;
+}
+
+/* Rank 1 has host memory: of what the others send it, and it them, half is read and written on GPUs. */
+static int mixed(struct braid_comm *comm, void *context)
+{
+    static const struct way way = {"ring", BRAID_FLOAT32, 100000, true};
+    static float host[100001];
+    struct braid_stats before;
+    struct memory m;
+
+    (void)context;
+    if (make_known(comm, &m))
+        return 1;
+    RETURNS(0, braid_stats(comm, &before));
+    if (all_reduce(comm, &way, braid_rank(comm) == 1 ? (uint8_t *)host : m.in,
+                   braid_rank(comm) == 1 ? (uint8_t *)host : m.in))
+        return 1;
+    MOVED(&before, 6u * 400000 / 4 * 3, 3u * 400000 / 4 * 3, 0, 0);
+    own_gpu_free(m.in);
+    return 0;
+}
+
+/* What is too small goes in messages that the CPU copies. */
+static int small(struct braid_comm *comm, void *context)
+{
+    static const struct way way = {"ring", BRAID_FLOAT32, EAGER, true};
+    struct braid_stats before;
+    struct memory m;
+
+    (void)context;
+    if (make_known(comm, &m))
+        return 1;
+    RETURNS(0, braid_stats(comm, &before));
+    if (all_reduce(comm, &way, m.in, m.in))
+        return 1;
+    MOVED(&before, 0, 0, 4 * 4 * EAGER, 4 * 4 * EAGER);
+    own_gpu_free(m.in);
+    return 0;
+}
+
+/* ---- the others ------------------------------------------------------------------------------ */
+
+#define BLOCK 50001u /* bytes; odd, so that blocks begin anywhere */
+
+static void fill(void *memory, int seed, size_t bytes)
+{
+    uint8_t *view = own_gpu_view(memory);
+
+    for (size_t i = 0; i < bytes; i++)
+        view[i] = (uint8_t)(value(seed, i) + seed * 16);
+}
+
+static int check(const void *memory, int seed, size_t bytes)
+{
+    const uint8_t *view = own_gpu_view(memory);
+
+    for (size_t i = 0; i < bytes; i++)
+        CHECK(view[i] == (uint8_t)(value(seed, i) + seed * 16), "byte %zu of what %d gave", i, seed);
+    return 0;
+}
+
+static int spread(struct braid_comm *comm, const struct memory *m)
+{
+    int rank = braid_rank(comm);
+
+    fill(m->in, rank, BLOCK);
+    RETURNS(0, braid_allgather(comm, m->in, m->out, BLOCK, BRAID_UINT8, NULL, NULL));
+    for (int r = 0; r < RANKS; r++)
+        if (check(m->out + (size_t)r * BLOCK, r, BLOCK))
+            return 1;
+    RETURNS(0, braid_broadcast(comm, m->in, m->out, BLOCK, BRAID_UINT8, 2, NULL, NULL));
+    return check(m->out, 2, BLOCK);
+}
+
+static int exchange(struct braid_comm *comm, const struct memory *m)
+{
+    int rank = braid_rank(comm);
+
+    for (int r = 0; r < RANKS; r++)
+        fill(m->in + (size_t)r * BLOCK, rank * RANKS + r, BLOCK);
+    RETURNS(0, braid_alltoall(comm, m->in, m->out, BLOCK, BRAID_UINT8, NULL, NULL));
+    for (int r = 0; r < RANKS; r++)
+        if (check(m->out + (size_t)r * BLOCK, r * RANKS + rank, BLOCK))
+            return 1;
+    return 0;
+}
+
+static int without_reduction(struct braid_comm *comm, void *context)
+{
+    const struct braid_options tree = {.algorithm = "tree"};
+    struct braid_stats before;
+    struct memory m;
+    int rank;
+
+    (void)context;
+    if (make_known(comm, &m))
+        return 1;
+    rank = braid_rank(comm);
+    RETURNS(0, braid_stats(comm, &before));
+    if (spread(comm, &m))
+        return 1;
+    MOVED(&before, (12 + 3) * BLOCK, 0, 0, 0);
+    RETURNS(0, braid_stats(comm, &before));
+    if (exchange(comm, &m))
+        return 1;
+    MOVED(&before, 12 * BLOCK, 0, 0, 0);
+    RETURNS(0, braid_stats(comm, &before));
+    fill(m.in, rank, BLOCK);
+    RETURNS(0, braid_gather(comm, m.in, m.out, BLOCK, BRAID_UINT8, 1, NULL, NULL));
+    for (int r = 0; r < RANKS && rank == 1; r++)
+        if (check(m.out + (size_t)r * BLOCK, r, BLOCK))
+            return 1;
+    RETURNS(0, braid_scatter(comm, m.out, m.in, BLOCK, BRAID_UINT8, 1, NULL, NULL));
+    if (check(m.in, rank, BLOCK))
+        return 1;
+    MOVED(&before, 2 * 3 * BLOCK, 0, 0, 0);
+    /* By a tree a rank passes on what it has gathered, in scratch. */
+    RETURNS(0, braid_stats(comm, &before));
+    RETURNS(0, braid_gather(comm, m.in, m.out, BLOCK, BRAID_UINT8, 1, &tree, NULL));
+    for (int r = 0; r < RANKS && rank == 1; r++)
+        if (check(m.out + (size_t)r * BLOCK, r, BLOCK))
+            return 1;
+    MOVED(&before, 4 * BLOCK, 0, 0, 0);
+    own_gpu_free(m.in);
+    return 0;
+}
+
+/* ---- what is staged -------------------------------------------------------------------------- */
+
+/* Kernels are not to be used: nothing is direct but what combines nothing. */
+static int without_kernels(struct braid_comm *comm, void *context)
+{
+    static const struct way way = {"ring", BRAID_FLOAT32, 100000, true};
+    struct braid_stats before;
+    struct memory m;
+
+    (void)context;
+    if (make_known(comm, &m))
+        return 1;
+    RETURNS(0, braid_stats(comm, &before));
+    if (all_reduce(comm, &way, m.in, m.in))
+        return 1;
+    MOVED(&before, 0, 0, 4 * 400000, 4 * 400000);
+    RETURNS(0, braid_stats(comm, &before));
+    if (spread(comm, &m))
+        return 1;
+    MOVED(&before, (12 + 3) * BLOCK, 0, 0, 0);
+    own_gpu_free(m.in);
+    return 0;
+}
+
+/* The GPU has no memory for scratch: said and counted once; what needs none stays direct. */
+static int without_workspace(struct braid_comm *comm, void *context)
+{
+    static const struct way ways[] = {{"ring", BRAID_FLOAT32, 100000, true},
+                                      {"halving", BRAID_FLOAT32, 100000, true}};
+    struct braid_stats before, after;
+    struct memory m;
+
+    (void)context;
+    if (make_known(comm, &m))
+        return 1;
+    RETURNS(0, braid_stats(comm, &before));
+    CHECK(before.downgrade_gpu_direct == 1, "%llu downgrades",
+          (unsigned long long)before.downgrade_gpu_direct);
+    for (int i = 0; i < 2; i++)
+        if (all_reduce(comm, &ways[i], m.in, m.in))
+            return 1;
+    MOVED(&before, 0, 0, 8 * 400000, 8 * 400000);
+    RETURNS(0, braid_stats(comm, &before));
+    if (spread(comm, &m))
+        return 1;
+    MOVED(&before, (12 + 3) * BLOCK, 0, 0, 0);
+    RETURNS(0, braid_stats(comm, &after));
+    CHECK(after.downgrade_gpu_direct == 1, "%llu downgrades", (unsigned long long)after.downgrade_gpu_direct);
+    own_gpu_free(m.in);
+    return 0;
+}
+
+/* ---- the cases ------------------------------------------------------------------------------- */
+
+static void run(ranks_main *body)
+{
+    const struct ranks job = {.size = RANKS,
+                              .backend = "verbs",
+                              .devices = "h#r0",
+                              .eager_bytes = EAGER,
+                              .timeout_ms = 40000,
+                              .peer_timeout_ms = 30000};
+
+    ranks_run(&job, body, NULL);
+}
+
+static int setup(void **state)
+{
+    setenv("BRAID_GPU_REDUCE", "auto", 1);
+    return nics_setup(state);
+}
+
+static void gpu_collectives__all_reduce(void **state)
+{
+    (void)state;
+    run(all_reduces);
+}
+
+static void gpu_collectives__mixed(void **state)
+{
+    (void)state;
+    run(mixed);
+}
+
+static void gpu_collectives__small(void **state)
+{
+    (void)state;
+    run(small);
+}
+
+static void gpu_collectives__without_reduction(void **state)
+{
+    (void)state;
+    fake_cuda()->unordered = true; /* all is flushed */
+    run(without_reduction);
+}
+
+static void gpu_collectives__without_kernels(void **state)
+{
+    (void)state;
+    setenv("BRAID_GPU_REDUCE", "cpu", 1);
+    run(without_kernels);
+}
+
+static void gpu_collectives__without_workspace(void **state)
+{
+    (void)state;
+    fake_cuda()->bytes = 64u << 20; /* its own size: there is other memory, too */
+    run(without_workspace);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test_setup(gpu_collectives__all_reduce, setup),
+        cmocka_unit_test_setup(gpu_collectives__mixed, setup),
+        cmocka_unit_test_setup(gpu_collectives__small, setup),
+        cmocka_unit_test_setup(gpu_collectives__without_reduction, setup),
+        cmocka_unit_test_setup(gpu_collectives__without_kernels, setup),
+        cmocka_unit_test_setup(gpu_collectives__without_workspace, setup),
+    };
+
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
