@@ -2,9 +2,10 @@
 /*
  * All-reduce of memory of GPUs by the ranks of a job, rank r on GPU r modulo their number: results, order in a stream, rate of staging.
  *
- *   braid run -n 2 -- build/release/bench/gpu_allreduce check | stream | rate [MIB]
+ *   braid run -n 2 -- build/release/bench/gpu_allreduce check | direct | stream | rate [MIB]
  *
  * check   every type, several sizes, blocking and several at once, against what each element has to be.
+ * direct  the larger ones by ring and halving, over NICs that reach the GPU: right, none of it staged, and to the byte what NICs have to read.
  * stream  before the all-reduce stand in the caller's stream a gate that the host opens last, reductions that keep the GPU busy, and a kernel that
  *         writes the input; behind it a kernel that reads the result. Whichever of them is not waited for, the test finds stale bytes; and
  *         that the call returned before any of it began, the gate shows.
@@ -154,8 +155,9 @@ static void release(const struct arrays *a)
     cuda->memory_free((uintptr_t)a->gpu);
 }
 
-static int check_one(enum braid_type type, size_t count)
+static int check_one(enum braid_type type, size_t count, const char *algorithm)
 {
+    const struct braid_options options = {.algorithm = algorithm};
     struct arrays a[2];
     struct braid_op *op;
     int rc = 0;
@@ -165,8 +167,9 @@ static int check_one(enum braid_type type, size_t count)
         fill(&a[i], type, count);
     }
     /* The first goes on while the second is waited for. */
-    if (braid_allreduce(comm, a[0].gpu, a[0].gpu, count, type, BRAID_SUM, NULL, &op) ||
-        braid_allreduce(comm, a[1].gpu, a[1].gpu, count, type, BRAID_SUM, NULL, NULL) || braid_wait(op, -1))
+    if (braid_allreduce(comm, a[0].gpu, a[0].gpu, count, type, BRAID_SUM, &options, &op) ||
+        braid_allreduce(comm, a[1].gpu, a[1].gpu, count, type, BRAID_SUM, &options, NULL) ||
+        braid_wait(op, -1))
         rc = say("all-reduce");
     for (int i = 0; i < 2; i++) {
         if (!rc)
@@ -183,7 +186,7 @@ static int check(void)
 
     for (enum braid_type type = 0; type < BRAID_TYPES; type++)
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-            if (check_one(type, counts[i]))
+            if (check_one(type, counts[i], NULL))
                 return 1;
     if (braid_stats(comm, &stats))
         return say("counters");
@@ -192,6 +195,39 @@ static int check(void)
                "%.1f MB to it\n",
                BRAID_TYPES, size, (double)stats.gpu_to_host_bytes * 1e-6,
                (double)stats.host_to_gpu_bytes * 1e-6);
+    return 0;
+}
+
+/* The two of check_one(): each rank sends 2 (n - 1) / n of the buffer, about; all of them together to the byte. */
+static int direct_one(enum braid_type type, size_t count, const char *algorithm)
+{
+    uint64_t wanted = 4 * ((uint64_t)size - 1) * count * br_type_size(type), moved;
+    struct braid_stats before, after;
+
+    if (braid_stats(comm, &before) || check_one(type, count, algorithm) || braid_stats(comm, &after))
+        return 1;
+    moved = after.nic_from_gpu_bytes - before.nic_from_gpu_bytes;
+    if (braid_allreduce(comm, &moved, &moved, 1, BRAID_UINT64, BRAID_SUM, NULL, NULL))
+        return say("all-reduce");
+    if (moved == wanted && !after.gpu_to_host_bytes && !after.host_to_gpu_bytes)
+        return 0;
+    br_error(EIO, "%s of %zu %s: NICs read %llu bytes of GPUs, not %llu, and %llu were staged", algorithm,
+             count, br_type_name(type), (unsigned long long)moved, (unsigned long long)wanted,
+             (unsigned long long)(after.gpu_to_host_bytes + after.host_to_gpu_bytes));
+    return say("the way");
+}
+
+static int direct(void)
+{
+    static const char *const algorithms[] = {"ring", "halving"};
+
+    for (int i = 0; i < 2; i++)
+        for (enum braid_type type = 0; type < BRAID_TYPES; type++)
+            if (direct_one(type, 300001, algorithms[i]) || direct_one(type, CHECKED, algorithms[i]))
+                return 1;
+    if (rank == 0)
+        printf("direct: all-reduces of %d types by %d ranks are right, and NICs moved every byte\n",
+               BRAID_TYPES, size);
     return 0;
 }
 
@@ -432,7 +468,10 @@ static int run(const char *what, size_t bytes)
         return say("braid_init");
     rank = braid_rank(comm);
     size = braid_size(comm);
-    rc = strcmp(what, "check") == 0 ? check() : strcmp(what, "stream") == 0 ? order() : rate(bytes);
+    rc = strcmp(what, "check") == 0    ? check()
+         : strcmp(what, "direct") == 0 ? direct()
+         : strcmp(what, "stream") == 0 ? order()
+                                       : rate(bytes);
     braid_finalize(comm);
     return rc;
 }
@@ -444,9 +483,10 @@ int main(int argc, char **argv)
     char *end = "";
     unsigned long mib = argc > 2 ? strtoul(argv[2], &end, 10) : 256;
 
-    if ((!rates && strcmp(what, "check") != 0 && strcmp(what, "stream") != 0) || argc > 2 + rates || *end ||
-        !mib || mib > 65536) {
-        fprintf(stderr, "usage: gpu_allreduce check|stream|rate [MIB]\n");
+    if ((!rates && strcmp(what, "check") != 0 && strcmp(what, "direct") != 0 &&
+         strcmp(what, "stream") != 0) ||
+        argc > 2 + rates || *end || !mib || mib > 65536) {
+        fprintf(stderr, "usage: gpu_allreduce check|direct|stream|rate [MIB]\n");
         return 2;
     }
     return run(what, mib << 20);

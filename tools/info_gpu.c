@@ -160,7 +160,7 @@ static void print_reach(const cJSON *gpu)
         if (why_not[0])
             printf("      %s does not reach it: %s\n", br_info_text(nic, "name"), why_not);
         else
-            printf("      %s reaches it by %s: messages, put and get are not staged\n",
+            printf("      %s reaches it by %s: messages, put, get and collectives need no staging\n",
                    br_info_text(nic, "name"), br_info_text(nic, "by"));
     }
 }

@@ -122,6 +122,17 @@ nic_moves() {
     return "$rc"
 }
 
+# Two processes of this host on GPU 0, linked through the NIC: all-reduces are right, and no byte of them leaves the GPU but by the NIC.
+nic_reduces() {
+    local nic
+    nic=$(near_nic)
+    if [[ -z $nic ]]; then
+        echo "no RDMA device reaches GPU 0 (braid info)"
+        return 77
+    fi
+    BRAID_BACKEND=verbs BRAID_DEVICES=$nic BRAID_GPU_REDUCE=gpu ranks 2 direct
+}
+
 part "kernels give the CPU's results" "$bench" --check
 part "kernels under compute-sanitizer" sanitized @ "$bench" --check
 part "all-reduce by 2 processes under compute-sanitizer" sanitized_ranks
@@ -136,6 +147,7 @@ for backend in shm uring; do
 done
 part "each NIC reaches each GPU" nics_reach
 part "a NIC sends and receives memory of a GPU" nic_moves send_bw
+part "a NIC carries all-reduces of memory of a GPU" nic_reduces
 BRAID_BACKEND=uring part "staging at 90 % of its slower part, over uring" ranks 2 rate
 echo "$passed passed, $failed failed"
 if [[ $failed -gt 0 ]]; then
