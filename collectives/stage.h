@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Staging: operations on memory of a GPU, by way of pinned host memory.
+ * Staging: operations on memory of a GPU, by way of pinned host memory. Those that NICs serve without it: reach.h, direct_run.h.
  *
  * 1. A collective is staged fragment by fragment. A run begins with the copy of its range of the input into its own host memory, goes
  *    through the schedule as always, on the copies, and ends when its range of the output has been copied back. As several runs are under

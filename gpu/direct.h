@@ -7,8 +7,8 @@
  * 2. Before: CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. Without it cuMemcpy() and cuMemset() may return before the bytes are there, and the NIC, which no
  *    stream orders, would send the old ones. Memory that does not take it (cudaMallocAsync(), cuMemMap()) is not given to NICs.
  * 3. After: what a NIC has written need not be what the GPU reads when the NIC says so. Where the device's attribute promises no order,
- *    cuFlushGPUDirectRDMAWrites() comes before the program hears of it. It flushes for the GPU that the memory lies on: one that reads it from
- *    a second GPU has to synchronise the two in any case.
+ *    cuFlushGPUDirectRDMAWrites() comes before the program hears of it, or work of ours on the GPU or another NIC reads it. It flushes for the GPU
+ *    that the memory lies on: a program that reads it from a second GPU has to synchronise the two in any case.
  * 4. Memory of the primary context alone: that is the one which the flush is called in. What a program allocated in a context of its own is
  *    staged.
  */

@@ -221,6 +221,25 @@ static int small(struct braid_comm *comm, void *context)
     return 0;
 }
 
+/* Two hosts of two ranks: each rank combines half of its host's values (CUDA IPC), and has that half combined with the other host's by NICs: by doubling,
+ * which sends and combines all of it on both sides. */
+static int two_hosts(struct braid_comm *comm, void *context)
+{
+    static const struct way way = {NULL, BRAID_FLOAT32, 200000, false};
+    struct braid_stats before;
+    struct memory m;
+
+    (void)context;
+    if (make_known(comm, &m))
+        return 1;
+    RETURNS(0, braid_stats(comm, &before));
+    if (all_reduce(comm, &way, m.in, m.out))
+        return 1;
+    MOVED(&before, 4u * 400000, 4u * 400000 + 4u * 400000, 0, 0);
+    own_gpu_free(m.in);
+    return 0;
+}
+
 /* ---- the others ------------------------------------------------------------------------------ */
 
 #define BLOCK 50001u /* bytes; odd, so that blocks begin anywhere */
@@ -386,6 +405,19 @@ static void gpu_collectives__all_reduce(void **state)
     run(all_reduces);
 }
 
+static void gpu_collectives__two_hosts(void **state)
+{
+    const struct ranks job = {.size = RANKS,
+                              .per_host = 2,
+                              .devices = "h#r0",
+                              .eager_bytes = EAGER,
+                              .timeout_ms = 40000,
+                              .peer_timeout_ms = 30000};
+
+    (void)state;
+    ranks_run(&job, two_hosts, NULL);
+}
+
 static void gpu_collectives__mixed(void **state)
 {
     (void)state;
@@ -423,6 +455,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup(gpu_collectives__all_reduce, setup),
+        cmocka_unit_test_setup(gpu_collectives__two_hosts, setup),
         cmocka_unit_test_setup(gpu_collectives__mixed, setup),
         cmocka_unit_test_setup(gpu_collectives__small, setup),
         cmocka_unit_test_setup(gpu_collectives__without_reduction, setup),
