@@ -86,13 +86,14 @@ struct memory {
     uint8_t *in, *out; /* ROOM bytes each, of one allocation */
 };
 
-/* Memory that the NICs know, as well as all that braid has on the GPU, and no CPU can touch. */
-static int make_known(struct braid_comm *comm, struct memory *m)
+/* Memory that the NICs know, as well as all that braid has on the GPU, and no CPU can touch; and the counters then. */
+static int make_known(struct braid_comm *comm, struct memory *m, struct braid_stats *now)
 {
     m->in = own_gpu_alloc((size_t)2 * ROOM);
     m->out = m->in + ROOM;
     RETURNS(0, braid_allgather(comm, m->in, m->out, EAGER + 4, BRAID_UINT8, NULL, NULL));
     fake_cuda_hide();
+    RETURNS(0, braid_stats(comm, now));
     return 0;
 }
 
@@ -168,7 +169,7 @@ static int all_reduces(struct braid_comm *comm, void *context)
     struct memory m;
 
     (void)context;
-    if (make_known(comm, &m))
+    if (make_known(comm, &m, &before))
         return 1;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         uint64_t bytes = ways[i].count * size_of(ways[i].type);
@@ -192,9 +193,8 @@ static int mixed(struct braid_comm *comm, void *context)
     struct memory m;
 
     (void)context;
-    if (make_known(comm, &m))
+    if (make_known(comm, &m, &before))
         return 1;
-    RETURNS(0, braid_stats(comm, &before));
     if (all_reduce(comm, &way, braid_rank(comm) == 1 ? (uint8_t *)host : m.in,
                    braid_rank(comm) == 1 ? (uint8_t *)host : m.in))
         return 1;
@@ -211,9 +211,8 @@ static int small(struct braid_comm *comm, void *context)
     struct memory m;
 
     (void)context;
-    if (make_known(comm, &m))
+    if (make_known(comm, &m, &before))
         return 1;
-    RETURNS(0, braid_stats(comm, &before));
     if (all_reduce(comm, &way, m.in, m.in))
         return 1;
     MOVED(&before, 0, 0, 4 * 4 * EAGER, 4 * 4 * EAGER);
@@ -230,9 +229,8 @@ static int two_hosts(struct braid_comm *comm, void *context)
     struct memory m;
 
     (void)context;
-    if (make_known(comm, &m))
+    if (make_known(comm, &m, &before))
         return 1;
-    RETURNS(0, braid_stats(comm, &before));
     if (all_reduce(comm, &way, m.in, m.out))
         return 1;
     MOVED(&before, 4u * 400000, 4u * 400000 + 4u * 400000, 0, 0);
@@ -295,10 +293,9 @@ static int without_reduction(struct braid_comm *comm, void *context)
     int rank;
 
     (void)context;
-    if (make_known(comm, &m))
+    if (make_known(comm, &m, &before))
         return 1;
     rank = braid_rank(comm);
-    RETURNS(0, braid_stats(comm, &before));
     if (spread(comm, &m))
         return 1;
     MOVED(&before, (12 + 3) * BLOCK, 0, 0, 0);
@@ -337,9 +334,8 @@ static int without_kernels(struct braid_comm *comm, void *context)
     struct memory m;
 
     (void)context;
-    if (make_known(comm, &m))
+    if (make_known(comm, &m, &before))
         return 1;
-    RETURNS(0, braid_stats(comm, &before));
     if (all_reduce(comm, &way, m.in, m.in))
         return 1;
     MOVED(&before, 0, 0, 4 * 400000, 4 * 400000);
@@ -360,9 +356,8 @@ static int without_workspace(struct braid_comm *comm, void *context)
     struct memory m;
 
     (void)context;
-    if (make_known(comm, &m))
+    if (make_known(comm, &m, &before))
         return 1;
-    RETURNS(0, braid_stats(comm, &before));
     CHECK(before.downgrade_gpu_direct == 1, "%llu downgrades",
           (unsigned long long)before.downgrade_gpu_direct);
     for (int i = 0; i < 2; i++)
