@@ -18,7 +18,9 @@
  *    on a byte stream ACK messages tell, which the sender asks for by a flag every quarter of a budget. They come behind the peer's own data. While it
  *    arrives and ACK is on its way as much of ours has arrived, too, where both directions are alike. So each ACK says how much may come ahead of the next
  *    (`peer_ahead`), and that may be in flight beside the budget, less of it where the path is short: both directions keep moving, and what really waits in front of something
- *    urgent is a budget still. Rejected: in flight by what TCP knows to have arrived (SIOCOUTQ). Its ACKs come behind the data, too: in the queue in front
+ *    urgent is a budget still. The peer may have begun later, behind an ACK that said nothing: then what has come since that ACK counts, if it is more. Without it two ranks
+ *    whose next message needs what comes now, as in a ring, sent by turns: one had a budget in flight, the other two. Rejected: in flight by what TCP knows to have
+ *    arrived (SIOCOUTQ). Its ACKs come behind the data, too: in the queue in front
  *    of the NIC. Rejected: all of the peer's budget as soon as something comes from it: it counts where little comes, and
  *    carried no more.
  * 3. Striping needs no plan: rails pull frames from the peer's queue when they have budget, so they carry in proportion to
@@ -145,7 +147,8 @@ struct br_rail {
     uint64_t acked_bytes;     /* of these known to have arrived */
     uint64_t acked_at;        /* ns */
     uint64_t acked_posted_at; /* ns; when the last frame left that is known to have arrived and had asked */
-    uint32_t peer_ahead;      /* bytes that may be in flight beside the budget (note 2) */
+    uint32_t peer_ahead;      /* bytes that the next ACK may come behind, as the last one said (note 2) */
+    uint64_t heard_rx_bytes;  /* rx_bytes when that came, or when the first of what is in flight left */
     uint64_t asked_bytes;     /* tx_bytes at the last frame that asked for an ACK */
     uint32_t budget, frame_bytes;
     uint64_t target_delay;              /* ns */

@@ -67,7 +67,7 @@ static void set_budget(struct br_rail *rail, uint64_t budget)
 
 void br_rail_reset(struct br_rail *rail, uint64_t now)
 {
-    rail->tx_bytes = rail->acked_bytes = rail->asked_bytes = rail->rx_bytes = 0;
+    rail->tx_bytes = rail->acked_bytes = rail->asked_bytes = rail->rx_bytes = rail->heard_rx_bytes = 0;
     rail->acked_at = now;
     rail->peer_ahead = 0;
     rail->probe_head = rail->probe_tail = 0;
@@ -106,13 +106,34 @@ static bool waits_for_nobody(const struct br_rail *rail)
     return !rail->device->caps.sent_means_placed && rail->acked_bytes >= rail->asked_bytes;
 }
 
+static uint64_t delay_of(const struct br_rail *rail)
+{
+    return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
+}
+
+/* What may be in flight beside the budget (peer.h, note 2): all that ACKs come behind where the path decides how large the budget is, less where the path
+ * is short: there the budgets alone keep both directions moving. */
+static uint64_t beside_budget(const struct br_rail *rail)
+{
+    uint64_t delay = delay_of(rail), come = rail->rx_bytes - rail->heard_rx_bytes, ahead = rail->peer_ahead;
+
+    if (rail->device->caps.sent_means_placed)
+        return 0;
+    if (come > rail->budget)
+        come = rail->budget;
+    if (come > ahead)
+        ahead = come;
+    return delay ? ahead * 2 * rail->min_rtt / delay : 0;
+}
+
 bool br_rail_has_budget(const struct br_rail *rail, uint32_t length)
 {
     uint64_t in_flight = br_rail_in_flight(rail);
 
     if (rail->device->caps.budget_free || !in_flight || waits_for_nobody(rail))
         return true;
-    return !rail->solo && in_flight + length <= (uint64_t)rail->budget + rail->peer_ahead;
+    return !rail->solo &&
+           (in_flight + length <= rail->budget || in_flight + length <= rail->budget + beside_budget(rail));
 }
 
 /* When a rail would have delivered `bytes` more, in seconds. */
@@ -147,11 +168,6 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
         others_rate += (double)other->rate;
     }
     return !sooner || mine <= others_bytes / others_rate;
-}
-
-static uint64_t delay_of(const struct br_rail *rail)
-{
-    return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
 }
 
 /* Ends the window of a volume, which was `span` long: what it says of one delay. */
@@ -226,6 +242,8 @@ bool br_rail_asks(const struct br_rail *rail, uint32_t length)
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now)
 {
     volume_posted(rail, now);
+    if (!br_rail_in_flight(rail))
+        rail->heard_rx_bytes = rail->rx_bytes;
     rail->tx_bytes += length;
     rail->total_tx += length;
     rail->used = ++rail->peer->uses;
@@ -315,16 +333,6 @@ static void newer(uint32_t *mine, uint32_t said, uint32_t most)
         *mine = said;
 }
 
-/* All of it where the path decides how large the budget is, less where the path is short: there the budgets alone keep both directions moving. */
-static void heard_ahead(struct br_rail *rail, uint64_t ahead)
-{
-    uint64_t delay = delay_of(rail);
-
-    if (ahead > BUDGET_MOST)
-        ahead = BUDGET_MOST;
-    rail->peer_ahead = delay ? (uint32_t)(ahead * 2 * rail->min_rtt / delay) : 0;
-}
-
 void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now)
 {
     newer(&rail->peer_arrived, ack->arrived, rail->sent);
@@ -332,7 +340,8 @@ void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint
     newer(&rail->peer_released_p2p, ack->released_p2p, rail->sent_p2p);
     if (rail->device->caps.sent_means_placed)
         return;
-    heard_ahead(rail, ack->ahead);
+    rail->peer_ahead = ack->ahead < BUDGET_MOST ? (uint32_t)ack->ahead : BUDGET_MOST;
+    rail->heard_rx_bytes = rail->rx_bytes;
     br_rail_acknowledged(rail, ack->bytes, now);
 }
 

@@ -29,6 +29,7 @@ struct end {
     struct item items[256]; /* that this end has sent */
     unsigned head, tail;
     uint64_t free_at; /* ns; when its side of the wire has carried all of them */
+    uint64_t step; /* bytes: so many it sends when it has received as many as before; 0: as much as it can */
 };
 
 struct wire {
@@ -67,11 +68,16 @@ static struct item *leaves(struct wire *wire, struct end *end, uint32_t length, 
     return item;
 }
 
+static bool has_data(const struct end *end)
+{
+    return !end->step || end->rail.tx_bytes < (end->rail.rx_bytes / end->step + 1) * end->step;
+}
+
 static void sends(struct wire *wire, struct end *end, uint64_t now)
 {
     struct br_rail *rail = &end->rail;
 
-    while (br_rail_has_budget(rail, rail->frame_bytes)) {
+    while (br_rail_has_budget(rail, rail->frame_bytes) && has_data(end)) {
         struct item *item = leaves(wire, end, rail->frame_bytes, now);
 
         item->asks = br_rail_asks(rail, item->length);
@@ -133,6 +139,33 @@ static void duplex__both_directions_get_the_wire(void **state)
         run(&wire, 0, BR_SEC, 2 * BR_SEC);
         for (int i = 0; i < 2; i++)
             assert_in_range(wire.ends[i].rail.rx_bytes - before[i], wire.rate * 85 / 100,
+                            wire.rate * 101 / 100);
+    }
+}
+
+/* As in a ring: what a rank sends next needs what it receives now. 80 Mbit/s and 1 ms, steps of two budgets; and 1 Gbit/s, of four. Where the second
+ * end begins later, they sent by turns, at 0.63 and 0.64 of the rate, before what comes counted. */
+static void duplex__steps(void **state)
+{
+    static const struct {
+        uint64_t rate, step;
+    } cases[] = {{10000000, 2 * LEAST}, {125000000, 8 * LEAST}};
+    static struct wire wire;
+
+    (void)state;
+    for (uint64_t k = 0; k < 14; k++) {
+        uint64_t before[2];
+
+        set_up(&wire, cases[k % 2].rate, BR_MS);
+        for (int i = 0; i < 2; i++)
+            wire.ends[i].step = cases[k % 2].step;
+        tell_min_rtt(&wire, 0);
+        run(&wire, k / 2 * 1500 * BR_US, STEP, BR_SEC);
+        for (int i = 0; i < 2; i++)
+            before[i] = wire.ends[i].rail.rx_bytes;
+        run(&wire, 0, BR_SEC, 2 * BR_SEC);
+        for (int i = 0; i < 2; i++)
+            assert_in_range(wire.ends[i].rail.rx_bytes - before[i], wire.rate * 80 / 100,
                             wire.rate * 101 / 100);
     }
 }
@@ -200,6 +233,31 @@ static void ahead__of_the_peer_counts_beside_the_budget(void **state)
     assert_false(br_rail_has_budget(&end.rail, 1));
 }
 
+/* Of what has come since an ACK said that nothing would, a budget at most; nothing of what came before ours left. */
+static void ahead__of_the_peer_comes(void **state)
+{
+    static struct end end;
+    struct br_body_ack ack = {.bytes = 20000, .ahead = 0};
+
+    (void)state;
+    set_up_end(&end);
+    br_rail_told_min_rtt(&end.rail, BR_MS, 1);
+    end.rail.rx_bytes = 50000;
+    br_rail_posted(&end.rail, LEAST, true, 1);
+    assert_false(br_rail_has_budget(&end.rail, 1));
+    end.rail.rx_bytes += 30000;
+    assert_true(br_rail_has_budget(&end.rail, 30000));
+    assert_false(br_rail_has_budget(&end.rail, 30001));
+    br_rail_heard_ack(&end.rail, &ack, 2);
+    assert_true(br_rail_has_budget(&end.rail, 20000));
+    assert_false(br_rail_has_budget(&end.rail, 20001));
+    end.rail.rx_bytes += MOST;
+    assert_true(br_rail_has_budget(&end.rail, 20000 + end.rail.budget));
+    assert_false(br_rail_has_budget(&end.rail, 20001 + end.rail.budget));
+    end.device.caps.sent_means_placed = true;
+    assert_false(br_rail_has_budget(&end.rail, 20001));
+}
+
 /* A told round trip is not forgotten, and no frame has to be alone for it. */
 static void min_rtt__as_told(void **state)
 {
@@ -224,9 +282,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(duplex__both_directions_get_the_wire),
+        cmocka_unit_test(duplex__steps),
         cmocka_unit_test(duplex__one_direction_keeps_to_its_budget),
         cmocka_unit_test(ahead__is_what_awaits_an_ack),
         cmocka_unit_test(ahead__of_the_peer_counts_beside_the_budget),
+        cmocka_unit_test(ahead__of_the_peer_comes),
         cmocka_unit_test(min_rtt__as_told),
     };
 
