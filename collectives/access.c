@@ -114,6 +114,14 @@ static int misaligned(const struct br_operation *op)
                     (unsigned long long)op->offset, op->key.id, op->key.rank);
 }
 
+static int no_atomics(const struct br_operation *op)
+{
+    return br_error(EOPNOTSUPP,
+                    "region %u of rank %u is memory of a GPU, where there is no %s: the number must stand in "
+                    "host memory",
+                    op->key.id, op->key.rank, br_access_name(op));
+}
+
 static void loaded(struct br_engine *engine, struct br_batch *batch)
 {
     struct br_operation *op = br_container_of(batch, struct br_staged, batch)->owner;
@@ -150,38 +158,30 @@ static void copied_self(struct br_engine *engine, struct br_batch *batch)
         br_operation_end(engine, op, 0);
 }
 
+/* target_gpu: that the region lies on; 0: it is host memory. */
 static void copy_staged_self(struct br_engine *engine, struct br_operation *op, void *memory,
-                             struct br_region *region)
+                             struct br_region *region, int target_gpu)
 {
-    enum br_copy_direction direction = op->kind == BR_OPERATION_PUT ? BR_COPY_TO_HOST : BR_COPY_TO_GPU;
-    int gpu = op->kind == BR_OPERATION_PUT ? op->send_gpu : op->recv_gpu;
+    bool put = op->kind == BR_OPERATION_PUT;
+    int from = put ? op->send_gpu : target_gpu, to = put ? target_gpu : op->recv_gpu;
+    enum br_copy_direction direction = to ? BR_COPY_TO_GPU : BR_COPY_TO_HOST;
     struct br_staged *s = &op->parts.staged[DATA];
 
     s->user = region;
     br_list_push_back(&engine->messages, &op->node);
-    br_stage_copy(engine, gpu, direction, op->kind == BR_OPERATION_PUT ? memory : op->recv,
-                  op->kind == BR_OPERATION_PUT ? op->send : memory, op->count);
-    br_stage_go(engine, &s->batch, gpu, direction, copied_self);
+    br_stage_copy(engine, to ? to : from, direction, put ? memory : op->recv, put ? op->send : memory,
+                  op->count);
+    br_stage_go(engine, &s->batch, to ? to : from, direction, copied_self);
 }
 
-/* Memory of our own: no wire. */
-static int access_self(struct br_engine *engine, struct br_operation *op)
+/* Host memory of our own, in the region, and the caller's. */
+static int access_host(struct br_engine *engine, struct br_operation *op, void *memory,
+                       struct br_region *region)
 {
     const struct br_worker_config *w = &engine->worker->config;
-    struct br_region *region = NULL;
-    void *memory = NULL;
     uint64_t before;
-    int rc = -EACCES;
+    int rc = 0;
 
-    if (op->key.check == w->check && w->region_find)
-        rc = w->region_find(w->region_context, op->key.id, op->offset, op->count, &memory, &region);
-    if (rc)
-        return br_error(EACCES, "rank %d has no region %u that holds %zu bytes at offset %llu",
-                        engine->config.rank, op->key.id, op->count, (unsigned long long)op->offset);
-    if (op->send_gpu || op->recv_gpu) {
-        copy_staged_self(engine, op, memory, region);
-        return 0;
-    }
     if (kinds[op->kind].atomic)
         rc = br_onesided_change(memory, kinds[op->kind].operation, &op->operands, &before);
     else if (op->kind == BR_OPERATION_PUT)
@@ -194,6 +194,29 @@ static int access_self(struct br_engine *engine, struct br_operation *op)
     if (kinds[op->kind].atomic)
         memcpy(op->recv, &before, sizeof before);
     br_operation_end(engine, op, 0);
+    return 0;
+}
+
+/* Memory of our own: no wire. */
+static int access_self(struct br_engine *engine, struct br_operation *op)
+{
+    const struct br_worker_config *w = &engine->worker->config;
+    struct br_region *region = NULL;
+    void *memory = NULL;
+    int gpu = -EACCES;
+
+    if (op->key.check == w->check && w->region_find)
+        gpu = w->region_find(w->region_context, op->key.id, op->offset, op->count, &memory, &region);
+    if (gpu < 0)
+        return br_error(EACCES, "rank %d has no region %u that holds %zu bytes at offset %llu",
+                        engine->config.rank, op->key.id, op->count, (unsigned long long)op->offset);
+    if (gpu && kinds[op->kind].atomic) {
+        w->region_done(w->region_context, region);
+        return no_atomics(op);
+    }
+    if (!gpu && !op->send_gpu && !op->recv_gpu)
+        return access_host(engine, op, memory, region);
+    copy_staged_self(engine, op, memory, region, gpu);
     return 0;
 }
 
@@ -226,8 +249,8 @@ static void refused(struct br_engine *engine, struct br_operation *op)
     if (rc == -EOPNOTSUPP) {
         snprintf(op->words, sizeof op->words,
                  "rank %u does not know this operation: is it of the same version?", op->key.rank);
-    } else if (rc == -EINVAL && kinds[op->kind].atomic) {
-        misaligned(op);
+    } else if ((rc == -EINVAL || rc == -EFAULT) && kinds[op->kind].atomic) {
+        rc = rc == -EINVAL ? misaligned(op) : no_atomics(op);
         snprintf(op->words, sizeof op->words, "%s", br_error_words());
     } else {
         snprintf(

@@ -16,6 +16,7 @@
 #include "collectives/local.h"
 #include "collectives/reach.h"
 #include "collectives/reduce.h"
+#include "collectives/target.h"
 #include "collectives/views.h"
 #include "gpu/passage.h"
 
@@ -122,6 +123,7 @@ static int init_worker(struct br_family *family)
         .region_find = br_region_find,
         .region_done = br_region_done,
         .region_context = family,
+        .target = br_target_hooks,
         .trace = family->trace,
     };
 
@@ -303,11 +305,11 @@ static void leave(struct br_family *family)
 
     while (family->worker->fail_due)
         br_progress_turn(family, br_clock_now());
-    if (family->worker->failed)
-        return;
-    br_worker_leave(family->worker);
-    while (!br_worker_left(family->worker) && br_clock_now() < deadline)
+    if (!family->worker->failed)
+        br_worker_leave(family->worker);
+    while (!family->worker->failed && !br_worker_left(family->worker) && br_clock_now() < deadline)
         br_progress_turn(family, br_clock_now());
+    br_gpus_settle(family);
 }
 
 static const struct phase {

@@ -62,7 +62,8 @@ struct br_views;
 struct braid_region {
     struct br_region region;
     struct br_family *family;
-    bool allocated;     /* by braid_alloc(): the memory goes with it */
+    bool allocated; /* by braid_alloc(): the memory goes with it */
+    int gpu;        /* that it lies on, as br_gpu_of() says; no device knows such a region. 0: host memory */
     _Atomic int uses;   /* our own operations under way */
     _Atomic int served; /* by key: those of peers, and puts and gets to oneself */
 };
@@ -209,7 +210,7 @@ void br_rendezvous_end(struct br_family *family);
 /* memory.c. Under the lock. */
 struct braid_region *br_region_containing(struct br_family *family, const void *memory, size_t bytes);
 int br_region_find(void *family, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
-                   struct br_region **region);
+                   struct br_region **region);               /* as br_worker_config has it */
 void br_region_done(void *family, struct br_region *region); /* undoes the count that br_region_find() made */
 /* Scratch of the engine: peers of the host read it in place. */
 int br_scratch_alloc(void *family, size_t bytes, void **memory, struct br_region **region);
@@ -245,6 +246,10 @@ int br_gpus_look(struct br_family *family); /* is there a driver? Fails never: w
 bool br_gpus_may_share(const struct br_family *family);
 int br_gpus_create(struct br_family *family);
 void br_gpus_destroy(struct br_family *family);
+/* What the first operation on a GPU does before all else, with its errors. 0: host memory, nothing. */
+int br_gpus_open(struct br_family *family, int gpu);
+/* At the end: copies that serve a peer, which waits for them no more. Blocks up to BR_STAGE_PATIENCE. */
+void br_gpus_settle(struct br_family *family);
 int br_comm_look_at_memory(const char *name, struct br_operation *op);
 int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes);
 

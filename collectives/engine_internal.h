@@ -61,8 +61,9 @@ struct br_engine {
     struct br_list ended;
     struct br_run *runs; /* [max_runs] */
     uint32_t n_free;
-    struct br_list copying;      /* struct br_batch: copies of GPUs' memory under way */
-    struct br_list free_buffers; /* struct br_stage_buffer */
+    struct br_list copying;               /* struct br_batch: copies of GPUs' memory under way */
+    struct br_list free_buffers;          /* struct br_stage_buffer */
+    struct br_list targets, free_targets; /* requests of peers that are staged (stage_target.c) */
     struct br_stage_reduction reductions[BR_STAGE_REDUCTIONS];
     struct br_list free_reductions; /* their batches */
     uint64_t expected;              /* as br_engine_expect() said */

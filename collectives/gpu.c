@@ -137,7 +137,7 @@ static int open_now(struct br_family *family, int gpu)
 
 /* Meanwhile no thread puts an operation into a stream, nor begins to with this GPU: kernels are loaded, which may wait for all that stands in
  * streams (passage.h, note 7). */
-static int open_gpu(struct br_family *family, int gpu)
+int br_gpus_open(struct br_family *family, int gpu)
 {
     uint64_t bit = gpu > 0 && gpu <= 64 ? 1ull << (gpu - 1) : 0; /* others br_copier_open() refuses */
     int rc;
@@ -152,6 +152,18 @@ static int open_gpu(struct br_family *family, int gpu)
     return rc;
 }
 
+void br_gpus_settle(struct br_family *family)
+{
+    uint64_t deadline = br_clock_now() + BR_STAGE_PATIENCE;
+
+    while (br_stage_busy(family->engine) && br_clock_now() < deadline)
+        br_progress_turn(family, br_clock_now());
+    if (!br_stage_busy(family->engine))
+        return;
+    br_log_error("rank %d: copies of a GPU for another rank do not end: it counts as lost", family->rank);
+    br_copier_lose(family->copier);
+}
+
 int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes)
 {
     int to_gpu = br_gpu_of(to), gpu = to_gpu ? to_gpu : br_gpu_of(from), rc;
@@ -160,7 +172,7 @@ int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t byt
         memcpy(to, from, bytes);
         return 0;
     }
-    rc = open_gpu(comm->family, gpu);
+    rc = br_gpus_open(comm->family, gpu);
     if (rc)
         return rc;
     return br_copier_copy_now(comm->family->copier, gpu, to_gpu ? BR_COPY_TO_GPU : BR_COPY_TO_HOST, to, from,
@@ -182,9 +194,9 @@ int br_comm_look_at_memory(const char *name, struct br_operation *op)
         return 0;
     if (op->kind == BR_OPERATION_ADD || op->kind == BR_OPERATION_SWAP)
         return br_error(EINVAL, "%s: the value from before goes into host memory, not into a GPU's", name);
-    rc = open_gpu(op->comm->family, op->send_gpu);
+    rc = br_gpus_open(op->comm->family, op->send_gpu);
     if (!rc)
-        rc = open_gpu(op->comm->family, op->recv_gpu);
+        rc = br_gpus_open(op->comm->family, op->recv_gpu);
     if (rc)
         return br_error_prefix(rc, "%s: ", name);
     op->foreign = is_foreign(op->comm->family, op->send_gpu, op->send) ||

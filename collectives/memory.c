@@ -65,7 +65,7 @@ int br_region_find(void *context, uint32_t id, uint64_t offset, uint64_t bytes, 
         *memory = (char *)r->base + offset;
         *region = r;
         atomic_fetch_add(&family->regions[i]->served, 1);
-        return 0;
+        return family->regions[i]->gpu;
     }
     return -EACCES;
 }
@@ -103,9 +103,11 @@ static int insert(struct br_family *family, struct braid_region *region)
                             family->rank);
     }
     r->id = ++family->next_region;
-    rc = br_region_register(family->worker->devices, family->worker->n_devices, r);
+    rc = region->gpu ? 0 : br_region_register(family->worker->devices, family->worker->n_devices, r);
     if (rc)
         return br_error_prefix(rc, "rank %d, ", family->rank);
+    if (region->gpu)
+        br_reach_expect(family, r->base, r->bytes, region->gpu);
     memmove(&family->regions[at + 1], &family->regions[at],
             (size_t)(family->n_regions - at) * sizeof family->regions[0]);
     family->regions[at] = region;
@@ -122,7 +124,8 @@ static void take_out(struct braid_region *region)
     family->n_regions--;
     memmove(&family->regions[at], &family->regions[at + 1],
             (size_t)(family->n_regions - at) * sizeof family->regions[0]);
-    br_region_release(family->worker->devices, family->worker->n_devices, &region->region);
+    if (!region->gpu)
+        br_region_release(family->worker->devices, family->worker->n_devices, &region->region);
 }
 
 static void free_region(struct braid_region *region)
@@ -139,7 +142,8 @@ static int allocate(const struct br_family *family, size_t bytes, void **base, i
                                : br_segment_alloc_private(bytes, base, fd);
 }
 
-static int add(struct br_family *family, void *base, size_t bytes, int segment_fd, bool allocated,
+/* gpu: that the memory lies on, which is open; 0: host memory. */
+static int add(struct br_family *family, void *base, size_t bytes, int gpu, int segment_fd, bool allocated,
                struct braid_region **out)
 {
     struct braid_region *region = calloc(1, sizeof *region);
@@ -149,6 +153,7 @@ static int add(struct br_family *family, void *base, size_t bytes, int segment_f
         return br_error(ENOMEM, "rank %d: no memory to register a region", family->rank);
     region->family = family;
     region->allocated = allocated;
+    region->gpu = gpu;
     region->region.base = base;
     region->region.bytes = bytes;
     region->region.segment_fd = segment_fd;
@@ -209,7 +214,7 @@ void *braid_alloc(struct braid_comm *comm, size_t bytes)
     }
     if (allocate(comm->family, bytes, &base, &fd))
         return NULL;
-    if (add(comm->family, base, bytes, fd, true, &region)) {
+    if (add(comm->family, base, bytes, 0, fd, true, &region)) {
         br_segment_free(base, bytes, fd);
         return NULL;
     }
@@ -244,7 +249,7 @@ int braid_free(struct braid_comm *comm, void *memory)
 
 int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region)
 {
-    int rc = br_comm_check(comm, "braid_register");
+    int rc = br_comm_check(comm, "braid_register"), gpu;
 
     if (rc)
         return rc;
@@ -254,13 +259,13 @@ int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct b
     if (bytes > UINTPTR_MAX - (uintptr_t)memory)
         return br_error(EINVAL, "braid_register: %zu bytes from %p on are more than there is memory", bytes,
                         memory);
-    if (br_gpu_of(memory))
-        return br_error(
-            EOPNOTSUPP,
-            "braid_register: %p is memory of GPU %d: operations on it go through host memory and need no "
-            "region; other ranks cannot put or get there (doc/gpu.md)",
-            memory, br_gpu_of(memory) - 1);
-    return add(comm->family, memory, bytes, -1, false, region);
+    gpu = br_gpu_of(memory);
+    if (gpu && br_gpu_of((const char *)memory + bytes - 1) != gpu)
+        return br_error(EINVAL, "braid_register: %zu bytes from %p on do not all lie on GPU %d", bytes,
+                        memory, gpu - 1);
+    rc = br_gpus_open(comm->family, gpu);
+    return rc ? br_error_prefix(rc, "braid_register: ")
+              : add(comm->family, memory, bytes, gpu, -1, false, region);
 }
 
 int braid_deregister(struct braid_region *region)

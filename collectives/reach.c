@@ -158,8 +158,10 @@ static bool may_go(const struct br_family *family, const struct br_operation *op
         return op->peer >= 0 && op->peer < op->group->size &&
                goes_to(family, br_group_in_job(op->group, op->peer), bytes, devices);
     case BR_OPERATION_PUT:
-    case BR_OPERATION_GET:
         return op->key.rank < (uint32_t)family->size && goes_to(family, (int)op->key.rank, bytes, devices);
+    case BR_OPERATION_GET: /* note 4 */
+        return op->key.rank < (uint32_t)family->size && (int)op->key.rank != family->rank &&
+               br_worker_goes_by(family->worker, (int)op->key.rank, devices);
     case BR_OPERATION_COLLECTIVE:
         for (int r = 0; r < op->group->size; r++)
             if (goes_to(family, br_group_in_job(op->group, r), bytes, devices))
@@ -170,20 +172,49 @@ static bool may_go(const struct br_family *family, const struct br_operation *op
     }
 }
 
-struct br_region *br_reach_use(struct br_family *family, const struct br_operation *op, const void *memory,
-                               size_t bytes, int gpu, bool arrives)
+static struct br_region *get(struct br_family *family, const void *memory, size_t bytes, uint32_t devices)
 {
-    const struct br_gpu_way *way = family->reach ? &family->reach->ways[gpu - 1] : NULL;
-    struct br_region *region;
-    bool may;
+    bool may = br_streams_bar(family); /* note 7 */
+    struct br_region *region = br_gpu_cache_get(family->reach->cache, memory, bytes, devices, may);
 
-    if (!way || !way->devices || (arrives && !way->arrives) || !may_go(family, op, bytes, way->devices))
-        return NULL;
-    may = br_streams_bar(family); /* note 7 */
-    region = br_gpu_cache_get(family->reach->cache, memory, bytes, way->devices, may);
     if (may)
         br_streams_admit(family);
     return region;
+}
+
+/* That bytes may leave by, or arrive by; NULL: none. */
+static const struct br_gpu_way *way_of(const struct br_family *family, int gpu, bool arrives)
+{
+    const struct br_gpu_way *way = family->reach ? &family->reach->ways[gpu - 1] : NULL;
+
+    return way && way->devices && (way->arrives || !arrives) ? way : NULL;
+}
+
+struct br_region *br_reach_use(struct br_family *family, const struct br_operation *op, const void *memory,
+                               size_t bytes, int gpu, bool arrives)
+{
+    const struct br_gpu_way *way = way_of(family, gpu, arrives);
+
+    return way && may_go(family, op, bytes, way->devices) ? get(family, memory, bytes, way->devices) : NULL;
+}
+
+struct br_region *br_reach_serve(struct br_family *family, int peer, const void *memory, size_t bytes,
+                                 int gpu, bool arrives)
+{
+    const struct br_gpu_way *way = way_of(family, gpu, arrives);
+
+    return way && br_worker_goes_by(family->worker, peer, way->devices)
+               ? get(family, memory, bytes, way->devices)
+               : NULL;
+}
+
+void br_reach_expect(struct br_family *family, const void *memory, size_t bytes, int gpu)
+{
+    const struct br_gpu_way *way = way_of(family, gpu, false);
+    struct br_region *region = way ? get(family, memory, bytes, way->devices) : NULL;
+
+    if (region)
+        br_reach_unuse(family, region);
 }
 
 void br_reach_unuse(struct br_family *family, struct br_region *region)

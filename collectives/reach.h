@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which NICs reach which GPUs' memory, and what goes that way: messages, puts, gets and collectives whose memory on this rank lies on a GPU.
+ * Which NICs reach which GPUs' memory, and what goes that way: messages, puts, gets and collectives whose memory on this rank lies on a GPU, be
+ * it the one that asks or the one that is asked.
  *
  * 1. Tried, not believed: when a GPU is opened, each device whose back end takes GPUs' memory moves a pattern there and back (gpu_trial.h). One that
  *    cannot is named in the log with the reason, counted (downgrade_gpu_direct), and never given that GPU's memory.
  * 2. A transfer's frames leave and arrive over any rail of its peer, so it goes this way where all of them lie on devices that reach the GPU. Where
  *    frames may come by other hosts (relays) none does, as these are copied by the CPU.
  * 3. Each rank decides for itself: slots are all that the other one sees.
- * 4. What goes in one message (BRAID_EAGER_BYTES) is staged: the CPU copies it.
+ * 4. What goes in one message (BRAID_EAGER_BYTES) is staged: the CPU copies it. What a get brings never does (access.c).
  * 5. A collective has regions of its memory where any rank goes this way: which ones are its peers its schedule says, later. Each fragment then is
  *    direct or staged (direct_run.h). Their scratch lies in a workspace that NICs are told of when the GPU is opened.
  * 6. What a NIC has written is flushed, where the GPU needs it, before the operation ends, and before the GPU reads it (gpu/direct.h, note 3). A GPU that can neither promise
@@ -38,7 +39,13 @@ int br_reach_open(struct br_family *family, int gpu);
  * it; NULL: it is staged. arrives: the NIC is to write there. */
 struct br_region *br_reach_use(struct br_family *family, const struct br_operation *op, const void *memory,
                                size_t bytes, int gpu, bool arrives);
+/* The same for a peer's put, of bytes that go by themselves, or get. */
+struct br_region *br_reach_serve(struct br_family *family, int peer, const void *memory, size_t bytes,
+                                 int gpu, bool arrives);
 void br_reach_unuse(struct br_family *family, struct br_region *region);
+
+/* Under the lock. Memory that peers may be served from is made known to the NICs now, if it can be: not at their first request. */
+void br_reach_expect(struct br_family *family, const void *memory, size_t bytes, int gpu);
 
 /* Of note 5, for the engine. */
 struct br_engine_workspace br_reach_workspace(struct br_family *family);

@@ -21,6 +21,8 @@ void br_stage_init(struct br_engine *engine)
 {
     br_list_init(&engine->copying);
     br_list_init(&engine->free_buffers);
+    br_list_init(&engine->targets);
+    br_list_init(&engine->free_targets);
     br_list_init(&engine->free_reductions);
     for (int i = 0; i < BR_STAGE_REDUCTIONS; i++)
         br_list_push_back(&engine->free_reductions, &engine->reductions[i].batch.node);
@@ -36,6 +38,7 @@ void br_stage_destroy(struct br_engine *engine)
 {
     struct br_list *node;
 
+    br_stage_targets_destroy(engine);
     while ((node = br_list_pop_front(&engine->free_buffers)))
         free_buffer(engine, br_container_of(node, struct br_stage_buffer, node));
 }

@@ -44,6 +44,7 @@ struct br_region;
 struct br_run;
 struct br_run_step;
 struct br_step;
+struct br_target;
 struct br_transfer;
 
 /* Copies under way, and what to do when they are through. */
@@ -133,6 +134,13 @@ bool br_stage_part_store(struct br_engine *engine, struct br_operation *op, int 
 bool br_stage_part_flush(struct br_engine *engine, const struct br_operation *op,
                          const struct br_transfer *t);
 void br_stage_parts_put(struct br_engine *engine, struct br_operation *op); /* gives all buffers back */
+
+/* stage_target.c: what a peer puts to or gets from in memory of a GPU, as the hooks of protocol/target.h. */
+bool br_stage_target_begin(struct br_engine *engine, struct br_target *target);
+void br_stage_target_store(struct br_engine *engine,
+                           struct br_target *target); /* br_onesided_resume() comes */
+void br_stage_target_done(struct br_engine *engine, struct br_target *target);
+void br_stage_targets_destroy(struct br_engine *engine);
 
 /* stage_board.c: operations on the board. begin: the operation gets a buffer in place of the user's memory; false: the worker has failed. */
 bool br_stage_board_begin(struct br_engine *engine, struct br_operation *op);

@@ -6,7 +6,8 @@
  * moves them. The target's program does nothing. The requester's side is in collectives/access.c.
  *
  * Atomics are atomic among themselves, whichever workers and devices they come through, and to a program that uses atomic instructions
- * on its own memory, as both are the CPU's. Rejected: those of the NIC, which are not atomic to the CPU's nor to another NIC's.
+ * on its own memory, as both are the CPU's. Rejected: those of the NIC, which are not atomic to the CPU's nor to another NIC's. In memory of a
+ * GPU, where the CPU has no atomics, they are refused (-EFAULT); puts and gets there: target.h.
  */
 #include "protocol/internal.h"
 
@@ -17,6 +18,7 @@
 
 struct br_service {
     struct br_transfer data, status;
+    struct br_target target; /* memory of a GPU; gpu 0: it is not, and the data have it */
     struct br_answer answer; /* what the status transfer carries, or the first bytes of it */
 };
 
@@ -44,8 +46,11 @@ static void answer(struct br_worker *w, struct br_service *s, int32_t status, ui
 
 static void let_go(struct br_worker *w, struct br_service *s)
 {
-    if (s->data.region)
+    if (s->target.gpu)
+        w->config.target.done(w->config.region_context, &s->target);
+    else if (s->data.region)
         w->config.region_done(w->config.region_context, s->data.region);
+    s->target.gpu = 0;
     s->data.region = NULL;
 }
 
@@ -56,13 +61,34 @@ void br_onesided_forget(struct br_worker *w)
 }
 
 /* The span that the request names; held until let_go(). */
-static int reach(struct br_worker *w, struct br_service *s, const struct br_message *m)
+static int reach(struct br_worker *w, struct br_service *s, const struct br_message *m, uint32_t payload)
 {
-    if (m->onesided.check != w->config.check || !m->bytes || m->bytes > BR_MAX_TRANSFER ||
-        !w->config.region_find)
+    const struct br_worker_config *c = &w->config;
+    struct br_region *region;
+    void *memory;
+    int gpu;
+
+    if (m->onesided.check != c->check || !m->bytes || m->bytes > BR_MAX_TRANSFER || !c->region_find)
         return -EACCES;
-    return w->config.region_find(w->config.region_context, m->onesided.region, m->onesided.offset, m->bytes,
-                                 &s->data.memory, &s->data.region);
+    gpu =
+        c->region_find(c->region_context, m->onesided.region, m->onesided.offset, m->bytes, &memory, &region);
+    if (gpu < 0)
+        return gpu;
+    if (gpu && m->type == BR_MESSAGE_ATOMIC) {
+        c->region_done(c->region_context, region);
+        return -EFAULT;
+    }
+    if (gpu)
+        s->target = (struct br_target){.gpu = gpu,
+                                       .place = memory,
+                                       .bytes = m->bytes,
+                                       .peer = s->data.peer,
+                                       .arrives = m->type == BR_MESSAGE_PUT,
+                                       .carried = m->type == BR_MESSAGE_PUT && payload,
+                                       .owner = region};
+    s->data.memory = memory;
+    s->data.region = region;
+    return 0;
 }
 
 int br_onesided_change(void *memory, enum br_atomic operation, const struct br_operands *operands,
@@ -82,28 +108,67 @@ int br_onesided_change(void *memory, enum br_atomic operation, const struct br_o
     return 0;
 }
 
-/* All that is wanted came with the request. rc: of reach(). */
-static void serve_at_once(struct br_worker *w, struct br_service *s, const struct br_message *m,
-                          const uint8_t *payload, int rc)
+/* All bytes of a put are in their place, or where those for a GPU go first. */
+static void arrived(struct br_worker *w, struct br_service *s)
+{
+    if (s->target.gpu && !w->config.target.store(w->config.region_context, &s->target))
+        return;
+    let_go(w, s);
+    answer(w, s, 0, BR_ANSWER_BYTES);
+}
+
+/* rc: of reach(). */
+static void change(struct br_worker *w, struct br_service *s, const struct br_message *m,
+                   const uint8_t *payload, int rc)
 {
     struct br_operands operands;
 
-    if (!rc && m->type == BR_MESSAGE_PUT) {
-        memcpy(s->data.memory, payload, m->bytes);
-        w->counters.copied_bytes += m->bytes;
-    } else if (!rc) {
-        memcpy(&operands, payload, sizeof operands);
+    memcpy(&operands, payload, sizeof operands);
+    if (!rc)
         rc = br_onesided_change(s->data.memory, (enum br_atomic)m->onesided.operation, &operands,
                                 &s->answer.before);
+    let_go(w, s);
+    answer(w, s, rc, sizeof s->answer);
+}
+
+/* The data go by themselves. */
+static void move(struct br_worker *w, struct br_service *s, bool arrives)
+{
+    int rc = arrives ? br_transfer_receive(w, &s->data) : br_transfer_send(w, &s->data);
+
+    if (rc) {
+        let_go(w, s);
+        answer(w, s, rc, BR_ANSWER_BYTES);
+    }
+}
+
+void br_onesided_resume(struct br_worker *w, struct br_target *target)
+{
+    struct br_service *s = br_container_of(target, struct br_service, target);
+
+    if (!target->arrives) {
+        move(w, s, false);
+        return;
     }
     let_go(w, s);
-    answer(w, s, rc, m->type == BR_MESSAGE_PUT ? BR_ANSWER_BYTES : sizeof s->answer);
+    answer(w, s, 0, BR_ANSWER_BYTES);
+}
+
+/* false: not yet, or never. */
+static bool begin_target(struct br_worker *w, struct br_service *s)
+{
+    bool ready = w->config.target.begin(w->config.region_context, &s->target);
+
+    s->data.memory = s->target.memory;
+    s->data.region = s->target.region;
+    return ready;
 }
 
 void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct br_message *m,
                          const uint8_t *payload, uint32_t length)
 {
     struct br_service *s = br_pool_get(&w->services);
+    bool arrives = m->type == BR_MESSAGE_PUT;
     int rc;
 
     if (!s) {
@@ -118,20 +183,21 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
     s->data.within = UINT64_MAX;
     s->data.rendezvous = true;
     s->data.owner = &w->services;
-    rc = reach(w, s, m);
-    if (m->type != BR_MESSAGE_GET && length) {
-        serve_at_once(w, s, m, payload, rc);
-        return;
-    }
-    if (rc &&
-        m->type ==
-            BR_MESSAGE_GET) /* its READY is on its way: take it in, that it does not hold a credit for ever */
-        s->data.refuse = rc;
-    if (!rc || s->data.refuse)
-        rc = m->type == BR_MESSAGE_PUT ? br_transfer_receive(w, &s->data) : br_transfer_send(w, &s->data);
-    if (rc) {
-        let_go(w, s);
+    rc = reach(w, s, m, length);
+    if (m->type == BR_MESSAGE_ATOMIC) {
+        change(w, s, m, payload, rc);
+    } else if (rc && arrives) {
         answer(w, s, rc, BR_ANSWER_BYTES);
+    } else if (s->target.gpu && !begin_target(w, s)) {
+        return;
+    } else if (arrives && length) {
+        memcpy(s->data.memory, payload, length);
+        w->counters.copied_bytes += length;
+        arrived(w, s);
+    } else {
+        s->data.refuse =
+            rc; /* a get's READY is on its way: take it in, that it does not hold a credit for ever */
+        move(w, s, arrives);
     }
 }
 
@@ -146,11 +212,15 @@ bool br_onesided_ended(struct br_worker *w, struct br_transfer *t)
         br_pool_put(&w->services, s);
     } else {
         s = br_container_of(t, struct br_service, data);
-        let_go(w, s);
-        if (t->is_send && !t->status)
-            br_pool_put(&w->services, s);
-        else
-            answer(w, s, t->status, BR_ANSWER_BYTES);
+        if (t->is_send) {
+            let_go(w, s);
+            if (t->status)
+                answer(w, s, t->status, BR_ANSWER_BYTES);
+            else
+                br_pool_put(&w->services, s);
+        } else {
+            arrived(w, s);
+        }
     }
     return true;
 }

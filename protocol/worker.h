@@ -27,6 +27,7 @@
 #include "base/trace.h"
 #include "bcube/address.h"
 #include "protocol/peer.h"
+#include "protocol/target.h"
 #include "protocol/transfer.h"
 #include "transport/slot.h"
 #include "transport/transport.h"
@@ -53,11 +54,13 @@ struct br_worker_config {
     /* Of the job: rank = host, the last hosts may be missing. Ranks that are no neighbours are reached by relaying (relay.h).
      * hosts 0: none is. */
     struct br_bcube cube;
-    /* One-sided access: the span of a registered region, which must stay until region_done(). 0, or -EACCES. */
+    /* One-sided access: the span of a registered region, which must stay until region_done(). 0: host memory; 1 + g: memory of
+     * GPU g, which only the hooks may touch; -EACCES. */
     int (*region_find)(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
                        struct br_region **region);
     void (*region_done)(void *context, struct br_region *region);
     void *region_context;
+    struct br_target_hooks target; /* for memory of GPUs, with the same context */
 };
 
 /* What a peer offers for one rail. */

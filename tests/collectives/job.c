@@ -25,7 +25,7 @@ static int region_find(void *context, uint32_t id, uint64_t offset, uint64_t byt
     rank->exposed.uses++;
     *memory = (uint8_t *)own->base + offset;
     *region = own;
-    return 0;
+    return rank->exposed.gpu;
 }
 
 static void region_done(void *context, struct br_region *region)
@@ -34,6 +34,23 @@ static void region_done(void *context, struct br_region *region)
 
     assert_ptr_equal(region, &rank->exposed.region);
     rank->exposed.uses--;
+}
+
+/* Memory of a GPU, which no device knows. */
+static bool target_begin(void *context, struct br_target *target)
+{
+    return br_stage_target_begin(((struct job_rank *)context)->engine, target);
+}
+
+static bool target_store(void *context, struct br_target *target)
+{
+    br_stage_target_store(((struct job_rank *)context)->engine, target);
+    return false;
+}
+
+static void target_done(void *context, struct br_target *target)
+{
+    br_stage_target_done(((struct job_rank *)context)->engine, target);
 }
 
 static void open_rank(struct job *job, int rank, const struct job_options *options)
@@ -56,6 +73,7 @@ static void open_rank(struct job *job, int rank, const struct job_options *optio
         .region_find = region_find,
         .region_done = region_done,
         .region_context = r,
+        .target = {target_begin, target_store, target_done},
     };
 
     assert_int_equal(br_worker_create(&config, &r->worker), 0);

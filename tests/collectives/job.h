@@ -9,6 +9,7 @@
 
 struct job_region {
     struct br_region region;
+    int gpu; /* that it lies on, as br_gpu_of() says; 0: host memory */
     int uses;
 };
 
