@@ -162,6 +162,9 @@ void br_gpus_settle(struct br_family *family)
         return;
     br_log_error("rank %d: copies of a GPU for another rank do not end: it counts as lost", family->rank);
     br_copier_lose(family->copier);
+    br_worker_fail(family->worker, EIO, "copies of a GPU for another rank do not end");
+    while (family->worker->fail_due) /* who waits for them hears why */
+        br_progress_turn(family, br_clock_now());
 }
 
 int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes)

@@ -193,28 +193,60 @@ static bool port_comes_up(void)
     return strstr(state, "ACTIVE");
 }
 
-/* A rail is lost under messages: what it took with it goes again by the other NIC, out of the GPU's memory and into it. */
+/* Rank 1's memory for rank 0's puts and gets. */
+static int offer(struct braid_comm *comm, void *memory, size_t bytes, struct braid_key *key)
+{
+    struct braid_region *region;
+
+    if (!braid_rank(comm)) {
+        RETURNS(0, braid_recv(comm, key, sizeof *key, 1, NULL, NULL));
+        return 0;
+    }
+    RETURNS(0, braid_register(comm, memory, bytes, &region));
+    RETURNS(0, braid_key(comm, memory, key));
+    RETURNS(0, braid_send(comm, key, sizeof *key, 0, NULL, NULL));
+    return 0;
+}
+
+/* n messages; or puts to where they would be received, which the other rank has nothing to do for. */
+static int many(struct braid_comm *comm, const struct braid_key *key, uint8_t *memory, size_t bytes,
+                struct braid_op **ops)
+{
+    for (uint32_t i = 0; i < MANY; i++) {
+        uint8_t *at = memory + i * bytes;
+
+        ops[i] = NULL;
+        if (!braid_rank(comm))
+            RETURNS(0, key ? braid_put(comm, at, bytes, key, i * bytes, NULL, &ops[i])
+                           : braid_send(comm, at, bytes, 1, NULL, &ops[i]));
+        else if (!key)
+            RETURNS(0, braid_recv(comm, at, bytes, 0, NULL, &ops[i]));
+    }
+    return 0;
+}
+
+/* A rail is lost under messages or puts (the context says which): what it took with it goes again by the other NIC, out of the GPU's memory and into it. */
 static int rail_lost(struct braid_comm *comm, void *context)
 {
     const uint32_t n = MANY, bytes = 4 << 20; /* it takes seconds, the cable less than one */
-    bool sends = !braid_rank(comm);
+    bool sends = !braid_rank(comm), puts = *(bool *)context;
     struct braid_rail_stats rails[2];
     struct braid_stats before, now;
     struct braid_op *ops[MANY];
+    struct braid_key key;
     uint8_t *memory;
 
-    (void)context;
-    if (make_known(comm, (size_t)n * bytes, &memory))
+    if (make_known(comm, (size_t)n * bytes, &memory) || offer(comm, memory, (size_t)n * bytes, &key))
         return 1;
     RETURNS(0, braid_stats(comm, &before));
     for (uint32_t i = 0; i < n && sends; i++)
         fill(memory + (size_t)i * bytes, i, bytes);
-    for (uint32_t i = 0; i < n; i++)
-        RETURNS(0, sends ? braid_send(comm, memory + (size_t)i * bytes, bytes, 1, NULL, &ops[i])
-                         : braid_recv(comm, memory + (size_t)i * bytes, bytes, 0, NULL, &ops[i]));
+    if (many(comm, puts ? &key : NULL, memory, bytes, ops))
+        return 1;
     CHECK(!sends || !cable("down"), "the cable");
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n && (sends || !puts); i++)
         RETURNS(0, braid_wait(ops[i], -1));
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
     for (uint32_t i = 0; i < n; i++)
         if (check(memory + (size_t)i * bytes, i, bytes))
             return 1;
@@ -266,20 +298,33 @@ static int rail_lost_by_all_reduce(struct braid_comm *comm, void *context)
     return 0;
 }
 
-/* What the NICs have written is flushed before the operation ends, where the GPU promises no order. */
+#define FLUSHED(before, n)                                                                                   \
+    CHECK(fake_cuda_counters().flushes - (before) == (uint64_t)(n), "rank %d: %llu flushes",                 \
+          braid_rank(comm), (unsigned long long)(fake_cuda_counters().flushes - (before)))
+
+/* What the NICs have written is flushed before the operation ends, of whoever's it is, where the GPU promises no order. */
 static int flushed(struct braid_comm *comm, void *context)
 {
+    struct braid_key key;
     uint64_t before;
     uint8_t *memory;
+    bool asks = !braid_rank(comm);
 
     (void)context;
-    if (make_known(comm, ROOM, &memory))
+    if (make_known(comm, ROOM, &memory) || offer(comm, memory, ROOM, &key))
         return 1;
     before = fake_cuda_counters().flushes;
     if (message(comm, memory, 1, 100000))
         return 1;
-    CHECK(fake_cuda_counters().flushes - before == (uint64_t)braid_rank(comm), "%llu flushes",
-          (unsigned long long)(fake_cuda_counters().flushes - before));
+    FLUSHED(before, asks ? 0 : 1);
+    if (asks)
+        RETURNS(0, braid_put(comm, memory, 100000, &key, 0, NULL, NULL));
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    FLUSHED(before, asks ? 0 : 2);
+    if (asks)
+        RETURNS(0, braid_get(comm, memory, 100000, &key, 0, NULL, NULL));
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    FLUSHED(before, asks ? 1 : 2);
     own_gpu_free(memory);
     return 0;
 }
@@ -290,11 +335,20 @@ static int only_read(struct braid_comm *comm, void *context)
     struct braid_stats stats;
     uint8_t *memory = own_gpu_alloc(ROOM);
     bool sends = !braid_rank(comm);
+    struct braid_key key;
 
     (void)context;
     if (message(comm, memory, 1, 100000))
         return 1;
     MOVED(&(struct braid_stats){0}, sends ? 100000u : 0, 0, 0, sends ? 0 : 100000u);
+    if (offer(comm, memory, ROOM, &key))
+        return 1;
+    if (sends) {
+        RETURNS(0, braid_put(comm, memory, 100000, &key, 0, NULL, NULL));
+        RETURNS(0, braid_get(comm, memory, 50000, &key, 0, NULL, NULL));
+    }
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    MOVED(&(struct braid_stats){0}, sends ? 200000u : 50000, 0, 0, sends ? 50000 : 200000u);
     RETURNS(0, braid_stats(comm, &stats));
     CHECK(stats.downgrade_gpu_direct == 1, "%llu downgrades", (unsigned long long)stats.downgrade_gpu_direct);
     own_gpu_free(memory);
@@ -303,26 +357,24 @@ static int only_read(struct braid_comm *comm, void *context)
 
 /* ---- put, get -------------------------------------------------------------------------------- */
 
+/* The other rank's is host memory; a GPU's on both: system/gpu_ways. */
 static int put_and_get(struct braid_comm *comm, void *context)
 {
-    uint8_t *memory, *host = braid_alloc(comm, LARGE);
+    static uint8_t host[LARGE];
     struct braid_stats before;
     struct braid_key key;
+    uint8_t *memory;
 
     (void)context;
-    CHECK(host, "memory");
-    if (make_known(comm, ROOM, &memory))
+    if (make_known(comm, ROOM, &memory) || offer(comm, host, LARGE, &key))
         return 1;
     RETURNS(0, braid_stats(comm, &before));
     if (braid_rank(comm)) {
-        RETURNS(0, braid_key(comm, host, &key));
-        RETURNS(0, braid_send(comm, &key, sizeof key, 0, NULL, NULL));
         RETURNS(0, braid_barrier(comm, NULL, NULL));
         if (check(host, 5, LARGE))
             return 1;
         MOVED(&before, 0, 0, 0, 0);
     } else {
-        RETURNS(0, braid_recv(comm, &key, sizeof key, 1, NULL, NULL));
         fill(memory, 5, LARGE);
         RETURNS(0, braid_put(comm, memory, LARGE, &key, 0, NULL, NULL));
         memset(own_gpu_view(memory), 0, LARGE);
@@ -336,7 +388,6 @@ static int put_and_get(struct braid_comm *comm, void *context)
         RETURNS(0, braid_barrier(comm, NULL, NULL));
     }
     own_gpu_free(memory);
-    RETURNS(0, braid_free(comm, host));
     return 0;
 }
 
@@ -403,7 +454,8 @@ static void gpu_direct__put_and_get(void **state)
 static void gpu_direct__rail_lost(void **state)
 {
     (void)state;
-    run(rail_lost, NULL);
+    for (int puts = 0; puts < 2; puts++)
+        run(rail_lost, &(bool){puts});
 }
 
 static void gpu_direct__rail_lost_by_all_reduce(void **state)

@@ -186,46 +186,6 @@ static void gpu__reductions_on_the_gpu(void **state)
     setenv("BRAID_GPU_REDUCE", "cpu", 1);
 }
 
-/* ---- messages, accesses --------------------------------------------------------------------- */
-
-static int messages(struct braid_comm *comm, void *context)
-{
-    const size_t bytes = 3000000;
-    int rank = braid_rank(comm), other = 1 - rank;
-    uint8_t *mine = own_gpu_alloc(bytes), *got = own_gpu_alloc(bytes), *shared = braid_alloc(comm, bytes);
-    struct braid_key key, theirs;
-    struct braid_op *op;
-
-    (void)context;
-    for (size_t n = 1; n <= bytes; n = n * 100 + 7) {
-        memset(own_gpu_view(mine), rank + 1, n);
-        RETURNS(0, braid_send(comm, mine, n, other, NULL, &op));
-        RETURNS(0, braid_recv(comm, got, n, other, NULL, NULL));
-        RETURNS(0, braid_wait(op, -1));
-        CHECK(((uint8_t *)own_gpu_view(got))[n - 1] == other + 1, "message of %zu bytes", n);
-    }
-    RETURNS(0, braid_key(comm, shared, &key));
-    RETURNS(0, braid_send(comm, &key, sizeof key, other, NULL, &op));
-    RETURNS(0, braid_recv(comm, &theirs, sizeof theirs, other, NULL, NULL));
-    RETURNS(0, braid_wait(op, -1));
-    memset(own_gpu_view(mine), 40 + rank, bytes);
-    RETURNS(0, braid_put(comm, mine, bytes, &theirs, 0, NULL, NULL));
-    RETURNS(0, braid_barrier(comm, NULL, NULL));
-    CHECK(shared[bytes - 1] == 40 + other, "put");
-    RETURNS(0, braid_get(comm, got, bytes, &theirs, 0, NULL, NULL));
-    CHECK(((uint8_t *)own_gpu_view(got))[bytes - 1] == 40 + rank, "get");
-    RETURNS(0, braid_barrier(comm, NULL, NULL));
-    own_gpu_free(mine);
-    own_gpu_free(got);
-    return 0;
-}
-
-static void gpu__messages_and_accesses(void **state)
-{
-    (void)state;
-    ranks_everywhere(RANKS_KINDS, 2, messages);
-}
-
 /* ---- errors --------------------------------------------------------------------------------- */
 
 static int no_stream(struct braid_comm *comm, void *context)
@@ -234,9 +194,10 @@ static int no_stream(struct braid_comm *comm, void *context)
     struct braid_region *region;
 
     (void)context;
-    SAYS(-EOPNOTSUPP, "memory of GPU 0", braid_register(comm, data, 4096, &region));
     strcpy(fake_cuda()->fail, "cuStreamCreateWithPriority");
     fake_cuda()->fail_result = BR_CUDA_OUT_OF_MEMORY;
+    SAYS(-ENOMEM, "braid_register: GPU 0: a stream for copies: CUDA_ERROR_OUT_OF_MEMORY",
+         braid_register(comm, data, 4096, &region));
     SAYS(-ENOMEM, "braid_allreduce: GPU 0: a stream for copies: CUDA_ERROR_OUT_OF_MEMORY",
          braid_allreduce(comm, data, data, 1024, BRAID_FLOAT32, BRAID_SUM, NULL, NULL));
     fake_cuda()->fail[0] = 0; /* nothing has left: the next one is well */
@@ -319,6 +280,84 @@ static void gpu__copies_of_the_board_that_hang(void **state)
         ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, late_board, &queries);
 }
 
+/* ---- memory that another rank reaches for --------------------------------------------------- */
+
+/* Rank 1's, on its GPU. */
+static int offer(struct braid_comm *comm, size_t bytes, uint8_t **memory, struct braid_region **region,
+                 struct braid_key *key)
+{
+    if (braid_rank(comm) == 0) {
+        RETURNS(0, braid_recv(comm, key, sizeof *key, 1, NULL, NULL));
+        return 0;
+    }
+    *memory = own_gpu_alloc(bytes);
+    RETURNS(0, braid_register(comm, *memory, bytes, region));
+    RETURNS(0, braid_key(comm, *memory, key));
+    return 0;
+}
+
+static int registered(struct braid_comm *comm, void *context)
+{
+    struct braid_region *region, *another;
+    struct braid_key key;
+    uint8_t *memory;
+
+    (void)context;
+    if (braid_rank(comm) == 0)
+        return 0;
+    if (offer(comm, 8192, &memory, &region, &key))
+        return 1;
+    CHECK(key.bytes == 8192 && key.rank == 1, "the key");
+    SAYS(-EINVAL, "do not all lie on GPU 0", braid_register(comm, memory + 4096, 1 << 30, &another));
+    RETURNS(-EEXIST, braid_register(comm, memory + 4096, 10, &another));
+    RETURNS(0, braid_deregister(region));
+    RETURNS(-EINVAL, braid_key(comm, memory, &key));
+    own_gpu_free(memory);
+    return 0;
+}
+
+static void gpu__registered_memory(void **state)
+{
+    (void)state;
+    ranks_run(&(struct ranks){.size = 2, .backend = "uring", .devices = "127.0.0.1"}, registered, NULL);
+}
+
+/* Rank 1's copies never end. It waits for a message (context: false), or leaves at once (true): neither rank hangs. */
+static int hangs_at_the_target(struct braid_comm *comm, void *context)
+{
+    struct braid_options hasty = {.timeout_ms = 2000};
+    bool leaves = *(bool *)context;
+    struct braid_region *region;
+    struct braid_key key;
+    uint8_t *memory, host[5000] = {0};
+    int rc;
+
+    if (offer(comm, sizeof host, &memory, &region, &key))
+        return 1;
+    if (braid_rank(comm) == 0) {
+        rc = braid_put(comm, host, sizeof host, &key, 0, leaves ? NULL : &hasty, NULL);
+        CHECK(rc == (leaves ? -ECANCELED : -ETIMEDOUT), "got %d", rc);
+        CHECK(strstr(braid_last_error(), leaves ? "rank 1: copies of a GPU for another rank do not end"
+                                                : "missed its deadline of 2000 ms: waits for rank 1"),
+              "why");
+        return 0;
+    }
+    strcpy(fake_cuda()->fail, "cuEventQuery");
+    fake_cuda()->fail_result = BR_CUDA_NOT_READY;
+    RETURNS(0, braid_send(comm, &key, sizeof key, 0, NULL, NULL));
+    if (!leaves)
+        RETURNS(-ETIMEDOUT, braid_recv(comm, host, 1, 0, NULL, NULL));
+    return 0;
+}
+
+static void gpu__copies_for_another_rank_that_hang(void **state)
+{
+    (void)state;
+    for (int leaves = 0; leaves < 2; leaves++)
+        ranks_run(&(struct ranks){.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 30000},
+                  hangs_at_the_target, &(bool){leaves});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,10 +365,11 @@ int main(void)
         cmocka_unit_test(gpu__reductions_on_the_gpu),
         cmocka_unit_test(gpu__small_collectives),
         cmocka_unit_test(gpu__persistent),
-        cmocka_unit_test(gpu__messages_and_accesses),
         cmocka_unit_test(gpu__out_of_memory_at_the_first_use),
         cmocka_unit_test(gpu__copies_for_the_board_that_fail),
         cmocka_unit_test(gpu__copies_of_the_board_that_hang),
+        cmocka_unit_test(gpu__registered_memory),
+        cmocka_unit_test(gpu__copies_for_another_rank_that_hang),
     };
 
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
