@@ -6,11 +6,14 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "contract.h"
+#include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/fresh.h"
 #include "transport/shm/address.h"
 #include "transport/shm/segment.h"
 #include "transport/sim/sim.h"
@@ -227,6 +230,54 @@ static int verbs_stranger(struct contract *contract, const struct br_address *ad
     return uring_stranger(contract, &inner);
 }
 
+/* ---- memory of a GPU: regions lie there, what is in no region on the host ----------------------- */
+
+static int gpu_alloc(struct br_region *region, size_t bytes)
+{
+    static const struct br_region_gpu by_address = {.dmabuf = -1};
+
+    region->base = fake_allocate(bytes);
+    region->gpu = &by_address;
+    return 0;
+}
+
+static void gpu_free(struct br_region *region)
+{
+    fake_release(region->base);
+}
+
+static void gpu_known(const struct br_region *region)
+{
+    size_t before = (uintptr_t)region->base % 4096; /* in its first page */
+
+    assert_int_equal(mprotect((char *)region->base - before, before + region->bytes, PROT_NONE), 0);
+}
+
+static void *gpu_view(const void *memory)
+{
+    return fake_cuda_bytes((uintptr_t)memory);
+}
+
+#define GPU_HOOKS .alloc = gpu_alloc, .free = gpu_free, .known = gpu_known, .view = gpu_view
+
+static void gpu_teardown(struct contract *contract)
+{
+    (void)contract;
+    fake_leave_gpu(0);
+}
+
+/* Known to the device as where a peer-memory module answers (fake_cuda.h, note 7). */
+static int verbs_gpu_setup(struct contract *contract)
+{
+    int rc = verbs_setup(contract);
+
+    if (rc)
+        return rc;
+    fake_fresh_gpu();
+    fake_cuda()->peer_memory = true;
+    return 0;
+}
+
 /* Three ports of DPDK on a switch in a network namespace of this process, which has no way back: the last row. */
 static int dpdk_switch(void)
 {
@@ -305,6 +356,25 @@ static void verbs_fake_teardown(struct contract *contract)
     unsetenv("BRAID_TRAFFIC_CLASS");
     fake_remove();
 }
+
+static void *gpu_find(uint64_t address)
+{
+    return fake_cuda_bytes(address);
+}
+
+static int verbs_fake_gpu_setup(struct contract *contract)
+{
+    fake_fresh_gpu();
+    verbs_fake_setup(contract);
+    fake_memory = gpu_find;
+    return 0;
+}
+
+static void verbs_fake_gpu_teardown(struct contract *contract)
+{
+    verbs_fake_teardown(contract);
+    gpu_teardown(contract);
+}
 #endif
 
 #define SIM_HOOKS                                                                                            \
@@ -359,7 +429,21 @@ const struct contract_backend contract_backends[] = {
      .configure = verbs_configure,
      .stranger = verbs_stranger,
      .processes = true},
+    {.name = "verbs-gpu",
+     .transport = "verbs",
+     .setup = verbs_gpu_setup,
+     .teardown = gpu_teardown,
+     .configure = verbs_configure,
+     .stranger = verbs_stranger,
+     GPU_HOOKS},
 #ifdef BRAID_VERBS
+    {.name = "verbs-fake-gpu",
+     .transport = "verbs",
+     .setup = verbs_fake_gpu_setup,
+     .teardown = verbs_fake_gpu_teardown,
+     .configure = verbs_configure,
+     .stranger = verbs_stranger,
+     GPU_HOOKS},
     {.name = "verbs-fake-cm",
      .transport = "verbs",
      .setup = verbs_fake_cm_setup,

@@ -412,6 +412,13 @@ void contract_region(struct contract *contract, int side, struct br_region *regi
     assert_non_null(region->base);
     if (contract->ops->region_register(contract->sides[side].device, region))
         fail_msg("region_register: %s", br_error_words());
+    if (contract->backend->known)
+        contract->backend->known(region);
+}
+
+uint8_t *contract_view(const struct contract *contract, const void *memory)
+{
+    return contract->backend->view ? contract->backend->view(memory) : (uint8_t *)(uintptr_t)memory;
 }
 
 void contract_region_free(struct contract *contract, int side, struct br_region *region)

@@ -45,6 +45,10 @@ struct contract_backend {
     /* Memory that the back end can hand over as a mapping. Default: malloc(), which none can. */
     int (*alloc)(struct br_region *region, size_t bytes);
     void (*free)(struct br_region *region);
+    /* The device knows memory of alloc() now: no CPU may touch it any more but through view(). Default: it may. */
+    void (*known)(const struct br_region *region);
+    /* Where the CPU sees what stands at an address, of whatever memory. Default: there. */
+    void *(*view)(const void *memory);
     /* A connected byte stream to the device at `address`, as a stranger makes it; -1: failed. NULL: it has none. */
     int (*stranger)(struct contract *contract, const struct br_address *address);
     bool processes; /* a forked process can open a device and connect to ours */
@@ -141,6 +145,8 @@ bool contract_is_message(const struct contract_record *record, uint32_t length, 
 /* Memory registered with the device of a side. */
 void contract_region(struct contract *contract, int side, struct br_region *region, size_t bytes);
 void contract_region_free(struct contract *contract, int side, struct br_region *region);
+/* What a case fills and looks at where memory may be a region's: its bytes, which may stand elsewhere than the device finds them. */
+uint8_t *contract_view(const struct contract *contract, const void *memory);
 bool contract_has_words(const struct br_link *link);
 
 #endif

@@ -373,14 +373,14 @@ static void region__is_registered_and_sent_from(void **state)
     contract_connect(contract, 0, 1, &a, &b);
     contract_region(contract, 0, &region, 65536);
     contract_region(contract, 0, &other, 4096);
-    contract_fill(region.base, 65536, 4);
+    contract_fill(contract_view(contract, region.base), 65536, 4);
     transfer = transfer_new(contract, 16384, 65536, 0);
     frame = contract_placed(contract, 1, transfer.number, region.base, 0, 16384, 1);
     frame.payload = (const uint8_t *)region.base + 4096;
     frame.region = &region;
     contract_post(contract, a, &frame, 1);
     assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, 1));
-    assert_memory_equal(transfer.to, (const uint8_t *)region.base + 4096, 16384);
+    assert_memory_equal(transfer.to, contract_view(contract, region.base) + 4096, 16384);
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, 1));
     if (a->device->caps.zero_copy_send) /* but for the end, which may be too short to be worth it */
         assert_in_range(a->device->counters.tx_copied_bytes, 0, 1024);

@@ -67,7 +67,7 @@ static void token__for_every_slot_at_once(void **state)
     contract_region(contract, 0, &from_region, count * n);
     contract_region(contract, 1, &region, count * n);
     from = from_region.base;
-    contract_fill(from, count * n, 3);
+    contract_fill(contract_view(contract, from), count * n, 3);
     for (uint32_t i = 0; i < count; i++) {
         uint8_t *to = (i % 2 ? (uint8_t *)region.base : plain) + i * n;
 
@@ -80,13 +80,15 @@ static void token__for_every_slot_at_once(void **state)
         struct br_frame frame =
             contract_placed(contract, 1, number_of(contract, slots[i]), from + i * n, 0, n, i);
 
-        frame.region = i % 3 ? &from_region : NULL;
+        frame.region =
+            i % 3 || from_region.gpu ? &from_region : NULL; /* a GPU's is nothing without its keys */
         contract_post(contract, a, &frame, 1);
     }
     assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, (int)count));
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, (int)count));
     for (uint32_t i = 0; i < count; i++)
-        assert_memory_equal((i % 2 ? (uint8_t *)region.base : plain) + i * n, from + i * n, n);
+        assert_memory_equal(contract_view(contract, i % 2 ? region.base : plain) + i * n,
+                            contract_view(contract, from) + i * n, n);
     for (uint32_t i = 0; i < count; i++)
         contract_slot_put(contract, 1, slots[i]);
     contract_region_free(contract, 1, &region);

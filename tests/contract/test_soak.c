@@ -128,7 +128,7 @@ static void begin_transfer(struct soak *soak)
     transfer->to = calloc(1, transfer->length);
     slots = &soak->contract->sides[!transfer->from_side].slots;
     most = soak->contract->sides[transfer->from_side].device->caps.max_frame & ~4095u;
-    contract_fill(transfer->from, transfer->length, below(soak, 1000));
+    contract_fill(contract_view(soak->contract, transfer->from), transfer->length, below(soak, 1000));
     assert_non_null(transfer->to);
     transfer->slot = contract_slot(soak->contract, !transfer->from_side, transfer->to, transfer->length,
                                    slice < most ? slice : most);
@@ -195,7 +195,7 @@ static void take_placed(struct soak *soak, int side, const struct br_event *even
     }
     if (!br_slot_arrive(slot, event->offset, event->length))
         return;
-    assert_memory_equal(transfer->to, transfer->from, transfer->length);
+    assert_memory_equal(transfer->to, contract_view(soak->contract, transfer->from), transfer->length);
     contract_slot_put(soak->contract, side, slot);
     transfer->complete = true;
     end_transfer(soak, transfer);

@@ -16,6 +16,7 @@ struct fixture {
     struct contract *contract;
     struct br_link *a, *b;
     struct br_region from, to;
+    uint8_t *sent, *got; /* the bytes of these */
     struct br_slot *slot;
     uint8_t token[BR_PLACE_BYTES];
 };
@@ -49,8 +50,10 @@ static bool begin(struct fixture *f, void **state)
     contract_connect(f->contract, 0, 1, &f->a, &f->b);
     contract_region(f->contract, 0, &f->from, BYTES);
     contract_region(f->contract, 1, &f->to, BYTES);
-    contract_fill(f->from.base, BYTES, 3);
-    memset(f->to.base, 0xcc, BYTES);
+    f->sent = contract_view(f->contract, f->from.base);
+    f->got = contract_view(f->contract, f->to.base);
+    contract_fill(f->sent, BYTES, 3);
+    memset(f->got, 0xcc, BYTES);
     return true;
 }
 
@@ -110,22 +113,26 @@ static void transfer(struct fixture *f, uint32_t length)
 static void write__in_a_region(void **state)
 {
     static const uint32_t lengths[] = {1, 63, 64, 100, 4096, 4097, 65536, BYTES - 128};
+    uint64_t total = 0;
     struct fixture f;
 
     if (!begin(&f, state))
         return;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        uint8_t *base = (uint8_t *)f.to.base + 64;
+        const uint8_t *got = f.got + 64;
 
-        memset(f.to.base, 0xcc, BYTES);
-        give_place(&f, &f.to, base, lengths[i]);
+        memset(f.got, 0xcc, BYTES);
+        give_place(&f, &f.to, (uint8_t *)f.to.base + 64, lengths[i]);
         transfer(&f, lengths[i]);
-        assert_memory_equal(base, f.from.base, lengths[i]);
-        assert_int_equal(base[-1], 0xcc);
-        assert_int_equal(base[lengths[i]], 0xcc);
+        assert_memory_equal(got, f.sent, lengths[i]);
+        assert_int_equal(got[-1], 0xcc);
+        assert_int_equal(got[lengths[i]], 0xcc);
         take_place(&f);
+        total += lengths[i];
     }
     assert_int_equal(receiver(&f)->counters.rx_copied_bytes, 0);
+    assert_int_equal(receiver(&f)->counters.rx_gpu_bytes, f.to.gpu ? total : 0);
+    assert_int_equal(f.contract->sides[0].device->counters.tx_gpu_bytes, f.from.gpu ? total : 0);
     end(&f);
 }
 
@@ -141,7 +148,7 @@ static void write__in_any_memory(void **state)
             memset(memory, 0xcc, BYTES);
             give_place(&f, NULL, memory + 64, BYTES - 128);
             transfer(&f, BYTES - 128);
-            assert_memory_equal(memory + 64, f.from.base, BYTES - 128);
+            assert_memory_equal(memory + 64, f.sent, BYTES - 128);
             assert_int_equal(memory[63], 0xcc);
             assert_int_equal(memory[BYTES - 64], 0xcc);
             take_place(&f);
@@ -168,7 +175,7 @@ static void write__in_more_memory_than_there_are_buffers(void **state)
         }
         assert_true(contract_until(f.contract, 1, BR_EVENT_PLACED, f.b, SLOTS));
         for (int i = 0; i < SLOTS; i++) {
-            assert_memory_equal(memory + (size_t)i * LENGTH, f.from.base, 65536);
+            assert_memory_equal(memory + (size_t)i * LENGTH, f.sent, 65536);
             f.slot = slots[i];
             take_place(&f);
         }
@@ -193,7 +200,7 @@ static void write__sent_means_placed(void **state)
         if (!contract_step_side(f.contract, 0) && f.contract->backend->idle)
             f.contract->backend->idle(f.contract);
     }
-    assert_memory_equal(f.to.base, f.from.base, SLICE);
+    assert_memory_equal(f.got, f.sent, SLICE);
     assert_true(contract_until(f.contract, 1, BR_EVENT_PLACED, f.b, 1));
     take_place(&f);
     end(&f);
@@ -218,7 +225,7 @@ static void write__wrong_frames_are_not_written(void **state)
         assert_true(contract_until(f.contract, 0, BR_EVENT_CLOSED, f.a, 1));
         f.contract->ops->link_close(f.a);
         for (uint32_t k = 0; k < BYTES; k++)
-            assert_int_equal(((uint8_t *)f.to.base)[k], 0xcc);
+            assert_int_equal(f.got[k], 0xcc);
         take_place(&f);
         contract_forget(f.contract, 0);
         contract_forget(f.contract, 1);
@@ -244,10 +251,10 @@ static void write__close_fences_writes(void **state)
                 if (!contract_step(f.contract) && f.contract->backend->idle)
                     f.contract->backend->idle(f.contract);
             f.contract->ops->link_close(f.b);
-            memcpy(seen, f.to.base, BYTES);
+            memcpy(seen, f.got, BYTES);
             assert_true(contract_until(f.contract, 0, BR_EVENT_CLOSED, f.a, 1));
             contract_settle(f.contract);
-            assert_memory_equal(f.to.base, seen, BYTES);
+            assert_memory_equal(f.got, seen, BYTES);
             f.contract->ops->link_close(f.a);
             take_place(&f);
             contract_forget(f.contract, 0);
