@@ -299,17 +299,20 @@ static int init_meeting(struct br_family *family)
     return family->size > 1 ? br_rendezvous_meet(family) : 0;
 }
 
+/* No longer than LEAVE_TIMEOUT, then BR_LAST_WORDS and BR_STAGE_PATIENCE. */
 static void leave(struct br_family *family)
 {
     uint64_t deadline = br_clock_now() + LEAVE_TIMEOUT;
+    struct br_worker *w = family->worker;
 
-    while (family->worker->fail_due)
+    if (!w->failed)
+        br_worker_leave(w);
+    while (!w->failed && !br_worker_left(w) && br_clock_now() < deadline)
         br_progress_turn(family, br_clock_now());
-    if (!family->worker->failed)
-        br_worker_leave(family->worker);
-    while (!family->worker->failed && !br_worker_left(family->worker) && br_clock_now() < deadline)
+    if (br_stage_busy(family->engine)) /* for a peer that is gone, or has not left: that one hears why it waits */
+        br_worker_fail(w, EIO, "copies of a GPU for another rank do not end");
+    while (w->fail_due || br_stage_busy(family->engine))
         br_progress_turn(family, br_clock_now());
-    br_gpus_settle(family);
 }
 
 static const struct phase {

@@ -248,8 +248,6 @@ int br_gpus_create(struct br_family *family);
 void br_gpus_destroy(struct br_family *family);
 /* What the first operation on a GPU does before all else, with its errors. 0: host memory, nothing. */
 int br_gpus_open(struct br_family *family, int gpu);
-/* At the end: copies that serve a peer, which waits for them no more. Blocks up to BR_STAGE_PATIENCE. */
-void br_gpus_settle(struct br_family *family);
 int br_comm_look_at_memory(const char *name, struct br_operation *op);
 int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes);
 

@@ -152,21 +152,6 @@ int br_gpus_open(struct br_family *family, int gpu)
     return rc;
 }
 
-void br_gpus_settle(struct br_family *family)
-{
-    uint64_t deadline = br_clock_now() + BR_STAGE_PATIENCE;
-
-    while (br_stage_busy(family->engine) && br_clock_now() < deadline)
-        br_progress_turn(family, br_clock_now());
-    if (!br_stage_busy(family->engine))
-        return;
-    br_log_error("rank %d: copies of a GPU for another rank do not end: it counts as lost", family->rank);
-    br_copier_lose(family->copier);
-    br_worker_fail(family->worker, EIO, "copies of a GPU for another rank do not end");
-    while (family->worker->fail_due) /* who waits for them hears why */
-        br_progress_turn(family, br_clock_now());
-}
-
 int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes)
 {
     int to_gpu = br_gpu_of(to), gpu = to_gpu ? to_gpu : br_gpu_of(from), rc;
