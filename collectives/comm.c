@@ -309,7 +309,7 @@ static void leave(struct br_family *family)
         br_worker_leave(w);
     while (!w->failed && !br_worker_left(w) && br_clock_now() < deadline)
         br_progress_turn(family, br_clock_now());
-    if (br_stage_busy(family->engine)) /* for a peer that is gone, or has not left: that one hears why it waits */
+    if (br_stage_busy(family->engine)) /* for a peer that is gone, or has not left and hears why */
         br_worker_fail(w, EIO, "copies of a GPU for another rank do not end");
     while (w->fail_due || br_stage_busy(family->engine))
         br_progress_turn(family, br_clock_now());
