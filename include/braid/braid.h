@@ -143,8 +143,9 @@ int braid_size(const struct braid_comm *comm);
 void *braid_alloc(struct braid_comm *comm, size_t bytes);
 int braid_free(struct braid_comm *comm, void *memory); /* -EINVAL: not from braid_alloc(); -EBUSY: as below */
 
-/* Registers memory of the caller's. The span must stay valid until braid_deregister(). Spans must not overlap
- * another registered span (-EEXIST). -EOPNOTSUPP: memory of a GPU, which needs no region. */
+/* Registers memory of the caller's, host or GPU. The span must stay valid until braid_deregister(). Spans must not overlap
+ * another registered span (-EEXIST), nor lie on several GPUs (-EINVAL). A GPU's memory is registered for other ranks to put to and get
+ * from: operations of this rank go no faster by it. It blocks while the GPU is opened, with the errors below. */
 int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region);
 /* -EBUSY: an operation uses it, or for more than a second one of a peer's that names it by its key. */
 int braid_deregister(struct braid_region *region);
@@ -286,9 +287,9 @@ struct braid_key {
 /* The key of registered or braid_alloc() memory that contains `memory`; offsets count from its start. */
 int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key);
 
-/* Writes `bytes` of memory to offset `offset` of the remote region; ends when they stand there, in no order among themselves. The remote side's worker
- * serves it; its program does nothing. Up to the eager limit it takes one trip there and back, more bytes take two. -EACCES: the region is
- * gone or too short. */
+/* Writes `bytes` of memory to offset `offset` of the remote region; ends when they stand there (in the GPU's memory if it lies on one), in no
+ * order among themselves. The remote side's worker serves it; its program does nothing. Up to the eager limit it takes one trip there and
+ * back, more bytes take two. -EACCES: the region is gone or too short. */
 int braid_put(struct braid_comm *comm, const void *memory, size_t bytes, const struct braid_key *key,
               uint64_t offset, const struct braid_options *options, struct braid_op **op);
 
@@ -299,7 +300,7 @@ int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct 
 /* Adds `value` to the 64-bit number at offset `offset` of the remote region, modulo 2^64; *before is what stood there. Happens exactly once, also
  * when a rail is lost meanwhile, and atomically: with respect to all atomics of all ranks on that number, and to a program that changes its
  * own memory by atomic instructions (__atomic_*, <stdatomic.h>); not to puts. The number is the remote host's, in its byte order. -EINVAL:
- * its address there is not a multiple of 8; -EACCES as for braid_put(). */
+ * its address there is not a multiple of 8; -EOPNOTSUPP: it lies in memory of a GPU; -EACCES as for braid_put(). */
 int braid_fetch_add(struct braid_comm *comm, uint64_t *before, uint64_t value, const struct braid_key *key,
                     uint64_t offset, const struct braid_options *options, struct braid_op **op);
 

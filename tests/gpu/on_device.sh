@@ -147,6 +147,7 @@ for backend in shm uring; do
 done
 part "each NIC reaches each GPU" nics_reach
 part "a NIC sends and receives memory of a GPU" nic_moves send_bw
+part "a NIC puts to memory of a GPU" nic_moves write_bw
 part "a NIC carries all-reduces of memory of a GPU" nic_reduces
 BRAID_BACKEND=uring part "staging at 90 % of its slower part, over uring" ranks 2 rate
 echo "$passed passed, $failed failed"

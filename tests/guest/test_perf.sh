@@ -50,15 +50,17 @@ export BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=peer_memory
 said() { # FILE FIELD VALUE: of the report's part on the GPU
     grep -q "\"$2\":[[:space:]]*$3\b" "$work/$1" || fail "$2 is not $3: $(< "$work/$1")"
 }
-gpu=(perf send_bw -n 20 -s 100000 --data_validation --use_cuda 0 --backend verbs -p $((port + 1)))
-timeout 60 "$braid" "${gpu[@]}" -d h1r0 --out_json_file "$work/to.json" > "$work/server" 2>&1 &
-server=$!
-wait_listen $((port + 1))
-timeout 60 "$braid" "${gpu[@]}" -d h0r0 --out_json_file "$work/from.json" "$(address h1r0)" > "$work/out" 2> "$work/err" ||
-    fail "on a GPU: $(cat "$work/out" "$work/err" "$work/server")"
-wait $server || fail "the server with a GPU: $(< "$work/server")"
-grep -q 'CUDA device     : 0, by the NIC' "$work/out" || fail "the GPU's way: $(< "$work/out")"
-said from.json nic_from_gpu_bytes 2000000
-said from.json gpu_to_host_bytes 0
-said to.json nic_to_gpu_bytes 2000000
-said to.json host_to_gpu_bytes 0
+for test in send_bw write_bw; do
+    gpu=(perf "$test" -n 20 -s 100000 --data_validation --use_cuda 0 --backend verbs -p $((port + 1)))
+    timeout 60 "$braid" "${gpu[@]}" -d h1r0 --out_json_file "$work/to.json" > "$work/server" 2>&1 &
+    server=$!
+    wait_listen $((port + 1))
+    timeout 60 "$braid" "${gpu[@]}" -d h0r0 --out_json_file "$work/from.json" "$(address h1r0)" > "$work/out" 2> "$work/err" ||
+        fail "$test on a GPU: $(cat "$work/out" "$work/err" "$work/server")"
+    wait $server || fail "the server of $test with a GPU: $(< "$work/server")"
+    grep -q 'CUDA device     : 0, by the NIC' "$work/out" || fail "the GPU's way: $(< "$work/out")"
+    said from.json nic_from_gpu_bytes 2000000
+    said from.json gpu_to_host_bytes 0
+    said to.json nic_to_gpu_bytes 2000000
+    said to.json host_to_gpu_bytes 0
+done

@@ -253,12 +253,16 @@ if command -v jq > /dev/null; then
         on_gpu read_bw "${common[@]}" --data_validation
         ended 0
         copied client.json 0 4000000
-        BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=devices=2,late=1 serve send_bw "${common[@]}" --data_validation \
-            --use_cuda 1 --out_json_file "$work/server.json"
-        on_gpu send_bw "${common[@]}" --data_validation
-        ended 0
-        copied client.json 4000000 0
-        copied server.json 0 4000000
+        for test in send_bw write_bw read_bw; do
+            BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=devices=2,late=1 serve "$test" "${common[@]}" --data_validation \
+                --use_cuda 1 --out_json_file "$work/server.json"
+            on_gpu "$test" "${common[@]}" --data_validation
+            ended 0
+            from=client to=server
+            [[ $test != read_bw ]] || from=server to=client
+            copied $from.json 4000000 0
+            copied $to.json 0 4000000
+        done
         serve send_lat "${common[@]}"
         on_gpu send_lat "${common[@]}"
         ended 0

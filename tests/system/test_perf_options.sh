@@ -176,8 +176,7 @@ send_bw --cpu_util|runs with -D only
 write_bw --packet_cost|--backend udp or dpdk only
 write_bw --backend udp --run_infinitely --packet_cost|runs that end only
 write_bw --use_cuda 64|from 0 to 63
-write_bw --use_cuda=0|give it to the client
-read_lat --use_cuda 0|give it to the client
+read_lat --use_cuda=64|from 0 to 63
 write_lat --use_cuda 0 host|send_bw, read_lat and send_lat only
 atomic_lat --use_cuda 0|send_bw, read_lat and send_lat only
 send_bw --use_cuda 0 --use_cuda_dmabuf|--use_cuda N alone takes a dma-buf

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A buffer of a test: braid_alloc()'s, or with --use_cuda memory of a GPU with a copy of it in host memory, which this side fills and looks at.
- *
- * Others put to and get from braid_alloc()'s memory only, so what they do stays in host memory: with put and get the GPU's is the buffer of the
- * side that calls.
  */
 #ifndef BR_TOOLS_PERF_BUFFER_H
 #define BR_TOOLS_PERF_BUFFER_H

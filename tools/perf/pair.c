@@ -20,7 +20,6 @@ static size_t most_bytes(const struct br_perf_settings *s)
 
 static int get_memory(struct br_pair *pair)
 {
-    enum br_perf_verb verb = pair->settings->test->verb;
     size_t bytes = most_bytes(pair->settings);
     uint64_t available = br_host_memory_available();
     int gpu = (int)pair->settings->gpu, rc;
@@ -28,19 +27,23 @@ static int get_memory(struct br_pair *pair)
     if (available && 2 * bytes > available / 2)
         return br_error(ENOMEM, "2 buffers of %zu MiB are needed, but only %llu MiB are free: lower -s",
                         bytes >> 20, (unsigned long long)(available >> 20));
-    rc = br_buffer_get(&pair->out, pair->comm, bytes, verb == BR_PERF_READ ? -1 : gpu);
-    return rc ? rc : br_buffer_get(&pair->in, pair->comm, bytes, verb == BR_PERF_WRITE ? -1 : gpu);
+    rc = br_buffer_get(&pair->out, pair->comm, bytes, gpu);
+    return rc ? rc : br_buffer_get(&pair->in, pair->comm, bytes, gpu);
 }
 
 static int swap_keys(struct br_pair *pair)
 {
     enum br_perf_verb verb = pair->settings->test->verb;
+    const struct br_buffer *offered = verb == BR_PERF_READ || verb == BR_PERF_ATOMIC ? &pair->out : &pair->in;
+    struct braid_region *region; /* the communicator's to the end */
     struct braid_key mine;
     struct braid_op *op = NULL;
-    int rc =
-        braid_key(pair->comm,
-                  verb == BR_PERF_READ || verb == BR_PERF_ATOMIC ? pair->out.memory : pair->in.memory, &mine);
+    int rc = 0;
 
+    if (offered->gpu >= 0)
+        rc = braid_register(pair->comm, offered->memory, most_bytes(pair->settings), &region);
+    if (!rc)
+        rc = braid_key(pair->comm, offered->memory, &mine);
     if (!rc)
         rc = braid_recv(pair->comm, &pair->key, sizeof pair->key, pair->other, &pair->options[BR_PAIR_KEY],
                         &op);

@@ -4,7 +4,7 @@
  * each other beside the data. Rank 0 is the server. Functions return 0 or a negative errno with words; -EINTR: Ctrl-C at the server,
  * which has aborted the communicator, so that the client ends, too.
  *
- * 1. Memory is braid_alloc()'s: what braid does best. All messages of a test use the same bytes, as in perftest.
+ * 1. Memory is braid_alloc()'s, what braid does best, or with --use_cuda a GPU's. All messages of a test use the same bytes, as in perftest.
  * 2. The end of a stream is a message of its own, with the number of messages sent: so tests end by count, by time and by
  *    Ctrl-C in the same way. Receives that wait then for messages that will not come are filled with messages that do
  *    not count (a receive cannot be taken back).

@@ -107,14 +107,6 @@ static int check_time(const struct br_perf_settings *s)
 
 static int check_gpu(const struct br_perf_settings *s)
 {
-    bool passive = !s->server && !s->bidirectional && s->test->verb != BR_PERF_SEND;
-
-    if (s->gpu >= 0 && passive && br_perf_test_on_gpu(s->test))
-        return br_error(EINVAL,
-                        "--use_cuda %" PRId64
-                        ": memory of a GPU cannot be put to or got from by others, and the server of %s does "
-                        "nothing else; give it to the client",
-                        s->gpu, s->test->name);
     return only(s->gpu >= 0, br_perf_test_on_gpu(s->test), "--use_cuda",
                 "write_bw, read_bw, send_bw, read_lat and send_lat");
 }
