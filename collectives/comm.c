@@ -299,7 +299,6 @@ static int init_meeting(struct br_family *family)
     return family->size > 1 ? br_rendezvous_meet(family) : 0;
 }
 
-/* No longer than LEAVE_TIMEOUT, then BR_LAST_WORDS and BR_STAGE_PATIENCE. */
 static void leave(struct br_family *family)
 {
     uint64_t deadline = br_clock_now() + LEAVE_TIMEOUT;

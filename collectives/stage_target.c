@@ -105,15 +105,13 @@ void br_stage_target_done(struct br_engine *engine, struct br_target *t)
 
 void br_stage_targets_destroy(struct br_engine *engine)
 {
-    struct br_list *node;
-
-    while ((node = br_list_pop_front(&engine->targets))) {
+    br_list_for_each_safe (node, &engine->targets) {
         struct stage_target *st = br_container_of(node, struct stage_target, node);
 
         br_list_remove(&st->staged.batch.node);
         br_stage_put(engine, &st->staged);
         free(st);
     }
-    while ((node = br_list_pop_front(&engine->free_targets)))
+    br_list_for_each_safe (node, &engine->free_targets)
         free(br_container_of(node, struct stage_target, node));
 }

@@ -73,3 +73,26 @@ void *own_gpu_view(const void *memory)
 {
     return fake_cuda_bytes((uintptr_t)memory);
 }
+
+static uint8_t byte(size_t at, uint32_t seed)
+{
+    return (uint8_t)(at * 31 + at / 4093 + seed);
+}
+
+void own_gpu_fill(const void *memory, size_t bytes, uint32_t seed)
+{
+    uint8_t *view = own_gpu_view(memory);
+
+    for (size_t at = 0; at < bytes; at++)
+        view[at] = byte(at, seed);
+}
+
+size_t own_gpu_wrong(const void *memory, size_t bytes, uint32_t seed)
+{
+    const uint8_t *view = own_gpu_view(memory);
+    size_t at = 0;
+
+    while (at < bytes && view[at] == byte(at, seed))
+        at++;
+    return at;
+}

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "gpu/driver.h"
 
@@ -23,5 +24,9 @@ void own_gpu_unmap(void *at, size_t bytes);
 
 /* Where the CPU sees memory of whatever kind. */
 void *own_gpu_view(const void *memory);
+
+/* Bytes by which each place and each message, put or get is told from others. wrong: the first place that has not these; `bytes`: all have. */
+void own_gpu_fill(const void *memory, size_t bytes, uint32_t seed);
+size_t own_gpu_wrong(const void *memory, size_t bytes, uint32_t seed);
 
 #endif

@@ -82,22 +82,12 @@ static int check_tally(struct braid_comm *comm, const struct tally *expected)
 
 /* ---- bytes ------------------------------------------------------------------------------------ */
 
-static void fill(const void *memory, size_t bytes, uint32_t seed)
-{
-    uint8_t *view = own_gpu_view(memory);
-
-    for (size_t i = 0; i < bytes; i++)
-        view[i] = (uint8_t)(i * 31 + i / 4093 + seed);
-}
-
 static int check(const char *what, const void *memory, size_t bytes, uint32_t seed)
 {
-    const uint8_t *view = own_gpu_view(memory);
+    size_t at = own_gpu_wrong(memory, bytes, seed);
 
-    for (size_t i = 0; i < bytes; i++)
-        CHECK(view[i] == (uint8_t)(i * 31 + i / 4093 + seed), "%s of %zu bytes is wrong at %zu", what, bytes,
-              i);
-    CHECK(view[bytes] == 0xee, "%s of %zu bytes: one behind them", what, bytes);
+    CHECK(at == bytes, "%s of %zu bytes is wrong at %zu", what, bytes, at);
+    CHECK(((uint8_t *)own_gpu_view(memory))[bytes] == 0xee, "%s of %zu bytes: one behind them", what, bytes);
     return 0;
 }
 
@@ -115,7 +105,7 @@ static int messages(struct braid_comm *comm, struct tally *tally, uint8_t *memor
 
         memset(own_gpu_view(memory), 0xee, ROOM);
         if (sends) {
-            fill(memory, bytes, i);
+            own_gpu_fill(memory, bytes, i);
             RETURNS(0, braid_send(comm, memory, bytes, (int)(1 - i % 2), NULL, NULL));
         } else {
             RETURNS(0, braid_recv(comm, memory, bytes, (int)(i % 2), NULL, NULL));
@@ -173,7 +163,7 @@ static int put(struct braid_comm *comm, struct tally *tally, const struct ends *
     uint32_t rank = (uint32_t)braid_rank(comm);
 
     memset(own_gpu_view(ends->window), 0xee, ROOM);
-    fill(ends->memory, bytes, seed + rank);
+    own_gpu_fill(ends->memory, bytes, seed + rank);
     RETURNS(0, braid_barrier(comm, NULL, NULL));
     RETURNS(0, braid_put(comm, ends->memory, bytes, &ends->theirs, AHEAD, NULL, NULL));
     RETURNS(0, braid_barrier(comm, NULL, NULL));
@@ -190,7 +180,7 @@ static int get(struct braid_comm *comm, struct tally *tally, const struct ends *
     uint32_t rank = (uint32_t)braid_rank(comm);
 
     memset(own_gpu_view(ends->memory), 0xee, ROOM);
-    fill(ends->window + AHEAD, bytes, seed + rank);
+    own_gpu_fill(ends->window + AHEAD, bytes, seed + rank);
     RETURNS(0, braid_barrier(comm, NULL, NULL));
     RETURNS(0, braid_get(comm, ends->memory, bytes, &ends->theirs, AHEAD, NULL, NULL));
     if (check("a get", ends->memory, bytes, seed + 1 - rank))
