@@ -145,7 +145,7 @@ int braid_free(struct braid_comm *comm, void *memory); /* -EINVAL: not from brai
 
 /* Registers memory of the caller's, host or GPU. The span must stay valid until braid_deregister(). Spans must not overlap
  * another registered span (-EEXIST), nor lie on several GPUs (-EINVAL). A GPU's memory is registered for other ranks to put to and get
- * from: operations of this rank go no faster by it. It blocks while the GPU is opened, with the errors below. */
+ * from: operations of this rank do not need it. It blocks while the GPU is opened, with the errors below. */
 int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region);
 /* -EBUSY: an operation uses it, or for more than a second one of a peer's that names it by its key. */
 int braid_deregister(struct braid_region *region);
