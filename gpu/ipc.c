@@ -26,6 +26,7 @@ struct mapping {
 struct br_ipc {
     struct br_list mappings;
     int holds, n_stale;
+    const struct br_cuda *cuda; /* of what is exported and imported; NULL: nothing was yet */
     struct br_exports *exports;
     struct br_imports *imports;
 };
@@ -65,7 +66,10 @@ static int find_extents(struct br_ipc *ipc, const struct br_cuda *cuda, br_cuda_
                         struct br_ipc_note *out, struct br_extent *extents)
 {
     br_cuda_pointer base = 0;
-    int rc = br_exports_find(ipc->exports, cuda, memory, bytes, extents, &out->extents, &base);
+    int rc;
+
+    ipc->cuda = cuda;
+    rc = br_exports_find(ipc->exports, cuda, memory, bytes, extents, &out->extents, &base);
 
     if (rc)
         return rc;
@@ -143,16 +147,12 @@ static void drop(struct br_ipc *ipc, struct mapping *mapping, bool lost)
 
 void br_ipc_destroy(struct br_ipc *ipc, bool lost)
 {
-    const struct br_cuda *cuda = NULL;
-
     if (!ipc)
         return;
     br_list_for_each_safe (node, &ipc->mappings)
         drop(ipc, br_container_of(node, struct mapping, node), lost);
-    if (!lost)
-        br_cuda_library(&cuda);
-    br_imports_destroy(ipc->imports, cuda);
-    br_exports_destroy(ipc->exports, cuda);
+    br_imports_destroy(ipc->imports, lost ? NULL : ipc->cuda);
+    br_exports_destroy(ipc->exports, lost ? NULL : ipc->cuda);
     free(ipc);
 }
 
@@ -200,11 +200,9 @@ static bool contains(const struct mapping *mapping, const struct br_extent *exte
 
 void br_ipc_drop(struct br_ipc *ipc, int rank, const struct br_extent *extent)
 {
-    const struct br_cuda *cuda;
-
-    if (!br_imports_has(ipc->imports, rank, extent) || br_cuda_driver(&cuda))
+    if (!br_imports_has(ipc->imports, rank, extent))
         return;
-    br_imports_drop(ipc->imports, cuda, rank, extent);
+    br_imports_drop(ipc->imports, ipc->cuda, rank, extent);
     br_list_for_each (node, &ipc->mappings) {
         struct mapping *mapping = br_container_of(node, struct mapping, node);
 
@@ -225,6 +223,7 @@ int br_ipc_take(struct br_ipc *ipc, int gpu, int rank, const struct br_extent *e
         close(fd);
         return rc;
     }
+    ipc->cuda = cuda;
     if (br_imports_before(ipc->imports, rank, extent, &before))
         br_ipc_drop(ipc, rank, &before);
     rc = br_imports_take(ipc->imports, cuda, rank, extent, fd);
