@@ -122,6 +122,7 @@ static int init_worker(struct br_family *family)
         .max_transfers = 16384,
         .region_find = br_region_find,
         .region_done = br_region_done,
+        .region_copy = br_reach_copy,
         .region_context = family,
         .target = br_target_hooks,
         .trace = family->trace,

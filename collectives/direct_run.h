@@ -7,11 +7,11 @@
  *    on the wire is the same, in the same order: each rank decides for itself, run by run.
  * 2. A run may be direct if
  *    - all buffers that the call has on this rank lie on one GPU, in regions of NICs (reach.h);
- *    - each message is with a peer all of whose rails lie on devices of that region, and is large enough to have a READY: what goes in one message
+ *    - each message is with a peer all of whose rails lie on devices of that region (in a BCube the level link, while it is up), and is large enough to have a READY: what goes in one message
  *      the CPU copies. A piece that is empty is such a message;
  *    - there is room in the GPU's workspace (gpu/workspace.h) for the scratch, if the schedule has any;
  *    - kernels are open, if it has REDUCE steps: not so with BRAID_GPU_REDUCE=cpu.
- *    Else it is staged, without a word: that is what happens to small collectives, to peers of this host and of a BCube. What a NIC or the
+ *    Else it is staged, without a word: that is what happens to small collectives, to peers of this host, and to those in a BCube that only other hosts lead to. What a NIC or the
  *    driver refuses has been said and counted when the GPU was opened or its memory registered.
  * 3. No choice by cost: staging crosses PCIe once up and once down, whatever combines, and a kernel reads what has come at the speed of the GPU's own memory.
  * 4. A RECV that has ended is flushed at once (gpu/direct.h, note 3): kernels, copies and other NICs read it next, and the program in the

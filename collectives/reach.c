@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "collectives/comm.h"
+#include "collectives/stage.h"
 #include "gpu/direct.h"
 #include "gpu/pointer.h"
 #include "gpu/workspace.h"
@@ -20,6 +21,7 @@
 struct br_reach {
     uint32_t able; /* devices whose back ends take memory of GPUs, a bit each */
     struct br_gpu_cache *cache;
+    bool goes_round; /* something went by other hosts: that is said once */
     struct br_gpu_way {
         uint32_t devices;               /* of these those that reach the GPU */
         bool arrives;                   /* they may write, too (note 6) */
@@ -220,6 +222,24 @@ void br_reach_expect(struct br_family *family, const void *memory, size_t bytes,
 void br_reach_unuse(struct br_family *family, struct br_region *region)
 {
     br_gpu_cache_put(family->reach->cache, region);
+}
+
+/* Note 2. Such memory is in a region, so its GPU is open. */
+int br_reach_copy(void *context, bool to_gpu, void *to, const void *from, uint32_t bytes)
+{
+    struct br_family *family = context;
+    int gpu = br_gpu_of(to_gpu ? to : from);
+
+    if (!family->reach->goes_round) {
+        family->reach->goes_round = true;
+        br_downgrade(gpu_direct);
+        br_log_warn(
+            "rank %d: a rail is lost: memory of GPU %d goes by other hosts, and through host memory, in "
+            "operations that have begun",
+            family->rank, gpu - 1);
+    }
+    return br_copier_copy_within(family->copier, gpu, to_gpu ? BR_COPY_TO_GPU : BR_COPY_TO_HOST, to, from,
+                                 bytes, BR_STAGE_PATIENCE);
 }
 
 /* ---- scratch ----------------------------------------------------------------------------------------------- */

@@ -5,8 +5,9 @@
  *
  * 1. Tried, not believed: when a GPU is opened, each device whose back end takes GPUs' memory moves a pattern there and back (gpu_trial.h). One that
  *    cannot is named in the log with the reason, counted (downgrade_gpu_direct), and never given that GPU's memory.
- * 2. A transfer's frames leave and arrive over any rail of its peer, so it goes this way where all of them lie on devices that reach the GPU. Where
- *    frames may come by other hosts (relays) none does, as these are copied by the CPU.
+ * 2. A transfer's frames leave and arrive over any rail of its peer, so it goes this way where all of them lie on devices that reach the GPU. In a BCube a rail
+ *    may be lost then, and what is left goes by other hosts: at both ends of the route copies of the GPU's stand in for the NIC (br_reach_copy). What begins without a
+ *    direct rail is staged.
  * 3. Each rank decides for itself: slots are all that the other one sees.
  * 4. What goes in one message (BRAID_EAGER_BYTES) is staged: the CPU copies it. What a get brings never does (access.c).
  * 5. A collective has regions of its memory where any rank goes this way: which ones are its peers its schedule says, later. Each fragment then is
@@ -21,6 +22,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct br_engine_workspace;
 struct br_family;
@@ -43,6 +45,9 @@ struct br_region *br_reach_use(struct br_family *family, const struct br_operati
 struct br_region *br_reach_serve(struct br_family *family, int peer, const void *memory, size_t bytes,
                                  int gpu, bool arrives);
 void br_reach_unuse(struct br_family *family, struct br_region *region);
+
+/* For br_worker_config, whose context is the family. Under the lock. */
+int br_reach_copy(void *context, bool to_gpu, void *to, const void *from, uint32_t bytes);
 
 /* Under the lock. Memory that peers may be served from is made known to the NICs now, if it can be: not at their first request. */
 void br_reach_expect(struct br_family *family, const void *memory, size_t bytes, int gpu);

@@ -162,6 +162,9 @@ int br_way_parse(const struct br_topology *t, const char *text, struct br_way *w
     rc = br_algorithm_find(name, &way->algorithm);
     if (rc)
         return rc;
+    if (way->algorithm == BR_DIMENSIONAL)
+        return br_error(EINVAL,
+                        "dimensional is what others are made of: name bml, blueconnect, ring or halving");
     if (colon && way->algorithm != BR_BML && way->algorithm != BR_BLUECONNECT)
         return br_error(EINVAL, "algorithm %s takes nothing behind a colon", name);
     way->shape.threads = 1;

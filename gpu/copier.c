@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -422,6 +423,25 @@ int br_copier_done(struct br_copier *copier, struct br_copy *copy)
     return result == BR_CUDA_SUCCESS
                ? 1
                : br_cuda_error(copier->cuda, result, "GPU %d: copies that were under way", copy->gpu - 1);
+}
+
+int br_copier_copy_within(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
+                          const void *from, size_t bytes, uint64_t most)
+{
+    struct br_copy copy = {0};
+    uint64_t start = br_clock_now();
+    int rc = br_copier_copy(copier, gpu, direction, to, from, bytes);
+
+    if (!rc && bytes)
+        rc = br_copier_mark(copier, gpu, direction, &copy);
+    if (rc)
+        return rc;
+    while ((rc = br_copier_done(copier, &copy)) == 0)
+        if (br_clock_now() - start > most) {
+            br_copier_forget(copier, &copy);
+            return br_error(ETIMEDOUT, "GPU %d: a copy of %zu bytes does not end", gpu - 1, bytes);
+        }
+    return rc < 0 ? rc : 0;
 }
 
 struct br_copier_counters br_copier_counters(const struct br_copier *copier)

@@ -68,6 +68,10 @@ int br_copier_move(struct br_copier *copier, int gpu, void *to, const void *from
 /* As br_copier_copy(), and waits for it, and for all that was asked for in this direction before: for the program's own threads. Not under the lock. */
 int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
                        const void *from, size_t bytes);
+/* The same under the lock, where it is worth to wait for. Behind what was asked for in this direction, and for `most` ns: then -ETIMEDOUT, and the GPU counts as
+ * lost. */
+int br_copier_copy_within(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
+                          const void *from, size_t bytes, uint64_t most);
 /* A copy that was asked for in another stream (passage.h, offload.h) counts, too, and the result of a reduction. */
 void br_copier_count(struct br_copier *copier, enum br_copy_direction direction, size_t bytes);
 /* The stream of reductions of a GPU that is open; any thread. */

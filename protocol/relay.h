@@ -26,6 +26,10 @@
  *    answered with more than one frame without payload; nothing is forwarded for strangers.
  * 9. Farewell: ranks first part from those whom they reach through others, then from their neighbours; so nobody in between
  *    goes too early.
+ * 10. Frames of memory that only devices can touch, of a GPU, are copied at the ends of the route, by region_copy(), for which the worker waits. That is
+ *    for the time when a rail has been lost under transfers which NICs had begun: others are not begun so (br_worker_goes_by). Rejected: copies that
+ *    nobody waits for. The frame at one end and the buffer of the back end at the other would have to stay meanwhile, to save some 10 us
+ *    a frame on a way that is twice as long in any case.
  */
 #ifndef BR_PROTOCOL_RELAY_H
 #define BR_PROTOCOL_RELAY_H
@@ -137,6 +141,7 @@ void br_relay_tell_sent(struct br_relay *relay, struct br_relay_frame *frame);
 /* relay_hop.c: from host to host */
 bool br_relay_is_hop(const struct br_relay *relay, uint32_t rank); /* a neighbour whose rail is up */
 struct br_relay_frame *br_relay_own_frame(struct br_relay *relay, bool control); /* NULL: too many */
+void br_relay_put(struct br_relay *relay, struct br_relay_frame *frame); /* its memory is nobody's any more */
 void br_relay_enqueue(struct br_relay *relay, struct br_relay_frame *frame);
 /* A frame without payload to path[hosts - 1]; path[0] is we. false: it cannot leave. */
 bool br_relay_say(struct br_relay *relay, enum br_relay_kind kind, uint32_t id, const uint16_t *path,

@@ -186,8 +186,7 @@ bool br_relay_send(struct br_worker *w, struct br_peer *peer, struct br_queued *
     return true;
 }
 
-/* The frame's memory is nobody's any more. */
-static void put(struct br_relay *relay, struct br_relay_frame *frame)
+void br_relay_put(struct br_relay *relay, struct br_relay_frame *frame)
 {
     if (frame->from)
         give_back(relay->w, frame->from, frame->header.at - 1u);
@@ -202,7 +201,7 @@ void br_relay_sent(struct br_worker *w, struct br_flight *flight)
 
     if (frame->posted)
         br_relay_tell_sent(w->relay, frame);
-    put(w->relay, frame);
+    br_relay_put(w->relay, frame);
 }
 
 /* Until the lost link is closed, its back end may still read the frame. */
@@ -222,7 +221,7 @@ void br_relay_reclaim(struct br_relay *relay)
     struct br_list *node;
 
     while ((node = br_list_pop_front(&relay->limbo)))
-        put(relay, br_container_of(node, struct br_relay_frame, node));
+        br_relay_put(relay, br_container_of(node, struct br_relay_frame, node));
 }
 
 /* ---- routes that lead through us --------------------------------------------------------------------------- */

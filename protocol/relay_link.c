@@ -134,14 +134,31 @@ static int16_t priority_of(const struct br_frame *frame)
     return frame->priority < INT16_MIN ? INT16_MIN : (int16_t)frame->priority;
 }
 
+/* Note 10. false: the worker has failed. */
+static bool copy(struct br_relay *relay, const struct br_region *region, bool arrives, void *to,
+                 const void *from, uint32_t bytes)
+{
+    const struct br_worker_config *config = &relay->w->config;
+    int rc;
+
+    if (!bytes)
+        return true;
+    if (!region || !region->gpu) {
+        memcpy(to, from, bytes);
+        return true;
+    }
+    rc = config->region_copy(config->region_context, arrives, to, from, bytes);
+    if (rc)
+        br_worker_fail(relay->w, -rc, br_error_words());
+    return !rc;
+}
+
 static void fill(struct br_relay_frame *out, struct br_relay_link *link, const struct br_frame *frame)
 {
     struct br_frame_header inner;
 
     br_frame_header_fill(&inner, frame);
     memcpy(out->bytes, &inner, sizeof inner);
-    if (frame->length)
-        memcpy(out->bytes + sizeof inner, frame->payload, frame->length);
     out->length = BR_RELAY_INNER + frame->length;
     out->header = (struct br_message_relay){.type = BR_MESSAGE_RELAY,
                                             .what = BR_RELAY_FRAME,
@@ -176,6 +193,11 @@ static int post(struct br_link *base, const struct br_frame *frames, int n)
         frame = br_relay_own_frame(relay, false);
         if (!frame)
             break;
+        if (!copy(relay, frames[taken].region, false, frame->bytes + BR_RELAY_INNER, frames[taken].payload,
+                  frames[taken].length)) {
+            br_relay_put(relay, frame);
+            break;
+        }
         fill(frame, link, &frames[taken]);
         relay->device.counters.tx_frames++;
         relay->device.counters.tx_bytes += frames[taken].length;
@@ -242,8 +264,8 @@ static void deliver_placed(struct br_relay *relay, struct br_relay_link *link,
     } else if (rc || !slot->base) {
         br_relay_link_fail(relay, link, EPROTO, rc ? br_error_words() : "bytes for what takes only mappings");
         return;
-    } else {
-        memcpy(slot->base + inner->offset, payload, inner->length);
+    } else if (!copy(relay, slot->region, true, slot->base + inner->offset, payload, inner->length)) {
+        return;
     }
     br_worker_event(relay->w, &event);
 }

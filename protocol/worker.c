@@ -235,8 +235,10 @@ bool br_worker_goes_by(const struct br_worker *w, int rank, uint32_t devices)
     const struct br_peer *peer = &w->peers[rank];
 
     for (int i = 0; i < peer->n_rails; i++)
-        if (peer->rails[i].detour || !(devices >> peer->rails[i].device->index & 1))
+        if (!peer->rails[i].detour && !(devices >> peer->rails[i].device->index & 1))
             return false;
+    if (peer->n_detours)
+        return w->config.region_copy && br_peer_direct(peer);
     return peer->n_rails > 0;
 }
 

@@ -59,6 +59,9 @@ struct br_worker_config {
     int (*region_find)(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
                        struct br_region **region);
     void (*region_done)(void *context, struct br_region *region);
+    /* Of memory of a GPU, of a region, to host memory or from there: what goes by other hosts (relay.h, note 10). Returns when the bytes stand there; negative
+     * errno with words, which ends the worker. NULL: frames of such regions do not go that way. */
+    int (*region_copy)(void *context, bool to_gpu, void *to, const void *from, uint32_t bytes);
     void *region_context;
     struct br_target_hooks target; /* for memory of GPUs, with the same context */
 };
@@ -142,7 +145,8 @@ int br_worker_open_device(struct br_worker *worker, const struct br_transport_op
  * unless config.cube says how to relay: there only neighbours are set, with one rail each. */
 int br_worker_set_peer(struct br_worker *worker, int rank, const struct br_rail_config *rails, int n_rails);
 
-/* Is there a way to the peer, and do all its ways begin at these devices (a bit each, by br_device.index), none of them at a relay? */
+/* Is there a way to the peer, and do all its ways begin at these devices (a bit each, by br_device.index), as long as no rail is lost? Not while only relays lead
+ * there. */
 bool br_worker_goes_by(const struct br_worker *worker, int rank, uint32_t devices);
 
 /* true when every rail of every peer has been up. */

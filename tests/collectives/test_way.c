@@ -90,6 +90,7 @@ static void br_way_parse__refuses_in_words(void **state)
         {"9", "bml:2,2", "has 4 ranks"},
         {"9", "bml:3", "3"},
         {"9", "ring:3", "behind a colon"},
+        {"9", "dimensional", "name bml"},
         {"9", "blueconnect:4x2", "there are 9 ranks"},
         {"9", "blueconnect:", "write the factors"},
         {"9", "blueconnect:3x", "write the factors"},

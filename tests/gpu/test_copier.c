@@ -248,6 +248,33 @@ static void forget__gives_up_the_gpu(void **state)
     assert_int_equal(br_copier_create(&copier), 0); /* for leave() */
 }
 
+static void copy_within__waits_and_gives_up(void **state)
+{
+    static char host[8192] = "braid";
+
+    (void)state;
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    fake_cuda()->late = 3;
+    assert_int_equal(br_copier_copy_within(copier, 1, BR_COPY_TO_GPU, device(), host, 6, UINT64_MAX), 0);
+    assert_string_equal(fake_cuda_bytes(memory), "braid");
+    assert_int_equal(br_copier_copy_within(copier, 1, BR_COPY_TO_HOST, host + 10, device(), 6, UINT64_MAX),
+                     0);
+    assert_string_equal(host + 10, "braid");
+    assert_int_equal(br_copier_copy_within(copier, 1, BR_COPY_TO_GPU, device(), host, 0, 0), 0);
+    assert_int_equal(br_copier_counters(copier).to_gpu_bytes, 6);
+    strcpy(fake_cuda()->fail, "cuMemcpyAsync");
+    fake_cuda()->fail_result = BR_CUDA_LAUNCH_FAILED;
+    assert_int_equal(br_copier_copy_within(copier, 1, BR_COPY_TO_GPU, device(), host, 6, UINT64_MAX), -EIO);
+    fake_cuda()->fail[0] = 0;
+    assert_false(br_copier_has_lost(copier));
+    fake_cuda()->late = UINT32_MAX;
+    assert_int_equal(br_copier_copy_within(copier, 1, BR_COPY_TO_GPU, device(), host, 6, 1000000),
+                     -ETIMEDOUT);
+    assert_non_null(strstr(br_error_words(), "GPU 0: a copy of 6 bytes does not end"));
+    assert_true(br_copier_is_lost(copier, 1));
+    stays = 2; /* the trial's memory, on both sides */
+}
+
 /* A GPU is opened while an operation stands in a stream of it: nothing is freed, as that would wait. */
 static void open__beside_work_that_waits(void **state)
 {
@@ -316,6 +343,7 @@ int main(void)
         CASE(pin__or_not),
         CASE(copy__while_the_program_captures),
         CASE(forget__gives_up_the_gpu),
+        CASE(copy_within__waits_and_gives_up),
         CASE(open__beside_work_that_waits),
         CASE(lose__waits_for_nothing),
     };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/guest/nics.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,4 +26,29 @@ int nics_since(struct braid_comm *comm, const struct braid_stats *before, struct
     now->host_to_gpu_bytes -= before->host_to_gpu_bytes;
     now->gpu_reduced_bytes -= before->gpu_reduced_bytes;
     return 0;
+}
+
+int nics_cable(const char *way)
+{
+    char command[512];
+
+    snprintf(command, sizeof command, "bash '%s/tests/guest/net.sh' port 0 1 %s", getenv("BRAID_SOURCE"),
+             way);
+    return system(command);
+}
+
+bool nics_port_comes_up(void)
+{
+    char state[32] = "";
+
+    for (int i = 0; i < 200 && !strstr(state, "ACTIVE"); i++) {
+        FILE *file = fopen("/sys/class/infiniband/h0r1/ports/1/state", "re");
+
+        ranks_sleep_ms(50);
+        if (!file || !fgets(state, sizeof state, file))
+            state[0] = 0;
+        if (file)
+            fclose(file);
+    }
+    return strstr(state, "ACTIVE");
 }

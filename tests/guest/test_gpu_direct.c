@@ -152,32 +152,6 @@ static int again(struct braid_comm *comm, void *context)
     return 0;
 }
 
-static int cable(const char *way)
-{
-    char command[512];
-
-    snprintf(command, sizeof command, "bash '%s/tests/guest/net.sh' port 0 1 %s", getenv("BRAID_SOURCE"),
-             way);
-    return system(command);
-}
-
-/* The next job wants the port. */
-static bool port_comes_up(void)
-{
-    char state[32] = "";
-
-    for (int i = 0; i < 200 && !strstr(state, "ACTIVE"); i++) {
-        FILE *file = fopen("/sys/class/infiniband/h0r1/ports/1/state", "re");
-
-        ranks_sleep_ms(50);
-        if (!file || !fgets(state, sizeof state, file))
-            state[0] = 0;
-        if (file)
-            fclose(file);
-    }
-    return strstr(state, "ACTIVE");
-}
-
 /* Rank 1's memory for rank 0's puts and gets. */
 static int offer(struct braid_comm *comm, void *memory, size_t bytes, struct braid_key *key)
 {
@@ -228,7 +202,7 @@ static int rail_lost(struct braid_comm *comm, void *context)
         own_gpu_fill(memory + (size_t)i * bytes, bytes, i);
     if (many(comm, puts ? &key : NULL, memory, bytes, ops))
         return 1;
-    CHECK(!sends || !cable("down"), "the cable");
+    CHECK(!sends || !nics_cable("down"), "the cable");
     for (uint32_t i = 0; i < n && (sends || !puts); i++)
         RETURNS(0, braid_wait(ops[i], -1));
     RETURNS(0, braid_barrier(comm, NULL, NULL));
@@ -243,7 +217,7 @@ static int rail_lost(struct braid_comm *comm, void *context)
     CHECK((sends ? now.nic_from_gpu_bytes : now.nic_to_gpu_bytes) >= (uint64_t)n * bytes,
           "NICs moved too little");
     CHECK(now.gpu_to_host_bytes == 0 && now.host_to_gpu_bytes == 0, "something was staged");
-    CHECK(!sends || (!cable("up") && port_comes_up()), "the cable");
+    CHECK(!sends || (!nics_cable("up") && nics_port_comes_up()), "the cable");
     own_gpu_free(memory);
     return 0;
 }
@@ -266,7 +240,7 @@ static int rail_lost_by_all_reduce(struct braid_comm *comm, void *context)
     for (size_t i = 0; i < count; i++)
         view[i] = (int32_t)i * 2 + braid_rank(comm);
     RETURNS(0, braid_allreduce(comm, memory, memory, count, BRAID_INT32, BRAID_SUM, NULL, &op));
-    CHECK(braid_rank(comm) || !cable("down"), "the cable");
+    CHECK(braid_rank(comm) || !nics_cable("down"), "the cable");
     RETURNS(0, braid_wait(op, -1));
     for (size_t i = 0; i < count; i++)
         CHECK(view[i] == (int32_t)i * 4 + 1, "element %zu is %d", i, (int)view[i]);
@@ -278,7 +252,7 @@ static int rail_lost_by_all_reduce(struct braid_comm *comm, void *context)
     CHECK(now.gpu_to_host_bytes == 0 && now.host_to_gpu_bytes == 0, "something was staged");
     CHECK(now.gpu_reduced_bytes == count * 2, "%llu bytes were combined",
           (unsigned long long)now.gpu_reduced_bytes);
-    CHECK(braid_rank(comm) || (!cable("up") && port_comes_up()), "the cable");
+    CHECK(braid_rank(comm) || (!nics_cable("up") && nics_port_comes_up()), "the cable");
     own_gpu_free(memory);
     return 0;
 }

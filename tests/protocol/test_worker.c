@@ -373,18 +373,6 @@ static void goes_by__all_rails_or_none(void **state)
     cluster_destroy(&c);
 }
 
-/* A neighbour's frames may come by relays, too; another peer's do. */
-static void goes_by__not_where_relays_are(void **state)
-{
-    struct cluster c;
-
-    (void)state;
-    cluster_create_bcube(&c, 3, 2, &plain, NULL);
-    assert_false(br_worker_goes_by(c.workers[0], 1, 0xff));
-    assert_false(br_worker_goes_by(c.workers[0], 4, 0xff));
-    cluster_destroy(&c);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,7 +389,6 @@ int main(void)
         cmocka_unit_test(leave__what_was_sent_before_arrives),
         cmocka_unit_test(queue__urgent_overtakes_bulk),
         cmocka_unit_test(goes_by__all_rails_or_none),
-        cmocka_unit_test(goes_by__not_where_relays_are),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
