@@ -328,14 +328,17 @@ static int hangs_at_the_target(struct braid_comm *comm, void *context)
     struct braid_options hasty = {.timeout_ms = 2000};
     bool leaves = *(bool *)context;
     struct braid_region *region;
-    struct braid_key key;
     uint8_t *memory, host[5000] = {0};
+    struct braid_key key;
+    struct braid_op *op;
     int rc;
 
     if (offer(comm, sizeof host, &memory, &region, &key))
         return 1;
     if (braid_rank(comm) == 0) {
-        rc = braid_put(comm, host, sizeof host, &key, 0, leaves ? NULL : &hasty, NULL);
+        RETURNS(0, braid_put(comm, host, sizeof host, &key, 0, leaves ? NULL : &hasty, &op));
+        ranks_tell(0);
+        rc = braid_wait(op, -1);
         CHECK(rc == (leaves ? -ECANCELED : -ETIMEDOUT), "got %d", rc);
         CHECK(strstr(braid_last_error(), leaves ? "rank 1: copies of a GPU for another rank do not end"
                                                 : "missed its deadline of 2000 ms: waits for rank 1"),
@@ -345,7 +348,9 @@ static int hangs_at_the_target(struct braid_comm *comm, void *context)
     strcpy(fake_cuda()->fail, "cuEventQuery");
     fake_cuda()->fail_result = BR_CUDA_NOT_READY;
     RETURNS(0, braid_send(comm, &key, sizeof key, 0, NULL, NULL));
-    if (!leaves)
+    if (leaves)
+        ranks_await(0, 1);
+    else
         RETURNS(-ETIMEDOUT, braid_recv(comm, host, 1, 0, NULL, NULL));
     return 0;
 }
