@@ -78,6 +78,9 @@ void *fake_cuda_bytes(br_cuda_pointer address);
 /* Memory that both see, as cuMemAllocManaged() gives: its kind is DEVICE with IS_MANAGED. Freed by cuMemFree. */
 br_cuda_result fake_cuda_managed(br_cuda_pointer *out, size_t bytes);
 
+/* Sizes and addresses of cuMemCreate() are multiples of it: 2 MiB with the real driver. So little, as tests map hundreds of allocations. */
+#define FAKE_CUDA_GRAIN (64ul << 10)
+
 /* An allocation of cuMemCreate() of device 0, mapped to reserved addresses, where it can be accessed; its handle is released already. exportable: by a
  * descriptor. */
 br_cuda_result fake_cuda_create(br_cuda_pointer at, size_t bytes, bool exportable);

@@ -10,8 +10,6 @@
 #include "tests/fake_cuda/inside.h"
 #include "tests/fake_cuda/stream.h"
 
-#define GRANULARITY (2ul << 20)
-
 /* What stands in an IPC handle. */
 struct note {
     uint64_t magic;

@@ -10,9 +10,8 @@
 
 #include "tests/fake_cuda/inside.h"
 
-#define GRANULARITY (2ul << 20)
-#define HANDLES     2048u
-#define NAME        "fake_cuda_vmm:%d:%d"
+#define HANDLES 2048u
+#define NAME    "fake_cuda_vmm:%d:%d"
 
 static struct handle {
     int fd;
@@ -73,7 +72,7 @@ br_cuda_result cuMemGetAllocationGranularity(size_t *out, const struct CUmemAllo
     ENTER(cuMemGetAllocationGranularity, DRIVER);
     (void)properties;
     (void)option;
-    *out = GRANULARITY;
+    *out = FAKE_CUDA_GRAIN;
     return refused() ? BR_CUDA_NOT_SUPPORTED : BR_CUDA_SUCCESS;
 }
 
@@ -86,7 +85,7 @@ br_cuda_result cuMemCreate(unsigned long long *out, size_t bytes,
     ENTER(cuMemCreate, DRIVER);
     if (refused())
         return BR_CUDA_NOT_SUPPORTED;
-    if (!bytes || bytes % GRANULARITY || flags || properties->type != BR_CUDA_ALLOCATION_PINNED)
+    if (!bytes || bytes % FAKE_CUDA_GRAIN || flags || properties->type != BR_CUDA_ALLOCATION_PINNED)
         return BR_CUDA_INVALID_VALUE;
     if (bytes > fake_cuda()->bytes)
         return BR_CUDA_OUT_OF_MEMORY;
@@ -121,7 +120,7 @@ br_cuda_result cuMemRelease(unsigned long long number)
 /* Addresses without bytes behind them, where the device's are and where the CPU finds them. */
 static bool reserve(struct fake_memory *memory)
 {
-    memory->mapped = memory->bytes + GRANULARITY;
+    memory->mapped = memory->bytes + FAKE_CUDA_GRAIN;
     for (int i = 0; i < 2; i++) {
         memory->mapping[i] =
             mmap(NULL, memory->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -131,7 +130,7 @@ static bool reserve(struct fake_memory *memory)
             munmap(memory->mapping[0], memory->mapped);
         return false;
     }
-    memory->at = memory->mapping[0] + (GRANULARITY - (uintptr_t)memory->mapping[0] % GRANULARITY);
+    memory->at = memory->mapping[0] + (FAKE_CUDA_GRAIN - (uintptr_t)memory->mapping[0] % FAKE_CUDA_GRAIN);
     return true;
 }
 
@@ -144,7 +143,7 @@ br_cuda_result cuMemAddressReserve(br_cuda_pointer *out, size_t bytes, size_t al
     (void)at;
     if (refused())
         return BR_CUDA_NOT_SUPPORTED;
-    if (flags || !bytes || bytes % GRANULARITY || alignment > GRANULARITY)
+    if (flags || !bytes || bytes % FAKE_CUDA_GRAIN || alignment > FAKE_CUDA_GRAIN)
         return BR_CUDA_INVALID_VALUE;
     memory = calloc(1, sizeof *memory);
     if (!memory)
@@ -166,7 +165,7 @@ static struct fake_memory *empty(br_cuda_pointer at, size_t bytes)
 {
     struct fake_memory *memory = fake_find(at);
 
-    for (size_t i = 0; i < bytes && memory; i += GRANULARITY)
+    for (size_t i = 0; i < bytes && memory; i += FAKE_CUDA_GRAIN)
         if (fake_find(at + i) != memory)
             memory = NULL;
     return memory && memory->kind == RESERVED ? memory : NULL;
@@ -178,7 +177,7 @@ br_cuda_result cuMemAddressFree(br_cuda_pointer at, size_t bytes)
 
     ENTER(cuMemAddressFree, DRIVER);
     pthread_mutex_lock(&fake_lock);
-    memory = bytes % GRANULARITY ? NULL : empty(at, bytes);
+    memory = bytes % FAKE_CUDA_GRAIN ? NULL : empty(at, bytes);
     if (memory && ((uintptr_t)memory->at != at || memory->bytes != bytes))
         memory = NULL;
     if (memory)
@@ -227,7 +226,7 @@ br_cuda_result cuMemMap(br_cuda_pointer at, size_t bytes, size_t offset, unsigne
 
     ENTER(cuMemMap, DRIVER);
     pthread_mutex_lock(&fake_lock);
-    reserved = at % GRANULARITY || bytes % GRANULARITY || !bytes ? NULL : empty(at, bytes);
+    reserved = at % FAKE_CUDA_GRAIN || bytes % FAKE_CUDA_GRAIN || !bytes ? NULL : empty(at, bytes);
     handle = of(number);
     if (reserved && handle && !offset && !flags && fstat(handle->fd, &file) == 0 &&
         (off_t)bytes <= file.st_size)

@@ -15,7 +15,7 @@
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fresh.h"
 
-#define GRAIN (2ul << 20)
+#define GRAIN FAKE_CUDA_GRAIN
 #define ROOM  (4 * GRAIN)
 
 static const struct br_cuda *cuda;

@@ -308,7 +308,7 @@ static void vmm__maps_exports_and_imports(void **state)
 /* Two allocations in one range, and a hole. */
 static void vmm__several_in_a_range(void **state)
 {
-    const size_t grain = 2 << 20;
+    const size_t grain = FAKE_CUDA_GRAIN;
     unsigned long long first, second;
     br_cuda_pointer at, base;
     size_t bytes;

@@ -16,7 +16,7 @@
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fresh.h"
 
-#define GRAIN (2ul << 20)
+#define GRAIN FAKE_CUDA_GRAIN
 #define MANY  4u
 #define PEER  5 /* the rank that has made it, and that it is handed over to */
 

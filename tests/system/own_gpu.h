@@ -15,8 +15,7 @@ void *own_gpu_alloc(size_t bytes);
 void own_gpu_free(void *memory);
 
 /* Memory of cuMemCreate(), as PyTorch's expandable segments: addresses, and behind parts of them allocations, which other processes may map or not. All
- * sizes are multiples of OWN_GPU_GRAIN. */
-#define OWN_GPU_GRAIN (2ul << 20)
+ * sizes are multiples of FAKE_CUDA_GRAIN. */
 char *own_gpu_reserve(size_t bytes);
 void own_gpu_unreserve(void *at, size_t bytes);
 void own_gpu_map(void *at, size_t bytes, bool exportable);

@@ -26,7 +26,7 @@
 const struct br_gpu_image br_gpu_image = {"image", NULL, "sm_none"};
 
 #define RANKS 3
-#define GRAIN OWN_GPU_GRAIN
+#define GRAIN FAKE_CUDA_GRAIN
 #define COUNT (GRAIN / sizeof(int32_t)) /* elements of a grain */
 
 static void run(ranks_main *body, void *context)

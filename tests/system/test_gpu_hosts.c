@@ -129,23 +129,25 @@ static void hosts__results(void **state)
     run(results, NULL);
 }
 
+#define HALF (8 * FAKE_CUDA_GRAIN) /* bytes of each of the two allocations that hold LARGE elements */
+
 /* Of cuMemCreate(), over two allocations: their descriptors go to the other rank of the host alone. */
 static int created(struct braid_comm *comm, void *context)
 {
-    char *at = own_gpu_reserve(2 * OWN_GPU_GRAIN);
-    int32_t *data = (int32_t *)(void *)(at + OWN_GPU_GRAIN - 100000);
+    char *at = own_gpu_reserve(2 * HALF);
+    int32_t *data = (int32_t *)(void *)(at + HALF - 100000);
 
     (void)context;
     for (size_t i = 0; i < 2; i++)
-        own_gpu_map(at + i * OWN_GPU_GRAIN, OWN_GPU_GRAIN, true);
+        own_gpu_map(at + i * HALF, HALF, true);
     for (int turn = 0; turn < 2; turn++)
         if (sum_and_check(comm, data, LARGE))
             return 1;
     CHECK(look(comm).shared >= 2 * (LARGE - 1) * 4 && !look(comm).refused, "%llu bytes shared",
           (unsigned long long)look(comm).shared);
     for (size_t i = 0; i < 2; i++)
-        own_gpu_unmap(at + i * OWN_GPU_GRAIN, OWN_GPU_GRAIN);
-    own_gpu_unreserve(at, 2 * OWN_GPU_GRAIN);
+        own_gpu_unmap(at + i * HALF, HALF);
+    own_gpu_unreserve(at, 2 * HALF);
     return 0;
 }
 
