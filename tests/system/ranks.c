@@ -180,7 +180,7 @@ void ranks_everywhere(int kinds, int size, ranks_main *body)
         struct ranks job = ranks_kinds[k];
 
         job.size = size;
-        job.timeout_ms = 20000;
+        job.timeout_ms = RANKS_PATIENCE;
         ranks_run(&job, body, NULL);
     }
 }

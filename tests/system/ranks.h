@@ -10,7 +10,9 @@
 
 #include <braid/braid.h>
 
-#define RANKS_LIMIT   60
+#define RANKS_LIMIT 60
+#define RANKS_PATIENCE                                                                                       \
+    45000 /* ms of a call whose deadline is not what is tested: one that hangs says so before its rank is killed */
 #define RANKS_MOST    16
 #define RANKS_KIND(j) (j)->backend, (j)->devices ? (j)->devices : "-"
 
@@ -36,7 +38,7 @@ extern const struct ranks ranks_kinds[];
 #define RANKS_KINDS   5
 #define RANKS_STREAMS 4 /* the first ones, without udp */
 
-/* ranks_run() over the first `kinds` of them; calls have 20 seconds. */
+/* ranks_run() over the first `kinds` of them; calls have RANKS_PATIENCE. */
 void ranks_everywhere(int kinds, int size, ranks_main *body);
 
 void ranks_sleep_ms(int ms);

@@ -85,7 +85,8 @@ static int caller_took_it(struct braid_comm *comm, void *context)
 static void asleep__caller_took_it(void **state)
 {
     (void)state;
-    ranks_run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = 20000}, caller_took_it, NULL);
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, caller_took_it,
+              NULL);
 }
 
 int main(void)

@@ -359,8 +359,10 @@ static void gpu__copies_for_another_rank_that_hang(void **state)
 {
     (void)state;
     for (int leaves = 0; leaves < 2; leaves++)
-        ranks_run(&(struct ranks){.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 30000},
-                  hangs_at_the_target, &(bool){leaves});
+        ranks_run(
+            &(struct ranks){
+                .size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
+            hangs_at_the_target, &(bool){leaves});
 }
 
 int main(void)

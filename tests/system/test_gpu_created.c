@@ -33,7 +33,7 @@ static void run(ranks_main *body, void *context)
 {
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
     setenv("BRAID_GPU_REDUCE", "auto", 1);
-    ranks_run(&(struct ranks){.size = RANKS, .backend = "shm", .timeout_ms = 20000}, body, context);
+    ranks_run(&(struct ranks){.size = RANKS, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, body, context);
 }
 
 /* `n` allocations of a grain, side by side. */

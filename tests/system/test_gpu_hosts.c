@@ -35,7 +35,7 @@ static void run(ranks_main *body, void *context)
                               .per_host = PER_HOST,
                               .backend = "auto",
                               .devices = "127.0.0.1",
-                              .timeout_ms = 20000},
+                              .timeout_ms = RANKS_PATIENCE},
               body, context);
 }
 

@@ -38,7 +38,7 @@ static void run(ranks_main *body, void *context)
 {
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
     setenv("BRAID_GPU_REDUCE", "auto", 1);
-    ranks_run(&(struct ranks){.size = RANKS, .backend = "shm", .timeout_ms = 20000}, body, context);
+    ranks_run(&(struct ranks){.size = RANKS, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, body, context);
 }
 
 static int32_t given(size_t i, int rank)
@@ -250,7 +250,8 @@ static void share__not_on_the_cpu(void **state)
     (void)state;
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
     setenv("BRAID_GPU_REDUCE", "cpu", 1);
-    ranks_run(&(struct ranks){.size = RANKS, .backend = "shm", .timeout_ms = 20000}, not_wanted, NULL);
+    ranks_run(&(struct ranks){.size = RANKS, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, not_wanted,
+              NULL);
 }
 
 /* Mapping waits for all streams: not while an operation of another communicator stands in one. Then it goes on as if nothing had been. */

@@ -158,7 +158,7 @@ static void run(const struct ranks *job, void *context)
 static void order__behind_a_stream(void **state)
 {
     (void)state;
-    run(&(struct ranks){.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000},
+    run(&(struct ranks){.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
         "streams");
 }
 
@@ -166,7 +166,7 @@ static void order__behind_a_stream(void **state)
 static void order__behind_a_board(void **state)
 {
     (void)state;
-    run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = 20000}, NULL);
+    run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, NULL);
 }
 
 /* And there all hosts. */
@@ -175,9 +175,11 @@ static void order__behind_a_board_of_several_hosts(void **state)
     (void)state;
     if (geteuid()) /* hosts are told apart by what is mounted over the boot ID */
         skip();
-    run(
-        &(struct ranks){
-            .size = 4, .per_host = 2, .backend = "auto", .devices = "127.0.0.1", .timeout_ms = 20000},
+    run(&(struct ranks){.size = 4,
+                        .per_host = 2,
+                        .backend = "auto",
+                        .devices = "127.0.0.1",
+                        .timeout_ms = RANKS_PATIENCE},
         NULL);
 }
 

@@ -299,9 +299,9 @@ static int all_methods(struct braid_comm *comm, void *context)
 
 static void parameters__bits_of_the_reference(void **state)
 {
-    struct ranks tcp = {.size = 3, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
-    struct ranks memory = {.size = 4, .backend = "shm", .timeout_ms = 20000};
-    struct ranks alone = {.size = 1, .timeout_ms = 20000};
+    struct ranks tcp = {.size = 3, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks memory = {.size = 4, .backend = "shm", .timeout_ms = RANKS_PATIENCE};
+    struct ranks alone = {.size = 1, .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&tcp, all_methods, NULL);
@@ -341,7 +341,7 @@ static int asynchronous(struct braid_comm *comm, void *context)
 
 static void parameters__asynchronous_descent(void **state)
 {
-    struct ranks job = {.size = 3, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+    struct ranks job = {.size = 3, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, asynchronous, NULL);
@@ -373,7 +373,7 @@ static int by_the_model(struct braid_comm *comm, void *context)
 
 static void parameters__steps_by_the_model(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, by_the_model, NULL);

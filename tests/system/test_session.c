@@ -157,9 +157,9 @@ static int all_policies(struct braid_comm *comm, void *context)
 
 static void session__every_policy(void **state)
 {
-    struct ranks tcp = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
-    struct ranks memory = {.size = 3, .backend = "shm", .timeout_ms = 20000};
-    struct ranks alone = {.size = 1, .timeout_ms = 20000};
+    struct ranks tcp = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks memory = {.size = 3, .backend = "shm", .timeout_ms = RANKS_PATIENCE};
+    struct ranks alone = {.size = 1, .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&tcp, all_policies, NULL);
@@ -219,7 +219,7 @@ static int tries(struct braid_comm *comm, void *context)
 
 static void session__auto_keeps_the_fastest_plan(void **state)
 {
-    struct ranks job = {.size = 3, .backend = "shm", .timeout_ms = 20000};
+    struct ranks job = {.size = 3, .backend = "shm", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, tries, NULL);
@@ -304,7 +304,7 @@ static int misuse(struct braid_comm *comm, void *context)
 
 static void session__misuse_is_named(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, misuse, NULL);
@@ -338,7 +338,7 @@ static int aborted(struct braid_comm *comm, void *context)
 
 static void session__ends_with_its_communicator(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, aborted, NULL);
@@ -392,7 +392,7 @@ static void write_calibration(const char *path)
 
 static void session__takes_a_and_b_of_the_calibration(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000};
+    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
     char path[] = "/tmp/braid-calibration-XXXXXX";
     int fd = mkstemp(path);
 

@@ -194,8 +194,8 @@ static void split__all_collectives_at_once(void **state)
 /* Parts whose ranks are no neighbours are relayed through others; a duplicate of the whole is a BCube, too. */
 static void split__in_a_bcube(void **state)
 {
-    const struct ranks jobs[] = {{.size = 4, .topology = "bcube:2,2", .timeout_ms = 30000},
-                                 {.size = 9, .topology = "bcube:3,2", .timeout_ms = 30000}};
+    const struct ranks jobs[] = {{.size = 4, .topology = "bcube:2,2", .timeout_ms = RANKS_PATIENCE},
+                                 {.size = 9, .topology = "bcube:3,2", .timeout_ms = RANKS_PATIENCE}};
 
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -355,7 +355,7 @@ static void finalize__numbers_are_used_again(void **state)
         struct ranks job = ranks_kinds[k];
 
         job.size = k % 2 + 1;
-        job.timeout_ms = 30000;
+        job.timeout_ms = RANKS_PATIENCE;
         ranks_run(&job, again_and_again, NULL);
     }
 }

@@ -131,7 +131,7 @@ static void all_paths(int kind, int staged)
             struct ranks job = ranks_kinds[kind];
 
             job.size = 2;
-            job.timeout_ms = 20000;
+            job.timeout_ms = RANKS_PATIENCE;
             ranks_run(&job, steady, &p);
         }
 }

@@ -74,15 +74,17 @@ static int sum(struct braid_comm *comm, size_t count, const struct braid_options
 static void once(int size, ranks_main *body)
 {
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
-    ranks_run(&(struct ranks){.size = size, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 20000},
-              body, NULL);
+    ranks_run(
+        &(struct ranks){
+            .size = size, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
+        body, NULL);
 }
 
 /* And over the host's board. */
 static void twice(int size, ranks_main *body)
 {
     once(size, body);
-    ranks_run(&(struct ranks){.size = size, .backend = "shm", .timeout_ms = 20000}, body, NULL);
+    ranks_run(&(struct ranks){.size = size, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, body, NULL);
 }
 
 /* ---- order ---------------------------------------------------------------------------------- */
