@@ -9,7 +9,13 @@
 #include "collectives/local.h"
 #include "transport/shm/shm.h"
 
-#define TAG (1u << 31) /* and the slot; what is handed over besides has the number of a group */
+#define TAG (1u << 31) /* and what follows; what is handed over besides has the number of a group */
+
+/* The slot and, as a slot is used again, the last bits of the serial: what nobody has taken never passes for what comes later. */
+static uint32_t tag_of(const struct br_extent *extent)
+{
+    return TAG | (uint32_t)(extent->serial * BR_EXTENTS_ALL & ~TAG) | extent->slot;
+}
 
 static struct br_link *link_to(const struct br_family *family, int rank)
 {
@@ -37,7 +43,7 @@ static int send_one(struct br_family *family, int rank, int gpu, const struct br
     fd = br_ipc_open(family->ipc, gpu, extent);
     if (fd < 0)
         return fd;
-    rc = br_shm_link_send_fd(link, TAG | extent->slot, fd);
+    rc = br_shm_link_send_fd(link, tag_of(extent), fd);
     close(fd);
     if (rc)
         return rc == -EAGAIN ? 0 : rc;
@@ -80,9 +86,9 @@ int br_hand_take(struct br_family *family, const struct br_local *local, int gpu
 
         if (!br_ipc_wants(family->ipc, rank, &extents[i]))
             continue;
-        fd = br_shm_link_take_fd(link, TAG | extents[i].slot);
+        fd = br_shm_link_take_fd(link, tag_of(&extents[i]));
         if (fd < 0)
-            break; /* they come in this order */
+            continue; /* it comes later, or was refused here before */
         taken = br_ipc_take(family->ipc, gpu, rank, &extents[i], fd);
         if (taken && !rc)
             rc = taken;

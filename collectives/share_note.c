@@ -55,16 +55,18 @@ static int hand_over(struct br_share *share, const struct br_local *local, int g
     const struct br_extent *extents = extents_of_send(note);
     struct br_family *family = share->family;
     uint32_t n = note->send.extents + note->recv.extents;
+    bool lacks = br_hand_lacks(family, local, extents, n);
 
-    if (share->hands && (!family->hands || family->hands == share)) {
+    if (lacks && share->hands && (!family->hands || family->hands == share)) {
         int rc = br_hand_over(family, local, gpu, extents, n);
 
         if (rc)
             return rc;
         family->hands = share;
         share->sent = true;
+        lacks = br_hand_lacks(family, local, extents, n);
     }
-    note->owes = br_hand_lacks(family, local, extents, n);
+    note->owes = lacks;
     return 0;
 }
 
@@ -73,18 +75,21 @@ void br_share_write(struct br_share *share, const struct br_local *local, const 
     struct br_ipc *ipc = share->family->ipc;
     struct br_share_note *note = &share->mine;
     int gpu = op->send_gpu;
+    bool named;
 
     memset(note, 0, offsetof(struct br_share_note, extents));
     tell_gone(share, local, note);
     if (share->refused || !gpu || gpu != op->recv_gpu || op->foreign ||
         !br_offload_reaches(share->family->offload, gpu, op->send)) /* not any more */
         return;
-    note->has = !br_ipc_note(ipc, gpu, op->send, op->send_bytes, &note->send, extents_of_send(note)) &&
-                !br_ipc_note(ipc, gpu, op->recv, op->recv_bytes, &note->recv, extents_of_recv(note)) &&
-                !hand_over(share, local, gpu, note);
+    named = !br_ipc_note(ipc, gpu, op->send, op->send_bytes, &note->send, extents_of_send(note)) &&
+            !br_ipc_note(ipc, gpu, op->recv, op->recv_bytes, &note->recv, extents_of_recv(note));
+    note->has = named && !hand_over(share, local, gpu, note);
     if (note->has)
         return;
-    note->owes = note->send.extents = note->recv.extents = 0;
+    note->owes = 0;
+    if (!named) /* else some may have been sent: they are named, so that they are taken */
+        note->send.extents = note->recv.extents = 0;
     refuse(share, &share->said_handle);
 }
 
@@ -114,7 +119,7 @@ bool br_share_take(struct br_share *share, const struct br_local *local, const s
         owes |= note->owes;
         for (uint32_t i = 0; i < note->gone && r != local->rank; i++)
             br_ipc_drop(family->ipc, rank, &note->extents[i]);
-        if (r != local->rank && note->has && op->send_gpu && /* else nobody has sent us anything */
+        if (r != local->rank && op->send_gpu && /* else nobody has sent us anything */
             br_hand_take(family, local, op->send_gpu, r, extents_of_send(note),
                          note->send.extents + note->recv.extents))
             refuse(share, &share->refused);

@@ -36,7 +36,7 @@
 struct br_extent {
     uint64_t serial; /* of its process; never used again */
     uint64_t bytes;
-    uint32_t slot; /* below BR_EXTENTS_ALL; the descriptor is known by it on its way */
+    uint32_t slot; /* below BR_EXTENTS_ALL; the descriptor is known by it and the serial on its way */
     uint32_t unused;
 };
 

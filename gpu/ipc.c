@@ -282,6 +282,8 @@ bool br_ipc_is_stale(const struct br_ipc *ipc)
 
 void br_ipc_clear(struct br_ipc *ipc)
 {
+    if (ipc->holds) /* note 2: that may be other extents of the same mapping */
+        return;
     br_list_for_each_safe (node, &ipc->mappings) {
         struct mapping *mapping = br_container_of(node, struct mapping, node);
 
@@ -305,7 +307,7 @@ static void make_room(struct br_ipc *ipc, int rank, const struct br_ipc_note *no
     br_list_for_each_safe (node, &ipc->mappings) { /* the last used first */
         struct mapping *mapping = br_container_of(node, struct mapping, node);
 
-        if (is_freed(mapping, rank, note) || (kept >= LIMIT - 1 && !ipc->holds))
+        if (!ipc->holds && (is_freed(mapping, rank, note) || kept >= LIMIT - 1))
             drop(ipc, mapping, false);
         else
             kept++;

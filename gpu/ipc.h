@@ -6,8 +6,9 @@
  *    operation, which the manual calls lightweight, so that they always name what is at the address now.
  * 2. Mapping takes the driver's time, so mappings are kept: found by the handle, which the driver gives to no other allocation, not even to a later one
  *    at the same address. A new handle whose allocation overlaps one that is kept, of the same process, shows that the old one has been freed: it is
- *    closed first. UCX does it so, too. LIMIT are kept; the one that was used longest ago goes, but not while somebody holds what is mapped: an
- *    operation keeps its addresses over several rounds, and those of other communicators map meanwhile.
+ *    closed first. UCX does it so, too. LIMIT are kept; the one that was used longest ago goes. But nothing is closed while somebody holds what is mapped: an
+ *    operation keeps its addresses over several rounds, and those of other communicators map, and hear that extents are gone, meanwhile. One mapping may
+ *    hold extents that are gone beside those that are read.
  * 3. The manual leaves undefined what becomes of memory that is freed while another process has it mapped. It is not read here any more: no operation names
  *    it. Its pages stay taken until the mapping is closed (note 2).
  * 4. Not every memory has a handle: of cudaMallocAsync() and cuMemCreate() none. That of cuMemCreate() is named by its extents in place of one
@@ -66,7 +67,7 @@ void br_ipc_drop(struct br_ipc *ipc, int rank, const struct br_extent *extent);
 bool br_ipc_has(const struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
                 const struct br_extent *extents);
 
-/* Is something mapped of which an extent is gone? Unmaps it. Blocks (note 5). */
+/* Is something mapped of which an extent is gone? Unmaps it, unless something is held. Blocks (note 5). */
 bool br_ipc_is_stale(const struct br_ipc *ipc);
 void br_ipc_clear(struct br_ipc *ipc);
 

@@ -273,6 +273,86 @@ static void created__beside_a_stream(void **state)
     run(beside_a_stream, NULL);
 }
 
+/* New memory of two communicators at once, which rank 1 comes to in another order: who hands nothing over leaves the links to the other. */
+static int crossed(struct braid_comm *comm, void *context)
+{
+    struct braid_comm *comms[2];
+    struct braid_op *ops[2];
+    int32_t *data[2];
+
+    (void)context;
+    for (int i = 0; i < 2; i++)
+        RETURNS(0, braid_comm_split(comm, 0, braid_rank(comm), &comms[i]));
+    for (int turn = 0; turn < 40; turn++) {
+        for (int i = 0; i < 2; i++) {
+            data[i] = allocate(2);
+            fill(data[i], 2 * COUNT, braid_rank(comm), i);
+        }
+        RETURNS(0, braid_barrier(comm, NULL, NULL));
+        for (int k = 0; k < 2; k++) {
+            int i = braid_rank(comm) == 1 ? 1 - k : k;
+
+            RETURNS(0, braid_allreduce(comms[i], data[i], data[i], 2 * COUNT, BRAID_INT32, BRAID_SUM, NULL,
+                                       &ops[i]));
+        }
+        for (int i = 0; i < 2; i++) {
+            RETURNS(0, braid_wait(ops[i], -1));
+            if (check(data[i], 2 * COUNT, i))
+                return 1;
+            release(data[i], 2);
+        }
+    }
+    CHECK(!look(comm).staged && !look(comm).refused, "something was staged");
+    return 0;
+}
+
+static void created__crossed(void **state)
+{
+    (void)state;
+    run(crossed, NULL);
+}
+
+/* What is unmapped is not what an all-reduce under way reads, though they were mapped together: that mapping stays as long. */
+static int unmapped(struct braid_comm *comm, void *context)
+{
+    int32_t *data = allocate(3), *kept = allocate(1), host[2000] = {0};
+    struct braid_op *slow, *last;
+    struct braid_comm *other;
+    int rank = braid_rank(comm);
+
+    (void)context;
+    RETURNS(0, braid_comm_split(comm, 0, rank, &other));
+    if (sum_and_check(comm, data, data, 3 * COUNT, 0) || sum_and_check(comm, kept, kept, 2000, 0))
+        return 1;
+    fill(data, COUNT, rank, 5);
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    if (rank == 2)
+        fake_cuda()->late = 300000; /* its kernel: the others wait for it, and read then */
+    RETURNS(0, braid_allreduce(comm, data, data, COUNT, BRAID_INT32, BRAID_SUM, NULL, &slow));
+    ranks_sleep_ms(20);
+    own_gpu_unmap((char *)data + 2 * GRAIN, GRAIN);
+    for (int turn = 0; turn < 20; turn++) /* the others are told */
+        RETURNS(0, braid_allreduce(other, rank == 2 ? host : kept, rank == 2 ? host : kept, 2000, BRAID_INT32,
+                                   BRAID_SUM, NULL, NULL));
+    RETURNS(0, braid_allreduce(other, kept, kept, 2000, BRAID_INT32, BRAID_SUM, NULL, &last));
+    ranks_sleep_ms(20);
+    if (rank == 2)
+        fake_cuda()->late = 0;
+    RETURNS(0, braid_wait(slow, -1));
+    RETURNS(0, braid_wait(last, -1));
+    own_gpu_unmap(data, GRAIN);
+    own_gpu_unmap((char *)data + GRAIN, GRAIN);
+    own_gpu_unreserve(data, 3 * GRAIN);
+    release(kept, 1);
+    return 0;
+}
+
+static void created__unmapped_beside(void **state)
+{
+    (void)state;
+    run(unmapped, NULL);
+}
+
 /* ---- refusals ------------------------------------------------------------------------------- */
 
 static int staged(struct braid_comm *comm, int32_t *data, size_t count, bool said)
@@ -319,6 +399,74 @@ static void created__refused(void **state)
         run(refusing, (void *)(uintptr_t)symbols[i]);
 }
 
+/* Rank 1 cannot import what two communicators hand over, more than the links hold: all of it is taken, and goes through host memory. */
+static int no_imports(struct braid_comm *comm, void *context)
+{
+    int32_t *data = allocate(60);
+    struct braid_comm *other;
+
+    (void)context;
+    RETURNS(0, braid_comm_split(comm, 0, braid_rank(comm), &other));
+    if (braid_rank(comm) == 1) {
+        strcpy(fake_cuda()->fail, "cuMemImportFromShareableHandle");
+        fake_cuda()->fail_result = BR_CUDA_NOT_SUPPORTED;
+    }
+    if (sum_and_check(comm, data, data, 60 * COUNT, 0) || sum_and_check(other, data, data, 60 * COUNT, 1))
+        return 1;
+    CHECK(!look(comm).shared &&
+              look(comm).refused == (braid_rank(comm) == 1 ? 2 : 0), /* each communicator, once */
+          "%llu refused", (unsigned long long)look(comm).refused);
+    fake_cuda()->fail[0] = 0;
+    release(data, 60);
+    return 0;
+}
+
+static void created__no_imports(void **state)
+{
+    (void)state;
+    run(no_imports, NULL);
+}
+
+/* Rank 0 exports for rank 1 and then not for rank 2: what rank 1 was sent must not pass for what comes later in its place. */
+static int exported_in_part(struct braid_comm *comm, void *context)
+{
+    int32_t *kept = allocate(1), *data = allocate(2), *later[2];
+
+    (void)context;
+    if (sum_and_check(comm, kept, kept, 2000, 0))
+        return 1;
+    if (braid_rank(comm) == 0) {
+        strcpy(fake_cuda()->fail, "cuMemExportToShareableHandle");
+        fake_cuda()->fail_result = BR_CUDA_NOT_SUPPORTED;
+        fake_cuda()->fail_after = 4;
+    }
+    if (sum_and_check(comm, data, data, 2 * COUNT, 0))
+        return 1;
+    CHECK(look(comm).refused == (braid_rank(comm) == 0), "%llu refused",
+          (unsigned long long)look(comm).refused);
+    fake_cuda()->fail[0] = 0;
+    release(data, 2);
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    for (int turn = 0; turn < 50; turn++) /* the others are told that it is gone */
+        if (sum_and_check(comm, kept, kept, 2000, turn))
+            return 1;
+    for (int i = 0; i < 2; i++) {
+        later[i] = allocate(4);
+        if (sum_and_check(comm, later[i], later[i], 4 * COUNT, 3 + i))
+            return 1;
+    }
+    release(kept, 1);
+    for (int i = 0; i < 2; i++)
+        release(later[i], 4);
+    return 0;
+}
+
+static void created__exported_in_part(void **state)
+{
+    (void)state;
+    run(exported_in_part, NULL);
+}
+
 /* One of the allocations cannot be exported; the buffer lies in too many. */
 static int not_shareable(struct braid_comm *comm, void *context)
 {
@@ -348,9 +496,11 @@ static void created__not_shareable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(created__results), cmocka_unit_test(created__many),
-        cmocka_unit_test(created__freed),   cmocka_unit_test(created__beside_a_stream),
-        cmocka_unit_test(created__refused), cmocka_unit_test(created__not_shareable),
+        cmocka_unit_test(created__results),          cmocka_unit_test(created__many),
+        cmocka_unit_test(created__crossed),          cmocka_unit_test(created__freed),
+        cmocka_unit_test(created__unmapped_beside),  cmocka_unit_test(created__beside_a_stream),
+        cmocka_unit_test(created__refused),          cmocka_unit_test(created__no_imports),
+        cmocka_unit_test(created__exported_in_part), cmocka_unit_test(created__not_shareable),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
