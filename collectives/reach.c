@@ -230,6 +230,8 @@ int br_reach_copy(void *context, bool to_gpu, void *to, const void *from, uint32
     struct br_family *family = context;
     int gpu = br_gpu_of(to_gpu ? to : from);
 
+    if (!gpu)
+        return br_error(EFAULT, "memory of a GPU was freed while an operation used it");
     if (!family->reach->goes_round) {
         family->reach->goes_round = true;
         br_downgrade(gpu_direct);

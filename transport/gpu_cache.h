@@ -10,7 +10,8 @@
  * 2. Bound: BR_GPU_CACHE_ENTRIES. Nothing of the host's memory is pinned for them, and what the NIC or the GPU has no room for it refuses: then what
  *    is not in use goes, and it is tried once more. BRAID_CACHE_BYTES does not count them.
  * 3. An allocation that cannot be registered is remembered as that, and not tried again while it lives. Said once, with the words of the
- *    first, and counted for each (downgrade_gpu_direct).
+ *    first, and counted for each (downgrade_gpu_direct). What is no allocation of the primary context, or a span over two, has no entry, and is counted at
+ *    each use.
  *
  * Calls are made under the worker's lock. All memory is allocated at open.
  */
