@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* On the machine of two_sockets.xml. */
+/*
+ * On the machine of two_sockets.xml: two sockets, as hwloc describes them; the GPUs have the addresses of the fake driver's. GPU 1 and mlx5_0 are behind
+ * one switch; eth0 is on the same host bridge; on a second host bridge of that socket is a NIC without an interface (DPDK's). GPU 0 and mlx5_1 are on the
+ * other socket. Of eth9's host bridge the machine does not say where it is. The file has no comment, as hwloc reads one with libhwloc-plugins alone.
+ */
 #include "tools/near.h"
 
 #include <errno.h>
