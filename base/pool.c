@@ -30,8 +30,6 @@ int br_pool_init(struct br_pool *pool, size_t size, uint32_t count)
     pool->size = stride;
     pool->count = count;
     pool->n_free = count;
-    for (uint32_t i = 0; i < count; i++)
-        pool->free_[i] = count - 1 - i; /* index 0 leaves first */
     return 0;
 }
 
@@ -44,12 +42,17 @@ void br_pool_destroy(struct br_pool *pool)
 
 void *br_pool_get(struct br_pool *pool)
 {
+    uint32_t index;
+
     if (pool->n_free == 0)
         return NULL;
-    return br_pool_at(pool, pool->free_[--pool->n_free]);
+    index = pool->n_back ? pool->free_[--pool->n_back] : br_pool_used(pool);
+    pool->n_free--;
+    return br_pool_at(pool, index);
 }
 
 void br_pool_put(struct br_pool *pool, void *object)
 {
-    pool->free_[pool->n_free++] = br_pool_index(pool, object);
+    pool->free_[pool->n_back++] = br_pool_index(pool, object);
+    pool->n_free++;
 }

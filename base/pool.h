@@ -13,8 +13,9 @@ struct br_pool {
         first; /* object in it, on a cache line. Zeroed by the system: pages that no object needs are never touched */
     size_t size;     /* bytes from one object to the next, a multiple of 64 */
     uint32_t count;  /* objects in all */
-    uint32_t n_free; /* objects on the free stack */
-    uint32_t *free_; /* stack of indexes */
+    uint32_t n_free; /* that can be had */
+    uint32_t n_back; /* of these, that were in use: they go first. The others have never been */
+    uint32_t *free_; /* stack of indexes of the n_back */
 };
 
 int br_pool_init(struct br_pool *pool, size_t size, uint32_t count); /* -ENOMEM */
@@ -25,6 +26,12 @@ void br_pool_put(struct br_pool *pool, void *object);
 static inline uint32_t br_pool_index(const struct br_pool *pool, const void *object)
 {
     return (uint32_t)((size_t)((const uint8_t *)object - pool->first) / pool->size);
+}
+
+/* Objects with indexes from here on have never been in use. */
+static inline uint32_t br_pool_used(const struct br_pool *pool)
+{
+    return pool->count - (pool->n_free - pool->n_back);
 }
 
 static inline void *br_pool_at(const struct br_pool *pool, uint32_t index)

@@ -12,6 +12,7 @@
 #include "protocol/internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -56,7 +57,7 @@ static void let_go(struct br_worker *w, struct br_service *s)
 
 void br_onesided_forget(struct br_worker *w)
 {
-    for (uint32_t i = 0; i < w->services.count; i++) /* free ones are zeroed, or have let go */
+    for (uint32_t i = 0; i < br_pool_used(&w->services); i++) /* free ones have let go */
         let_go(w, br_pool_at(&w->services, i));
 }
 
@@ -169,10 +170,15 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
 {
     struct br_service *s = br_pool_get(&w->services);
     bool arrives = m->type == BR_MESSAGE_PUT;
+    char words[160];
     int rc;
 
     if (!s) {
-        br_worker_fail(w, EPROTO, "a peer has more one-sided requests outstanding than its credits allow");
+        snprintf(
+            words, sizeof words,
+            "rank %d: peers have more than %u puts, gets and atomics under way here: wait for earlier ones",
+            w->config.rank, w->services.count);
+        br_worker_fail(w, ENOBUFS, words);
         return;
     }
     memset(s, 0, sizeof *s);

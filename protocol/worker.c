@@ -16,7 +16,6 @@
 #define EAGER_WITH_MAPS (2u << 10)    /* bytes; measured with shm: reading in place costs less from here on */
 #define TARGET_DELAY    (1 * BR_MS)
 #define CONNECT_BACKOFF (5 * BR_MS)
-#define MAX_SERVICES    2048u /* one-sided requests in service; every request holds a credit while it waits */
 
 static int create_pools(struct br_worker *w)
 {
@@ -27,7 +26,7 @@ static int create_pools(struct br_worker *w)
         (rc = br_table_init(&w->confirms, n)) ||
         (rc = br_pool_init(&w->unexpected, br_match_unexpected_bytes(), n)) ||
         (rc = br_pool_init(&w->flights, sizeof(struct br_flight), n)) ||
-        (rc = br_pool_init(&w->services, br_onesided_service_bytes(), MAX_SERVICES)) ||
+        (rc = br_pool_init(&w->services, br_onesided_service_bytes(), n)) ||
         (rc = br_slot_table_init(&w->slots, w->config.max_slots)))
         return br_error(-rc, "rank %d: no memory for the tables of %u transfers", w->config.rank, n);
     return 0;

@@ -48,9 +48,10 @@ struct br_worker_config {
     int neighbours;    /* peers that get rails, at most; 0: all others. Links are allocated for so many */
     bool own_nic_only; /* as in br_device_config */
     uint32_t gids[BR_MAX_DEVICES]; /* br_device_config.gid, in the order in which devices are opened */
-    uint32_t max_transfers;        /* posted transfers and unexpected messages that may be outstanding */
-    uint64_t seed;                 /* of the simulator; 0: real time */
-    struct br_trace *trace;        /* borrowed; NULL: nobody wants a timeline */
+    /* that may be outstanding, of each: posted transfers, unexpected messages, requests of peers that are served */
+    uint32_t max_transfers;
+    uint64_t seed;          /* of the simulator; 0: real time */
+    struct br_trace *trace; /* borrowed; NULL: nobody wants a timeline */
     /* Of the job: rank = host, the last hosts may be missing. Ranks that are no neighbours are reached by relaying (relay.h).
      * hosts 0: none is. */
     struct br_bcube cube;

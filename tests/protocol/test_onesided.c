@@ -418,7 +418,7 @@ static void refused__tag_in_use(void **state)
     expect_clean(&x);
 }
 
-/* More than all credits allow at once: a peer that does that is no peer. */
+/* More than there is room for ends the job, in words. */
 static void request__more_than_there_can_be(void **state)
 {
     struct wired x;
@@ -430,7 +430,8 @@ static void request__more_than_there_can_be(void **state)
         ask(&x, BR_MESSAGE_PUT, i, 0, 16);
         wire_forget(&x.wires[0]);
     }
-    assert_int_equal(x.w->failed, -EPROTO);
+    assert_int_equal(x.w->failed, -ENOBUFS);
+    assert_non_null(strstr(x.w->words, "puts, gets and atomics"));
     wired_destroy(&x);
 }
 

@@ -269,13 +269,42 @@ static void onesided__served_meanwhile(void **state)
     ranks_everywhere(RANKS_KINDS, 2, served_meanwhile);
 }
 
+/* All ranks have as many puts to rank 0 under way as a process may have, nearly. */
+static int from_many(struct braid_comm *comm, void *context)
+{
+    enum { PUTS = 1000, BYTES = 40 << 10 }; /* they ask for a place */
+    uint8_t *window = braid_alloc(comm, BYTES), *mine = braid_alloc(comm, BYTES);
+    static struct braid_op *ops[PUTS];
+    struct braid_key key;
+
+    (void)context;
+    memset(mine, 1, BYTES);
+    RETURNS(0, braid_key(comm, window, &key));
+    RETURNS(0, braid_broadcast(comm, &key, &key, sizeof key, BRAID_UINT8, 0, NULL, NULL));
+    for (int i = 0; i < PUTS && braid_rank(comm); i++)
+        RETURNS(0, braid_put(comm, mine, BYTES, &key, 0, NULL, &ops[i]));
+    for (int i = 0; i < PUTS && braid_rank(comm); i++)
+        RETURNS(0, braid_wait(ops[i], -1));
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    CHECK(braid_rank(comm) || window[BYTES - 1] == 1, "nothing came");
+    return 0;
+}
+
+static void onesided__from_many(void **state)
+{
+    (void)state;
+    ranks_run(
+        &(struct ranks){.size = 5, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
+        from_many, NULL);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages__all_sizes),        cmocka_unit_test(messages__tags_and_order),
         cmocka_unit_test(messages__other_size),       cmocka_unit_test(onesided__put_and_get),
         cmocka_unit_test(onesided__atomics),          cmocka_unit_test(onesided__refused),
-        cmocka_unit_test(onesided__served_meanwhile),
+        cmocka_unit_test(onesided__served_meanwhile), cmocka_unit_test(onesided__from_many),
     };
 
     if (argc == 2)
