@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "tests/fuzz/seal.h"
 #include "transport/datagram/link.h"
 
 #define PLACE   8192u
@@ -25,7 +26,7 @@ struct flight {
 
 struct world {
     uint64_t now;
-    bool hostile;
+    bool hostile, header_only;
     struct br_dgram_link *links[2];
     struct br_slot_table slots[2];
     struct br_slot *slot[2];
@@ -55,6 +56,7 @@ static struct br_dgram_config config(struct world *world, unsigned end)
                                     .message_buffers = BUFFERS,
                                     .max_packet = BR_DGRAM_MIN_PACKET,
                                     .paths = 2,
+                                    .header_only = world->header_only,
                                     .patience = 10 * BR_SEC};
 }
 
@@ -125,7 +127,7 @@ static void deliver(struct world *world, unsigned which, bool again, uint8_t cha
     if (world->hostile && by) {
         flight->bytes[change % flight->size] ^= by;
         if (flight->size >= sizeof(struct br_dgram_data) || flight->bytes[3] != BR_DGRAM_DATA)
-            br_dgram_seal(flight->bytes, flight->size, NULL, 0);
+            fuzz_seal(flight->bytes, flight->size);
     }
     if (!br_dgram_parse(flight->bytes, flight->size, &view)) {
         struct br_dgram_config acceptor = config(world, to);
@@ -225,6 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(world != NULL);
     world->now = BR_SEC;
     world->hostile = size && data[0] & 1;
+    world->header_only = size && data[0] & 2;
     for (unsigned end = 0; end < 2; end++) {
         world->place[end] = malloc(PLACE);
         check(world->place[end] && !br_slot_table_init(&world->slots[end], 2));

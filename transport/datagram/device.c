@@ -144,6 +144,18 @@ bool br_dgram_device_send(struct br_dgram_device *device)
     return true;
 }
 
+void br_dgram_device_expire(struct br_dgram_device *device)
+{
+    for (int i = 0; i < device->n_open; i++) {
+        struct br_dgram_member *member = device->open[i];
+
+        if (!member->dgram || member->state == BR_DGRAM_FAILED || member->timer > device->now)
+            continue;
+        br_dgram_link_expire(member->dgram, device->now);
+        member->eventful = true;
+    }
+}
+
 void br_dgram_device_settle(struct br_dgram_device *device)
 {
     for (int i = 0; i < device->n_open; i++) {

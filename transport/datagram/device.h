@@ -131,6 +131,8 @@ static inline bool br_dgram_device_wants(const struct br_dgram_device *device)
 }
 /* Gives the packets of all links to io->send() while there is room. false: there was not enough. When they have left: settle(). */
 bool br_dgram_device_send(struct br_dgram_device *device);
+/* When there is no room for packets: who waits in vain hears of it. */
+void br_dgram_device_expire(struct br_dgram_device *device);
 /* When the links that were asked want to be asked again, and what has ended with waiting. */
 void br_dgram_device_settle(struct br_dgram_device *device);
 /* Before sleeping. false: a link has something to do now (`no_room`: apart from sending). *first: when the first one will

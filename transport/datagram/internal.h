@@ -156,6 +156,7 @@ struct br_dgram_link {
     struct br_list ready;
     struct br_pool pool;               /* of br_dgram_message, message_buffers of them */
     struct br_dgram_message **waiting; /* by message number; not yet delivered */
+    uint32_t places;                   /* of waiting: message_buffers or more, a power of two */
     uint32_t delivered;                /* messages */
     uint32_t held;                     /* delivered and not released */
     uint32_t limit_told;               /* in the last ACK */

@@ -27,7 +27,9 @@ static int allocate(struct br_dgram_link *link)
 
     link->tx = calloc(BR_DGRAM_WINDOW, sizeof *link->tx);
     link->rx = calloc(BR_DGRAM_RX_FRAMES, sizeof *link->rx);
-    link->waiting = calloc(config->message_buffers, sizeof *link->waiting);
+    while (link->places < config->message_buffers) /* a power of two: orders wrap at 2^32 */
+        link->places = link->places ? 2 * link->places : 1;
+    link->waiting = calloc(link->places, sizeof *link->waiting);
     if (!link->tx || !link->rx || !link->waiting)
         return br_error(ENOMEM, "no memory for a datagram link");
     for (unsigned i = 0; i < config->paths; i++) {
@@ -265,7 +267,7 @@ void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view 
 
 static bool message_event(struct br_dgram_link *link, struct br_event *event)
 {
-    struct br_dgram_message **place = &link->waiting[link->delivered % link->config.message_buffers];
+    struct br_dgram_message **place = &link->waiting[link->delivered % link->places];
     struct br_dgram_message *message = *place;
 
     if (!message || !message->whole)
@@ -340,6 +342,18 @@ void br_dgram_link_release(struct br_dgram_link *link, void *buffer)
     /* The peer may be waiting for it, once half of the buffers are free that it does not know of. */
     if (br_dgram_receive_limit(link) - link->limit_told >= (link->config.message_buffers + 1) / 2)
         br_dgram_receive_tell(link);
+}
+
+void br_dgram_link_expire(struct br_dgram_link *link, uint64_t now)
+{
+    if (link->state == BR_DGRAM_FAILED)
+        return;
+    if (link->heard)
+        link->heard_at = now;
+    link->heard = false;
+    if ((link->owed || link->state != BR_DGRAM_UP) && now >= link->heard_at + link->config.patience)
+        br_dgram_link_fail(link, ETIMEDOUT, "nothing heard, and no packet has left, for %llu ms",
+                           (unsigned long long)(link->config.patience / BR_MS));
 }
 
 bool br_dgram_link_next(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out)

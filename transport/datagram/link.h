@@ -127,6 +127,8 @@ const char *br_dgram_link_words(const struct br_dgram_link *link); /* why it fai
 
 /* The next packet that may leave now; false: none before br_dgram_link_timer(), or before something else happens. */
 bool br_dgram_link_next(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out);
+/* Instead of next(), where there is no room for a packet: the patience ends all the same. Then event(). */
+void br_dgram_link_expire(struct br_dgram_link *link, uint64_t now);
 /* When to call next() and event() again though nothing has happened: a time, also a past one; or BR_DGRAM_NEVER. */
 uint64_t br_dgram_link_timer(const struct br_dgram_link *link);
 

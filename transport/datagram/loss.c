@@ -105,6 +105,9 @@ static void find_lost(struct br_dgram_link *link, struct br_dgram_path *path, ui
 
     if (patience < LEAST_REORDER)
         patience = LEAST_REORDER;
+    if (path->reorder >
+        path->pace.smoothed) /* it grew when packets were held: no measure for what they take now */
+        path->reorder = path->pace.smoothed;
     patience += path->reorder;
     path->loss_at = BR_DGRAM_NEVER;
     raise_floor(path); /* in order: nothing is left to look at */
@@ -155,7 +158,7 @@ void br_dgram_loss_ack(struct br_dgram_link *link, const struct br_dgram_ack *ac
     const struct br_dgram_sent *latest;
     struct br_dgram_path *path;
     uint64_t elapsed = 0;
-    unsigned packets;
+    unsigned packets, marked = 0;
 
     link->stats.rx_acks++;
     if (ack->path >= link->config.paths || ack->top >= link->paths[ack->path].next) {
@@ -174,9 +177,11 @@ void br_dgram_loss_ack(struct br_dgram_link *link, const struct br_dgram_ack *ac
     if (!packets)
         return;
     find_lost(link, path, now);
-    br_dgram_pace_acked(&path->pace, packets, ack->marked - path->marked_heard, path->newest_acked,
-                        path->next);
-    path->marked_heard = ack->marked;
+    if (br_dgram_before(path->marked_heard, ack->marked)) { /* else an older one has come later */
+        marked = ack->marked - path->marked_heard;
+        path->marked_heard = ack->marked;
+    }
+    br_dgram_pace_acked(&path->pace, packets, marked, path->newest_acked, path->next);
     if (path->quiet_since < now)
         path->quiet_since = now;
     path->silent_since = link->answered_at = now;
@@ -224,7 +229,8 @@ static bool hopeless(const struct br_dgram_link *link, const struct br_dgram_pat
 
 static void time_out(struct br_dgram_link *link, struct br_dgram_path *path, uint64_t now)
 {
-    bool dead = hopeless(link, path, now);
+    bool full = path->next - path->floor >= BR_DGRAM_PACKETS; /* no number is left to ask with */
+    bool dead = full || hopeless(link, path, now);
     uint64_t number = path->next - 1;
 
     link->stats.timeouts++;
@@ -241,6 +247,7 @@ static void time_out(struct br_dgram_link *link, struct br_dgram_path *path, uin
     for (number = path->floor; number < path->next; number++)
         if (br_dgram_sent_at(path, number)->state == BR_DGRAM_FLYING)
             lose(link, path, br_dgram_sent_at(path, number));
+    raise_floor(path);
     br_dgram_pace_timeout(&path->pace);
     if (others_live(link, path))
         still_owed(link); /* a path that carries nothing does not end a link that has others */

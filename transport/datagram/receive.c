@@ -77,7 +77,7 @@ static void acknowledge(struct br_dgram_link *link, const struct br_dgram_data *
 static bool begin_message(struct br_dgram_link *link, struct br_dgram_rx_frame *frame,
                           const struct br_dgram_data *data)
 {
-    struct br_dgram_message **place = &link->waiting[data->order % link->config.message_buffers];
+    struct br_dgram_message **place = &link->waiting[data->order % link->places];
 
     if (br_dgram_before(data->order, link->delivered) || data->length > link->config.message_bytes ||
         (*place && br_dgram_before(data->order, br_dgram_receive_limit(link)))) {

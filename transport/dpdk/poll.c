@@ -277,7 +277,11 @@ static void receive(struct br_dpdk_device *device, struct br_dgram_report *repor
 
 static void send_all(struct br_dpdk_device *device)
 {
-    if (!flush(device) || !br_dgram_device_wants(&device->dgram))
+    if (!flush(device)) {
+        br_dgram_device_expire(&device->dgram);
+        return;
+    }
+    if (!br_dgram_device_wants(&device->dgram))
         return;
     if (br_dgram_device_send(&device->dgram))
         flush(device);

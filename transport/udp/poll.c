@@ -12,6 +12,7 @@
 #define ROUNDS     16          /* of receives in one poll, at most */
 #define MOST_BYTES (4u << 20)  /* after which it receives no more */
 #define SOON       (5 * BR_US) /* to sleep for less is not worth it */
+#define NO_ROOM    (1 * BR_MS) /* likewise where what is due cannot leave: the kernel says when there is room */
 
 static struct br_udp_device *device_of(struct br_dgram_device *device)
 {
@@ -58,7 +59,8 @@ static void hear_socket(struct br_udp_device *device, int fd)
     }
 }
 
-static void receive(struct br_udp_device *device, struct br_dgram_report *report)
+/* true: all that there was. */
+static bool receive(struct br_udp_device *device, struct br_dgram_report *report)
 {
     uint32_t bytes = 0;
 
@@ -77,8 +79,9 @@ static void receive(struct br_udp_device *device, struct br_dgram_report *report
         if (n > 0)
             br_dgram_device_report(&device->dgram, report);
         if (n < BR_UDP_TRAINS)
-            return;
+            return true;
     }
+    return false;
 }
 
 static void hear_troubles(struct br_udp_device *device)
@@ -100,6 +103,14 @@ static bool send_outbox(struct br_udp_device *device)
         hear_troubles(device);
     outbox->news = false;
     return !br_udp_outbox_waits(outbox);
+}
+
+static void send_all(struct br_udp_device *device)
+{
+    if (br_udp_outbox_waits(device->outbox) && !send_outbox(device))
+        br_dgram_device_expire(&device->dgram);
+    else if (br_dgram_device_send(&device->dgram) && br_udp_outbox_waits(device->outbox))
+        send_outbox(device);
 }
 
 static void reply(struct br_dgram_device *base, const struct br_dgram_spot *to, const void *head,
@@ -152,18 +163,19 @@ int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
 {
     struct br_udp_device *device = (struct br_udp_device *)base;
     struct br_dgram_report report = {events, 0, max};
+    uint64_t heard = device->dgram.now;
 
     if (device->woken)
         hear_troubles(device); /* they wake, too, and go on doing so */
     device->woken = false;
     br_dgram_device_begin(&device->dgram, now);
     br_dgram_device_report(&device->dgram, &report);
-    receive(device, &report);
     /* Up to which all has been heard: what waits in the socket is not lost. */
-    device->dgram.now = device->inbox->all ? br_clock_now() : device->inbox->least;
-    if ((!br_udp_outbox_waits(device->outbox) || send_outbox(device)) &&
-        br_dgram_device_send(&device->dgram) && br_udp_outbox_waits(device->outbox))
-        send_outbox(device);
+    if (receive(device, &report))
+        device->dgram.now = br_clock_now();
+    else
+        device->dgram.now = device->inbox->least > heard ? device->inbox->least : heard;
+    send_all(device);
     br_dgram_device_settle(&device->dgram);
     br_dgram_device_report(&device->dgram, &report);
     return report.n;
@@ -194,14 +206,14 @@ int br_udp_wait(struct br_device *base)
     struct br_udp_device *device = (struct br_udp_device *)base;
     bool no_room = br_udp_outbox_waits(device->outbox);
     struct itimerspec timer = {0};
-    uint64_t now = device->dgram.now, first, left;
+    uint64_t now = device->dgram.now, least = no_room ? NO_ROOM : SOON, first, left;
 
     if (!br_dgram_device_idle(&device->dgram, no_room, &first))
         return -EAGAIN;
     if (first < now + SOON && !no_room)
         return -EAGAIN;
     if (first != BR_DGRAM_NEVER) {
-        left = first > now + SOON ? first - now : SOON;
+        left = first > now + least ? first - now : least;
         timer.it_value.tv_sec = (time_t)(left / BR_SEC);
         timer.it_value.tv_nsec = (long)(left % BR_SEC);
     }

@@ -253,7 +253,7 @@ static void close__a_peer_that_forgot(void **state)
     assert_int_equal(scene->at[0].error, -ECONNRESET);
 }
 
-/* It is asked every two seconds; from then on it owes an answer. */
+/* It is asked every 500 ms; from then on it owes an answer. */
 static void silence__of_an_idle_link_is_noticed(void **state)
 {
     struct scene *scene = *state;

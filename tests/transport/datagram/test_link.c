@@ -320,13 +320,13 @@ static void storm(uint64_t seed)
     br_random_seed(&random, seed);
     config = (struct br_dgram_config){.max_packet = packets[br_random_below(&random, 4)],
                                       .paths = 1 + (uint32_t)br_random_below(&random, 4),
-                                      .header_only = false,
+                                      .header_only = !br_random_below(&random, 3),
                                       .acks_behind = seed & 1};
     pair = begin(seed, &config);
     w.loss = br_random_below(&random, 3) ? 0.2 * br_random_unit(&random) : 0;
     w.duplicate = br_random_below(&random, 2) ? 0.1 * br_random_unit(&random) : 0;
     w.reorder = br_random_below(&random, 2) ? 0.3 * br_random_unit(&random) : 0;
-    w.damage = br_random_below(&random, 2) ? 0.05 * br_random_unit(&random) : 0;
+    w.damage = !config.header_only && br_random_below(&random, 2) ? 0.05 * br_random_unit(&random) : 0;
     w.delay = 5 * BR_US + br_random_below(&random, br_random_below(&random, 2) ? BR_MS : 5 * BR_MS);
     w.jitter = br_random_below(&random, 2) ? br_random_below(&random, w.delay) : 0;
     w.mtu = br_random_below(&random, 3) ? 0 : 1480;

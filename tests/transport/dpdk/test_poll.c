@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
+
 #include "base/clock.h"
 #include "cable.h"
 #include "transport/backends.h"
@@ -154,6 +156,26 @@ static void poll__leaves_payload_alone_once_it_is_sent(void **state)
     assert_int_equal(cable_last_byte(0), 'a');
 }
 
+/* A port that takes nothing, as net_memif's whose peer has died: the link ends all the same. */
+static void poll__a_port_that_takes_nothing(void **state)
+{
+    uint64_t begun = now, patience = 10 * BR_SEC; /* what a device without one takes */
+    int error = 0;
+
+    (void)state;
+    cable_write(&ends[0], &ends[1], 1024);
+    cable_fill(0, true);
+    while (!error && now < begun + 2 * patience) {
+        struct br_event event = {0};
+
+        now += BR_MS;
+        if (br_dpdk_ops.poll(ends[0].device, now, &event, 1) == 1 && event.kind == BR_EVENT_CLOSED)
+            error = event.error;
+    }
+    assert_int_equal(error, -ETIMEDOUT);
+    assert_in_range(now - begun, patience / 2, patience + BR_SEC);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -164,6 +186,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(poll__acknowledges_though_data_goes_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(poll__sends_though_each_has_events_and_comes_late, set_up, tear_down),
         cmocka_unit_test_setup_teardown(poll__leaves_payload_alone_once_it_is_sent, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(poll__a_port_that_takes_nothing, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(cases, NULL, NULL);
