@@ -304,10 +304,12 @@ static void make_room(struct br_ipc *ipc, int rank, const struct br_ipc_note *no
 {
     uint32_t kept = 0;
 
+    if (ipc->holds)
+        return;
     br_list_for_each_safe (node, &ipc->mappings) { /* the last used first */
         struct mapping *mapping = br_container_of(node, struct mapping, node);
 
-        if (!ipc->holds && (is_freed(mapping, rank, note) || kept >= LIMIT - 1))
+        if (is_freed(mapping, rank, note) || kept >= LIMIT - 1)
             drop(ipc, mapping, false);
         else
             kept++;
