@@ -160,7 +160,8 @@ struct br_dgram_link {
     uint32_t delivered;                /* messages */
     uint32_t held;                     /* delivered and not released */
     uint32_t limit_told;               /* in the last ACK */
-    uint64_t early_since;              /* a PLACED frame came before trust; 0: none */
+    bool early;                        /* a PLACED frame came before trust */
+    uint64_t early_since; /* the first next() after it: what waited until then was not late; 0: none yet */
 
     struct br_dgram_stats stats;
     uint32_t allocated; /* paths; config.paths are used, perhaps fewer as the peer has not as many */

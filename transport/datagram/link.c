@@ -368,6 +368,8 @@ bool br_dgram_link_next(struct br_dgram_link *link, uint64_t now, struct br_dgra
     if (link->heard)
         link->heard_at = now; /* who was stopped for long has heard what waited for him */
     link->heard = false;
+    if (link->early && !link->early_since)
+        link->early_since = now;
     if (now != link->ticked_at) /* once for all packets that leave now */
         br_dgram_loss_tick(link, now);
     link->ticked_at = now;

@@ -197,9 +197,8 @@ static bool too_early(struct br_dgram_link *link, const struct br_dgram_data *da
     link->stats.dropped++;
     if (br_dgram_before(link->delivered, data->order))
         return true;
-    if (!link->early_since)
-        link->early_since = now;
-    if (now > link->early_since + EARLY_GRACE)
+    link->early = true;
+    if (link->early_since && now > link->early_since + EARLY_GRACE)
         br_dgram_link_fail(link, EPROTO, "payload from a peer that has not proved itself");
     return true;
 }

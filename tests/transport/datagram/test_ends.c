@@ -302,6 +302,41 @@ static void trust__early_payload_waits(void **state)
     assert_int_equal(scene->at[1].error, 0);
 }
 
+/* One packet from end 0 to end 1, which comes in at `at`; what end 1 says to it stays unsaid. */
+static void carry(struct scene *scene, uint64_t at)
+{
+    struct br_dgram_packet packet;
+    uint8_t bytes[BR_DGRAM_MAX_PACKET];
+    struct br_dgram_view view;
+
+    assert_true(br_dgram_link_next(scene->net.ends[0].link, scene->net.now, &packet));
+    memcpy(bytes, packet.head, packet.head_bytes);
+    memcpy(bytes + packet.head_bytes, packet.payload, packet.payload_bytes);
+    assert_int_equal(br_dgram_parse(bytes, packet.head_bytes + packet.payload_bytes, &view), 0);
+    br_dgram_link_input(scene->net.ends[1].link, &view, false, at);
+}
+
+/* It came while the process stood still, some of it long before the rest: all before anybody could trust the peer. */
+static void trust__early_payload_that_waited(void **state)
+{
+    struct br_frame frame = {.kind = BR_FRAME_PLACED, .length = 1024};
+    struct scene *scene = *state;
+
+    scene->trusts = false;
+    connect(scene);
+    frame.payload = scene->source;
+    frame.slot = scene->number;
+    for (int i = 0; i < 2; i++, frame.offset += 1024)
+        assert_int_equal(br_dgram_link_post(scene->net.ends[0].link, &frame, 1), 1);
+    carry(scene, scene->net.now);
+    carry(scene, scene->net.now + 100 * BR_MS);
+    scene->net.now += 100 * BR_MS;
+    br_dgram_link_trust(scene->net.ends[1].link);
+    run(scene, 400 * BR_MS);
+    assert_int_equal(scene->at[1].error, 0);
+    assert_int_equal(scene->at[1].placed, 2);
+}
+
 static void slots__out_of_bounds_ends_the_link(void **state)
 {
     struct scene *scene = *state;
@@ -399,6 +434,7 @@ int main(void)
         CASE(silence__of_an_idle_link_is_noticed),
         CASE(trust__payload_from_a_stranger_ends_the_link),
         CASE(trust__early_payload_waits),
+        CASE(trust__early_payload_that_waited),
         CASE(slots__out_of_bounds_ends_the_link),
         CASE(slots__one_that_dies_in_the_middle),
         CASE(messages__wait_for_room),
