@@ -4,6 +4,8 @@
 # Also a port that is missing, and one that another rank has.
 set -uo pipefail
 braid=$BRAID_BUILD/braid
+# shellcheck source=tests/within.sh
+. "$BRAID_SOURCE/tests/within.sh"
 
 if [[ ${1:-} != inside ]]; then
     [[ -e $BRAID_BUILD/braid_dpdk.so ]] || { echo "skipped: built without libdpdk-dev" >&2; exit 77; }
@@ -45,6 +47,35 @@ grep -q 'back end dpdk' "$work/out" || fail "another back end"
 own="net_af_packet0,iface=port0,address=10.99.0.1/24,mac=02:00:00:00:01:01; net_af_packet1,iface=port1,address=10.99.0.2/24,mac=02:00:00:00:01:02"
 BRAID_DPDK_PORTS=$own ranks 2 allreduce -b 32768 -e 32768 -n 3 -w 1 || fail "allreduce with MAC addresses of our own ended with $?"
 grep -q 'Out of bounds values : 0 OK' "$work/out" || fail "wrong values with MAC addresses of our own"
+grep -q EAL "$work/out" "$work/err" && fail "DPDK is not quiet"
+
+# Who knows the other's MAC address from the start asks nobody for it.
+tcpdump -i port0 -w /dev/null arp 2> "$work/tcpdump" &
+listener=$!
+within 30 grep -q 'listening on' "$work/tcpdump"
+BRAID_DPDK_PORTS=${own//;/,neighbour=10.99.0.2@02:00:00:00:01:02;},neighbour=10.99.0.1@02:00:00:00:01:01 \
+    ranks 2 allreduce -b 8 -e 8 -n 3 -w 1 || fail "allreduce with static neighbours ended with $?"
+kill $listener && wait $listener
+grep -q '^0 packets received by filter' "$work/tcpdump" || fail "static neighbours are asked for by ARP"
+
+for collective in broadcast reduce reduce_scatter allgather alltoall; do
+    ranks 2 $collective -b 65536 -e 65536 -n 3 -w 1 || fail "$collective ended with $?"
+    grep -q 'Out of bounds values : 0 OK' "$work/out" || fail "$collective: wrong values"
+done
+
+# Nobody there has the other address.
+ip link add lone0 type veth peer name lone1 && ip link set lone0 up && ip link set lone1 up
+BRAID_INIT_TIMEOUT=4 BRAID_DPDK_PORTS="net_af_packet0,iface=port0,address=10.99.0.1/24; net_af_packet1,iface=lone0,address=10.99.0.2/24" \
+    ranks 2 allreduce -b 8 -e 8 && fail "ports that are not connected"
+grep -q 'not connected in time: rank [01] level 0 (device net_af_packet' "$work/err" || fail "no words about ports that are not connected"
+
+# Where its driver is installed, and the kernel has what it wants.
+BRAID_DPDK_PORTS="net_af_xdp0,iface=port0,address=10.99.0.1/24; net_af_xdp1,iface=port1,address=10.99.0.2/24" "$braid" info > "$work/out" 2> "$work/err"
+if [[ $(grep -A1 'dpdk *net_af_xdp' "$work/out") != *'not usable'* ]]; then
+    BRAID_DPDK_PORTS="net_af_xdp0,iface=port0,address=10.99.0.1/24; net_af_xdp1,iface=port1,address=10.99.0.2/24" \
+        ranks 2 allreduce -b 8 -e 32768 -f 64 -n 3 -w 1 || fail "allreduce over net_af_xdp ended with $?"
+    grep -q 'Out of bounds values : 0 OK' "$work/out" || fail "wrong values over net_af_xdp"
+fi
 
 ip link set port0 mtu 9000 && ip link set port1 mtu 9000
 ranks 2 allreduce -b 32768 -e 32768 -n 3 -w 1 || fail "allreduce with an MTU of 9000 ended with $?"
