@@ -193,17 +193,26 @@ has_rows() {
     [[ -n $(row 1) ]]
 }
 
-# Ctrl-C at the client: what was measured so far, both sides end.
-serve send_bw -n 100000000
-"$braid" perf send_bw -n 100000000 -p "$port" localhost > "$work/out" 2> "$work/err" &
-client=$!
-within 60 has_sent || fail "nothing is sent"
-kill -INT "$client"
-code=0
-wait "$client" || code=$?
-[[ $code -eq 130 ]] || fail "exit code $code after Ctrl-C"
-[[ $(row 2) -gt 0 ]] || fail "Ctrl-C prints what was measured"
-ended 130
+# interrupted CONDITION TEST OPTION...: Ctrl-C at the client when the condition is there. What was measured so far is printed, both sides end.
+interrupted() {
+    local condition=$1 code=0
+    shift
+    serve "$@"
+    : > "$work/out"
+    "$braid" perf "$@" -p "$port" localhost > "$work/out" 2> "$work/err" &
+    client=$!
+    within 60 "$condition" || fail "nothing comes of: $*"
+    kill -INT "$client"
+    wait "$client" || code=$?
+    [[ $code -eq 130 ]] || fail "exit code $code after Ctrl-C: $*"
+    [[ $(row 2 | tail -n 1) -gt 0 ]] || fail "Ctrl-C prints what was measured: $*"
+    ended 130
+}
+interrupted has_sent send_bw -n 100000000
+interrupted has_sent write_bw -b -n 100000000 # the other direction ends, too
+for _ in 1 2 3 4 5; do                        # between two sizes, too: both sides know whether there is another
+    interrupted has_rows write_bw -a -n 10000
+done
 
 # Ctrl-C at the server: the client says so, and prints what it has.
 serve write_bw --run_infinitely -D 1

@@ -191,12 +191,25 @@ static int stop(struct stream *s)
     return rc ? rc : br_pair_say_stop(s->pair, s->posted);
 }
 
+/* With -b: has Ctrl-C ended the other direction? Then this one ends with it: what it would carry alone is no part of the sum. */
+static int hear_end(struct stream *s, bool *over)
+{
+    int rc = s->pair->settings->bidirectional && s->pair->stop ? br_pair_test(s->pair, &s->pair->stop) : 0;
+
+    *over = !rc && !s->pair->stop && s->pair->heard.over;
+    return rc;
+}
+
 static int send_some(struct stream *s)
 {
     const struct br_perf_settings *settings = s->pair->settings;
     uint64_t under_way = s->posted - s->ended, n;
+    bool over;
+    int rc = hear_end(s, &over);
 
-    if (br_interrupted() || (s->run->duration && br_clock_now() - s->began >= s->run->duration))
+    if (rc)
+        return rc;
+    if (over || br_interrupted() || (s->run->duration && br_clock_now() - s->began >= s->run->duration))
         s->limit = s->posted;
     n = least((uint64_t)settings->post_list, s->limit - s->posted);
     if (n && under_way + n <= (uint64_t)settings->window)
@@ -276,6 +289,6 @@ int br_run_bandwidth(struct br_run *run, struct br_perf_row *row, bool *over)
         rc = go(&s, active);
     finish(&s, row);
     br_live_clear(run->live);
-    *over = br_interrupted() || (!rc && run->pair->heard.over);
+    *over = rc ? br_interrupted() : br_pair_over(run->pair);
     return rc;
 }

@@ -265,6 +265,6 @@ int br_run_latency(struct br_run *run, struct br_perf_row *row, bool *over)
         rc = run->pair->client ? travel(&t) : serve(&t);
     finish(&t, row);
     br_live_clear(run->live);
-    *over = br_interrupted() || (!rc && run->pair->heard.over);
+    *over = rc ? br_interrupted() : br_pair_over(run->pair);
     return rc;
 }

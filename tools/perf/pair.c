@@ -223,7 +223,13 @@ int br_pair_say_stop(struct br_pair *pair, uint64_t sent)
 {
     struct br_pair_stop stop = {.sent = sent, .over = br_interrupted()};
 
+    pair->said_over = stop.over;
     return braid_send(pair->comm, &stop, sizeof stop, pair->other, &pair->options[BR_PAIR_STOP], NULL);
+}
+
+bool br_pair_over(const struct br_pair *pair)
+{
+    return pair->said_over || pair->heard.over;
 }
 
 int br_pair_send_row(struct br_pair *pair, const struct br_perf_row *row)

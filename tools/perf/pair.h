@@ -39,6 +39,7 @@ struct br_pair {
     struct braid_options options[BR_PAIR_KEY + 1]; /* by tag */
     struct braid_op *stop;                         /* receives `heard`; NULL: it has come */
     struct br_pair_stop heard;
+    bool said_over; /* in the latest stop of ours: what the other side goes by, whatever has come since */
 };
 
 /* Joins; blocks. On failure *pair holds nothing. */
@@ -56,6 +57,9 @@ int br_pair_validate(const struct br_pair *pair, size_t bytes);
 /* A message of the test's kind between `out` and `in`. */
 int br_pair_post(struct br_pair *pair, size_t bytes, struct braid_op **op);
 int br_pair_receive(struct br_pair *pair, size_t bytes, struct braid_op **op);
+
+/* Behind a size, when both have said stop: is there no other? Both sides come to the same. */
+bool br_pair_over(const struct br_pair *pair);
 
 /* Waits and frees *op; *op = NULL. ms: at most so long, then 0 with *op unchanged; < 0: for as long as it takes. */
 int br_pair_wait(struct br_pair *pair, struct braid_op **op, int ms);
