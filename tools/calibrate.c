@@ -3,7 +3,6 @@
 #include "tools/calibrate.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "collectives/type.h"
 #include "tools/measure.h"
 #include "tools/options.h"
+#include "tools/output.h"
 #include "tools/tool.h"
 
 #define MOST_BYTES ((int64_t)256 << 20)
@@ -88,22 +88,6 @@ static int each_collective(struct braid_comm *comm, const struct settings *s, st
     return rc;
 }
 
-/* Can the file be written? Asked before minutes of measuring; it is as it was behind that. */
-static int may_write(const char *file)
-{
-    int fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-
-    if (fd >= 0)
-        unlink(file);
-    else if (errno == EEXIST)
-        fd = open(file, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 && errno != ENXIO) /* a FIFO that nobody reads yet */
-        return br_error(errno, "--output %s: %s", file, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return 0;
-}
-
 static int calibrate(struct braid_comm *comm, const struct settings *s)
 {
     struct br_calibration_link *links = NULL;
@@ -111,7 +95,7 @@ static int calibrate(struct braid_comm *comm, const struct settings *s)
     int rc = c ? 0 : br_error(ENOMEM, "no memory for the calibration");
 
     if (!rc && braid_rank(comm) == 0)
-        rc = may_write(s->file);
+        rc = br_output_may_write(s->file);
     if (!rc)
         rc = br_measure(comm, c);
     if (!rc && !s->no_links)

@@ -11,6 +11,9 @@ struct cJSON;
 /* Open for writing. NULL with words in *rc, a negative errno: also when there is such a file and it may not be replaced. */
 FILE *br_output_open(const char *path, bool replace, int *rc);
 
+/* Can it be written? To be asked before minutes of measuring; nothing is changed. Negative errno with words. */
+int br_output_may_write(const char *path);
+
 /* Closes. rc: of the writing; returned if it is an error. Else 0, or a negative errno with words: the disk is full. */
 int br_output_close(FILE *out, const char *path, int rc);
 

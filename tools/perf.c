@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "tools/output.h"
 #include "tools/perf/buffer.h"
 #include "tools/perf/cycles.h"
 #include "tools/perf/exchange.h"
@@ -91,7 +92,7 @@ static int run_server(const struct br_perf_settings *s, double cycles)
         if (rc == 0)
             close(where.reserved);
         served++;
-        if (!s->clients || served < s->clients)
+        if ((!s->clients || served < s->clients) && !br_interrupted())
             say_waiting(s);
     }
     close(listener);
@@ -130,7 +131,9 @@ int br_tool_perf(int argc, char **argv)
                 "braid perf: -C: this processor has no cycle counter that braid reads; leave it out\n");
         return 2;
     }
-    if (settings.gpu >= 0 && br_buffer_check_gpu((int)settings.gpu))
+    if ((settings.gpu >= 0 && br_buffer_check_gpu((int)settings.gpu)) ||
+        (settings.json && br_output_may_write(settings.json)) ||
+        (settings.hdr && br_output_may_write(settings.hdr)))
         return complain(&settings);
     set_number("BRAID_GID_INDEX", settings.gid_index);
     set_number("BRAID_SERVICE_LEVEL", settings.service_level);

@@ -28,9 +28,9 @@ done
 
 # What cannot be saved is not measured first, and a file that may not be replaced is not touched.
 out=$(job 2 calibrate -o "$dir/nowhere/cal.json" 2>&1) && fail "a file in a directory that is not there"
-grep -q -- "--output $dir/nowhere/cal.json: No such file" <<<"$out" || fail "why it cannot be saved: $out"
+grep -q -- "cannot write $dir/nowhere/cal.json: No such file" <<<"$out" || fail "why it cannot be saved: $out"
 out=$(job 2 calibrate -o "$dir" 2>&1) && fail "a directory as file"
-grep -q -- "--output $dir: Is a directory" <<<"$out" || fail "a directory: $out"
+grep -q -- "cannot write $dir: Is a directory" <<<"$out" || fail "a directory: $out"
 
 # It is used, and fits this job.
 export BRAID_CALIBRATION=$dir/cal.json

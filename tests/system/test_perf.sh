@@ -193,6 +193,16 @@ has_rows() {
     [[ -n $(row 1) ]]
 }
 
+# What cannot be written is said before anybody waits or measures; a full disk behind it, to the one side that has it.
+for option in --out_json_file --hdr; do
+    timeout 60 "$braid" perf write_lat -n 20 $option /nowhere/file > "$work/out" 2> "$work/err" && fail "$option is not written"
+    grep -q 'cannot write /nowhere/file: No such file' "$work/err" || fail "no words about $option"
+done
+serve write_lat -n 20
+timeout 60 "$braid" perf write_lat -n 20 -p "$port" localhost > /dev/full 2> "$work/err" && fail "a table is not written, and the exit code is 0"
+grep -q 'cannot write standard output' "$work/err" || fail "no words about a table that is not written"
+ended 0
+
 # interrupted CONDITION TEST OPTION...: Ctrl-C at the client when the condition is there. What was measured so far is printed, both sides end.
 interrupted() {
     local condition=$1 code=0

@@ -183,6 +183,8 @@ send_bw --use_cuda 0 --use_cuda_dmabuf|--use_cuda N alone takes a dma-buf
 send_bw --use_cuda_bus_id 1|which GPU
 send_bw --use_rocm 0|NVIDIA's GPUs only
 send_lat --data_validation|write_bw, read_bw and send_bw only
+write_lat --hdr same --out_json_file same|both write same
+write_bw --output bandwidth --out_json_file -|both write standard output
 write_bw --hdr file|write_lat, read_lat, send_lat and atomic_lat only
 write_bw --priority 9999999999|from -2147483648
 write_bw --clients -1|from 0 to

@@ -270,6 +270,12 @@ static int prepare(struct session *s)
     return 0;
 }
 
+static void complain(struct session *s)
+{
+    fprintf(stderr, "braid perf %s: %s\n", s->settings->test->name, br_error_words());
+    s->failed = true; /* also of what is no business of the other side */
+}
+
 static int measure(struct session *s)
 {
     int rc = prepare(s), left = 0;
@@ -280,16 +286,17 @@ static int measure(struct session *s)
         rc = all_sizes(s);
     if (!s->quiet)
         br_table_end(stdout);
-    fflush(stdout);
     if (rc)
-        fprintf(stderr, "braid perf %s: %s\n", s->settings->test->name, br_error_words());
+        complain(s);
+    if (br_output_close(stdout, "standard output", 0))
+        complain(s);
     if (s->report)
         left = br_perf_report_finish(s->report, s->pair.comm, !rc && !s->over);
     if (!left && s->settings->hdr && !rc)
         left = write_histogram(s);
     if (left)
-        fprintf(stderr, "braid perf %s: %s\n", s->settings->test->name, br_error_words());
-    return rc ? rc : left;
+        complain(s);
+    return rc;
 }
 
 int br_session_run(const struct br_perf_settings *settings, const struct br_exchange *where, double cycles)

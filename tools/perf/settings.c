@@ -154,6 +154,12 @@ static int name_ports(struct br_perf_settings *s)
 
 static int check_output(const struct br_perf_settings *s)
 {
+    if (s->json && s->hdr && !strcmp(s->json, s->hdr))
+        return br_error(EINVAL, "--out_json_file and --hdr both write %s; name another file for one of them",
+                        strcmp(s->hdr, "-") ? s->hdr : "standard output");
+    if (s->json && s->output && !strcmp(s->json, "-"))
+        return br_error(
+            EINVAL, "--output and --out_json_file - both write standard output; name a file for the JSON");
     if (!s->output)
         return 0;
     if (s->test->latency ? strcmp(s->output, "latency") != 0
