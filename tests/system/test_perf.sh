@@ -203,6 +203,12 @@ timeout 60 "$braid" perf write_lat -n 20 -p "$port" localhost > /dev/full 2> "$w
 grep -q 'cannot write standard output' "$work/err" || fail "no words about a table that is not written"
 ended 0
 
+# Shared memory has one rail, whatever is asked for.
+serve write_bw -n 20 -q 3 --backend shm
+timeout 60 "$braid" perf write_bw -n 20 -q 3 --backend shm -p "$port" localhost > "$work/out" 2> "$work/err" || fail "-q over shm"
+grep -q '1 rail in place of the 3 of -q' "$work/err" || fail "no words about rails that are not there"
+ended 0
+
 # interrupted CONDITION TEST OPTION...: Ctrl-C at the client when the condition is there. What was measured so far is printed, both sides end.
 interrupted() {
     local condition=$1 code=0

@@ -2,6 +2,7 @@
 #include "tools/perf/session.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,12 @@ static int start_output(struct session *s)
     struct br_table_facts facts = {.devices = s->devices, .backend = s->backend};
 
     facts.rails = describe(s);
+    if (facts.rails < (int)s->settings->rails)
+        fprintf(stderr,
+                "braid perf %s: %d rail%s in place of the %" PRId64 " of -q; -n counts for %" PRId64
+                " all the same\n",
+                s->settings->test->name, facts.rails, facts.rails == 1 ? "" : "s", s->settings->rails,
+                s->settings->rails);
     s->quiet = s->settings->output || (s->settings->json && !strcmp(s->settings->json, "-"));
     if (s->settings->json) {
         s->report = br_perf_report_new(s->settings, &facts, s->cycles);
