@@ -15,6 +15,7 @@
 #include "tools/perf/cycles.h"
 #include "tools/perf/exchange.h"
 #include "tools/perf/interrupt.h"
+#include "tools/perf/join.h"
 #include "tools/perf/mesh.h"
 #include "tools/perf/session.h"
 #include "tools/perf/settings.h"
@@ -135,11 +136,14 @@ int br_tool_perf(int argc, char **argv)
         (settings.json && br_output_may_write(settings.json)) ||
         (settings.hdr && br_output_may_write(settings.hdr)))
         return complain(&settings);
+    if (br_join_check(&settings)) {
+        complain(&settings);
+        return 2;
+    }
     set_number("BRAID_GID_INDEX", settings.gid_index);
     set_number("BRAID_SERVICE_LEVEL", settings.service_level);
     set_number("BRAID_TRAFFIC_CLASS", settings.traffic_class);
     if (settings.rdma_cm)
         setenv("BRAID_VERBS_CONNECT", "cm", 1);
-    br_interrupt_catch();
     return settings.server ? run_client(&settings, cycles) : run_server(&settings, cycles);
 }

@@ -184,6 +184,7 @@ send_bw --use_cuda_bus_id 1|which GPU
 send_bw --use_rocm 0|NVIDIA's GPUs only
 send_lat --data_validation|write_bw, read_bw and send_bw only
 write_lat --hdr same --out_json_file same|both write same
+write_bw --backend nosuch|it must be auto, uring
 write_bw --output bandwidth --out_json_file -|both write standard output
 write_bw --hdr file|write_lat, read_lat, send_lat and atomic_lat only
 write_bw --priority 9999999999|from -2147483648

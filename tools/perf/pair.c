@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "tools/host.h"
 #include "tools/perf/interrupt.h"
+#include "tools/perf/join.h"
 
-#define LOOK    50       /* ms between two looks for Ctrl-C */
-#define POLL_US 10000000 /* who waits spins, as in perftest; -e sleeps */
+#define LOOK 50 /* ms between two looks for Ctrl-C */
 
 static size_t most_bytes(const struct br_perf_settings *s)
 {
@@ -52,40 +52,9 @@ static int swap_keys(struct br_pair *pair)
     return rc ? rc : br_pair_wait(pair, &op, -1);
 }
 
-/* NULL: the environment's, or the library's choice. */
-static const char *devices(const struct br_perf_settings *s, const struct br_exchange *where)
-{
-    const char *chosen = s->backend ? s->backend : getenv("BRAID_BACKEND"), *named = getenv("BRAID_DEVICES");
-
-    if (s->devices || !where->loopback || (named && *named) || (chosen && !strcmp(chosen, "verbs")))
-        return s->devices;
-    return "lo";
-}
-
-/* Who names a device wants to measure it, not the memory that `auto` takes within a host. */
-static const char *backend(const struct br_perf_settings *s, const struct br_exchange *where)
-{
-    const char *chosen = getenv("BRAID_BACKEND");
-
-    return s->backend || !s->devices || !where->loopback || (chosen && *chosen) ? s->backend : "uring";
-}
-
 int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s, const struct br_exchange *where)
 {
-    const char *spin = getenv("BRAID_SPIN_US");
-    struct braid_config config = {.size = 2,
-                                  .rank = s->server ? 1 : 0,
-                                  .master_addr = where->address,
-                                  .master_port = where->port,
-                                  .secret = *where->secret ? where->secret : NULL,
-                                  .backend = backend(s, where),
-                                  .devices = devices(s, where),
-                                  .topology = "mesh",
-                                  .rails = (int)s->rails,
-                                  .init_timeout_ms = 15000,
-                                  .spin_us = s->events       ? 1
-                                             : spin && *spin ? 0
-                                                             : POLL_US};
+    struct braid_config config = br_join_config(s, where);
     int rc;
 
     *pair = (struct br_pair){

@@ -325,6 +325,7 @@ int br_session_run(const struct br_perf_settings *settings, const struct br_exch
         free(s);
         return rc;
     }
+    br_interrupt_catch(); /* before, there is nothing to end in good order, and joining looks at no signal */
     rc = measure(s);
     left = br_pair_close(&s->pair, rc < 0);
     if (!rc && left)
