@@ -337,22 +337,39 @@ static int is_ours(const char *folder)
     return 0;
 }
 
-int br_serve_folder(const char *wanted, char *folder, size_t bytes)
+static int name_folder(const char *wanted, char *folder, size_t bytes)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     unsigned uid = (unsigned)geteuid();
     char of_user[40];
+    int n;
 
     snprintf(of_user, sizeof of_user, "/run/user/%u", uid);
     if (!runtime || !runtime[0] || access(runtime, W_OK))
         runtime = access(of_user, W_OK) ? NULL : of_user;
     if (wanted)
-        snprintf(folder, bytes, "%s", wanted);
+        n = snprintf(folder, bytes, "%s", wanted);
     else if (runtime)
-        snprintf(folder, bytes, "%s/braid", runtime);
+        n = snprintf(folder, bytes, "%s/braid", runtime);
     else
-        snprintf(folder, bytes, "/tmp/braid-%u", uid);
+        n = snprintf(folder, bytes, "/tmp/braid-%u", uid);
+    return n < (int)bytes ? 0 : br_error(ENAMETOOLONG, "the name of a folder is too long: %s", folder);
+}
+
+int br_serve_folder(const char *wanted, char *folder, size_t bytes)
+{
+    int rc = name_folder(wanted, folder, bytes);
+
+    if (rc)
+        return rc;
     if (mkdir(folder, 0700) && errno != EEXIST)
         return br_error(errno, "%s: %s", folder, strerror(errno));
     return is_ours(folder);
+}
+
+int br_serve_folder_find(const char *wanted, char *folder, size_t bytes)
+{
+    int rc = name_folder(wanted, folder, bytes);
+
+    return rc ? rc : is_ours(folder);
 }

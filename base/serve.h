@@ -38,4 +38,7 @@ int br_serve_ask(const char *path, const char *page, int ms, char **body);
  * /tmp/braid-UID. -errno with words: also when it belongs to somebody else, or others may write there. */
 int br_serve_folder(const char *wanted, char *folder, size_t bytes);
 
+/* The same for who only looks: nothing is made. -ENOENT: it is not there; *folder has its name all the same. */
+int br_serve_folder_find(const char *wanted, char *folder, size_t bytes);
+
 #endif

@@ -251,15 +251,21 @@ static void folder__must_be_ours(void **state)
 
     (void)state;
     snprintf(wanted, sizeof wanted, "%s/new", folder);
+    assert_int_equal(br_serve_folder_find(wanted, found, sizeof found), -ENOENT);
+    assert_string_equal(found, wanted);
+    assert_int_equal(access(wanted, F_OK), -1); /* who looks makes nothing */
     assert_int_equal(br_serve_folder(wanted, found, sizeof found), 0);
     assert_string_equal(found, wanted);
     assert_int_equal(br_serve_folder(wanted, found, sizeof found), 0);
     assert_int_equal(chmod(wanted, 0777), 0);
     assert_int_equal(br_serve_folder(wanted, found, sizeof found), -EPERM);
+    assert_int_equal(br_serve_folder_find(wanted, found, sizeof found), -EPERM);
     assert_int_equal(rmdir(wanted), 0);
     assert_int_equal(symlink("/tmp", wanted), 0);
     assert_int_equal(br_serve_folder(wanted, found, sizeof found), -EPERM);
     assert_int_equal(unlink(wanted), 0);
+    assert_int_equal(br_serve_folder(folder, found, 5), -ENAMETOOLONG);
+    assert_int_equal(br_serve_folder_find(folder, found, sizeof found), 0);
     assert_int_equal(br_serve_folder("/proc/none/here", found, sizeof found), -ENOENT);
     snprintf(long_path, sizeof long_path, "%s/%080d", folder, 1);
     assert_int_equal(br_serve_open(long_path, pages, &count, &serve), -ENAMETOOLONG);
