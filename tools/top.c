@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/serve.h"
 #include "tools/options.h"
+#include "tools/output.h"
 #include "tools/perf/interrupt.h"
 #include "tools/top/jobs.h"
 #include "tools/top/table.h"
@@ -21,7 +22,7 @@ struct top {
     bool once, json, prometheus;
     int64_t interval; /* ms */
     const char *job, *folder;
-    char place[512];
+    char place[512], kept[BR_JOB_TEXT];
 };
 
 /* The ranks of a job, asked once. */
@@ -159,30 +160,43 @@ static int rows_of_terminal(void)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_row < 10 ? 24 : size.ws_row;
 }
 
-static int show_table(const struct top *top)
+/* The first look has chosen the job: one that begins meanwhile is not ours. */
+static void keep_job(struct top *top, const struct look *look)
+{
+    snprintf(top->kept, sizeof top->kept, "%s", look->ranks[0].job);
+    top->job = top->kept;
+}
+
+static void print_table(const struct look *before, const struct look *now, bool live)
+{
+    if (live) /* from the top, and lines that are too long end at the margin */
+        printf("\033[H\033[J\033[?7l");
+    br_top_print(before->ranks, before->n, now->ranks, now->n, live ? rows_of_terminal() : 0, stdout);
+    if (live)
+        printf("\033[?7h");
+    fflush(stdout);
+}
+
+static int show_table(struct top *top)
 {
     struct look before, now;
     int rc = take(top, false, &before);
-    bool live = !top->once && isatty(STDOUT_FILENO);
+    bool live = !top->once && isatty(STDOUT_FILENO), shown = false;
 
+    if (!rc)
+        keep_job(top, &before);
     br_interrupt_catch();
-    while (!rc) {
+    while (!rc && (live || !shown)) {
         pause_ms(top->interval);
         if (br_interrupted() || (rc = take(top, false, &now)))
             break;
-        if (live) /* from the top, and lines that are too long end at the margin */
-            printf("\033[H\033[J\033[?7l");
-        br_top_print(before.ranks, before.n, now.ranks, now.n, live ? rows_of_terminal() : 0, stdout);
-        if (live)
-            printf("\033[?7h");
-        fflush(stdout);
+        print_table(&before, &now, live);
+        shown = true;
         forget(&before);
         before = now;
-        if (!live)
-            break;
     }
     forget(&before);
-    return live && rc == -ENOENT ? (puts("the job has ended"), 0) : rc;
+    return shown && rc == -ENOENT ? (puts("the job has ended"), 0) : rc;
 }
 
 /* ---- the command line ------------------------------------------------------------------------------------- */
@@ -196,7 +210,8 @@ static int parse(struct top *top, int argc, char **argv)
         {"prometheus", 0, BR_OPTION_FLAG, &top->prometheus, 0, 0, " likewise, in Prometheus' text format"},
         {"interval", 'i', BR_OPTION_NUMBER, &top->interval, 10, 3600000,
          "MS time between two looks, from which the rates come (default: 1000)"},
-        {"folder", 0, BR_OPTION_TEXT, &top->folder, 0, 0, "DIR where the sockets are (BRAID_STATS)"},
+        {"folder", 0, BR_OPTION_TEXT, &top->folder, 0, 0,
+         "DIR where the sockets are, which must be there (default: BRAID_STATS)"},
         {0},
     };
     int rc;
@@ -207,6 +222,8 @@ static int parse(struct top *top, int argc, char **argv)
         argv++;
     }
     rc = br_options_parse(options, argc, argv);
+    if (!rc && top->json && top->prometheus)
+        rc = br_error(EINVAL, "--json and --prometheus are two formats; give one of them");
     if (rc == 1)
         br_options_help(options, "braid top [JOB] [options]: running jobs of this host; doc/stats.md",
                         stdout);
@@ -215,18 +232,29 @@ static int parse(struct top *top, int argc, char **argv)
     return rc;
 }
 
+/* Ranks make the folder, and braid top nothing: until the first job it need not be there, unless it was asked for by name. */
+static int find_folder(struct top *top)
+{
+    const char *stats = getenv("BRAID_STATS"), *wanted = top->folder ? top->folder : stats;
+    int rc;
+
+    if (wanted && (!wanted[0] || !strcmp(wanted, "off")))
+        wanted = NULL;
+    rc = br_serve_folder_find(wanted, top->place, sizeof top->place);
+    return rc == -ENOENT && !top->folder ? 0 : rc;
+}
+
 int br_tool_top(int argc, char **argv)
 {
-    struct top top = {.interval = 1000, .folder = getenv("BRAID_STATS")};
+    struct top top = {.interval = 1000};
     int rc = parse(&top, argc, argv);
 
     if (rc)
         return rc == 1 ? 0 : 2;
-    if (top.folder && (!top.folder[0] || !strcmp(top.folder, "off")))
-        top.folder = NULL;
-    rc = br_serve_folder(top.folder, top.place, sizeof top.place);
+    rc = find_folder(&top);
     if (!rc)
         rc = top.json ? show_json(&top) : top.prometheus ? show_prometheus(&top) : show_table(&top);
+    rc = rc < 0 ? rc : br_output_close(stdout, "to standard output", 0);
     if (rc < 0)
         fprintf(stderr, "braid top: %s\n", br_error_words());
     return rc < 0;

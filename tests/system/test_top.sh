@@ -15,7 +15,9 @@ stop() {
     [ -z "$job" ] || wait "$job" 2>/dev/null
     job=
 }
-trap 'stop; rm -rf "$dir"' EXIT
+live='' single=''
+# shellcheck disable=SC2086 # none, or one each
+trap 'stop; kill $live $single 2>/dev/null; rm -rf "$dir"' EXIT
 
 fail() {
     echo "FAILED: $*"
@@ -43,6 +45,21 @@ out=$(top) && fail "no job, and it is fine"
 grep -q 'no job runs here' "$dir/err" || fail "words without a job: $(cat "$dir/err")"
 top --wrong && fail "an option that is none"
 [ $? -le 2 ] || fail "its exit code"
+top --json --prometheus && fail "two formats at once"
+grep -q 'two formats' "$dir/err" || fail "words for two formats: $(cat "$dir/err")"
+
+# It makes nothing, and a folder that is asked for must be there.
+[ ! -e "$BRAID_STATS" ] || fail "braid top makes its folder"
+[ "$(top --json)" = "[]" ] || fail "no job yet is no error for JSON: $(cat "$dir/err")"
+top --folder "$dir/nowhere" --json && fail "a folder that is not there"
+grep -q "$dir/nowhere: No such file" "$dir/err" || fail "words for it: $(cat "$dir/err")"
+[ ! -e "$dir/nowhere" ] || fail "braid top makes the folder that it is given"
+
+# On a terminal: words and the exit code as elsewhere.
+if command -v script >/dev/null; then
+    out=$(timeout 60 script -qec "$braid top" /dev/null) && fail "no job, on a terminal, and it is fine: $out"
+    grep -q 'no job runs here' <<<"$out" || fail "words without a job on a terminal: $out"
+fi
 
 # The rails come after the sockets; if the ranks stand still for as long as top looks, there are no rates; and who does not answer within a
 # second is left out. So top may be asked again.
@@ -84,6 +101,43 @@ if command -v jq >/dev/null; then
     within 30 twice >/dev/null || fail "JSON, ranks in order: $(cat "$dir/err")"
     jq -se 'all(range(3) as $r | .[1][$r].stats.tx_bytes >= .[0][$r].stats.tx_bytes; .)' "$dir/a.json" "$dir/b.json" >/dev/null ||
         fail "numbers that shrink"
+fi
+
+# What cannot be written is an error.
+for format in --json --prometheus --once; do
+    full() {
+        top $format >/dev/full
+        [ $? = 1 ] && grep -q 'cannot write to standard output' "$dir/err"
+    }
+    within 30 full || fail "$format to a full disk: $(cat "$dir/err")"
+done
+
+# A live one stays with its job when another one begins, and says when it has ended.
+if command -v script >/dev/null; then
+    start_live() {
+        rm -f "$dir/live"
+        script -qefc "$braid top --interval 100" "$dir/live" >/dev/null 2>&1 </dev/null &
+        live=$!
+        within 60 tables 1
+    }
+    tables() { # of our job, at least so many
+        [ "$(grep -c "job $name: " "$dir/live")" -ge "$1" ]
+    }
+    start_live || start_live || fail "no live table: $(cat "$dir/live")"
+    "$braid" allreduce -b 8M -e 8M -n 1000000 -w 0 -c 0 >/dev/null 2>&1 &
+    single=$!
+    within 60 sockets 4 || fail "not 4 sockets: $(ls "$BRAID_STATS")"
+    within 60 tables $(($(grep -c "job $name: " "$dir/live") + 2)) || fail "a second job ends a live table: $(cat "$dir/live")"
+    kill "$job"
+    wait "$job" 2>/dev/null
+    within 60 has_ended "$live" || fail "a live table outlives its job: $(cat "$dir/live")"
+    wait "$live" || fail "the exit code of a live table: $(cat "$dir/live")"
+    live=
+    grep -q 'the job has ended' "$dir/live" || fail "the end of the job is not said: $(cat "$dir/live")"
+    kill "$single"
+    wait "$single" 2>/dev/null
+    single=
+    start 3 2 uring
 fi
 
 # Nobody else: the folder keeps them out, and the process would not answer.
