@@ -106,7 +106,7 @@ fi
 # What cannot be written is an error.
 for format in --json --prometheus --once; do
     full() {
-        top $format >/dev/full
+        top "$format" >/dev/full
         [ $? = 1 ] && grep -q 'cannot write to standard output' "$dir/err"
     }
     within 30 full || fail "$format to a full disk: $(cat "$dir/err")"
@@ -121,7 +121,7 @@ if command -v script >/dev/null; then
         within 60 tables 1
     }
     tables() { # of our job, at least so many
-        [ "$(grep -c "job $name: " "$dir/live")" -ge "$1" ]
+        [ -e "$dir/live" ] && [ "$(grep -c "job $name: " "$dir/live")" -ge "$1" ]
     }
     start_live || start_live || fail "no live table: $(cat "$dir/live")"
     "$braid" allreduce -b 8M -e 8M -n 1000000 -w 0 -c 0 >/dev/null 2>&1 &
