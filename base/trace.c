@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -49,7 +50,7 @@ struct br_trace {
     uint64_t busy[BR_TRACE_GROUPS];     /* rows that have a span, the producer's */
     uint64_t share, left;  /* details of a tenth of a second, and what this one has left; the producer's */
     uint64_t tenth;        /* which it is; the producer's */
-    _Atomic uint64_t lost; /* the ring was full */
+    _Atomic uint64_t lost; /* the ring was full, or all rows were taken */
     _Alignas(64) _Atomic uint64_t head; /* next to read, the thread's */
 
     pthread_mutex_t lock; /* all below */
@@ -75,8 +76,12 @@ int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PA
 {
     const char *slash = strrchr(pattern, '/'), *dot = strrchr(pattern, '.'), *mark = strstr(pattern, "%r");
     size_t before = strlen(pattern);
+    struct stat found;
     int n;
 
+    if ((before && pattern[before - 1] == '/') || (!stat(pattern, &found) && S_ISDIR(found.st_mode)))
+        return br_error(EISDIR, "BRAID_TRACE=%.300s is a folder; name a file in it: %.300s%sjob.json",
+                        pattern, pattern, slash && !slash[1] ? "" : "/");
     if (mark)
         n = snprintf(path, BR_TRACE_PATH, "%.*s%d%s", (int)(mark - pattern), pattern, rank, mark + 2);
     else if (size == 1)
@@ -115,11 +120,6 @@ static void flush(struct br_trace *t)
     }
     t->at += t->filled;
     t->filled = 0;
-}
-
-static char *put_text(char *to, const char *text)
-{
-    return stpcpy(to, text);
 }
 
 static char *put_piece(char *to, const struct piece *piece)
@@ -177,11 +177,11 @@ static char *line(struct br_trace *t, const char *phase, uint32_t row)
 {
     char *to = next_line(t);
 
-    to = put_text(to, t->at || t->filled ? ",\n{\"ph\":\"" : "[\n{\"ph\":\"");
-    to = put_text(to, phase);
-    to = put_text(to, "\",\"pid\":");
+    to = stpcpy(to, t->at || t->filled ? ",\n{\"ph\":\"" : "[\n{\"ph\":\"");
+    to = stpcpy(to, phase);
+    to = stpcpy(to, "\",\"pid\":");
     to = put_number(to, (uint64_t)t->rank);
-    to = put_text(to, ",\"tid\":");
+    to = stpcpy(to, ",\"tid\":");
     return put_number(to, row);
 }
 
@@ -196,12 +196,12 @@ static void name_line(struct br_trace *t, uint32_t row, const char *what, const 
 {
     char *to = line(t, "M", row);
 
-    to = put_text(to, ",\"name\":\"");
-    to = put_text(to, what);
-    to = put_text(to, "\",\"args\":{\"name\":\"");
+    to = stpcpy(to, ",\"name\":\"");
+    to = stpcpy(to, what);
+    to = stpcpy(to, "\",\"args\":{\"name\":\"");
     for (size_t i = 0; words[i] && i < LONGEST / 2; i++)
         *to++ = words[i] == '"' || words[i] == '\\' || (unsigned char)words[i] < ' ' ? '?' : words[i];
-    to = put_text(to, "\"}");
+    to = stpcpy(to, "\"}");
     end_line(t, to);
 }
 
@@ -261,22 +261,22 @@ static void event_line(struct br_trace *t, const struct br_trace_event *e)
     to = put_piece(next_line(t), &t->begin);
     to = put_number(to, e->row);
     to = put_piece(to, &form->head);
-    to = put_text(to, e->name);
-    to = put_text(to, "\",\"ts\":");
+    to = stpcpy(to, e->name);
+    to = stpcpy(to, "\",\"ts\":");
     to = put_time(to, e->begin + t->shift);
-    to = put_text(to, ",\"dur\":");
+    to = stpcpy(to, ",\"dur\":");
     to = put_time(to, e->end > e->begin ? e->end - e->begin : 0);
-    to = put_text(to, ",\"args\":{");
+    to = stpcpy(to, ",\"args\":{");
     for (int i = 0; i < form->n_args; i++) {
         to = put_piece(to, &form->args[i]);
         to = put_signed(to, e->args[i]);
     }
     if (form->label.length && e->label) {
         to = put_piece(to, &form->label);
-        to = put_text(to, e->label);
+        to = stpcpy(to, e->label);
         *to++ = '"';
     }
-    end_line(t, put_text(to, "}"));
+    end_line(t, stpcpy(to, "}"));
 }
 
 /* An instant that says how many events are missing up to here. */
@@ -288,12 +288,12 @@ static void say_lost(struct br_trace *t)
     if (lost == t->said_lost)
         return;
     to = line(t, "i", 0);
-    to = put_text(to, ",\"name\":\"events lost\",\"s\":\"p\",\"ts\":");
+    to = stpcpy(to, ",\"name\":\"events lost\",\"s\":\"p\",\"ts\":");
     to = put_time(to, br_clock_now() + t->shift);
-    to = put_text(to, ",\"args\":{\"events\":");
+    to = stpcpy(to, ",\"args\":{\"events\":");
     to = put_number(to, lost - t->said_lost);
     t->said_lost = lost;
-    end_line(t, put_text(to, "}"));
+    end_line(t, stpcpy(to, "}"));
 }
 
 static void drain(struct br_trace *t)
@@ -449,33 +449,46 @@ bool br_trace_in_detail(struct br_trace *t, uint64_t now)
     return t->left > 0;
 }
 
+static void lose(struct br_trace *t)
+{
+    atomic_fetch_add_explicit(&t->lost, 1, memory_order_relaxed);
+}
+
 void br_trace_add(struct br_trace *t, const struct br_trace_event *event)
 {
     uint64_t tail = atomic_load_explicit(&t->tail, memory_order_relaxed);
 
     t->left -= event->kind->detail && t->left;
     if (tail - atomic_load_explicit(&t->head, memory_order_acquire) == EVENTS) {
-        atomic_store_explicit(&t->lost, atomic_load_explicit(&t->lost, memory_order_relaxed) + 1,
-                              memory_order_relaxed);
+        lose(t);
         return;
     }
     t->ring[tail % EVENTS] = *event;
     atomic_store_explicit(&t->tail, tail + 1, memory_order_release);
 }
 
+/* Bars of a row must not overlap: viewers would draw nonsense. */
 void br_trace_begin(struct br_trace *t, enum br_trace_group group, uint64_t now, struct br_trace_span *span)
 {
     uint64_t idle = ~t->busy[group];
-    uint32_t row = idle ? (uint32_t)__builtin_ctzll(idle) : BR_TRACE_ROWS - 1;
+    uint32_t row;
 
+    *span = (struct br_trace_span){.begin = now};
+    if (!idle) {
+        lose(t);
+        return;
+    }
+    row = (uint32_t)__builtin_ctzll(idle);
     t->busy[group] |= 1ull << row;
-    *span = (struct br_trace_span){.begin = now, .row = 1 + (uint32_t)group * BR_TRACE_ROWS + row};
+    span->row = 1 + (uint32_t)group * BR_TRACE_ROWS + row;
 }
 
 void br_trace_end(struct br_trace *t, struct br_trace_span *span, uint64_t now, struct br_trace_event *event)
 {
     uint32_t row = span->row - 1;
 
+    if (!span->row)
+        return;
     event->row = span->row;
     event->begin = span->begin;
     event->end = now;

@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #define BR_TRACE_ARGS 5
-#define BR_TRACE_ROWS 64u /* of a group; what overlaps more than that shares the last one */
+#define BR_TRACE_ROWS 64u /* of a group; what finds all of them taken is left out */
 #define BR_TRACE_PATH 512
 #define BR_TRACE_WORD 24 /* letters of a kind's words */
 
@@ -53,14 +53,14 @@ struct br_trace_event {
     int64_t args[BR_TRACE_ARGS];
 };
 
-/* Something under way. row 0: nothing is. */
+/* Something under way. row 0: nothing is, or it has no row and is left out. */
 struct br_trace_span {
     uint64_t begin;
     uint32_t row;
 };
 
 /* The file of one rank: %r in the pattern is the rank; without it, in a job of several, the rank goes before the ending
- * (job.json: job.3.json). -ENAMETOOLONG with words. */
+ * (job.json: job.3.json). -ENAMETOOLONG, -EISDIR with words. */
 int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PATH]);
 
 /* Creates the file and starts the thread. most: bytes that the file may have. details: a second, note 6. Errors of the file and -ENOMEM, with words. */
@@ -76,7 +76,8 @@ bool br_trace_in_detail(struct br_trace *trace, uint64_t now);
 
 void br_trace_add(struct br_trace *trace, const struct br_trace_event *event);
 
-/* A span takes its row at its begin and gives it back at its end, where `event` (row, begin and end are filled in) is added. */
+/* A span takes its row at its begin and gives it back at its end, where `event` (row, begin and end are filled in) is added. Without a free row it is
+ * counted as lost, and its end adds nothing. */
 void br_trace_begin(struct br_trace *trace, enum br_trace_group group, uint64_t now,
                     struct br_trace_span *span);
 void br_trace_end(struct br_trace *trace, struct br_trace_span *span, uint64_t now,

@@ -114,7 +114,7 @@ static void trace__writes_what_it_is_told(void **state)
     assert_int_equal(count("events lost"), 0);
 }
 
-static void trace__more_than_rows_share_the_last(void **state)
+static void trace__what_has_no_row_is_left_out_and_counted(void **state)
 {
     struct br_trace_span spans[BR_TRACE_ROWS + 2];
     struct br_trace *trace;
@@ -123,6 +123,8 @@ static void trace__more_than_rows_share_the_last(void **state)
     assert_int_equal(br_trace_open(path, 0, 1 << 20, 0, &trace), 0);
     for (uint32_t i = 0; i < BR_TRACE_ROWS + 2; i++)
         br_trace_begin(trace, BR_TRACE_OPERATIONS, i, &spans[i]);
+    assert_int_equal(spans[BR_TRACE_ROWS - 1].row, BR_TRACE_ROWS);
+    assert_int_equal(spans[BR_TRACE_ROWS].row, 0);
     for (uint32_t i = 0; i < BR_TRACE_ROWS + 2; i++) {
         struct br_trace_event e = event("send", i);
 
@@ -130,8 +132,10 @@ static void trace__more_than_rows_share_the_last(void **state)
     }
     br_trace_close(trace);
     is_whole();
-    assert_int_equal(count("\"ph\":\"X\""), BR_TRACE_ROWS + 2);
-    assert_int_equal(count("\"tid\":64,\"cat\""), 3);
+    assert_int_equal(count("\"ph\":\"X\""), BR_TRACE_ROWS);
+    assert_int_equal(count("\"tid\":64,\"cat\""), 1); /* bars of a row must not overlap */
+    assert_int_equal(count("\"events lost\""), 1);
+    assert_int_equal(count("\"args\":{\"events\":2}"), 1);
 }
 
 static void trace__counts_what_is_lost(void **state)
@@ -245,6 +249,21 @@ static void trace_path__one_file_a_rank(void **state)
     assert_int_equal(br_trace_path(longest, 3, 1, out), -ENAMETOOLONG);
 }
 
+/* "/tmp" of several ranks would be the file /tmp.3, and nobody would find it. */
+static void trace_path__refuses_folders(void **state)
+{
+    static const char *const folders[] = {"/tmp", "/tmp/", "/no/such/folder/"};
+    char out[BR_TRACE_PATH];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        for (int size = 1; size < 3; size++) {
+            assert_int_equal(br_trace_path(folders[i], 0, size, out), -EISDIR);
+            assert_non_null(strstr(br_error_words(), "is a folder; name a file in it"));
+        }
+    assert_non_null(strstr(br_error_words(), ": /no/such/folder/job.json"));
+}
+
 static void trace_open__says_what_is_wrong(void **state)
 {
     struct br_trace *trace;
@@ -259,11 +278,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trace__writes_what_it_is_told),
-        cmocka_unit_test(trace__more_than_rows_share_the_last),
+        cmocka_unit_test(trace__what_has_no_row_is_left_out_and_counted),
         cmocka_unit_test(trace__counts_what_is_lost),
         cmocka_unit_test(trace_in_detail__as_long_as_the_tenth_has_details_left),
         cmocka_unit_test(trace__is_whole_when_the_process_is_killed),
         cmocka_unit_test(trace_path__one_file_a_rank),
+        cmocka_unit_test(trace_path__refuses_folders),
         cmocka_unit_test(trace_open__says_what_is_wrong),
     };
     int fd = mkstemp(path), rc;
