@@ -182,6 +182,9 @@ static void settings_read__bad_environment(void **state)
             reads(NULL); /* empty is as good as unset */
         unsetenv(bad[i][0]);
     }
+    setenv("BRAID_TRACE_DETAIL", "abc", 1); /* steps a second, and no bytes */
+    refuses(NULL, "BRAID_TRACE_DETAIL=abc is not a whole number");
+    unsetenv("BRAID_TRACE_DETAIL");
 }
 
 /* A job of `size` ranks whose variables are all there. */

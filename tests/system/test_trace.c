@@ -189,7 +189,7 @@ static void trace__of_two_ranks(void **state)
     job.eager_bytes = EAGER;
     snprintf(pattern, sizeof pattern, "%s/job.json", folder);
     assert_int_equal(setenv("BRAID_TRACE", pattern, 1), 0);
-    assert_int_equal(setenv("BRAID_TRACE_DETAIL", "1G", 1), 0);
+    assert_int_equal(setenv("BRAID_TRACE_DETAIL", "1000000000", 1), 0);
     ranks_run(&job, works, NULL);
     check(0);
     check(1);
