@@ -20,10 +20,16 @@ static const char *const classes[BR_COST_CLASSES] = {"4 bytes", "8 bytes", "2 by
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
+static int not_json(const char *path)
+{
+    return br_error(EINVAL, "calibration %s is not JSON; write one with `braid calibrate`", path);
+}
+
 static int read_text(const char *path, char **text)
 {
     FILE *file = fopen(path, "r");
     size_t n;
+    int err;
 
     if (!file)
         return br_error(errno, "calibration %s: %s", path, strerror(errno));
@@ -32,11 +38,26 @@ static int read_text(const char *path, char **text)
         fclose(file);
         return br_error(ENOMEM, "no memory for the calibration %s", path);
     }
+    errno = 0;
     n = fread(*text, 1, MOST_BYTES, file);
+    err = ferror(file) ? errno : 0;
     fclose(file);
-    return n && n < MOST_BYTES
-               ? 0
-               : br_error(EINVAL, "calibration %s is empty, no file, or larger than 1 MiB", path);
+    if (err)
+        return br_error(EINVAL, "calibration %s: %s", path, strerror(err));
+    if (!n)
+        return br_error(EINVAL, "calibration %s is empty", path);
+    if (n == MOST_BYTES)
+        return br_error(EINVAL, "calibration %s is larger than 1 MiB", path);
+    return strlen(*text) == n ? 0 : not_json(path);
+}
+
+/* Texts are printed: those of somebody else's file must not speak to the terminal. */
+static int check_letters(const char *path, const char *name, const char *text)
+{
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+        if (*at < ' ' || *at == 127 || (*at == 0xc2 && at[1] < 0xa0)) /* UTF-8 has more of them behind 0xc2 */
+            return br_error(EINVAL, "calibration %s: \"%s\" has control characters in it", path, name);
+    return 0;
 }
 
 /* A number that the cost model takes: larger ones would make times infinite. */
@@ -58,7 +79,7 @@ static int get_text(const char *path, const cJSON *object, const char *name, cha
     if (!cJSON_IsString(item) || (size_t)snprintf(out, bytes, "%s", item->valuestring) >= bytes)
         return br_error(EINVAL, "calibration %s: \"%s\" is missing, or no text of less than %zu characters",
                         path, name, bytes);
-    return 0;
+    return check_letters(path, name, item->valuestring);
 }
 
 static int get_levels(const char *path, const cJSON *root, struct br_cost_model *model)
@@ -112,12 +133,19 @@ static int get_gammas(const char *path, const cJSON *root, struct br_cost_model 
 
 /* ---- reading what need not be there: older files have none of it ---------------------------- */
 
-static void get_text_if(const cJSON *object, const char *name, char out[BR_CALIBRATION_TEXT])
+static int get_text_if(const char *path, const cJSON *object, const char *name, char out[BR_CALIBRATION_TEXT])
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    return cJSON_GetObjectItemCaseSensitive(object, name)
+               ? get_text(path, object, name, out, BR_CALIBRATION_TEXT)
+               : 0;
+}
 
-    if (cJSON_IsString(item))
-        snprintf(out, BR_CALIBRATION_TEXT, "%s", item->valuestring);
+/* A list, or nothing; cJSON takes other things for lists without items. */
+static int get_list_if(const char *path, const cJSON *root, const char *name, const cJSON **list)
+{
+    *list = cJSON_GetObjectItemCaseSensitive(root, name);
+    return !*list || cJSON_IsArray(*list) ? 0
+                                          : br_error(EINVAL, "calibration %s: \"%s\" is no list", path, name);
 }
 
 static int get_types(const char *path, const cJSON *root, struct br_calibration *c)
@@ -125,10 +153,14 @@ static int get_types(const char *path, const cJSON *root, struct br_calibration 
     const cJSON *types = cJSON_GetObjectItemCaseSensitive(root, "types"), *type;
     int rc = 0;
 
+    if (types && !cJSON_IsObject(types))
+        return br_error(EINVAL, "calibration %s: \"types\" is no object", path);
     cJSON_ArrayForEach(type, types)
     {
         enum braid_type which;
 
+        if ((rc = check_letters(path, "types", type->string)))
+            return rc;
         if (br_type_parse(type->string, &which))
             return br_error_prefix(-EINVAL, "calibration %s: \"types\": ", path);
         if ((rc = get(path, types, type->string, &c->types[which])))
@@ -139,10 +171,12 @@ static int get_types(const char *path, const cJSON *root, struct br_calibration 
 
 static int get_congestion(const char *path, const cJSON *root, struct br_calibration *c)
 {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "congestion"), *level;
+    const cJSON *list, *level;
     uint32_t i = 0;
-    int rc = 0;
+    int rc = get_list_if(path, root, "congestion", &list);
 
+    if (rc)
+        return rc;
     cJSON_ArrayForEach(level, list)
     {
         struct br_calibration_congestion *out = &c->congestion[i];
@@ -210,12 +244,12 @@ static int get_algorithm(const char *path, const cJSON *object, struct br_topolo
 
 static int get_algorithms(const char *path, const cJSON *root, struct br_calibration *c)
 {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "algorithms"), *item;
+    const cJSON *list, *item;
     struct br_topology topology = {0};
-    int rc = 0;
+    int rc = get_list_if(path, root, "algorithms", &list);
 
-    if (!list || !cJSON_GetArraySize(list))
-        return 0;
+    if (rc || !list || !cJSON_GetArraySize(list))
+        return rc;
     rc = br_topology_parse(&topology, c->topology);
     cJSON_ArrayForEach(item, list)
     {
@@ -233,12 +267,12 @@ static int get_algorithms(const char *path, const cJSON *root, struct br_calibra
 
 static int parse(const char *path, const char *text, struct br_calibration *c)
 {
-    cJSON *root = cJSON_Parse(text);
+    cJSON *root = cJSON_ParseWithOpts(text, NULL, true);
     double format = 0;
     int rc;
 
     if (!root)
-        return br_error(EINVAL, "calibration %s is not JSON; write one with `braid calibrate`", path);
+        return not_json(path);
     rc = get(path, root, "format", &format);
     if (!rc && format != FORMAT)
         rc = br_error(EINVAL, "calibration %s has format %g, this braid reads %d; measure again", path,
@@ -250,10 +284,10 @@ static int parse(const char *path, const char *text, struct br_calibration *c)
         !(rc = get(path, root, "relay", &c->model.relay)) && !(rc = get_gammas(path, root, &c->model)) &&
         !(rc = get_machine(path, root, &c->model.machine)))
         rc = get_levels(path, root, &c->model);
-    if (!rc && !(rc = get_types(path, root, c)) && !(rc = get_congestion(path, root, c)))
+    if (!rc && !(rc = get_types(path, root, c)) && !(rc = get_congestion(path, root, c)) &&
+        !(rc = get_text_if(path, root, "system", c->system)) &&
+        !(rc = get_text_if(path, root, "devices", c->devices)))
         rc = get_algorithms(path, root, c);
-    get_text_if(root, "system", c->system);
-    get_text_if(root, "devices", c->devices);
     cJSON_Delete(root);
     return rc;
 }
@@ -281,11 +315,13 @@ static void add_fit(cJSON *object, const struct br_fit *fit, const char *start, 
     cJSON *outliers, *points;
 
     cJSON_AddNumberToObject(object, start, fit->start);
-    snprintf(name, sizeof name, "%s_interval", start);
-    cJSON_AddNumberToObject(object, name, fit->start_error);
     cJSON_AddNumberToObject(object, slope, fit->slope);
-    snprintf(name, sizeof name, "%s_interval", slope);
-    cJSON_AddNumberToObject(object, name, fit->slope_error);
+    if (fit->n >= 3) { /* through two points goes one line alone */
+        snprintf(name, sizeof name, "%s_interval", start);
+        cJSON_AddNumberToObject(object, name, fit->start_error);
+        snprintf(name, sizeof name, "%s_interval", slope);
+        cJSON_AddNumberToObject(object, name, fit->slope_error);
+    }
     cJSON_AddNumberToObject(object, "r2", fit->r2);
     outliers = cJSON_AddArrayToObject(object, "outliers");
     for (uint32_t i = 0; i < BR_FIT_POINTS; i++)
@@ -423,13 +459,13 @@ int br_calibration_write(const char *path, const struct br_calibration *calibrat
 
 int br_calibration_check(const struct br_calibration *c, const struct br_topology *topology)
 {
+    uint32_t levels = br_topology_levels(topology); /* 0: flat, with figures of one */
     char here[BR_TOPOLOGY_TEXT];
     size_t kind;
 
     br_topology_text(topology, here);
     kind = strcspn(here, ":") + 1;
-    if (strncmp(here, c->topology, kind) == 0 &&
-        (topology->kind == BR_TOPOLOGY_FLAT || br_topology_levels(topology) == c->model.n_levels))
+    if (strncmp(here, c->topology, kind) == 0 && (levels ? levels : 1) == c->model.n_levels)
         return 0;
     return br_error(
         EINVAL,

@@ -184,6 +184,16 @@ static void br_calibration_read__says_what_is_wrong(void **state)
     } bad[] = {
         {"", "empty"},
         {"alpha: 3", "not JSON"},
+        {HEAD GAMMA LEVELS " and more", "not JSON"},
+        {HEAD GAMMA LEVELS "{}", "not JSON"},
+        {HEAD GAMMA "\"algorithms\": \"x\", " LEVELS, "\"algorithms\" is no list"},
+        {HEAD GAMMA "\"algorithms\": {}, " LEVELS, "\"algorithms\" is no list"},
+        {HEAD GAMMA "\"congestion\": 3, " LEVELS, "\"congestion\" is no list"},
+        {HEAD GAMMA "\"types\": [1], " LEVELS, "\"types\" is no object"},
+        {HEAD GAMMA "\"types\": {\"\\u001b[1m\": 1}, " LEVELS, "\"types\" has control"},
+        {HEAD GAMMA "\"system\": 3, " LEVELS, "\"system\" is"},
+        {HEAD GAMMA "\"devices\": \"\\u009b1m\", " LEVELS, "\"devices\" has control"},
+        {"{\"format\": 1, \"topology\": \"flat:4\\u001b[31m\"}", "\"topology\" has control"},
         {"{}", "\"format\""},
         {"{\"format\": 2}", "measure again"},
         {"{\"format\": 1, \"topology\": 3}", "\"topology\""},
@@ -223,9 +233,63 @@ static void br_calibration_read__says_what_is_wrong(void **state)
         if (!strstr(br_error_words(), bad[i].words) || !strstr(br_error_words(), path))
             fail_msg("%s: %s", bad[i].text, br_error_words());
     }
-    put(HEAD GAMMA LEVELS);
+    put(HEAD GAMMA LEVELS "\n \n");
     assert_int_equal(br_calibration_read(path, &calibration), 0);
     assert_int_equal(br_calibration_read("/nowhere/at/all", &calibration), -ENOENT);
+}
+
+static void br_calibration_read__says_which_fault_a_file_has(void **state)
+{
+    struct br_calibration calibration;
+
+    (void)state;
+    put("");
+    assert_int_equal(br_calibration_read(path, &calibration), -EINVAL);
+    assert_non_null(strstr(br_error_words(), "is empty"));
+    assert_int_equal(br_calibration_read("/tmp", &calibration), -EINVAL);
+    assert_non_null(strstr(br_error_words(), "Is a directory"));
+    assert_int_equal(br_calibration_read("/dev/zero", &calibration), -EINVAL);
+    assert_non_null(strstr(br_error_words(), "larger than 1 MiB"));
+    put(HEAD GAMMA LEVELS);
+    assert_int_equal(truncate(path, 4096), 0); /* zero bytes behind it */
+    assert_int_equal(br_calibration_read(path, &calibration), -EINVAL);
+    assert_non_null(strstr(br_error_words(), "not JSON"));
+}
+
+static const char *content(char text[8192])
+{
+    FILE *file = fopen(path, "r");
+
+    assert_non_null(file);
+    text[fread(text, 1, 8191, file)] = 0;
+    fclose(file);
+    return text;
+}
+
+static void br_calibration_write__has_no_interval_of_two_points(void **state)
+{
+    struct br_calibration written = {.topology = "flat:4",
+                                     .version = "0.1.0",
+                                     .date = "now",
+                                     .model = {.n_levels = 1, .levels = {{.beta = 1e-9}}},
+                                     .n_measured = 1,
+                                     .measured = {ring_of_4()}},
+                          got;
+    char text[8192];
+
+    (void)state;
+    for (uint32_t n = 2; n <= 3; n++) {
+        struct br_cost_measured *m = &written.measured[0];
+
+        m->n_points = n;
+        assert_true(br_fit_line(m->bytes, (const double[]){1e-5, 2e-5, 6e-5}, n, &m->fit));
+        assert_int_equal(br_calibration_write(path, &written), 0);
+        assert_int_equal(strstr(content(text), "\"a_interval\"") != NULL, n == 3);
+        assert_int_equal(strstr(text, "\"b_interval\"") != NULL, n == 3);
+        if (br_calibration_read(path, &got))
+            fail_msg("%s", br_error_words());
+        assert_int_equal(got.n_measured, 1);
+    }
 }
 
 static void br_calibration_check__asks_for_the_same_network(void **state)
@@ -235,7 +299,7 @@ static void br_calibration_check__asks_for_the_same_network(void **state)
         uint32_t levels;
         bool fits;
     } cases[] = {
-        {"flat:4", "flat:8", 1, true},        {"flat:4", "flat:8", 3, true},
+        {"flat:4", "flat:8", 1, true},        {"flat:4", "flat:8", 3, false},
         {"flat:4", "hosts:2x4", 1, false},    {"hosts:2x4", "hosts:3x2", 2, true},
         {"bcube:3,2", "bcube:4,2", 2, true},  {"bcube:3,2", "bcube:2,3", 2, false},
         {"bcube:3,2", "hosts:2x4", 2, false},
@@ -263,6 +327,10 @@ int main(void)
         cmocka_unit_test(br_calibration_stale__says_what_has_changed),
         cmocka_unit_test(br_calibration_stale__sees_that_cores_are_scarce_or_no_more),
         cmocka_unit_test_setup_teardown(br_calibration_read__says_what_is_wrong, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(br_calibration_read__says_which_fault_a_file_has, make_path,
+                                        remove_path),
+        cmocka_unit_test_setup_teardown(br_calibration_write__has_no_interval_of_two_points, make_path,
+                                        remove_path),
         cmocka_unit_test(br_calibration_check__asks_for_the_same_network),
     };
 
