@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/median.h"
@@ -14,6 +13,7 @@
 #include "tools/measure.h"
 #include "tools/options.h"
 #include "tools/output.h"
+#include "tools/same.h"
 #include "tools/tool.h"
 
 #define MOST_BYTES ((int64_t)256 << 20)
@@ -43,6 +43,8 @@ static int parse(struct settings *s, int argc, char **argv)
 
     if (rc == 1)
         br_options_help(options, "braid run -n N -- braid calibrate [options]", stdout);
+    if (!rc && !strcmp(s->file, "-"))
+        rc = br_error(EINVAL, "--output -: standard output has the table; name a file");
     return rc;
 }
 
@@ -67,6 +69,26 @@ static int sum_up_links(struct br_calibration *c)
     return 0;
 }
 
+static bool is_possible(const char *name)
+{
+    enum br_collective collective;
+
+    return br_kind_find(name) && !br_collective_find(name, &collective) && collective != BR_BARRIER;
+}
+
+static int not_possible(const char *name)
+{
+    char list[256] = "";
+    size_t used = 0;
+
+    for (int i = 0; i < BR_COLLECTIVES; i++)
+        if (is_possible(br_collective_name((enum br_collective)i)))
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s, ",
+                                     br_collective_name((enum br_collective)i));
+    return br_error(EINVAL, "--collectives: \"%s\" is no collective that moves bytes; possible are: %snone",
+                    name, list);
+}
+
 /* Every name of --collectives; without a communicator it only looks at them. */
 static int each_collective(struct braid_comm *comm, const struct settings *s, struct br_calibration *c)
 {
@@ -80,12 +102,23 @@ static int each_collective(struct braid_comm *comm, const struct settings *s, st
 
         if (!strcmp(name, "none"))
             continue;
-        if (!kind || br_collective_find(name, &collective) || collective == BR_BARRIER)
-            rc = br_error(EINVAL, "--collectives: \"%s\" is no collective that moves bytes", name);
+        if (!is_possible(name) || br_collective_find(name, &collective))
+            rc = not_possible(name);
         else if (comm)
             rc = br_calibrate_ways(comm, kind, collective, (size_t)s->most, (int)s->rounds, c);
     }
     return rc;
+}
+
+static int agree(struct braid_comm *comm, const struct settings *s)
+{
+    const struct br_same_option options[] = {{"collectives", br_same_text(s->collectives)},
+                                             {"maxbytes", s->most},
+                                             {"rounds", s->rounds},
+                                             {"no-links", s->no_links},
+                                             {0}};
+
+    return br_same_options(comm, options);
 }
 
 static int calibrate(struct braid_comm *comm, const struct settings *s)
@@ -94,8 +127,10 @@ static int calibrate(struct braid_comm *comm, const struct settings *s)
     struct br_calibration *c = calloc(1, sizeof *c);
     int rc = c ? 0 : br_error(ENOMEM, "no memory for the calibration");
 
-    if (!rc && braid_rank(comm) == 0)
-        rc = br_output_may_write(s->file);
+    if (!rc && braid_rank(comm) == 0 && (rc = br_output_may_write(s->file)))
+        br_error_prefix(rc, "--output: ");
+    if (!rc)
+        rc = agree(comm, s);
     if (!rc)
         rc = br_measure(comm, c);
     if (!rc && !s->no_links)
@@ -131,6 +166,15 @@ static void print_outliers(const struct br_fit *fit, const double *bytes, FILE *
     fputs(*before ? "" : "-", out);
 }
 
+/* Half of the 95 % interval; through two points goes one line alone, and there is none. */
+static const char *interval(const struct br_fit *fit, double value, int digits, char text[24])
+{
+    if (fit->n < 3)
+        return "-";
+    snprintf(text, 24, "%.*f", digits, value);
+    return text;
+}
+
 static void print_links(const struct br_calibration *c, FILE *out)
 {
     if (!c->n_links)
@@ -143,11 +187,12 @@ static void print_links(const struct br_calibration *c, FILE *out)
         "outliers: latency; bandwidth");
     for (uint32_t i = 0; i < c->n_links; i++) {
         const struct br_calibration_link *l = &c->links[i];
+        char alpha[24], beta[24];
 
-        fprintf(out, "  %4u %4u %5u %9.2f %8.2f %10.4f %9.4f %9.3f %11.2f %7.4f  ", l->from, l->to, l->level,
-                l->trips.start * 1e6, l->trips.start_error * 1e6, l->streams.slope * 1e9,
-                l->streams.slope_error * 1e9, l->streams.slope > 0 ? 8e-9 / l->streams.slope : 0,
-                l->streams.start * 1e6, l->streams.r2);
+        fprintf(out, "  %4u %4u %5u %9.2f %8s %10.4f %9s %9.3f %11.2f %7.4f  ", l->from, l->to, l->level,
+                l->trips.start * 1e6, interval(&l->trips, l->trips.start_error * 1e6, 2, alpha),
+                l->streams.slope * 1e9, interval(&l->streams, l->streams.slope_error * 1e9, 4, beta),
+                l->streams.slope > 0 ? 8e-9 / l->streams.slope : 0, l->streams.start * 1e6, l->streams.r2);
         print_outliers(&l->trips, l->trip_bytes, out);
         fputs("; ", out);
         print_outliers(&l->streams, l->stream_bytes, out);
@@ -190,11 +235,12 @@ static void print_ways(const struct br_calibration *c, FILE *out)
             "b ns/B", "+-", "R^2", "outliers");
     for (uint32_t i = 0; i < c->n_measured; i++) {
         const struct br_cost_measured *m = &c->measured[i];
-        char name[BR_WAY_TEXT];
+        char name[BR_WAY_TEXT], a[24], b[24];
 
-        fprintf(out, "  %-16s %-24s %10.2f %8.2f %10.4f %9.4f %7.4f  ", br_collective_name(m->collective),
-                br_way_name(&m->way, name), m->fit.start * 1e6, m->fit.start_error * 1e6, m->fit.slope * 1e9,
-                m->fit.slope_error * 1e9, m->fit.r2);
+        fprintf(out, "  %-16s %-24s %10.2f %8s %10.4f %9s %7.4f  ", br_collective_name(m->collective),
+                br_way_name(&m->way, name), m->fit.start * 1e6,
+                interval(&m->fit, m->fit.start_error * 1e6, 2, a), m->fit.slope * 1e9,
+                interval(&m->fit, m->fit.slope_error * 1e9, 4, b), m->fit.r2);
         print_outliers(&m->fit, m->bytes, out);
         fputc('\n', out);
     }
@@ -246,5 +292,5 @@ int br_tool_calibrate(int argc, char **argv)
     }
     if (comm && braid_finalize(comm) && !rc)
         rc = -EIO;
-    return rc != 0;
+    return rc == -EINVAL ? 2 : rc != 0; /* what was asked for cannot be */
 }

@@ -28,9 +28,27 @@ done
 
 # What cannot be saved is not measured first, and a file that may not be replaced is not touched.
 out=$(job 2 calibrate -o "$dir/nowhere/cal.json" 2>&1) && fail "a file in a directory that is not there"
-grep -q -- "cannot write $dir/nowhere/cal.json: No such file" <<<"$out" || fail "why it cannot be saved: $out"
+grep -q -- "--output: cannot write $dir/nowhere/cal.json: No such file" <<<"$out" || fail "why it cannot be saved: $out"
 out=$(job 2 calibrate -o "$dir" 2>&1) && fail "a directory as file"
-grep -q -- "cannot write $dir: Is a directory" <<<"$out" || fail "a directory: $out"
+grep -q -- "--output: cannot write $dir: Is a directory" <<<"$out" || fail "a directory: $out"
+out=$(cd "$dir" && job 2 calibrate -o - 2>&1)
+[ $? -eq 2 ] || fail "the exit code of a table and a file in one: $out"
+grep -q 'standard output has the table; name a file' <<<"$out" || fail "words for it: $out"
+[ ! -e "$dir/-" ] || fail "a file named -"
+
+# Two sizes: a line without an interval.
+out=$(job 2 calibrate -o "$dir/two.json" --no-links --rounds 1 --collectives allreduce -e 4K 2>&1) || fail "two sizes: $out"
+grep -qE '^  allreduce +ring +[0-9.]+ +- +[0-9.]+ +- ' <<<"$out" || fail "an interval of two points: $out"
+grep -q '_interval' "$dir/two.json" && fail "an interval of two points in the file"
+"$braid" plan -n 2 --calibration "$dir/two.json" -b 4K -e 4K >/dev/null || fail "a file without intervals is refused"
+
+# Ranks that are asked for different things would wait for each other.
+for different in '--rounds 2' '--no-links' '--collectives allreduce' '-e 8K'; do
+    out=$(timeout 100 "$braid" run -n 2 --backend uring --no-prefix -- bash -c \
+        '[ "$RANK" = 0 ] || set -- $1; [ "$RANK" != 0 ] || set --; exec "$0" calibrate --rounds 1 -o /dev/null "$@"' "$braid" "$different" 2>&1)
+    [ $? -eq 2 ] || fail "the exit code of ranks with different options, $different: $out"
+    grep -q 'the ranks were given different --' <<<"$out" || fail "words for $different: $out"
+done
 
 # It is used, and fits this job.
 export BRAID_CALIBRATION=$dir/cal.json
@@ -99,8 +117,9 @@ fi
 out=$("$braid" calibrate 2>&1)
 [ $? -eq 2 ] || fail "the exit code without a job: $out"
 grep -q 'braid run -n 4' <<<"$out" || fail "without a job: $out"
-out=$(job 1 calibrate 2>&1) && fail "one rank: $out"
+out=$(job 1 calibrate -o "$dir/one.json" 2>&1)
+[ $? -eq 2 ] || fail "the exit code of one rank: $out"
 grep -q 'no network to measure' <<<"$out" || fail "words for one rank: $out"
 out=$(job 2 calibrate --collectives nothing 2>&1) && fail "a collective that is none"
-grep -q '"nothing" is no collective' <<<"$out" || fail "words for it: $out"
+grep -q '"nothing" is no collective.* possible are: allreduce, .*broadcast.*none$' <<<"$out" || fail "words for it: $out"
 echo "braid calibrate is fine"

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/same.h"
+
+#include <errno.h>
+
+#include "base/error.h"
+
+int64_t br_same_text(const char *text)
+{
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    return (int64_t)(hash >> 1); /* its opposite is a number, too */
+}
+
+int br_same_options(struct braid_comm *comm, const struct br_same_option *options)
+{
+    int64_t most[2 * BR_SAME_MOST] = {0}; /* of each value, and of its opposite: the least */
+    size_t n = 0;
+    int rc;
+
+    for (; options[n].name && n < BR_SAME_MOST; n++) {
+        most[2 * n] = options[n].value;
+        most[2 * n + 1] = -options[n].value;
+    }
+    rc = braid_allreduce(comm, most, most, 2 * n, BRAID_INT64, BRAID_MAX, NULL, NULL);
+    for (size_t i = 0; i < n && !rc; i++)
+        if (most[2 * i] != -most[2 * i + 1])
+            rc = br_error(EINVAL, "the ranks were given different --%s; all need the same options",
+                          options[i].name);
+    return rc;
+}
