@@ -30,11 +30,34 @@ fi
 
 out=$(mesh 2 --json - -s 1K) || fail "JSON to standard output: $out"
 [ "${out:0:1}" = "{" ] || fail "text beside the JSON: $out"
+out=$(mesh 2 --svg - -s 1K) || fail "a drawing to standard output: $out"
+[ "${out:0:4}" = "<svg" ] || fail "text beside the drawing: $out"
+out=$(mesh 2 --json - --svg -)
+[ $? -eq 2 ] || fail "the exit code of two files in one: $out"
+grep -q -- '--json and --svg are both to -' <<<"$out" || fail "words for two files in one: $out"
+
+# What cannot be written is not measured; what fails behind that does not take the other file along.
+for option in json svg; do
+    out=$(mesh 2 -s 1K --$option "$dir/nowhere/file") && fail "a file in a directory that is not there"
+    grep -q -- "--$option: cannot write $dir/nowhere/file: No such file" <<<"$out" || fail "it is not said before measuring: $out"
+    grep -q 'all pairs at once' <<<"$out" && fail "it is measured first: $out"
+done
+out=$(mesh 2 -s 1K --json /dev/full --svg "$dir/other.svg") && fail "a full disk"
+grep -q 'cannot write /dev/full: No space' <<<"$out" || fail "words for a full disk: $out"
+grep -q '</svg>' "$dir/other.svg" || fail "the drawing is lost with the JSON: $out"
+
+# Ranks that measure different things would wait for each other.
+# shellcheck disable=SC2016 # the ranks' shells expand it
+out=$(timeout 100 "$braid" run -n 2 --backend uring --no-prefix -- bash -c 'exec "$0" perf mesh -s $((RANK + 1))K' "$braid" 2>&1)
+[ $? -eq 2 ] || fail "the exit code of ranks with different options: $out"
+grep -q 'the ranks were given different --size' <<<"$out" || fail "words for different options: $out"
+
 out=$(mesh 2 --level 0) && fail "a level without a BCube"
 grep -q 'the job is no BCube' <<<"$out" || fail "words for it: $out"
 out=$("$braid" perf mesh 2>&1)
 [ $? -eq 2 ] || fail "the exit code without a job: $out"
 grep -q 'it measures a job' <<<"$out" || fail "without a job: $out"
-out=$(mesh 1) && fail "one rank"
+out=$(mesh 1)
+[ $? -eq 2 ] || fail "the exit code of one rank: $out"
 grep -q 'one rank has no pairs' <<<"$out" || fail "words for one rank: $out"
 echo "braid perf mesh is fine"

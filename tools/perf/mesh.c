@@ -16,6 +16,7 @@
 #include "tools/link.h"
 #include "tools/options.h"
 #include "tools/output.h"
+#include "tools/same.h"
 
 #define TRIP_BYTES 8
 #define LEAD       (256u << 10) /* bytes that do not count: what a shaped link lets through after a pause */
@@ -207,14 +208,16 @@ static int parse(struct settings *s, int argc, char **argv)
         {"size", 's', BR_OPTION_BYTES, &s->bytes, 1, BR_LINK_MOST_BYTES, "SIZE of a message; default 256K"},
         {"level", 0, BR_OPTION_NUMBER, &s->level, 0, 31, "L only the pairs of this level of the job's BCube"},
         {"json", 0, BR_OPTION_TEXT, &s->json, 0, 0,
-         "FILE the matrices; - is standard output, without the text"},
-        {"svg", 0, BR_OPTION_TEXT, &s->svg, 0, 0, "FILE the heat maps as a drawing"},
+         "FILE the matrices; - is standard output, without the text (braid run: --no-prefix)"},
+        {"svg", 0, BR_OPTION_TEXT, &s->svg, 0, 0, "FILE the heat maps as a drawing; - likewise"},
         {0},
     };
     int rc = br_options_parse(options, argc, argv);
 
     if (rc == 1)
         br_options_help(options, "braid run -n N -- braid perf mesh [options]", stdout);
+    if (!rc && s->json && s->svg && !strcmp(s->json, s->svg))
+        rc = br_error(EINVAL, "--json and --svg are both to %s; give one of them another name", s->json);
     return rc;
 }
 
@@ -250,28 +253,64 @@ static int write_file(const struct br_mesh *mesh, const char *path,
     return br_output_close(out, path, print(mesh, out));
 }
 
+static bool is_stdout(const char *path)
+{
+    return path && !strcmp(path, "-");
+}
+
+/* What could be measured again only in minutes is written as far as it can be. */
+static int write_files(const struct br_mesh *mesh, const struct settings *s)
+{
+    char words[BR_ERROR_WORDS] = "";
+    int rc = write_file(mesh, s->json, br_mesh_json), other;
+
+    if (rc)
+        snprintf(words, sizeof words, "%s", br_error_words());
+    other = write_file(mesh, s->svg, print_svg);
+    if (rc)
+        br_error(-rc, "%.250s%s%.250s", words, other ? "; " : "", other ? br_error_words() : "");
+    return rc ? rc : other;
+}
+
 static int report(struct work *w, const struct settings *s)
 {
     char devices[BR_CALIBRATION_TEXT], topology[BR_TOPOLOGY_TEXT];
-    int rc;
 
     br_comm_name_devices(w->bench.comm->family, devices);
     snprintf(w->mesh.title, sizeof w->mesh.title, "%s over %.100s", br_topology_text(w->topology, topology),
              devices);
-    if (!s->json || strcmp(s->json, "-") != 0)
+    if (!is_stdout(s->json) && !is_stdout(s->svg))
         br_mesh_text(&w->mesh, stdout);
-    rc = write_file(&w->mesh, s->json, br_mesh_json);
-    return rc ? rc : write_file(&w->mesh, s->svg, print_svg);
+    return write_files(&w->mesh, s);
+}
+
+static int may_write(const char *option, const char *path)
+{
+    int rc = path ? br_output_may_write(path) : 0;
+
+    return rc ? br_error_prefix(rc, "--%s: ", option) : 0;
+}
+
+/* What can be known to be wrong before anything is measured. */
+static int prepare(const struct work *w, const struct settings *s)
+{
+    const struct br_same_option options[] = {{"size", s->bytes}, {"level", s->level}, {0}};
+    int rc = check(w);
+
+    if (!rc && w->rank == 0 && !(rc = may_write("json", s->json)))
+        rc = may_write("svg", s->svg);
+    return rc ? rc : br_same_options(w->bench.comm, options);
 }
 
 static int run(struct braid_comm *comm, const struct settings *s)
 {
-    struct work w = {.mesh = {.n = (uint32_t)braid_size(comm), .level = s->level, .bytes = s->bytes},
+    struct work w = {.bench.comm = comm,
+                     .mesh = {.n = (uint32_t)braid_size(comm), .level = s->level, .bytes = s->bytes},
                      .topology = &comm->family->network.topology,
                      .rank = braid_rank(comm)};
     size_t cells = (size_t)w.mesh.n * w.mesh.n;
     double *values = calloc(3 * cells, sizeof *values);
-    int rc = values ? check(&w) : br_error(ENOMEM, "no memory for the matrices");
+    int rc = values ? prepare(&w, s) : br_error(ENOMEM, "no memory for the matrices");
 
     if (values) {
         w.mesh.alone = values;
@@ -313,5 +352,5 @@ int br_perf_mesh(int argc, char **argv)
     }
     if (comm && braid_finalize(comm) && !rc)
         rc = -EIO;
-    return rc != 0;
+    return rc == -EINVAL ? 2 : rc != 0; /* what was asked for cannot be */
 }
