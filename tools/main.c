@@ -38,7 +38,8 @@ static const struct br_command commands[] = {
     {"bcube", br_tool_bcube, "plan, emulate and check a BCube; braid bcube help says more"},
     {"demo", br_tool_demo,
      "gradients over an emulated BCube: BML, a ring and parameter servers beside the formulas"},
-    {"version", version, "the version"},
+    {"version", version, "the version; --version likewise"},
+    {"--version", version, NULL},
 };
 
 int main(int argc, char **argv)
