@@ -26,6 +26,7 @@
 #include "tools/host.h"
 #include "tools/info_gpu.h"
 #include "tools/info_rdma.h"
+#include "tools/info_settings.h"
 #include "tools/info_topology.h"
 #include "tools/options.h"
 #include "tools/output.h"
@@ -313,6 +314,7 @@ int br_tool_info(int argc, char **argv)
     br_info_gather_rdma(root);
     br_info_gather_gpus(root);
     br_info_gather_topology(root);
+    br_info_gather_settings(root);
     gather_algorithms(root);
     gather_limits(root);
     gather_missing(root);
@@ -324,6 +326,7 @@ int br_tool_info(int argc, char **argv)
         br_info_print_rdma(root);
         br_info_print_gpus(root);
         br_info_print_topology(root);
+        br_info_print_settings(root);
         print_algorithms(root);
         print_rest(root);
     }

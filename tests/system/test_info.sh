@@ -44,6 +44,24 @@ BRAID_TOPOLOGY=ring "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q 'BRAID_TOPOLOGY is "ring"' "$scratch/text" || fail "a wrong BRAID_TOPOLOGY is not shown"
 BRAID_GID_INDEX=nonsense "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q 'BRAID_GID_INDEX.*nonsense' "$scratch/text" || fail "a wrong BRAID_GID_INDEX is not shown"
+# Other variables that a job would refuse.
+shown() { # WORDS VARIABLE=VALUE...
+    env "${@:2}" "$braid" info > "$scratch/text" || fail "exit code $?"
+    grep -q -- "$1" "$scratch/text" || fail "not shown with ${*:2}: $1"
+}
+shown 'BRAID_SPIN_US=soon is not' BRAID_SPIN_US=soon
+shown 'BRAID_BACKEND is "tcp"; it must be' BRAID_BACKEND=tcp
+shown 'BRAID_DEVICES: no network interface nowhere9' BRAID_DEVICES=lo,nowhere9
+shown 'BRAID_DEVICES: no network interface nowhere9' BRAID_DEVICES=nowhere9 BRAID_BACKEND=udp
+shown 'BRAID_DEVICES: 192.0.2.77 is no address of this host' BRAID_DEVICES=192.0.2.77
+shown 'BRAID_CALIBRATION: calibration /no/file: No such file' BRAID_CALIBRATION=/no/file
+shown 'BRAID_TRACE=/tmp is a folder; name a file in it' BRAID_TRACE=/tmp
+shown 'BRAID_TRACE: cannot write /no/folder/a.json: No such file' BRAID_TRACE=/no/folder/a.json
+shown '^Algorithms$' BRAID_DEVICES=lo BRAID_BACKEND=uring "BRAID_TRACE=$scratch/trace.json"
+grep -q '^Settings$' "$scratch/text" && fail "faults of settings that are right"
+[[ ! -e $scratch/trace.json ]] || fail "braid info leaves a file behind"
+[[ $("$braid" --version) == "$("$braid" version)" ]] || fail "--version"
+
 # A host without the libraries learns how to get them.
 library=$(ldconfig -p 2> /dev/null | sed -n 's/.*libibverbs\.so\.1 .*=> //p' | head -n 1)
 if [[ -n $library ]] && unshare -m true 2> /dev/null; then
