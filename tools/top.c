@@ -109,6 +109,8 @@ static int take(const struct top *top, bool all, struct look *look)
     }
     if (!rc && n && !look->n)
         rc = br_error(ETIMEDOUT, "no rank of the job answers");
+    if (rc)
+        forget(look);
     free(found);
     return rc;
 }
@@ -167,6 +169,14 @@ static void keep_job(struct top *top, const struct look *look)
     top->job = top->kept;
 }
 
+/* A job that ends between being found and being asked is not there any more at a second look. */
+static int take_next(const struct top *top, struct look *look)
+{
+    int rc = take(top, false, look);
+
+    return rc == -ETIMEDOUT ? take(top, false, look) : rc;
+}
+
 static void print_table(const struct look *before, const struct look *now, bool live)
 {
     if (live) /* from the top, and lines that are too long end at the margin */
@@ -188,7 +198,7 @@ static int show_table(struct top *top)
     br_interrupt_catch();
     while (!rc && (live || !shown)) {
         pause_ms(top->interval);
-        if (br_interrupted() || (rc = take(top, false, &now)))
+        if (br_interrupted() || (rc = take_next(top, &now)))
             break;
         print_table(&before, &now, live);
         shown = true;
