@@ -231,7 +231,7 @@ void br_serve_close(struct br_serve *s)
 
 static int reach(const char *path, int ms, int *out)
 {
-    struct timeval patience = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+    struct timeval patience = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int rc, fd;
 
