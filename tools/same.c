@@ -2,16 +2,14 @@
 #include "tools/same.h"
 
 #include <errno.h>
+#include <string.h>
 
+#include "base/digest.h"
 #include "base/error.h"
 
 int64_t br_same_text(const char *text)
 {
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
-
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
-    return (int64_t)(hash >> 1); /* its opposite is a number, too */
+    return (int64_t)(br_digest_bytes(text, strlen(text)) >> 1); /* its opposite is a number, too */
 }
 
 int br_same_options(struct braid_comm *comm, const struct br_same_option *options)
