@@ -72,7 +72,9 @@ grep -q 'not connected in time: rank [01] level 0 (device net_af_packet' "$work/
 # Where its driver is installed, and the kernel has what it wants.
 BRAID_DPDK_PORTS="net_af_xdp0,iface=port0,address=10.99.0.1/24; net_af_xdp1,iface=port1,address=10.99.0.2/24" "$braid" info > "$work/out" 2> "$work/err"
 if [[ $(grep -A1 'dpdk *net_af_xdp' "$work/out") != *'not usable'* ]]; then
-    BRAID_DPDK_PORTS="net_af_xdp0,iface=port0,address=10.99.0.1/24; net_af_xdp1,iface=port1,address=10.99.0.2/24" \
+    # A library behind that driver leaks 80 bytes a process.
+    ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 \
+        BRAID_DPDK_PORTS="net_af_xdp0,iface=port0,address=10.99.0.1/24; net_af_xdp1,iface=port1,address=10.99.0.2/24" \
         ranks 2 allreduce -b 8 -e 32768 -f 64 -n 3 -w 1 || fail "allreduce over net_af_xdp ended with $?"
     grep -q 'Out of bounds values : 0 OK' "$work/out" || fail "wrong values over net_af_xdp"
 fi
