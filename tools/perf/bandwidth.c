@@ -19,7 +19,8 @@
 #include "base/error.h"
 #include "tools/perf/interrupt.h"
 
-#define PATIENCE 5 /* ms between two looks at what else there is to do */
+#define PATIENCE 5            /* ms between two looks at what else there is to do */
+#define LOOK     (10 * BR_MS) /* between two looks whether the other direction has ended */
 
 enum state { SENDING, ASKED, DONE };
 
@@ -32,6 +33,7 @@ struct stream {
     struct braid_op *ops[BR_PERF_MOST_DEPTH];
     uint64_t posted, ended, limit;
     uint64_t began, last;        /* ns */
+    uint64_t looked_at;          /* for the end of the other direction */
     struct br_perf_window inner; /* of a test by time */
     uint64_t period_at, period;  /* of the last report: when, and `ended` then */
     struct braid_op *answer;
@@ -191,11 +193,16 @@ static int stop(struct stream *s)
     return rc ? rc : br_pair_say_stop(s->pair, s->posted);
 }
 
-/* With -b: has Ctrl-C ended the other direction? Then this one ends with it: what it would carry alone is no part of the sum. */
+/* With -b: has Ctrl-C ended the other direction? Then this one ends with it: what it would carry alone is no part of the sum. Asked now and then, as a look
+ * is a turn of the wheel, and one for each message would be a tenth of what is measured. */
 static int hear_end(struct stream *s, bool *over)
 {
-    int rc = s->pair->settings->bidirectional && s->pair->stop ? br_pair_test(s->pair, &s->pair->stop) : 0;
+    int rc = 0;
 
+    if (s->pair->settings->bidirectional && s->pair->stop && s->last - s->looked_at > LOOK) {
+        s->looked_at = s->last;
+        rc = br_pair_test(s->pair, &s->pair->stop);
+    }
     *over = !rc && !s->pair->stop && s->pair->heard.over;
     return rc;
 }

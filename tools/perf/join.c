@@ -51,10 +51,13 @@ int br_join_check(const struct br_perf_settings *s)
     struct br_exchange anywhere = {.port = 1};
     struct br_settings found;
     struct braid_config config;
+    int rc;
 
     snprintf(anywhere.address, sizeof anywhere.address, "127.0.0.1");
     if (!getenv("BRAID_SECRET"))
         snprintf(anywhere.secret, sizeof anywhere.secret, "of this check alone");
     config = br_join_config(s, &anywhere);
-    return br_settings_read(&config, &found);
+    rc = br_settings_read(&config, &found);
+    br_secret_wipe(&found.secret);
+    return rc;
 }
