@@ -31,7 +31,7 @@ int br_line_law(const char *name, uint32_t n, const struct br_line_links *links,
         *line = (struct br_line){2 * (ranks - 1) * alpha,
                                  2 * (ranks - 1) / ranks * beta + (ranks - 1) / ranks * gamma};
     else if (!strcmp(name, "halving"))
-        *line = (struct br_line){2 * lg * alpha, 2 * beta - (2 * beta + gamma) / ranks + gamma};
+        *line = (struct br_line){2 * lg * alpha, (2 * beta + gamma) * (ranks - 1) / ranks};
     else if (!strcmp(name, "binary_tree"))
         *line = (struct br_line){2 * alpha * lg, (2 * beta + gamma) * lg};
     else if (!strcmp(name, "doubling"))

@@ -22,7 +22,7 @@ struct br_line_links {
     double gamma; /* s for a byte added up */
 };
 
-/* The line of an algorithm for n ranks (1: nothing to do, 0 and 0): "ring", "halving", "binary_tree", "doubling". -EINVAL with
+/* The line of an algorithm for n ranks (1: nothing to do, exactly 0 and 0): "ring", "halving", "binary_tree", "doubling". -EINVAL with
  * words: no such law, or a figure is negative or no number. */
 int br_line_law(const char *name, uint32_t n, const struct br_line_links *links, struct br_line *line);
 
