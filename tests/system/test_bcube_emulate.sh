@@ -133,7 +133,12 @@ has err "no testbed $bed"
 bcube 1 run --name "$bed" -- true
 bcube 1 fault --name "$bed" list
 bcube 1 down "$bed"
+bcube 1 down --name "$bed"
+has err "$bed"
 bcube 2 down "$bed" --all
+bcube 2 down "$bed" --name "$bed"
+bcube 2 down --name "$bed" --all
+has err '--name'
 bcube 0 fault --help
 has out 'swap +HOST LEVEL LEVEL'
 bcube 2 no-such
@@ -350,7 +355,7 @@ at_rate() {
 within 60 at_rate || fail "2 MiB over 40 Mbit/s took ${time:-no time} us"
 bcube 0 run --name "$bed" --ranks-per-host 2 -- "$braid" allreduce -b 64K -e 64K -n 2 -w 1
 [[ ! -s $work/err ]] || fail "hosts of one switch reach each other"
-bcube 0 down "$bed"
+bcube 0 down --name "$bed"
 bcube 0 emulate 2 2 --name "$bed" --hosts 3 --rate none --mtu 9000
 [[ $(ip netns list | grep -c "^$bed-") -eq 4 ]] || fail "--hosts 3"
 shows tbf at h10 tc qdisc show dev eth0 && fail "--rate none shapes"

@@ -53,11 +53,15 @@ static int take_down(const char *name)
 int br_bcube_down(int argc, char **argv)
 {
     bool all = false;
-    const struct br_option options[] = {{"all", 0, BR_OPTION_FLAG, &all, 0, 0, " all testbeds of this user"},
+    const char *name = NULL;
+    const struct br_option options[] = {{"name", 0, BR_OPTION_TEXT, &name, 0, 0,
+                                         "NAME of the testbed, as NAME alone (default: the only one)"},
+                                        {"all", 0, BR_OPTION_FLAG, &all, 0, 0, " all testbeds of this user"},
                                         {0}};
-    const char *usage = "braid bcube down [NAME | --all]\n\nRemoves an emulated testbed, also one that was "
-                        "left half made, and ends what "
-                        "runs in it.";
+    const char *usage =
+        "braid bcube down [NAME | --name NAME | --all]\n\nRemoves an emulated testbed, also one that was "
+        "left half made, and ends what "
+        "runs in it.";
     char names[LIST_MAX][BR_TESTBED_NAME];
     struct br_arguments arguments;
     int rc = br_arguments_parse(&arguments, options, usage, argc, argv);
@@ -66,12 +70,12 @@ int br_bcube_down(int argc, char **argv)
         return 0;
     if (rc < 0)
         return complain("down", 2);
-    if (arguments.count > 1 || arguments.command || (all && arguments.count)) {
-        fprintf(stderr, "braid bcube down: one name or --all\n");
+    if (arguments.command || arguments.count + (name != NULL) + all > 1) {
+        fprintf(stderr, "braid bcube down: say one of NAME, --name NAME and --all\n");
         return 2;
     }
     if (!all)
-        return take_down(arguments.words[0]);
+        return take_down(name ? name : arguments.words[0]);
     rc = 0;
     for (int i = 0, n = br_testbed_list(names, LIST_MAX); i < n; i++)
         rc |= take_down(names[i]);
