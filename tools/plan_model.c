@@ -114,8 +114,12 @@ static void print(const struct table *t)
     if (!t->set->times)
         printf(" (%lld samples, %s x 10^9 multiply-adds a second)", (long long)t->set->batch,
                t->set->speed ? t->set->speed : "1000");
-    printf("\n# %u ranks; an all-reduce of M bytes takes a + b M: a %.4g us, b %.4g ns/B (%s)\n#\n", t->ranks,
+    printf("\n# %u ranks; an all-reduce of M bytes takes a + b M: a %.4g us, b %.4g ns/B (%s)\n", t->ranks,
            t->w.load.line.a * 1e6, t->w.load.line.b * 1e9, t->w.cost);
+    if (t->set->simulate)
+        printf("# simulated all-reduces: %s\n",
+               t->set->algorithm ? t->set->algorithm : "auto, what the cost model takes for each size");
+    puts("#");
     printf("# %-10s %11s %8s %13s %11s %9s %11s %11s%s\n", "policy", "all-reduces", "order", "iteration ms",
            "exposed ms", "speed-up", "efficiency", "planned us",
            t->set->simulate ? "  predicted ms    off" : "");

@@ -28,7 +28,8 @@ static int parse(struct br_plan_settings *s, int argc, char **argv)
         {"stepfactor", 'f', BR_OPTION_NUMBER, &s->factor, 2, 1 << 20,
          "N from one size to the next; default 16"},
         {"collective", 0, BR_OPTION_TEXT, &s->collective, 0, 0, "NAME default allreduce"},
-        {"algorithm", 0, BR_OPTION_TEXT, &s->algorithm, 0, 0, "NAME only this one (doc/collectives.md)"},
+        {"algorithm", 0, BR_OPTION_TEXT, &s->algorithm, 0, 0,
+         "NAME only this one (doc/collectives.md); in a simulation the one that runs"},
         {"calibration", 0, BR_OPTION_TEXT, &s->calibration, 0, 0,
          "FILE figures of the model; default: built in"},
         {"exact", 0, BR_OPTION_FLAG, &s->exact, 0, 0, "time the schedules of all ranks, too"},
@@ -120,7 +121,8 @@ static int check_model(const struct br_plan_settings *s)
                         "--run, --exact and --dot are about one collective; leave them or --model out");
     if (s->times && s->speed)
         return br_error(EINVAL, "say --times or --speed, not both");
-    if (!!s->line + !!s->links + (s->calibration || s->measure || s->algorithm) > 1)
+    /* A simulation runs the named algorithm, and the planner may still be given a and b. */
+    if (!!s->line + !!s->links + (s->calibration || s->measure || (s->algorithm && !s->simulate)) > 1)
         return br_error(EINVAL,
                         "what an all-reduce takes comes from one of --line, --links, or the cost model with "
                         "--calibration, --measure and --algorithm");

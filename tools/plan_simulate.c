@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "tools/workload.h"
@@ -26,6 +27,7 @@ int br_plan_simulation_open(struct br_plan_simulation *s, const struct br_plan_s
     uint32_t rails = set->rails ? (uint32_t)set->rails : 1;
     struct br_cost_model *figures = &s->config.model;
     double gbit = 10, latency = 20;
+    struct br_way way;
     int rc = parse("--gbit", set->gbit, 1e-3, 1e4, &gbit);
 
     if (!rc)
@@ -34,6 +36,9 @@ int br_plan_simulation_open(struct br_plan_simulation *s, const struct br_plan_s
         rc = br_error(EINVAL, "--rails: a BCube has a NIC a level");
     if (rc)
         return rc;
+    if (set->algorithm && strcmp(set->algorithm, "auto") != 0 &&
+        (rc = br_way_parse(topology, set->algorithm, &way)) != 0)
+        return br_error_prefix(rc, "--algorithm: ");
     *s = (struct br_plan_simulation){
         .config = {.topology = topology,
                    .rails = rails,

@@ -58,12 +58,27 @@ grep -Eq '^[ *] p3 +3 +urgent +9\.[2-8]' <<<"$out" || fail "sim p3: $out"
 [ "$(grep -cE '^<svg|^</svg>' "$dir/s.svg")" = 2 ] || fail "no drawing of the simulation"
 grep -q simulated_iteration_s "$dir/sp.json" || fail "no JSON of the simulation"
 "$braid" plan --simulate --model "$dir/three.csv" --topology bcube:2,2 --policy p3 | grep -q '^\* p3' || fail "plan --simulate"
+
+# a and b are the planner's, the algorithm is what runs: another prediction, and the same simulation to the last digit.
+row() { # ARGUMENT...: simulated and predicted milliseconds
+    "$braid" sim --model "$dir/three.csv" --times "$dir/times.csv" --topology bcube:2,2 --gbit 1 --policy p3 "$@" >"$dir/out" || fail "sim $*"
+    awk '/^\*/ {print $5, $10}' "$dir/out"
+}
+read -r ring fitted < <(row --algorithm ring)
+grep -q '^# simulated all-reduces: ring$' "$dir/out" || fail "what is simulated: $(cat "$dir/out")"
+read -r as_ring given < <(row --algorithm ring --line 5000,0)
+[ "$ring $fitted" != "$as_ring $given" ] && [ "$ring" = "$as_ring" ] || fail "ring: $ring, predicted $fitted; by --line $as_ring, predicted $given"
+read -r bml _ < <(row --algorithm bml --links ring:20,8,0)
+[ "$bml" != "$ring" ] || fail "bml takes as long as ring: $bml ms"
+
 simulated() { says "$1" --simulate --model "$dir/three.csv" "${@:2}"; }
 simulated 'a number from' --gbit fast
 simulated 'a number from' --latency -3
 simulated 'a NIC a level' --topology bcube:2,2 --rails 2
 simulated 'leave --hosts' --hosts 2x2
 simulated 'what can be simulated' --topology hosts:2x2
+simulated "no algorithm is called 'nothing'" --algorithm nothing --line 5,1
+simulated 'bml needs a BCube' -n 4 --algorithm bml --line 5,1
 says 'say --simulate' --model "$dir/three.csv" --gbit 1
 says 'say --model' --simulate
 
@@ -74,6 +89,7 @@ says 'must be A,B' --model "$dir/three.csv" --line 5
 says 'must be A,B' --model "$dir/three.csv" --line 5,-1
 says 'must be LAW' --model "$dir/three.csv" --links ring:5
 says 'no such law' --model "$dir/three.csv" --links star:5,1,1
+says 'comes from one of' --model "$dir/three.csv" -n 4 --algorithm ring --line 1,1
 says 'no such policy' --model "$dir/three.csv" --policy fast
 says 'there are' --model "$dir/three.csv" -n 4 --algorithm nothing
 says 'say --model' --svg "$dir/x.svg"
