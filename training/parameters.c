@@ -112,14 +112,14 @@ static void set_options(struct braid_parameters *p, const struct braid_parameter
     o->rate = o->rate > 0 ? o->rate : 0.01f;
     o->drop = o->drop > 0 ? o->drop : 0.1f;
     o->slice_bytes = o->slice_bytes >= sizeof(float) ? o->slice_bytes : SLICE_BYTES;
-    if (!(o->own > 0) && !(o->sync > 0) && !(o->local_rate > 0)) {
-        o->own = 2;
-        o->sync = 0.5f;
-        o->local_rate = 4;
-    }
     if (o->local && !strcmp(o->local, "sgd")) {
         o->own = 1;
         o->sync = 0;
+        o->local_rate = o->local_rate > 0 ? o->local_rate : 0.25f;
+    } else if (!(o->own > 0) && !(o->sync > 0) && !(o->local_rate > 0)) {
+        o->own = 2;
+        o->sync = 0.5f;
+        o->local_rate = 4;
     }
     p->warmup = o->warmup < 0 ? 0 : o->warmup ? (uint64_t)o->warmup : WARMUP;
     if (p->method == BR_PARAMETERS_SSGD || p->method == BR_PARAMETERS_ASGD)
@@ -155,8 +155,7 @@ static void place(struct braid_parameters *p)
             l->pulled = numbers(p, l->count);
         if (p->method == BR_PARAMETERS_SSD) {
             l->gradients[1] = numbers(p, l->count);
-            l->before = numbers(p, l->count);
-            l->global = numbers(p, l->count);
+            l->pre_weight = numbers(p, l->count);
         }
         if (p->method == BR_PARAMETERS_LOCAL)
             l->velocity = numbers(p, l->count);
@@ -359,6 +358,16 @@ static int copy_initial(struct braid_parameters *p, const struct braid_parameter
     return rc ? br_error_prefix(rc, WHO ": initial: ") : 0;
 }
 
+void br_parameters_begin_delay(struct braid_parameters *p, uint32_t layer)
+{
+    struct br_parameters_layer *l = &p->layers[layer];
+
+    if (!l->pre_weight)
+        return;
+    memcpy(l->pulled, l->weight, l->count * sizeof *l->pulled);
+    memcpy(l->pre_weight, l->weight, l->count * sizeof *l->pre_weight);
+}
+
 /* Rank 0's weights to all workers and servers. */
 static int spread(struct braid_parameters *p)
 {
@@ -368,8 +377,8 @@ static int spread(struct braid_parameters *p)
         struct br_parameters_layer *l = &p->layers[i];
 
         rc = braid_broadcast(p->comm, l->weight, l->weight, l->count, BRAID_FLOAT32, 0, NULL, NULL);
-        if (!rc && l->before)
-            memcpy(l->before, l->weight, l->count * sizeof *l->before);
+        if (!rc)
+            br_parameters_begin_delay(p, i);
     }
     for (uint32_t i = 0; i < p->n_slices && !rc; i++) {
         const struct br_shard *shard = p->slices[i].shard;

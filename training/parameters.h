@@ -51,17 +51,15 @@ enum br_parameters_state {
 struct br_parameters_layer {
     size_t count;
     float *weight;
-    float *gradients[2];    /* of even and odd iterations (note 6); the same but with ssd */
-    float *pulled;          /* where pulls arrive; ssgd, asgd: `weight` */
-    float *before, *global; /* ssd: as in update.h */
-    float *velocity;        /* local */
+    float *gradients[2]; /* of even and odd iterations (note 6); the same but with ssd */
+    float *pulled;       /* where pulls arrive; ssgd, asgd: `weight` */
+    float *pre_weight;   /* ssd: as in update.h; trades places with `pulled` when the next pull is posted */
+    float *velocity;     /* local */
     _Atomic int state;
     /* iterations until the one in which the program asked for the gradient's place, itself counted */
     uint64_t asked;
-    uint64_t iteration;    /* in which it was handed over */
-    bool pulling;          /* receives of a pull are posted */
-    uint64_t pulled_until; /* iterations whose gradients are in the last pull that was taken */
-    uint64_t pulls;        /* likewise, in the one that is under way */
+    uint64_t iteration; /* in which it was handed over */
+    bool pulling;       /* receives of a pull are posted */
 };
 
 /* A slice on its server. */
@@ -140,6 +138,9 @@ int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, uint64_
 /* server.c, our thread: the most urgent slice for which something can be done; likewise. */
 int br_parameters_serve(struct braid_parameters *p);
 int br_parameters_serve_start(struct braid_parameters *p); /* posts the receives; before there is a thread */
+
+/* parameters.c, ssd: the layer's weights are the servers', as behind a warm-up: the next local updates start with a grad_sync of 0. */
+void br_parameters_begin_delay(struct braid_parameters *p, uint32_t layer);
 
 /* parameters.c: frees it; settle.c: ends what is under way by force, and frees it. Both return rc, whose words stay. */
 int br_parameters_destroy(struct braid_parameters *p, int rc);

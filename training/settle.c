@@ -93,10 +93,8 @@ static int fetch(struct braid_parameters *p)
         rc = braid_broadcast(p->comm, weight, weight, shard->count, BRAID_FLOAT32, p->servers[shard->server],
                              NULL, NULL);
     }
-    for (uint32_t l = 0; l < p->n && !rc && p->method == BR_PARAMETERS_SSD; l++) {
-        memcpy(p->layers[l].before, p->layers[l].weight, p->layers[l].count * sizeof(float));
-        p->layers[l].pulled_until = p->iteration;
-    }
+    for (uint32_t l = 0; l < p->n && !rc; l++)
+        br_parameters_begin_delay(p, l);
     return rc;
 }
 

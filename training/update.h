@@ -15,11 +15,12 @@ struct br_update_sgd {
     float rate, momentum, decay;
 };
 
-/* GLU: the gradient of this worker's batch together with what the servers' weights moved by lately. */
+/* GLU (global gradient for local update), Algorithm 2 of the SSD-SGD paper. */
 struct br_update_glu {
     float rate;      /* the local one, loc_lr */
     float own, sync; /* a and b of the paper: shares of the two gradients */
     float decay;
+    float factor; /* (1 - momentum) / (the servers' rate * k) */
 };
 
 /*
@@ -30,16 +31,13 @@ struct br_update_glu {
 void br_update_sgd(const struct br_update_sgd *sgd, float *weight, float *velocity, const float *gradient,
                    float scale, size_t count);
 
-/* weight = weight - rate * ((own * gradient + decay * weight) + sync * global) */
-void br_update_glu(const struct br_update_glu *glu, float *weight, const float *gradient, const float *global,
-                   size_t count);
-
 /*
- * Weights have been pulled: global = (before - pulled) * factor;  before = pulled;  weight = pulled
+ * grad_sync = (pre_weight - weight) * factor;  weight = weight - rate * ((own * gradient + decay * weight) + sync * grad_sync)
  *
- * factor: (1 - momentum) / (rate * iterations between the two pulls): then `global` is about the mean gradient of all workers in between.
+ * pre_weight: the servers' weights k iterations before those that `weight` began with when they were pulled. Right after a pull grad_sync is
+ * about the mean gradient of all workers in these k iterations.
  */
-void br_update_pulled(float *weight, float *before, float *global, const float *pulled, float factor,
-                      size_t count);
+void br_update_glu(const struct br_update_glu *glu, float *weight, const float *gradient,
+                   const float *pre_weight, size_t count);
 
 #endif

@@ -36,28 +36,30 @@ static int post_pull(struct braid_parameters *p, uint32_t layer)
     struct br_parameters_layer *l = &p->layers[layer];
     int rc = 0;
 
+    if (p->method == BR_PARAMETERS_SSD && is_past_warmup(p, l)) {
+        float *last = l->pulled; /* the k local updates with the pull before it have been made */
+
+        l->pulled = l->pre_weight;
+        l->pre_weight = last;
+    }
     for (uint32_t i = p->shards.first[layer]; i < p->shards.first[layer + 1] && !rc; i++)
         rc = br_parameters_receive(p, i, true, l->pulled + p->shards.list[i].offset,
                                    p->servers[p->shards.list[i].server], &p->pulls[i]);
     l->pulling = true;
-    l->pulls = l->iteration + 1;
     return rc;
 }
 
 /* Weights have arrived. */
 static void take(struct braid_parameters *p, struct br_parameters_layer *l)
 {
-    float rate = br_parameters_rate(p, l->pulls - 1);
-    float factor = (1 - p->options.momentum) / (rate * (float)(l->pulls - l->pulled_until));
-
-    if (p->method == BR_PARAMETERS_SSD)
-        br_update_pulled(l->weight, l->before, l->global, l->pulled, factor, l->count);
-    else if (l->pulled != l->weight)
+    if (l->pulled != l->weight)
         memcpy(l->weight, l->pulled, l->count * sizeof *l->weight);
     l->pulling = false;
-    l->pulled_until = l->pulls;
-    if (!is_past_warmup(p, l))
-        atomic_store(&p->last_pull, br_comm_now(p->comm));
+    if (is_past_warmup(p, l))
+        return;
+    if (l->pre_weight) /* the first local updates start with a grad_sync of 0 */
+        memcpy(l->pre_weight, l->pulled, l->count * sizeof *l->pre_weight);
+    atomic_store(&p->last_pull, br_comm_now(p->comm));
 }
 
 static void update(struct braid_parameters *p, struct br_parameters_layer *l)
@@ -67,8 +69,13 @@ static void update(struct braid_parameters *p, struct br_parameters_layer *l)
     uint64_t start = br_comm_now(p->comm);
 
     if (p->method == BR_PARAMETERS_SSD)
-        br_update_glu(&(struct br_update_glu){o->local_rate * rate, o->own, o->sync, o->decay}, l->weight,
-                      l->gradients[l->iteration % 2], l->global, l->count);
+        br_update_glu(
+            &(struct br_update_glu){.rate = o->local_rate * rate,
+                                    .own = o->own,
+                                    .sync = o->sync,
+                                    .decay = o->decay,
+                                    .factor = (1 - o->momentum) / (rate * (float)atomic_load(&p->steps))},
+            l->weight, l->gradients[l->iteration % 2], l->pre_weight, l->count);
     else
         br_update_sgd(&(struct br_update_sgd){rate, o->momentum, o->decay}, l->weight, l->velocity,
                       l->gradients[l->iteration % 2], 1, l->count);

@@ -25,10 +25,14 @@
  *   ssgd   each iteration uses the weights that the servers made of all gradients of the one before
  *   asgd   a server applies each worker's g / ranks as it comes and answers with the weights as they are then. No two runs are the same
  *   ssd    SSD-SGD: as ssgd for `warmup` iterations. Then gradients are pushed in every iteration and weights pulled in every k-th, and
- *          the pull has the whole next iteration to arrive. In between a worker moves its own weights by GLU, the update by its own and
- *          the global gradient:
- *              w' = w' - local_rate * rate * (own * g + decay * w' + sync * global)
- *              global = (weights of the pull before - weights of this one) * (1 - momentum) / (rate * k)
+ *          the pull has the whole next iteration to arrive. Behind the warm-up a worker moves its own weights w' in every iteration by
+ *          GLU (global gradient for local update), Algorithm 2 of the paper (arXiv:2012.05396, section 3.3), with a = own, b = sync and
+ *          loc_lr = local_rate * rate:
+ *              grad_sync = (pre_weight - w') * (1 - momentum) / (rate * k)
+ *              w' = w' - local_rate * rate * (own * g + decay * w' + sync * grad_sync)
+ *          w' are the worker's weights at that moment, the last pull's in the first of the k local updates behind it. pre_weight are
+ *          the weights of the pull before that one, the same on all workers for these k updates. Until the first delayed pull, and
+ *          behind braid_parameters_sync(), it is what w' began with, so that grad_sync begins at 0
  *   local  local SGD: as ssgd for `warmup` iterations; then each worker does momentum SGD for itself, and every k iterations its weights
  *          become the mean of all workers'
  *
@@ -68,15 +72,16 @@ struct braid_parameter_layer {
 /* Zero-initialise, then set what differs; all of it the same on all ranks. */
 struct braid_parameters_options {
     const char *method;          /* ssgd | asgd | ssd | local; NULL: ssgd */
-    const char *local;           /* ssd, between pulls: glu | sgd (glu with own = 1, sync = 0); NULL: glu */
+    const char *local;           /* ssd, the local update: glu | sgd (own is 1, sync 0); NULL: glu */
     float rate, momentum, decay; /* rate: default 0.01; the others 0 */
     /* iterations from which on the rate is `drop` times what it was before; 0: none */
     uint64_t drops[BRAID_PARAMETERS_DROPS];
     float drop; /* default 0.1 */
     int warmup; /* ssd, local: iterations of ssgd first; default 500, negative: none */
     int steps; /* ssd, local: k; 0: by the paper's time model, or what the links need if longer, from times of the warm-up, 1 to 4 */
-    float own, sync, local_rate; /* GLU; all 0: 2, 0.5 and 4, which the paper found best */
-    const int *servers;          /* ranks, each once; NULL: all */
+    /* GLU: a, b, loc_lr / rate; all 0: 2, 0.5 and 4, which the paper found best. sgd: local_rate 0 is 0.25, as in the paper's comparison */
+    float own, sync, local_rate;
+    const int *servers; /* ranks, each once; NULL: all */
     int n_servers;
     /* of a push or pull at most; default 200,000. They become larger where there would be too many */
     uint32_t slice_bytes;

@@ -20,6 +20,7 @@
 #define MOST_RANKS 4
 #define WARMUP     3
 #define ITERATIONS 14
+#define SYNC_AT    9 /* ssd: with a pull under way, but for k = 4 */
 
 static const size_t counts[LAYERS] = {40, 6001, 1, 1500};
 
@@ -49,11 +50,12 @@ static float gradient(float weight, size_t i, int rank, int iteration)
 struct job {
     struct braid_parameters_options options;
     int ranks;
-    float weight[ALL], velocity[ALL];          /* of the servers */
-    float worker[MOST_RANKS][ALL];             /* weights of the workers */
-    float own_velocity[MOST_RANKS][ALL];       /* local SGD */
-    float before[ALL], global[ALL], late[ALL]; /* SSD: the last pull that was taken; the one under way */
-    int taken, late_at;                        /* iterations they are after; late_at 0: none */
+    float weight[ALL], velocity[ALL];    /* of the servers */
+    float worker[MOST_RANKS][ALL];       /* weights of the workers */
+    float own_velocity[MOST_RANKS][ALL]; /* local SGD */
+    float pre[ALL], last[ALL];           /* SSD: the pull before the last one that was taken, and that one */
+    float late[ALL];                     /* the one under way, if is_late */
+    bool is_late;
 };
 
 static bool is(const struct job *j, const char *method)
@@ -94,30 +96,27 @@ static void serve(struct job *j, float g[MOST_RANKS][ALL], int t)
     }
 }
 
-static void take(struct job *j, const float *weights, int after, int t)
+static void take(struct job *j, const float *weights, bool delayed)
 {
-    float factor = (1 - j->options.momentum) / (rate(j, after - 1) * (float)(after - j->taken));
-
-    (void)t;
     for (size_t i = 0; i < ALL; i++) {
-        j->global[i] = (j->before[i] - weights[i]) * factor;
-        j->before[i] = weights[i];
+        j->pre[i] = delayed ? j->last[i] : weights[i];
+        j->last[i] = weights[i];
         for (int r = 0; r < j->ranks; r++)
             j->worker[r][i] = weights[i];
     }
-    j->taken = after;
 }
 
 static void glu(struct job *j, float g[MOST_RANKS][ALL], int t)
 {
     bool plain = j->options.local && !strcmp(j->options.local, "sgd");
-    float own = plain ? 1 : 2, sync = plain ? 0 : 0.5f;
+    float own = plain ? 1 : 2, sync = plain ? 0 : 0.5f, local = (plain ? 0.25f : 4) * rate(j, t);
+    float factor = (1 - j->options.momentum) / (rate(j, t) * (float)j->options.steps);
 
     for (int r = 0; r < j->ranks; r++)
         for (size_t i = 0; i < ALL; i++) {
-            float *w = &j->worker[r][i];
+            float *w = &j->worker[r][i], grad_sync = (j->pre[i] - *w) * factor;
 
-            *w = *w - 4 * rate(j, t) * ((own * g[r][i] + j->options.decay * *w) + sync * j->global[i]);
+            *w = *w - local * ((own * g[r][i] + j->options.decay * *w) + sync * grad_sync);
         }
 }
 
@@ -138,14 +137,14 @@ static void step_local(struct job *j, float g[MOST_RANKS][ALL], int t)
 
 static void step_delayed(struct job *j, float g[MOST_RANKS][ALL], int t)
 {
-    if (j->late_at)
-        take(j, j->late, j->late_at, t);
-    j->late_at = 0;
+    if (j->is_late)
+        take(j, j->late, true);
+    j->is_late = false;
     glu(j, g, t);
     serve(j, g, t);
     if (pulls(j, t)) {
         memcpy(j->late, j->weight, sizeof j->late);
-        j->late_at = t + 1;
+        j->is_late = true;
     }
 }
 
@@ -162,17 +161,24 @@ static void step(struct job *j, int t)
         step_local(j, g, t);
     } else {
         serve(j, g, t);
-        take(j, j->weight, t + 1, t);
+        take(j, j->weight, false);
     }
 }
 
 static void start(struct job *j)
 {
     for (size_t i = 0; i < ALL; i++) {
-        j->weight[i] = j->before[i] = initial(i);
+        j->weight[i] = j->pre[i] = j->last[i] = initial(i);
         for (int r = 0; r < j->ranks; r++)
             j->worker[r][i] = initial(i);
     }
+}
+
+/* A pull that was under way is dropped. */
+static void synchronise(struct job *j)
+{
+    take(j, j->weight, false);
+    j->is_late = false;
 }
 
 /* ---- the job -------------------------------------------------------------------------------- */
@@ -246,6 +252,12 @@ static int run(struct braid_comm *comm, const struct braid_parameters_options *o
     if (same(p, job.weight, -1, what))
         return 1;
     for (int t = 0; t < ITERATIONS; t++) {
+        if (t == SYNC_AT && is(&job, "ssd")) {
+            RETURNS(0, braid_parameters_sync(p));
+            synchronise(&job);
+            if (same(p, job.weight, t, what))
+                return 1;
+        }
         step(&job, t);
         if (iterate(comm, p, t) || wait_all(p) || same(p, job.worker[braid_rank(comm)], t, what))
             return 1;

@@ -43,6 +43,19 @@ for policy in layerwise single bucket mgwfbp optimal p3 auto; do
     same "$alone" 3 --policy "$policy" --algorithm direct # in the order of the ranks
 done
 
+# Without --warmup the first 500 iterations are ssgd, as in the paper: the worker's own first update shows in the gradient of iteration 501.
+tiny() { # OPTIONS...
+    "$braid" train --alone 1 --servers ssd --steps 1 -n 502 --batch 1 --width 1 --samples 50 --test 64 "$@" > "$out" 2>&1 ||
+        fail "train -n 502 $*: exit code $?"
+    sed -n 's/.*weights //p' "$out"
+}
+default=$(tiny)
+[[ -n $default && $default == "$(tiny --warmup 500)" ]] || fail "the warm-up is not of 500 iterations: $default"
+[[ $default != "$(tiny --warmup 501)" ]] || fail "the warm-up makes no difference"
+
+"$braid" train --help > "$out"
+[[ $(head -n 1 "$out") == "usage: braid train "* ]] || fail "train --help does not begin with its usage"
+
 refuses() { # WORDS OPTIONS...
     local words=$1 said
     shift

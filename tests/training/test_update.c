@@ -15,7 +15,7 @@
 #define N 1037 /* no multiple of a vector's length */
 
 struct arrays {
-    float weight[N + 1], velocity[N], gradient[N], global[N], before[N], pulled[N];
+    float weight[N + 1], velocity[N], gradient[N], pre[N];
 };
 
 /* Of many magnitudes, some of them subnormal. */
@@ -37,9 +37,7 @@ static void fill(struct arrays *a, uint64_t seed)
         a->weight[i] = draw(&random);
         a->velocity[i] = draw(&random);
         a->gradient[i] = draw(&random);
-        a->global[i] = draw(&random);
-        a->before[i] = draw(&random);
-        a->pulled[i] = draw(&random);
+        a->pre[i] = draw(&random);
     }
 }
 
@@ -96,16 +94,17 @@ static void sgd__bits_of_the_formula(void **state)
 static void glu__bits_of_the_formula(void **state)
 {
     static struct arrays got, wanted;
-    struct br_update_glu g = {.rate = 0.2f, .own = 2, .sync = 0.5f, .decay = 1e-4f};
+    struct br_update_glu g = {.rate = 0.2f, .own = 2, .sync = 0.5f, .decay = 1e-4f, .factor = 0.3f};
 
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         fill(&got, seed);
         wanted = got;
-        br_update_glu(&g, got.weight, got.gradient, got.global, N);
+        br_update_glu(&g, got.weight, got.gradient, got.pre, N);
         for (int i = 0; i < N; i++) {
             float own = plus(times(g.own, wanted.gradient[i]), times(g.decay, wanted.weight[i]));
-            float all = plus(own, times(g.sync, wanted.global[i]));
+            float grad_sync = times(minus(wanted.pre[i], wanted.weight[i]), g.factor);
+            float all = plus(own, times(g.sync, grad_sync));
 
             wanted.weight[i] = minus(wanted.weight[i], times(g.rate, all));
         }
@@ -113,37 +112,23 @@ static void glu__bits_of_the_formula(void **state)
     }
 }
 
-static void pulled__bits_of_the_formula(void **state)
-{
-    static struct arrays got, wanted;
-
-    (void)state;
-    fill(&got, 5);
-    wanted = got;
-    br_update_pulled(got.weight, got.before, got.global, got.pulled, 0.3f, N);
-    for (int i = 0; i < N; i++) {
-        wanted.global[i] = times(minus(wanted.before[i], wanted.pulled[i]), 0.3f);
-        wanted.weight[i] = wanted.before[i] = wanted.pulled[i];
-    }
-    same(got.global, wanted.global, N);
-    same(got.before, wanted.before, N);
-    same(got.weight, wanted.weight, N + 1);
-}
-
-/* What the factor is for: after k steps of momentum SGD with one gradient, long since in its stride, `global` is that gradient. */
-static void pulled__is_the_gradient_of_a_steady_descent(void **state)
+/* What the factor is for: of weights that k steps of momentum SGD with one gradient moved, long since in their stride, grad_sync is that
+ * gradient. */
+static void glu__moves_by_the_gradient_of_a_steady_descent(void **state)
 {
     struct br_update_sgd s = {.rate = 0.01f, .momentum = 0.9f};
-    float weight = 3, velocity = 0, gradient = 0.25f, before, mine, global;
+    struct br_update_glu g = {.rate = 1, .sync = 1, .factor = (1 - s.momentum) / (s.rate * 4)};
+    float weight = 3, velocity = 0, gradient = 0.25f, pre, mine, none = 0;
 
     (void)state;
     for (int i = 0; i < 500; i++)
         br_update_sgd(&s, &weight, &velocity, &gradient, 1, 1);
-    before = weight;
+    pre = weight;
     for (int i = 0; i < 4; i++)
         br_update_sgd(&s, &weight, &velocity, &gradient, 1, 1);
-    br_update_pulled(&mine, &before, &global, &weight, (1 - s.momentum) / (s.rate * 4), 1);
-    assert_float_equal(global, gradient, 1e-4f);
+    mine = weight;
+    br_update_glu(&g, &mine, &none, &pre, 1);
+    assert_float_equal(weight - mine, gradient, 1e-4f);
 }
 
 int main(void)
@@ -151,8 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sgd__bits_of_the_formula),
         cmocka_unit_test(glu__bits_of_the_formula),
-        cmocka_unit_test(pulled__bits_of_the_formula),
-        cmocka_unit_test(pulled__is_the_gradient_of_a_steady_descent),
+        cmocka_unit_test(glu__moves_by_the_gradient_of_a_steady_descent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,13 +20,14 @@ struct server {
 
 /* A layer on a worker; ssd only. */
 struct worker {
-    float *weight, *before, *global; /* as in training/update.h */
-    uint64_t pulled;                 /* iterations whose gradients are in `before` */
+    float *weight, *pre_weight; /* as in training/update.h */
+    float *last_pull;           /* what `weight` began with */
 };
 
 struct br_train_alone {
     bool delays; /* ssd */
     struct br_update_glu glu;
+    float local_rate; /* over the servers' */
     struct server servers[BR_TRAIN_LAYERS];
     struct worker (*workers)[BR_TRAIN_LAYERS]; /* of each rank */
 };
@@ -45,23 +46,31 @@ static bool has_memory(struct br_train *t, int layer)
         struct worker *w = &a->workers[r][layer];
 
         *w = (struct worker){calloc(count, sizeof(float)), calloc(count, sizeof(float)),
-                             calloc(count, sizeof(float)), 0};
-        fine = fine && w->weight && w->before && w->global;
+                             calloc(count, sizeof(float))};
+        fine = fine && w->weight && w->pre_weight && w->last_pull;
     }
     return fine;
+}
+
+/* Of a pull as well, from the warm-up's last one on: pre_weight is the one before it. */
+static void take(struct br_train *t, int layer, int rank, bool delayed)
+{
+    struct worker *w = &t->alone->workers[rank][layer];
+    const float *servers = t->alone->servers[layer].weight;
+    size_t bytes = t->network.layers[layer].count * sizeof(float);
+
+    memcpy(w->pre_weight, delayed ? w->last_pull : servers, bytes);
+    memcpy(w->last_pull, servers, bytes);
+    memcpy(w->weight, servers, bytes);
 }
 
 static void begin(struct br_train *t, int layer)
 {
     struct br_train_alone *a = t->alone;
-    const float *first = a->servers[layer].weight;
-    size_t bytes = t->network.layers[layer].count * sizeof(float);
 
     br_train_network_draw(&t->network, layer, (uint64_t)t->settings->seed, a->servers[layer].weight);
-    for (int r = 0; r < t->ranks && a->delays; r++) {
-        memcpy(a->workers[r][layer].weight, first, bytes);
-        memcpy(a->workers[r][layer].before, first, bytes);
-    }
+    for (int r = 0; r < t->ranks && a->delays; r++)
+        take(t, layer, r, false);
 }
 
 static int alone_open(struct br_train *t)
@@ -75,6 +84,7 @@ static int alone_open(struct br_train *t)
         a->delays = s->servers && !strcmp(s->servers, "ssd");
         a->glu =
             (struct br_update_glu){.own = plain ? 1 : 2, .sync = plain ? 0 : 0.5f, .decay = BR_TRAIN_DECAY};
+        a->local_rate = plain ? 0.25f : 4;
     }
     for (int l = 0; l < BR_TRAIN_LAYERS && fine; l++)
         fine = has_memory(t, l);
@@ -108,28 +118,19 @@ static bool pulls(const struct br_train *t, uint64_t iteration)
            (iteration - (uint64_t)t->settings->warmup + 1) % (uint64_t)t->settings->steps == 0;
 }
 
-/* The servers' weights, which have the gradients of so many iterations. */
-static void take(struct br_train *t, int layer, int rank, uint64_t iterations)
-{
-    struct worker *w = &t->alone->workers[rank][layer];
-    float rate = br_train_rate(t->settings, iterations - 1);
-
-    br_update_pulled(w->weight, w->before, w->global, t->alone->servers[layer].weight,
-                     (1 - BR_TRAIN_MOMENTUM) / (rate * (float)(iterations - w->pulled)),
-                     t->network.layers[layer].count);
-    w->pulled = iterations;
-}
-
 /* A worker past the warm-up has its gradient. */
 static void move(struct br_train *t, int layer)
 {
     struct br_train_alone *a = t->alone;
     struct worker *w = &a->workers[t->rank][layer];
+    float rate = br_train_rate(t->settings, t->iteration);
 
     if (t->iteration && is_delayed(t, t->iteration - 1) && pulls(t, t->iteration - 1))
-        take(t, layer, t->rank, t->iteration);
-    a->glu.rate = 4 * br_train_rate(t->settings, t->iteration);
-    br_update_glu(&a->glu, w->weight, a->servers[layer].gradient, w->global, t->network.layers[layer].count);
+        take(t, layer, t->rank, true);
+    a->glu.rate = a->local_rate * rate;
+    a->glu.factor = (1 - BR_TRAIN_MOMENTUM) / (rate * (float)t->settings->steps);
+    br_update_glu(&a->glu, w->weight, a->servers[layer].gradient, w->pre_weight,
+                  t->network.layers[layer].count);
 }
 
 /* The servers have all gradients of an iteration. */
@@ -141,7 +142,7 @@ static void serve(struct br_train *t, int layer)
     br_update_sgd(&sgd, s->weight, s->velocity, s->sum, 1.0f / (float)t->ranks,
                   t->network.layers[layer].count);
     for (int r = 0; r < t->ranks && t->alone->delays && !is_delayed(t, t->iteration); r++)
-        take(t, layer, r, t->iteration + 1);
+        take(t, layer, r, false);
 }
 
 /* The sum in the order of the ranks. */
@@ -194,7 +195,7 @@ static int alone_close(struct br_train *t)
         for (int r = 0; a->workers && r < t->ranks; r++) {
             struct worker *w = &a->workers[r][l];
 
-            free(w->weight), free(w->before), free(w->global);
+            free(w->weight), free(w->pre_weight), free(w->last_pull);
         }
     }
     if (a)

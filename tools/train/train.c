@@ -272,11 +272,16 @@ static int start(const struct br_train_settings *s)
 
 int br_tool_train(int argc, char **argv)
 {
-    static const char usage[] = "usage: braid train [options]        in a job: braid run -n 4 -- braid train "
+    static const char usage[] = "braid train [options]        in a job: braid run -n 4 -- braid train "
                                 "--servers ssd --steps 4\n"
                                 "trains a small network on a generated data set, over all ranks\n";
-    struct br_train_settings s = {
-        .iterations = 600, .batch = 16, .width = 64, .seed = 1, .samples = 8000, .test = 8000, .warmup = 100};
+    struct br_train_settings s = {.iterations = 1200,
+                                  .batch = 16,
+                                  .width = 64,
+                                  .seed = 1,
+                                  .samples = 8000,
+                                  .test = 8000,
+                                  .warmup = 500};
     const char *rate = NULL;
     const struct br_option options[] = {
         {"policy", 'p', BR_OPTION_TEXT, &s.policy, 0, 0,
@@ -290,11 +295,11 @@ int br_tool_train(int argc, char **argv)
         {"steps", 'k', BR_OPTION_NUMBER, &s.steps, 0, 1000,
          "K iterations from pull to pull (ssd, local); default 0: by the time model"},
         {"local", 0, BR_OPTION_TEXT, &s.local, 0, 0, "NAME ssd between pulls: glu (default), sgd"},
-        {"warmup", 0, BR_OPTION_NUMBER, &s.warmup, 0, 1000000, "N iterations of ssgd first; default 100"},
+        {"warmup", 0, BR_OPTION_NUMBER, &s.warmup, 0, 1000000, "N iterations of ssgd first; default 500"},
         {"count", 0, BR_OPTION_NUMBER, &s.count, 1, 1024, "N ranks 0 to N-1 are servers; default: all"},
         {"slice", 0, BR_OPTION_NUMBER, &s.slice, 4, 1 << 30,
          "N bytes of a push or pull to or from servers; default 200000"},
-        {"iterations", 'n', BR_OPTION_NUMBER, &s.iterations, 1, 100000000, "N default 600"},
+        {"iterations", 'n', BR_OPTION_NUMBER, &s.iterations, 1, 100000000, "N default 1200"},
         {"batch", 'b', BR_OPTION_NUMBER, &s.batch, 1, BR_TRAIN_BATCH, "N samples a rank; default 16"},
         {"rate", 'r', BR_OPTION_TEXT, &rate, 0, 0, "R learning rate, default 0.02; a tenth from 60 % on"},
         {"width", 'w', BR_OPTION_NUMBER, &s.width, 1, 65536,
