@@ -128,9 +128,8 @@ static int init_worker(struct br_family *family)
         .trace = family->trace,
     };
 
-    memcpy(config.key, s->secret.key, sizeof config.key);
-    memcpy(&config.check, s->secret.key, sizeof config.check);
-    config.check = config.check * 0x9e3779b97f4a7c15ull >> 1; /* shows nothing of the key */
+    br_secret_subkey(&s->secret, BR_SECRET_LINKS, config.key);
+    config.check = br_secret_number(&s->secret, BR_SECRET_REGIONS);
     return br_worker_create(&config, &family->worker);
 }
 

@@ -5,7 +5,7 @@
  * 1. A thread that sleeps until somebody asks. It takes the family's lock for a snapshot, as braid_stats() does, and makes the text without
  *    it. Rejected: counters that are read without the lock, as atomics: queues could not be counted, and numbers would not belong together.
  * 2. What cannot be served is said at level info, and the job goes on without.
- * 3. The name has job, rank and process. JOB is a digest of the secret's and the port, and shows nothing of the key; a job of one rank has
+ * 3. The name has job, rank and process. JOB is a digest of a key of its own (protocol/bootstrap/secret.h) and the port; a job of one rank has
  *    neither and takes the process.
  */
 #include "collectives/comm.h"
@@ -85,8 +85,9 @@ static const struct br_served pages[] = {
 static void name_job(struct br_family *family)
 {
     static _Atomic uint32_t families; /* of this process */
-    uint64_t words[] = {family->worker->config.check, family->settings.environment.port,
-                        family->size == 1 ? (uint64_t)getpid() : 0, family->size == 1 ? ++families : 0};
+    uint64_t words[] = {br_secret_number(&family->settings.secret, BR_SECRET_JOB_NAME),
+                        family->settings.environment.port, family->size == 1 ? (uint64_t)getpid() : 0,
+                        family->size == 1 ? ++families : 0};
 
     snprintf(family->job, sizeof family->job, "%08x", (unsigned)(br_digest(words, 4) >> 32));
 }

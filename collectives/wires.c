@@ -136,7 +136,7 @@ static int wires_open(struct wires *w, struct br_family *family, const struct br
 
     *w = (struct wires){.family = family, .devices = devices, .max_seen = most_sightings(cube)};
     w->bytes = sizeof(struct report) + w->max_seen * sizeof(struct br_beacon_sighting);
-    memcpy(config.key, family->settings.secret.key, sizeof config.key);
+    br_secret_subkey(&family->settings.secret, BR_SECRET_BEACONS, config.key);
     memcpy(config.nonce, first->nonce, sizeof config.nonce);
     config.n_nics = devices->n;
     for (int i = 0; i < devices->n; i++)

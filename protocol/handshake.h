@@ -37,7 +37,7 @@ struct br_handshake_self {
     uint32_t rank, size;
     uint32_t rails; /* an acceptor takes links of rails 0..rails-1 */
     struct br_handshake_limits limits;
-    uint8_t key[32];                         /* the job's secret */
+    uint8_t key[32];                         /* of the job's links: BR_SECRET_LINKS */
     uint8_t nonce[BR_HANDSHAKE_NONCE_BYTES]; /* never used before: random, in the simulator seeded */
 };
 

@@ -4,7 +4,7 @@
  * it is and by which name it calls that NIC (protocol/bootstrap/beacon.h). Little-endian; doc/wire.md specifies it.
  *
  * The port is BR_BEACON_PORT_FIRST plus the first two bytes of the nonce (a number of 16 bits) modulo BR_BEACON_PORTS. The
- * proof is BLAKE2b-256, keyed with the job's secret, over all that stands before it.
+ * proof is BLAKE2b-256, keyed with the job's key of beacons, over all that stands before it.
  */
 #ifndef BR_PROTOCOL_MESSAGE_BEACON_H
 #define BR_PROTOCOL_MESSAGE_BEACON_H
@@ -15,7 +15,7 @@
 #include "transport/frame.h" /* little-endian machines only */
 
 #define BR_BEACON_MAGIC       0x43424252u /* "RBBC" in memory order */
-#define BR_BEACON_VERSION     1
+#define BR_BEACON_VERSION     2
 #define BR_BEACON_NONCE_BYTES 16
 #define BR_BEACON_PROOF_BYTES 32
 #define BR_BEACON_PORT_FIRST  20000

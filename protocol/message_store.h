@@ -24,7 +24,7 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire formats are read in place");
 
 #define BR_STORE_MAGIC   0x54534252u /* "RBST" in memory order */
-#define BR_STORE_VERSION 1
+#define BR_STORE_VERSION 2
 
 #define BR_STORE_NONCE_BYTES 32
 #define BR_STORE_PROOF_BYTES 32

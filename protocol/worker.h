@@ -36,8 +36,8 @@
 
 struct br_worker_config {
     int rank, size;
-    uint8_t key[32];          /* the job's secret */
-    uint64_t check;           /* braid_key.check: digest of the job */
+    uint8_t key[32];          /* of the job's links: BR_SECRET_LINKS of protocol/bootstrap/secret.h */
+    uint64_t check;           /* braid_key.check: the same of BR_SECRET_REGIONS; no secret */
     uint32_t eager_bytes;     /* <= BR_MAX_EAGER; the same on all ranks */
     uint32_t slice_bytes;     /* the same on all ranks */
     uint64_t peer_timeout;    /* ns of silence */

@@ -36,7 +36,7 @@ struct br_beacon_sighting {
 
 struct br_beacon_config {
     uint32_t rank, size;
-    uint8_t key[32];
+    uint8_t key[32]; /* of the job's beacons: BR_SECRET_BEACONS */
     uint8_t nonce[BR_BEACON_NONCE_BYTES];
     int n_nics;
     char nics[BR_BEACON_NICS][IF_NAMESIZE]; /* "": a number without a NIC */

@@ -31,6 +31,31 @@ int br_secret_derive(const void *text, size_t bytes, struct br_secret *out)
     return 0;
 }
 
+void br_secret_subkey(const struct br_secret *secret, enum br_secret_purpose purpose,
+                      uint8_t out[BR_SECRET_KEY_BYTES])
+{
+    static const char *const labels[] = {
+        [BR_SECRET_STORE] = "braid store key",    [BR_SECRET_LINKS] = "braid link key",
+        [BR_SECRET_BEACONS] = "braid beacon key", [BR_SECRET_REGIONS] = "braid region key",
+        [BR_SECRET_JOB_NAME] = "braid job name",
+    };
+    const char *label = labels[purpose];
+
+    crypto_generichash(out, BR_SECRET_KEY_BYTES, (const unsigned char *)label, strlen(label), secret->key,
+                       sizeof secret->key);
+}
+
+uint64_t br_secret_number(const struct br_secret *secret, enum br_secret_purpose purpose)
+{
+    uint8_t key[BR_SECRET_KEY_BYTES];
+    uint64_t number;
+
+    br_secret_subkey(secret, purpose, key);
+    memcpy(&number, key, sizeof number); /* little-endian machines only (transport/frame.h) */
+    sodium_memzero(key, sizeof key);
+    return number;
+}
+
 void br_secret_wipe(struct br_secret *secret)
 {
     sodium_memzero(secret, sizeof *secret);

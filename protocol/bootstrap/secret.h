@@ -6,7 +6,8 @@
  *   BRAID_SECRET_FILE  a file that holds it and that nobody but its owner may read; one final newline is ignored
  *   BRAID_INSECURE=1   no secret: whoever reaches the ports can join the job
  *
- * The key is BLAKE2b-256 of the text, keyed with the 16 bytes "braid job secret".
+ * The job's key is BLAKE2b-256 of the text, keyed with the 16 bytes "braid job secret". It is used for nothing but to derive
+ * one key for each purpose (br_secret_subkey()), so that what one purpose shows says nothing about the others.
  *
  * Under torchrun without a secret, the key comes from MASTER_ADDR, MASTER_PORT and the run's id. That keeps
  * two jobs apart, but it is an identification and no security: somebody on the network can guess all three. A
@@ -30,6 +31,22 @@ struct br_secret {
 
 /* Key of a text. Pure; any length. -EIO with words when libsodium does not start. */
 int br_secret_derive(const void *text, size_t bytes, struct br_secret *out);
+
+/* What the keys of a job are for. doc/wire.md has the label of each and test vectors. */
+enum br_secret_purpose {
+    BR_SECRET_STORE,    /* proofs between ranks and the store */
+    BR_SECRET_LINKS,    /* proofs of the handshake of links */
+    BR_SECRET_BEACONS,  /* proofs in beacons */
+    BR_SECRET_REGIONS,  /* the first 8 bytes are braid_key.check, which is no secret */
+    BR_SECRET_JOB_NAME, /* the first 8 bytes go into the name of the job's statistics socket */
+};
+
+/* The key of a purpose: BLAKE2b-256 of the purpose's label, keyed with the job's key. Pure; the secret comes from
+ * br_secret_derive() or br_secret_read(). The caller wipes what it no longer needs. */
+void br_secret_subkey(const struct br_secret *secret, enum br_secret_purpose purpose,
+                      uint8_t out[BR_SECRET_KEY_BYTES]);
+/* The first 8 bytes of that key as a number, least significant byte first: for what is shown. */
+uint64_t br_secret_number(const struct br_secret *secret, enum br_secret_purpose purpose);
 
 /* The secret of this job: `given` (braid_config.secret) if not NULL, else as above; a random one for a job of
  * one process that has none. -EINVAL, -EACCES or the errno of the file, with words that say what to do. Reads

@@ -191,13 +191,16 @@ void br_store_prove(const struct br_secret *secret, bool from_store, const struc
 {
     static const char labels[2][17] = {"braid store rank", "braid store host"};
     crypto_generichash_state state;
+    uint8_t key[BR_SECRET_KEY_BYTES];
 
-    crypto_generichash_init(&state, secret->key, sizeof secret->key, sizeof out->proof);
+    br_secret_subkey(secret, BR_SECRET_STORE, key);
+    crypto_generichash_init(&state, key, sizeof key, sizeof out->proof);
     crypto_generichash_update(&state, (const unsigned char *)labels[from_store], 16);
     crypto_generichash_update(&state, (const unsigned char *)hello, sizeof *hello);
     crypto_generichash_update(&state, (const unsigned char *)challenge, sizeof *challenge);
     crypto_generichash_final(&state, out->proof, sizeof out->proof);
     sodium_memzero(&state, sizeof state);
+    sodium_memzero(key, sizeof key);
 }
 
 bool br_store_proof_equal(const struct br_store_proof *a, const struct br_store_proof *b)

@@ -11,6 +11,9 @@
 #include <cmocka.h>
 
 #include <braid/braid.h>
+#include <sodium.h>
+
+#include "protocol/bootstrap/secret.h"
 
 static struct braid_comm *comm;
 static int32_t in[8] = {1, 2, 3, 4, 5, 6, 7, 8}, out[8];
@@ -121,6 +124,38 @@ static void persistent__arguments(void **state)
     assert_int_equal(braid_wait(op, -1), 0);
 }
 
+/* A braid_key is sent to other ranks in clear and travels in every PUT and GET. It must show nothing of the job's key. Up to
+ * version 7 of the protocol its check was (8 bytes of the job's key * an odd constant) >> 1, which anybody can invert. */
+static void key__check_is_no_part_of_the_secret(void **state)
+{
+    static const char secret[] = "a secret of a test, 32 bytes long";
+    static const uint8_t label[] = "braid region key";
+    uint64_t inverse = 1, shown, start;
+    struct braid_comm *job;
+    struct br_secret master;
+    struct braid_key key;
+    uint8_t derived[32];
+    void *memory;
+
+    (void)state;
+    assert_int_equal(br_secret_derive(secret, strlen(secret), &master), 0);
+    assert_int_equal(braid_init(&(struct braid_config){.size = 1, .secret = secret}, &job), 0);
+    memory = braid_alloc(job, 100);
+    assert_non_null(memory);
+    assert_int_equal(braid_key(job, memory, &key), 0);
+    for (int i = 0; i < 6; i++) /* Newton's iteration: the inverse modulo 2^64 */
+        inverse *= 2 - 0x9e3779b97f4a7c15ull * inverse;
+    memcpy(&start, master.key, sizeof start);
+    for (uint64_t lost = 0; lost < 2; lost++)
+        assert_true(start != (key.check << 1 | lost) * inverse);
+    for (size_t i = 0; i + sizeof shown <= sizeof master.key; i++)
+        assert_memory_not_equal(master.key + i, &key.check, sizeof shown);
+    crypto_generichash(derived, sizeof derived, label, sizeof label - 1, master.key, sizeof master.key);
+    assert_memory_equal(&key.check, derived, sizeof key.check);
+    assert_int_equal(braid_free(job, memory), 0);
+    assert_int_equal(braid_finalize(job), 0);
+}
+
 static void point_to_point__arguments(void **state)
 {
     struct braid_key key, foreign;
@@ -221,6 +256,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(collective__arguments, join, leave),
         cmocka_unit_test_setup_teardown(collective__options, join, leave),
         cmocka_unit_test_setup_teardown(persistent__arguments, join, leave),
+        cmocka_unit_test(key__check_is_no_part_of_the_secret),
         cmocka_unit_test_setup_teardown(point_to_point__arguments, join, leave),
         cmocka_unit_test_setup_teardown(insight__arguments, join, leave),
         cmocka_unit_test(init__cpu_that_is_not_there),

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "protocol/bootstrap/secret.h"
 #include "protocol/handshake.h"
 #include "protocol/message.h"
 #include "tests/protocol/vectors.h"
@@ -33,11 +34,13 @@ static struct br_handshake_self self_of(uint32_t rank, uint8_t nonce)
         .rails = 2,
         .limits = {.frame_bytes = 65536, .message_bytes = 16384, .eager_bytes = 8192, .slice_bytes = 262144},
     };
+    struct br_secret job;
 
     for (int i = 0; i < 32; i++) {
-        self.key[i] = (uint8_t)i;
+        job.key[i] = (uint8_t)i;
         self.nonce[i] = (uint8_t)(nonce + i);
     }
+    br_secret_subkey(&job, BR_SECRET_LINKS, self.key);
     return self;
 }
 
@@ -301,9 +304,29 @@ static void handshake_receive__other_version(void **state)
     longer[8] = longer[10] = BR_PROTOCOL_VERSION + 1;
     assert_int_equal(br_handshake_receive(&p.taker, longer, sizeof longer, refusal.bytes, &refusal.n),
                      -EPROTONOSUPPORT);
-    says("protocol version 7 on one side, 8 on the other: install the same braid on all hosts");
+    says("protocol version 8 on one side, 9 on the other: install the same braid on all hosts");
     assert_int_equal(pass(&p.maker, &refusal, &nothing), -EPROTONOSUPPORT);
-    says("protocol version 7 on one side, 8 on the other");
+    says("protocol version 8 on one side, 9 on the other");
+}
+
+/* A braid of version 7 made its proofs with the job's key itself. Both sides learn that the versions differ, not that the secret is wrong. */
+static void handshake_receive__version_with_the_jobs_key(void **state)
+{
+    struct wire refusal, nothing;
+    struct pair p;
+
+    (void)state;
+    init(&p);
+    start(&p);
+    p.hello.bytes[8] = p.hello.bytes[10] = 7;
+    assert_int_equal(pass(&p.taker, &p.hello, &refusal), -EPROTONOSUPPORT);
+    says("protocol version 8 on one side, 7 on the other");
+    start(&p);
+    assert_int_equal(pass(&p.taker, &p.hello, &p.challenge), 0);
+    p.challenge.bytes[8] = 7;
+    assert_int_equal(pass(&p.maker, &p.challenge, &refusal), -EPROTONOSUPPORT);
+    says("protocol version 8 on one side, 7 on the other");
+    assert_int_equal(pass(&p.taker, &refusal, &nothing), -EPROTONOSUPPORT);
 }
 
 static void handshake_receive__challenge_of_another_rank(void **state)
@@ -380,6 +403,7 @@ int main(void)
         cmocka_unit_test(handshake_receive__replayed),
         cmocka_unit_test(handshake_receive__disagreements_are_named_on_both_sides),
         cmocka_unit_test(handshake_receive__other_version),
+        cmocka_unit_test(handshake_receive__version_with_the_jobs_key),
         cmocka_unit_test(handshake_receive__challenge_of_another_rank),
         cmocka_unit_test(handshake_receive__a_failure_stays),
         cmocka_unit_test(handshake_receive__out_of_turn),

@@ -106,7 +106,7 @@ static void begin(struct attempt *a, const char *key, uint32_t peer)
     struct br_secret derived;
 
     assert_int_equal(br_secret_derive(key, strlen(key), &derived), 0);
-    memcpy(self.key, derived.key, sizeof self.key);
+    br_secret_subkey(&derived, BR_SECRET_LINKS, self.key);
     for (size_t i = 0; i < sizeof self.nonce; i++)
         self.nonce[i] = (uint8_t)br_random_next(&dice);
     br_handshake_init_connector(&a->handshake, &self, peer, 0, 77, a->hello, &a->hello_bytes);

@@ -115,7 +115,7 @@ numbers("32", "handshake.", {
 })
 field("uint32", "handshake.reason", "Reason", base.DEC, handshake_reason)
 field("bytes", "nonce", "Nonce")
-field("bytes", "proof", "Proof of the secret (BLAKE2b with the job's key; not checked)")
+field("bytes", "proof", "Proof of the secret (BLAKE2b with a key derived from it; not checked)")
 
 numbers("16", "store.", {version = "Version"})
 field("uint16", "store.kind", "Store", base.DEC, store_kind)

@@ -13,6 +13,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "protocol/bootstrap/secret.h"
+#include "tests/protocol/vectors.h"
 
 static const struct br_beacon_config config = {.rank = 4,
                                                .size = 9,
@@ -31,6 +33,25 @@ static void write__read_back(void **state)
     assert_int_equal(br_beacon_read(&config, &m, sizeof m, &read), 0);
     assert_int_equal(read.rank, 4);
     assert_int_equal(read.nic, 3);
+}
+
+/* The one of doc/wire.md, which was computed apart, with Python's hashlib.blake2b. */
+static void write__vector(void **state)
+{
+    struct br_beacon_config sender = {.rank = 3, .size = 9, .n_nics = 2};
+    struct br_beacon_message m;
+    struct br_secret job;
+    uint8_t expected[128];
+
+    (void)state;
+    for (int i = 0; i < 32; i++)
+        job.key[i] = (uint8_t)i;
+    for (int i = 0; i < BR_BEACON_NONCE_BYTES; i++)
+        sender.nonce[i] = (uint8_t)(0x40 + i);
+    br_secret_subkey(&job, BR_SECRET_BEACONS, sender.key);
+    br_beacon_write(&sender, 1, &m);
+    assert_int_equal(vector("beacon", expected, sizeof expected), sizeof m);
+    assert_memory_equal(&m, expected, sizeof m);
 }
 
 /* Every byte is covered by the proof or checked. */
@@ -103,7 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(write__read_back),     cmocka_unit_test(read__changed_bytes),
         cmocka_unit_test(read__of_another_job), cmocka_unit_test(open__no_such_nic),
-        cmocka_unit_test(listen__alone),
+        cmocka_unit_test(listen__alone),        cmocka_unit_test(write__vector),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "protocol/bootstrap/environment.h"
 #include "protocol/bootstrap/secret.h"
+#include "tests/protocol/vectors.h"
 
 #define TEXT "0123456789abcdef0123456789abcdef"
 
@@ -75,6 +76,30 @@ static void secret_derive__vector(void **state)
     (void)state;
     assert_int_equal(br_secret_derive(TEXT, strlen(TEXT), &secret), 0);
     assert_memory_equal(secret.key, expected, sizeof expected);
+}
+
+/* Those of doc/wire.md, which were computed apart, with Python's hashlib.blake2b. */
+static void secret_subkey__vectors(void **state)
+{
+    static const char *const names[] = {
+        [BR_SECRET_STORE] = "key-store",       [BR_SECRET_LINKS] = "key-links",
+        [BR_SECRET_BEACONS] = "key-beacons",   [BR_SECRET_REGIONS] = "key-regions",
+        [BR_SECRET_JOB_NAME] = "key-job-name",
+    };
+    uint8_t expected[64], key[BR_SECRET_KEY_BYTES];
+    struct br_secret secret;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof secret.key; i++)
+        secret.key[i] = (uint8_t)i;
+    for (enum br_secret_purpose p = BR_SECRET_STORE; p <= BR_SECRET_JOB_NAME; p++) {
+        uint64_t number = br_secret_number(&secret, p);
+
+        br_secret_subkey(&secret, p, key);
+        assert_int_equal(vector(names[p], expected, sizeof expected), sizeof key);
+        assert_memory_equal(key, expected, sizeof key);
+        assert_memory_equal(&number, expected, sizeof number);
+    }
 }
 
 static void secret_read__variable_file_and_config_agree(void **state)
@@ -183,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(secret_derive__vector, setup, teardown),
+        cmocka_unit_test(secret_subkey__vectors),
         cmocka_unit_test_setup_teardown(secret_read__variable_file_and_config_agree, setup, teardown),
         cmocka_unit_test_setup_teardown(secret_read__too_short, setup, teardown),
         cmocka_unit_test_setup_teardown(secret_read__file_that_others_may_read, setup, teardown),

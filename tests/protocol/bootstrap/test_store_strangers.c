@@ -102,7 +102,7 @@ static void store_open__a_hello_of_another_version(void **state)
     store_finish(0, 2);
     for (int i = 0; i < 2; i++) {
         store_says(&store_ranks[i], ETIMEDOUT, "rank 2 of 3 never came");
-        store_says(&store_ranks[i], ETIMEDOUT, "speaks version 2 of the store protocol, we speak 1");
+        store_says(&store_ranks[i], ETIMEDOUT, "speaks version 3 of the store protocol, we speak 2");
     }
 }
 
@@ -166,7 +166,7 @@ static void store_open__another_server(void **state)
         close(fd);
         if (newer)
             store_says(&store_ranks[1], EPROTONOSUPPORT,
-                       "speaks version 2 of the store protocol, we speak 1: install the same");
+                       "speaks version 3 of the store protocol, we speak 2: install the same");
         else
             store_says(&store_ranks[1], EPROTO, "no braid at the other end");
     }
