@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 #define REQUEST  2048 /* bytes of a request, at most */
 #define PATIENCE BR_SEC
@@ -173,16 +173,12 @@ static int open_socket(struct br_serve *s, const char *path)
 
 static int start(struct br_serve *s)
 {
-    sigset_t all, before;
     int rc;
 
     s->stop_fd = eventfd(0, EFD_CLOEXEC);
     if (s->stop_fd < 0)
         return br_error(errno, "eventfd: %s", strerror(errno));
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's threads */
-    rc = pthread_create(&s->thread, NULL, run, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    rc = br_thread_start(&s->thread, run, s);
     return rc ? br_error(rc, "no thread: %s", strerror(rc)) : 0;
 }
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -19,6 +18,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #define EVENTS  (1u << 16) /* of the ring: 100 ms of 600,000 a second */
 #define PERIOD  (100 * BR_MS)
@@ -339,7 +339,6 @@ static void *serve(void *argument)
 static int start(struct br_trace *t)
 {
     pthread_condattr_t clock;
-    sigset_t all, before;
     int rc;
 
     pthread_condattr_init(&clock);
@@ -347,10 +346,7 @@ static int start(struct br_trace *t)
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->stopping, &clock);
     pthread_condattr_destroy(&clock);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's threads */
-    rc = pthread_create(&t->thread, NULL, serve, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    rc = br_thread_start(&t->thread, serve, t);
     if (rc) {
         pthread_cond_destroy(&t->stopping);
         pthread_mutex_destroy(&t->lock);

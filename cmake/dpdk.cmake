@@ -21,7 +21,7 @@ function(br_use_dpdk target)
 endfunction()
 if(BRAID_DPDK)
     file(GLOB dpdk_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/transport/dpdk/module/*.c)
-    add_library(braid_dpdk MODULE ${dpdk_sources})
+    add_library(braid_dpdk MODULE ${dpdk_sources} ${CMAKE_SOURCE_DIR}/base/thread.c)
     set_target_properties(braid_dpdk PROPERTIES PREFIX "" C_VISIBILITY_PRESET hidden
         LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
     target_include_directories(braid_dpdk PRIVATE ${CMAKE_SOURCE_DIR})

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "collectives/local.h"
 #include "collectives/share.h"
 
@@ -235,7 +236,7 @@ int br_progress_start(struct br_family *family)
     family->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (family->wake_fd < 0)
         return br_error(errno, "rank %d: eventfd: %s", family->rank, strerror(errno));
-    rc = pthread_create(&family->thread, NULL, run, family);
+    rc = br_thread_start(&family->thread, run, family);
     if (rc) {
         br_progress_stop(family);
         return br_error(rc, "rank %d: cannot start the worker thread: %s", family->rank, strerror(rc));

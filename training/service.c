@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "collectives/comm.h"
 #include "training/parameters.h"
 
@@ -46,7 +47,7 @@ static void *run(void *argument)
 
 int br_parameters_start(struct braid_parameters *p)
 {
-    int rc = pthread_create(&p->thread, NULL, run, p);
+    int rc = br_thread_start(&p->thread, run, p);
 
     if (rc)
         return br_error(rc, "braid_parameters_create: cannot start a thread: %s", strerror(rc));

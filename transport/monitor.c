@@ -6,7 +6,6 @@
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 
 #define EVENTS 16 /* of one read */
 #define FEATURES                                                                                             \
@@ -174,13 +174,8 @@ static int open_descriptor(void)
 /* No signal handler of the program runs on it: one that unmaps would wait for itself. */
 static int start_thread(void)
 {
-    sigset_t all, before;
-    int err;
+    int err = br_thread_start(&monitor.thread, serve, NULL);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    err = pthread_create(&monitor.thread, NULL, serve, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return err ? br_error(err, "no thread to watch memory: %s", strerror(err)) : 0;
 }
 

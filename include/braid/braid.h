@@ -13,6 +13,9 @@
  * Threads. Any thread may call any function on a communicator. Collective operations must be submitted in the
  * same order on every rank, so a program that submits from several threads must order them itself.
  *
+ * Signals. All signals are blocked in the threads that braid starts: the program's handlers run on the program's threads. No
+ * function of braid is async-signal-safe: do not call any in a signal handler.
+ *
  * Operations. A call with `op == NULL` blocks until its operation has ended and returns its result. With `op`
  * it only submits: *op must be given to braid_wait(), braid_test() or braid_op_free(), and the buffers belong to
  * braid until the operation has ended. The first failing operation takes its communicator with it: every other

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "protocol/bootstrap/environment.h"
 #include "protocol/bootstrap/secret.h"
 #include "protocol/bootstrap/store_job.h"
@@ -21,7 +22,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sodium.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -381,16 +381,10 @@ static void destroy(struct br_store_server *server)
     free(server);
 }
 
-/* The thread takes no signals: they are for the program's own threads. */
 static int start_thread(struct br_store_server *server)
 {
-    sigset_t all, before;
-    int err;
+    int err = br_thread_start(&server->thread, serve, server);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    err = pthread_create(&server->thread, NULL, serve, server);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return err ? br_error(err, "cannot start the store's thread: %s", strerror(err)) : 0;
 }
 

@@ -6,7 +6,7 @@
 set -euo pipefail
 exempt='^protocol/bootstrap/|^collectives/(progress|gate|rendezvous|comm|gpu)\.c$|^training/service\.c$'
 calls='br_clock_now|clock_gettime|clock_nanosleep|gettimeofday|time|nanosleep|usleep|sleep|sched_yield'
-calls+='|pthread_create|thrd_create|fork|socket|socketpair|getaddrinfo|poll|epoll_wait|select'
+calls+='|pthread_create|br_thread_start|thrd_create|fork|socket|socketpair|getaddrinfo|poll|epoll_wait|select'
 cd "${1:-.}"
 
 found=0

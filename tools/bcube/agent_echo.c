@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "tools/bcube/agent.h"
 
 #define CONNECTIONS 256
@@ -245,7 +246,7 @@ int br_agent_serve(struct br_agent *agent, const cJSON *request, cJSON *reply)
         server->streams[i].fd = -1;
     int port = open_sockets(server);
     if (port > 0) {
-        int err = pthread_create(&server->thread, NULL, echo_thread, server);
+        int err = br_thread_start(&server->thread, echo_thread, server);
         server->started = !err;
         if (err)
             port = br_error(err, "no thread to serve: %s", strerror(err));

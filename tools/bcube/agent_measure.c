@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "base/median.h"
 #include "tools/bcube/agent_echo.h"
 
@@ -384,7 +385,7 @@ static int measure(const cJSON *request, cJSON *reply, void *(*run)(void *))
         target->warm_ms = within(br_agent_number(request, "warm_ms", 30), 0, 60000);
         target->measure_ms = within(br_agent_number(request, "measure_ms", 100), 1, 60000);
         read_sizes(target, cJSON_GetObjectItemCaseSensitive(request, "sizes"));
-        target->started = pthread_create(&target->thread, NULL, run, target) == 0;
+        target->started = br_thread_start(&target->thread, run, target) == 0;
         if (!target->started)
             snprintf(target->error, sizeof target->error, "no thread for it");
     }

@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 
 #define ETHERTYPE_PROBE 0x88b5 /* IEEE 802, local experimental 1 */
 #define ETHERTYPE_LLDP  0x88cc
@@ -335,7 +336,7 @@ int br_agent_listen(struct br_agent *agent, const cJSON *request, cJSON *reply)
         rc = probe->nics < 0 ? probe->nics : open_sockets(probe);
     }
     if (!rc) {
-        int err = pthread_create(&probe->thread, NULL, listen_thread, probe);
+        int err = br_thread_start(&probe->thread, listen_thread, probe);
         rc = err ? br_error(err, "no thread to listen: %s", strerror(err)) : 0;
         probe->started = !rc;
     }

@@ -6,13 +6,13 @@
 #include <rte_errno.h>
 #include <rte_log.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "transport/dpdk/module/module.h"
 
 #define ARGUMENTS 64
@@ -148,11 +148,7 @@ static void write_arguments(const struct br_dpdk_start *start)
 
 static void *run(void *unused)
 {
-    sigset_t all;
-
     (void)unused;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, NULL);
     job.rc = rte_eal_init(job.argc, job.argv);
     job.error = rte_errno;
     return NULL;
@@ -169,7 +165,7 @@ static int start_once(const struct br_dpdk_start *start, char *words)
     if (rc)
         return rc;
     write_arguments(start);
-    rc = pthread_create(&thread, NULL, run, NULL);
+    rc = br_thread_start(&thread, run, NULL);
     if (rc)
         return br_dpdk_words(words, rc, "no thread to start DPDK: %s", strerror(rc));
     clock_gettime(CLOCK_REALTIME, &until);
