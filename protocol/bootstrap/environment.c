@@ -54,6 +54,42 @@ static int take_rank(const struct braid_config *config, struct br_environment *o
     return 0;
 }
 
+/* braid reads nothing else of these launchers. Without this each process would be a job of one rank: everything would succeed, and
+ * nothing would be summed. */
+static int refuse_other_launchers(void)
+{
+    static const struct {
+        const char *launcher, *variable, *rank;
+        int64_t most; /* a larger value says that there are other processes */
+    } signs[] = {
+        {"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", 1},
+        {"MVAPICH's launcher", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", 1},
+        {"a launcher with PMI", "PMI_SIZE", "PMI_RANK", 1},
+        {"MPICH's or Intel MPI's mpirun", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", 1},
+        {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", 1}, /* of a step: a batch script has none */
+        {"flux run", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", 1},
+        {"a launcher with PMIx", "PMIX_RANK", "PMIX_RANK",
+         0}, /* the number of ranks is not in the environment */
+    };
+
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        const char *value = getenv(signs[i].variable);
+        char *end;
+
+        if (!value || !*value || strtoll(value, &end, 10) <= signs[i].most || *end)
+            continue;
+        return br_error(
+            EINVAL,
+            "%s=%.20s: %s has started several processes, but braid does not take ranks from it, and each "
+            "would be a "
+            "job of its own: start them with `braid run` or torchrun, or set in each WORLD_SIZE, RANK (as "
+            "%s), "
+            "MASTER_ADDR and MASTER_PORT; WORLD_SIZE=1 and RANK=0 if each shall be a job of its own",
+            signs[i].variable, value, signs[i].launcher, signs[i].rank);
+    }
+    return 0;
+}
+
 static int read_rank(struct br_environment *out)
 {
     const char *name = pick("BRAID_WORLD_SIZE", "WORLD_SIZE");
@@ -70,7 +106,7 @@ static int read_rank(struct br_environment *out)
             return br_error(
                 EINVAL, "%s is set but WORLD_SIZE is not: set WORLD_SIZE to the number of processes", rank);
         out->rank = 0;
-        return 0;
+        return refuse_other_launchers();
     }
     rc = required("BRAID_RANK", "RANK", 0, BR_ENVIRONMENT_SIZE_MAX - 1, &value);
     if (rc < 0)
@@ -82,10 +118,13 @@ static int read_rank(struct br_environment *out)
     return 0;
 }
 
-static int read_local(struct br_environment *out)
+/* given: size and rank are the program's own. What a launcher says of local ranks may then be of another job; it is believed where it
+ * fits. */
+static int read_local(bool given, struct br_environment *out)
 {
     const char *rank = pick("BRAID_LOCAL_RANK", "LOCAL_RANK");
     const char *size = pick("BRAID_LOCAL_WORLD_SIZE", "LOCAL_WORLD_SIZE");
+    uint32_t local_size;
     int64_t value;
     int rc;
 
@@ -95,13 +134,18 @@ static int read_local(struct br_environment *out)
     out->local_size = 1;
     if (!out->local_known)
         return 0;
-    rc = br_env_number(size, 1, out->size, 1, &value);
+    rc = br_env_number(size, 1, given ? BR_ENVIRONMENT_SIZE_MAX : out->size, 1, &value);
     if (rc < 0)
         return rc;
-    out->local_size = (uint32_t)value;
+    local_size = (uint32_t)value;
     rc = br_env_number(rank, 0, value - 1, 0, &value);
     if (rc < 0)
         return rc;
+    if (local_size > out->size) {
+        out->local_known = false;
+        return 0;
+    }
+    out->local_size = local_size;
     out->local_rank = (uint32_t)value;
     return 0;
 }
@@ -188,7 +232,7 @@ int br_environment_read(const struct braid_config *config, struct br_environment
     rc = config->size ? take_rank(config, out) : read_rank(out);
     if (rc < 0)
         return rc;
-    rc = read_local(out);
+    rc = read_local(config->size > 0, out);
     if (rc < 0 || out->size == 1)
         return rc;
     rc = read_address(config, out);

@@ -14,6 +14,10 @@
  * Under torchrun (TORCHELASTIC_RUN_ID is set) MASTER_PORT belongs to PyTorch: to torchrun's agent while
  * TORCHELASTIC_USE_AGENT_STORE is True, else to the process with rank 0 that calls init_process_group(). The
  * store of braid then listens on MASTER_PORT + 1, unless BRAID_PORT names a port.
+ *
+ * Where WORLD_SIZE is not set but another launcher (mpirun, srun, flux) has started several processes, reading fails: each of them would be a
+ * job of its own. Size and rank of a braid_config are the program's word and go before all that; LOCAL_RANK and
+ * LOCAL_WORLD_SIZE then count only if they fit the size.
  */
 #ifndef BR_PROTOCOL_BOOTSTRAP_ENVIRONMENT_H
 #define BR_PROTOCOL_BOOTSTRAP_ENVIRONMENT_H

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,15 @@ static const char *const names[] = {
     "BRAID_INIT_TIMEOUT",
     "TORCHELASTIC_RUN_ID",
     "TORCHELASTIC_USE_AGENT_STORE",
+    "OMPI_COMM_WORLD_SIZE",
+    "MV2_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "PMIX_RANK",
+    "MPI_LOCALNRANKS",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_NTASKS",
+    "SLURM_PROCID",
+    "FLUX_JOB_SIZE",
 };
 
 /* Each case starts with a job of four on this host. */
@@ -187,6 +197,77 @@ static void environment_read__wrong_values_are_named(void **state)
     refused("LOCAL_WORLD_SIZE");
 }
 
+static void environment_read__ranks_of_other_launchers_are_refused(void **state)
+{
+    static const char *const several[][2] = {
+        {"OMPI_COMM_WORLD_SIZE", "4"},
+        {"MV2_COMM_WORLD_SIZE", "2"},
+        {"PMI_SIZE", "4"},
+        {"MPI_LOCALNRANKS", "2"},
+        {"SLURM_STEP_NUM_TASKS", "8"},
+        {"FLUX_JOB_SIZE", "3"},
+        {"PMIX_RANK", "1"},
+    };
+
+    for (size_t i = 0; i < sizeof several / sizeof *several; i++) {
+        struct br_environment e;
+        char words[64];
+
+        setup(state);
+        setenv(several[i][0], several[i][1], 1);
+        assert_int_equal(br_environment_read(NULL, &e), 0); /* WORLD_SIZE and RANK are set */
+        assert_int_equal(e.size, 4);
+        unsetenv("RANK");
+        unsetenv("WORLD_SIZE");
+        snprintf(words, sizeof words, "%s=%s", several[i][0], several[i][1]);
+        refused(words);
+        refused("braid run");
+        assert_int_equal(br_environment_read(&(struct braid_config){.size = 1}, &e), 0);
+        assert_int_equal(br_environment_read(&(struct braid_config){.size = 3, .rank = 1}, &e), 0);
+        setenv("WORLD_SIZE", "1", 1);
+        setenv("RANK", "0", 1);
+        assert_int_equal(br_environment_read(NULL, &e), 0);
+        assert_int_equal(e.size, 1);
+    }
+}
+
+static void environment_read__one_rank_of_other_launchers_is_well(void **state)
+{
+    static const char *const one[][2] = {
+        {"OMPI_COMM_WORLD_SIZE", "1"}, {"PMI_SIZE", "1"},  {"MPI_LOCALNRANKS", "1"},
+        {"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}, {"PMI_SIZE", "x4"},
+        {"SLURM_NTASKS", "4"}, /* a batch script */
+    };
+
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
+        struct br_environment e;
+
+        setup(state);
+        unsetenv("RANK");
+        unsetenv("WORLD_SIZE");
+        setenv("SLURM_PROCID", "0", 1);
+        setenv(one[i][0], one[i][1], 1);
+        assert_int_equal(br_environment_read(NULL, &e), 0);
+        assert_int_equal(e.size, 1);
+    }
+}
+
+static void environment_read__local_ranks_of_another_job_do_not_count(void **state)
+{
+    struct br_environment e;
+
+    (void)state;
+    setenv("LOCAL_RANK", "2", 1);
+    setenv("LOCAL_WORLD_SIZE", "3", 1);
+    assert_int_equal(br_environment_read(&(struct braid_config){.size = 2, .rank = 1}, &e), 0);
+    assert_false(e.local_known);
+    assert_int_equal(e.local_size, 1);
+    assert_int_equal(br_environment_read(&(struct braid_config){.size = 3, .rank = 2}, &e), 0);
+    assert_true(e.local_known);
+    assert_int_equal(e.local_rank, 2);
+    assert_int_equal(e.local_size, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +278,9 @@ int main(void)
         cmocka_unit_test_setup(environment_read__torchrun_owns_its_port, setup),
         cmocka_unit_test_setup(environment_read__missing_values_are_named, setup),
         cmocka_unit_test_setup(environment_read__wrong_values_are_named, setup),
+        cmocka_unit_test_setup(environment_read__ranks_of_other_launchers_are_refused, setup),
+        cmocka_unit_test_setup(environment_read__one_rank_of_other_launchers_is_well, setup),
+        cmocka_unit_test_setup(environment_read__local_ranks_of_another_job_do_not_count, setup),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
