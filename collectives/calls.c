@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "collectives/type.h"
 
 /* What a collective call says. */
@@ -163,6 +164,7 @@ static int make(struct braid_comm *comm, const char *name, const struct call *c,
 static int call(struct braid_comm *comm, const char *name, const struct call *c,
                 const struct braid_options *options, bool persistent, struct braid_op **out)
 {
+    BR_HOLD_CANCELLATION;
     struct br_operation *op;
     int rc = check_call(comm, name, c, options);
 
@@ -207,6 +209,7 @@ int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *r
                               enum braid_type type, enum braid_reduction reduction,
                               const struct braid_options *options, void *stream)
 {
+    BR_HOLD_CANCELLATION;
     const struct call c = {BR_ALLREDUCE, send, recv, count, type, reduction, 0};
     const char *name = "braid_allreduce_on_stream";
     struct br_operation *op;
@@ -369,6 +372,7 @@ static int check_point(struct braid_comm *comm, const char *name, const struct p
 static int point(struct braid_comm *comm, const char *name, const struct point *p,
                  const struct braid_options *options, struct braid_op **out)
 {
+    BR_HOLD_CANCELLATION;
     struct br_operation *op;
     int rc = br_comm_check(comm, name);
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numa.h"
+#include "base/process.h"
 #include "collectives/across.h"
 #include "collectives/local.h"
 #include "collectives/reach.h"
@@ -40,6 +41,12 @@ int br_comm_check(const struct braid_comm *comm, const char *name)
         return br_error(EINVAL, "%s: no communicator", name);
     if (!comm->group)
         return br_error(EINVAL, "%s: the communicator has been finalized", name);
+    if (comm->family->forks != br_process_forks)
+        return br_error(
+            EPERM,
+            "%s: this process is a fork of rank %d, whose communicator only that process can use; "
+            "braid_init() makes one of its own here",
+            name, comm->family->rank);
     return 0;
 }
 
@@ -351,18 +358,38 @@ static void undo(struct br_family *family, int n)
     free(family);
 }
 
+/* In a child of fork(), where braid's threads are not, and sockets, rings and segments are the parent's as well: closing them in
+ * good order would tell peers that the parent leaves. Only what is the child's own is freed, and that only if no thread was
+ * changing it at the time of the fork. The rest ends with the child. */
+static void abandon(struct br_family *family)
+{
+    if (!pthread_mutex_trylock(&family->lock)) {
+        br_regions_abandon(family);
+        pthread_mutex_unlock(&family->lock);
+    }
+    for (uint32_t i = 0; i < BR_MAX_GROUPS; i++)
+        if (family->comms[i])
+            family->comms[i]->group = NULL;
+    br_secret_wipe(&family->settings.secret);
+}
+
 int braid_init(const struct braid_config *config, struct braid_comm **out)
 {
+    BR_HOLD_CANCELLATION;
     struct br_family *family;
     int rc;
 
     if (!out)
         return br_error(EINVAL, "braid_init: nowhere to store the communicator");
+    *out = NULL;
     family = calloc(1, sizeof *family);
     if (!family)
         return br_error(ENOMEM, "braid_init: no memory");
     family->wake_fd = -1;
-    rc = br_settings_read(config, &family->settings);
+    rc = br_process_watch();
+    family->forks = br_process_forks;
+    if (!rc)
+        rc = br_settings_read(config, &family->settings);
     if (!rc)
         rc = br_reduce_select(NULL);
     if (rc) {
@@ -386,13 +413,22 @@ int braid_init(const struct braid_config *config, struct braid_comm **out)
 
 int braid_finalize(struct braid_comm *comm)
 {
+    BR_HOLD_CANCELLATION;
     char memory[BR_MEMORY_TEXT];
     struct br_family *family;
     int rc;
 
     if (!comm)
         return 0;
-    if ((rc = br_comm_check(comm, "braid_finalize")))
+    rc = br_comm_check(comm, "braid_finalize");
+    if (rc == -EPERM) {
+        if (comm == comm->family->first)
+            abandon(comm->family);
+        else
+            comm->group = NULL;
+        return 0;
+    }
+    if (rc)
         return rc;
     family = comm->family;
     if (comm != family->first)
@@ -412,6 +448,7 @@ int braid_finalize(struct braid_comm *comm)
 
 int braid_comm_abort(struct braid_comm *comm, const char *reason)
 {
+    BR_HOLD_CANCELLATION;
     int rc = br_comm_check(comm, "braid_comm_abort");
     struct br_family *family;
     char words[200], name[80];
@@ -432,6 +469,7 @@ int braid_comm_abort(struct braid_comm *comm, const char *reason)
 
 int braid_comm_error(struct braid_comm *comm)
 {
+    BR_HOLD_CANCELLATION;
     int rc = br_comm_check(comm, "braid_comm_error");
 
     if (rc)

@@ -113,6 +113,7 @@ struct br_settings {
 /* What braid_init() builds. */
 struct br_family {
     int rank, size; /* of the job */
+    unsigned forks; /* br_process_forks at braid_init(): another number is that of a child */
     struct br_settings settings;
     struct br_worker *worker;
     struct br_engine *engine;
@@ -216,6 +217,8 @@ void br_region_done(void *family, struct br_region *region); /* undoes the count
 int br_scratch_alloc(void *family, size_t bytes, void **memory, struct br_region **region);
 void br_scratch_free(void *family, void *memory, struct br_region *region);
 void br_regions_free(struct br_family *family);
+/* In a child of fork(): unmaps what braid_alloc() has given, and tells no device. */
+void br_regions_abandon(struct br_family *family);
 int br_memory_open(struct br_family *family); /* when the devices are open: the registration cache */
 void br_memory_close(struct br_family *family);
 /* A reference to the region that an operation's memory lies in, the user's or the cache's; NULL: none. */
@@ -229,7 +232,7 @@ int br_streams_create(struct br_family *family); /* -ENOMEM */
 
 /* comm.c */
 int br_comm_check(const struct braid_comm *comm,
-                  const char *name);                 /* -EINVAL with words: none, or finalized */
+                  const char *name); /* -EINVAL with words: none, or finalized; -EPERM: this is a fork */
 uint64_t br_comm_now(const struct braid_comm *comm); /* ns; for those above that read no clock themselves */
 /* ranks of the job, NULL: all. Do they share this host's memory? Each finds the same. */
 bool br_comm_one_host(const struct br_family *family, const int *ranks, int size);

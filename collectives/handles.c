@@ -6,13 +6,21 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
+
+static int check(const struct br_operation *op, const char *name)
+{
+    return op ? br_comm_check(op->comm, name) : br_error(EINVAL, "%s: no operation", name);
+}
 
 int braid_wait(struct braid_op *handle, int timeout_ms)
 {
+    BR_HOLD_CANCELLATION;
     struct br_operation *op = (struct br_operation *)handle;
+    int rc = check(op, "braid_wait");
 
-    if (!op)
-        return br_error(EINVAL, "braid_wait: no operation");
+    if (rc)
+        return rc;
     if (atomic_load(&op->state) == BR_OPERATION_IDLE)
         return br_error(EINVAL, "braid_wait: the operation has not been started");
     if (!br_progress_wait(op, timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * BR_MS))
@@ -22,10 +30,14 @@ int braid_wait(struct braid_op *handle, int timeout_ms)
 
 int braid_test(struct braid_op *handle, int *done)
 {
+    BR_HOLD_CANCELLATION;
     struct br_operation *op = (struct br_operation *)handle;
+    int rc = check(op, "braid_test");
 
-    if (!op || !done)
-        return br_error(EINVAL, "braid_test: an argument is missing");
+    if (rc)
+        return rc;
+    if (!done)
+        return br_error(EINVAL, "braid_test: done is NULL");
     if (atomic_load(&op->state) == BR_OPERATION_IDLE)
         return br_error(EINVAL, "braid_test: the operation has not been started");
     br_progress_try(op->comm->family);
@@ -35,9 +47,13 @@ int braid_test(struct braid_op *handle, int *done)
 
 int braid_start(struct braid_op *handle)
 {
+    BR_HOLD_CANCELLATION;
     struct br_operation *op = (struct br_operation *)handle;
+    int rc = check(op, "braid_start");
 
-    if (!op || !op->persistent)
+    if (rc)
+        return rc;
+    if (!op->persistent)
         return br_error(EINVAL, "braid_start: not a persistent operation");
     if (atomic_load(&op->state) != BR_OPERATION_IDLE)
         return br_error(EBUSY, "braid_start: the operation runs; wait for it first");
@@ -46,10 +62,12 @@ int braid_start(struct braid_op *handle)
 
 int braid_op_free(struct braid_op *handle)
 {
+    BR_HOLD_CANCELLATION;
     struct br_operation *op = (struct br_operation *)handle;
+    int rc = op ? check(op, "braid_op_free") : 0;
 
-    if (!op)
-        return 0;
+    if (rc || !op)
+        return rc;
     if (!op->persistent)
         return br_error(EINVAL,
                         "braid_op_free: only persistent operations are freed by hand; wait for the others");

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/downgrade.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "collectives/local.h"
 
 static void add_devices(const struct br_worker *w, struct braid_stats *s)
@@ -197,6 +198,7 @@ static int check(struct braid_comm *comm, const void *out, int max, const char *
 
 int braid_stats(struct braid_comm *comm, struct braid_stats *out)
 {
+    BR_HOLD_CANCELLATION;
     int rc = check(comm, out, 1, "braid_stats");
 
     if (rc)
@@ -209,6 +211,7 @@ int braid_stats(struct braid_comm *comm, struct braid_stats *out)
 
 int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *out, int max)
 {
+    BR_HOLD_CANCELLATION;
     int n = check(comm, out, max, "braid_rail_stats");
 
     if (n)
@@ -221,6 +224,7 @@ int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *out, int 
 
 int braid_peer_stats(struct braid_comm *comm, struct braid_peer_stats *out, int max)
 {
+    BR_HOLD_CANCELLATION;
     int n = check(comm, out, max, "braid_peer_stats");
 
     if (n)
@@ -234,6 +238,7 @@ int braid_peer_stats(struct braid_comm *comm, struct braid_peer_stats *out, int 
 const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count,
                             enum braid_type type)
 {
+    BR_HOLD_CANCELLATION;
     struct br_operation op = {.kind = BR_OPERATION_COLLECTIVE, .count = count, .type = type};
     const char *name;
 

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "collectives/reach.h"
 #include "gpu/pointer.h"
 #include "transport/cache.h"
@@ -202,6 +203,7 @@ void br_scratch_free(void *context, void *memory, struct br_region *region)
 
 void *braid_alloc(struct braid_comm *comm, size_t bytes)
 {
+    BR_HOLD_CANCELLATION;
     struct braid_region *region;
     void *base;
     int fd;
@@ -223,6 +225,7 @@ void *braid_alloc(struct braid_comm *comm, size_t bytes)
 
 int braid_free(struct braid_comm *comm, void *memory)
 {
+    BR_HOLD_CANCELLATION;
     int rc = br_comm_check(comm, "braid_free");
     struct br_family *family;
     struct braid_region *region;
@@ -249,6 +252,7 @@ int braid_free(struct braid_comm *comm, void *memory)
 
 int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region)
 {
+    BR_HOLD_CANCELLATION;
     int rc = br_comm_check(comm, "braid_register"), gpu;
 
     if (rc)
@@ -270,11 +274,16 @@ int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct b
 
 int braid_deregister(struct braid_region *region)
 {
+    BR_HOLD_CANCELLATION;
     struct br_family *family;
+    int rc;
 
     if (!region || region->allocated)
         return br_error(EINVAL, "braid_deregister: not a region from braid_register()");
     family = region->family;
+    rc = br_comm_check(family->first, "braid_deregister");
+    if (rc)
+        return rc;
     if (lock_unserved(region)) {
         br_gate_unlock(family);
         return br_error(EBUSY, "braid_deregister: an operation still uses the region");
@@ -287,6 +296,7 @@ int braid_deregister(struct braid_region *region)
 
 int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key)
 {
+    BR_HOLD_CANCELLATION;
     int rc = br_comm_check(comm, "braid_key");
     struct br_family *family;
     struct braid_region *region;
@@ -319,6 +329,17 @@ void br_regions_free(struct br_family *family)
         take_out(region);
         free_region(region);
     }
+}
+
+void br_regions_abandon(struct br_family *family)
+{
+    for (int i = 0; i < family->n_regions; i++) {
+        struct br_region *r = &family->regions[i]->region;
+
+        if (family->regions[i]->allocated)
+            br_segment_free(r->base, r->bytes, r->segment_fd);
+    }
+    family->n_regions = 0;
 }
 
 /* ---- the memory of operations ----------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process.h"
 
 #define WORDS (BR_MAX_GROUPS / 64)
 
@@ -219,6 +220,7 @@ static int make(struct braid_comm *parent, const struct record *all, int number,
 
 int braid_comm_split(struct braid_comm *parent, int color, int key, struct braid_comm **out)
 {
+    BR_HOLD_CANCELLATION;
     struct record mine = {.color = color, .key = key}, *all;
     int rc = br_comm_check(parent, "braid_comm_split"), number;
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "collectives/comm.h"
 
 static int check(const struct braid_session *s, const char *name, int layer)
@@ -17,7 +18,7 @@ static int check(const struct braid_session *s, const char *name, int layer)
         return br_error(EINVAL, "%s: there is no layer %d, there are 0 to %u", name, layer, s->n - 1);
     if (s->failed)
         return br_error(-s->failed, "%s: the session has failed before", name);
-    return 0;
+    return br_comm_check(s->comm, name);
 }
 
 /* ---- a group leaves and comes back ---------------------------------------------------------- */
@@ -67,6 +68,7 @@ static int finish(struct braid_session *s, uint32_t layer)
 
 int braid_gradient_ready(struct braid_session *s, int layer)
 {
+    BR_HOLD_CANCELLATION;
     int rc = check(s, "braid_gradient_ready", layer);
     uint32_t l = (uint32_t)layer;
 
@@ -94,6 +96,7 @@ int braid_gradient_ready(struct braid_session *s, int layer)
 
 int braid_gradient_wait(struct braid_session *s, int layer)
 {
+    BR_HOLD_CANCELLATION;
     int rc = check(s, "braid_gradient_wait", layer);
     uint32_t l = (uint32_t)layer;
 
@@ -120,6 +123,7 @@ static bool is_due(const struct braid_session *s)
 
 int braid_session_step(struct braid_session *s)
 {
+    BR_HOLD_CANCELLATION;
     int rc = check(s, "braid_session_step", 0);
     double seconds;
 

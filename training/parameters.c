@@ -10,6 +10,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "collectives/comm.h"
 #include "protocol/message.h"
 #include "training/agree.h"
@@ -393,6 +394,7 @@ int braid_parameters_create(struct braid_comm *comm, const struct braid_paramete
                             const struct braid_parameters_options *options,
                             struct braid_parameters **parameters)
 {
+    BR_HOLD_CANCELLATION;
     enum br_parameters_method method = BR_PARAMETERS_SSGD;
     struct braid_parameters *p;
     int rc = parameters ? check(comm, layers, n, options, &method)

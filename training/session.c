@@ -9,6 +9,8 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/process.h"
+#include "collectives/comm.h"
 #include "collectives/type.h"
 #include "training/agree.h"
 
@@ -205,7 +207,10 @@ static int try_algorithm(struct braid_session *s)
 static int check(const struct braid_comm *comm, const struct braid_layer *layers, int n,
                  const struct braid_session_options *options, enum br_policy *policy)
 {
-    int rc = comm ? check_layers(layers, n) : br_error(EINVAL, "braid_session_create: comm is NULL");
+    int rc = br_comm_check(comm, "braid_session_create");
+
+    if (!rc)
+        rc = check_layers(layers, n);
 
     *policy = BR_POLICY_AUTO;
     if (!rc && options)
@@ -218,6 +223,7 @@ static int check(const struct braid_comm *comm, const struct braid_layer *layers
 int braid_session_create(struct braid_comm *comm, const struct braid_layer *layers, int n,
                          const struct braid_session_options *options, struct braid_session **session)
 {
+    BR_HOLD_CANCELLATION;
     struct braid_session *s;
     enum br_policy policy;
     int rc = session ? check(comm, layers, n, options, &policy)
@@ -260,6 +266,7 @@ void *braid_gradient(struct braid_session *session, int layer)
 
 int braid_session_free(struct braid_session *s)
 {
+    BR_HOLD_CANCELLATION;
     int rc = 0;
 
     for (uint32_t g = 0; s && g < s->n_groups; g++) {

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "collectives/comm.h"
 #include "training/parameters.h"
 
@@ -13,7 +14,8 @@
 
 static int failure(const struct braid_parameters *p, const char *name)
 {
-    return atomic_load(&p->failed) ? br_error(-p->failed, "%s: %s", name, p->words) : 0;
+    return atomic_load(&p->failed) ? br_error(-p->failed, "%s: %s", name, p->words)
+                                   : br_comm_check(p->comm, name);
 }
 
 /* Has our server done all that the workers pushed? Theirs are as many as ours. */
@@ -110,6 +112,7 @@ static int average(struct braid_parameters *p)
 
 int braid_parameters_sync(struct braid_parameters *p)
 {
+    BR_HOLD_CANCELLATION;
     int rc = p ? failure(p, "braid_parameters_sync")
                : br_error(EINVAL, "braid_parameters_sync: parameters is NULL");
 
@@ -180,10 +183,14 @@ int br_parameters_give_up(struct braid_parameters *p, int rc)
 
 int braid_parameters_free(struct braid_parameters *p)
 {
+    BR_HOLD_CANCELLATION;
     int rc;
 
     if (!p)
         return 0;
+    rc = br_comm_check(p->comm, "braid_parameters_free");
+    if (rc) /* a fork, where the thread beside the program is not, or after the end of the job */
+        return rc;
     rc = failure(p, "braid_parameters_free");
     if (!rc)
         rc = take_leave(p);

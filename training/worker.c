@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "collectives/comm.h"
 #include "training/delay.h"
 #include "training/parameters.h"
@@ -146,7 +147,7 @@ static int check(const struct braid_parameters *p, const char *name, int layer)
         return br_error(EINVAL, "%s: there is no layer %d, there are 0 to %u", name, layer, p->n - 1);
     if (atomic_load(&p->failed))
         return br_error(-p->failed, "%s: %s", name, p->words);
-    return 0;
+    return br_comm_check(p->comm, name);
 }
 
 static bool is_programs(struct braid_parameters *p, int layer)
@@ -188,6 +189,7 @@ static int finish_pushes(struct braid_parameters *p, uint32_t layer)
 
 int braid_parameters_wait(struct braid_parameters *p, int layer)
 {
+    BR_HOLD_CANCELLATION;
     int rc = check(p, "braid_parameters_wait", layer);
     uint64_t start;
 
@@ -203,6 +205,7 @@ int braid_parameters_wait(struct braid_parameters *p, int layer)
 
 float *braid_parameters_gradient(struct braid_parameters *p, int layer)
 {
+    BR_HOLD_CANCELLATION;
     uint64_t start;
     int rc = check(p, "braid_parameters_gradient", layer);
 
@@ -306,6 +309,7 @@ static int push(struct braid_parameters *p, uint32_t layer)
 
 int braid_parameters_push(struct braid_parameters *p, int layer)
 {
+    BR_HOLD_CANCELLATION;
     int rc = check(p, "braid_parameters_push", layer);
 
     if (rc)

@@ -16,12 +16,24 @@
  * Signals. All signals are blocked in the threads that braid starts: the program's handlers run on the program's threads. No
  * function of braid is async-signal-safe: do not call any in a signal handler.
  *
+ * Cancellation. pthread_cancel() of a thread that is in a function of braid takes effect when the function has returned: the
+ * operation ends first, at the latest by its deadline.
+ *
+ * fork(). A child of fork() cannot use what its parent has made: every call with a communicator, an operation or a region of the
+ * parent's returns -EPERM (pointers: NULL), and neither the parent nor a peer notices. braid_finalize() in the child returns 0,
+ * unmaps the child's copy of braid_alloc() memory and tells nobody; it need not be called. braid_init() makes a communicator of
+ * the child's own. Memory of braid_alloc() is copied on write in the child as any other memory is: the child may read and write it,
+ * and the parent sees none of that; a page that the child has not written may show what the parent or its peers write later. The
+ * child keeps descriptors of the parent's connections until it ends or calls execve(): a parent that dies before is noticed only after
+ * peer_timeout_ms.
+ *
  * Operations. A call with `op == NULL` blocks until its operation has ended and returns its result. With `op`
  * it only submits: *op must be given to braid_wait(), braid_test() or braid_op_free(), and the buffers belong to
  * braid until the operation has ended. The first failing operation takes its communicator with it: every other
  * operation ends with an error too, and only braid_finalize() makes sense then (as with NCCL).
  *
  * Errors common to all operations: -EINVAL (an argument; the words say which), -ETIMEDOUT (deadline),
+ * -EPERM (this process is a fork of the one that the communicator belongs to),
  * -ECONNRESET (a peer or its last rail was lost; words name rank, level and device), -ECANCELED (the
  * communicator was aborted or had failed before), -ENOMEM, -EAGAIN (more than 1,024 operations are outstanding),
  * -EPROTO (the ranks disagree: different collective, count, type or order; where memory of GPUs is shared
@@ -60,7 +72,9 @@ const char *braid_last_error(void);
 /* How a process joins its job. Zero-initialise, then set what differs: 0 and NULL mean "from the environment, else the
  * default". The environment variable of each field stands behind it. */
 struct braid_config {
-    int size;                /* ranks of the job (WORLD_SIZE; unset: 1) */
+    /* ranks of the job (WORLD_SIZE; unset: 1, but -EINVAL if mpirun, srun or another launcher that braid does not know has started
+     * several processes) */
+    int size;
     int rank;                /* this process, 0..size-1 (RANK); read only when size > 0 */
     const char *master_addr; /* host of rank 0 (MASTER_ADDR) */
     int master_port;         /* TCP port of the store on it (MASTER_PORT) */
@@ -142,7 +156,7 @@ int braid_size(const struct braid_comm *comm);
 
 /* Zeroed, page-aligned memory that peers of this host read in place and NICs reach without a copy. NULL on failure,
  * with words. Freed by braid_free() or braid_finalize(). Any other memory works as a buffer too; it may cost a
- * copy or a registration. */
+ * copy or a registration. For fork() see above. */
 void *braid_alloc(struct braid_comm *comm, size_t bytes);
 int braid_free(struct braid_comm *comm, void *memory); /* -EINVAL: not from braid_alloc(); -EBUSY: as below */
 

@@ -234,7 +234,7 @@ static int wrong_options(struct braid_comm *comm)
     float memory[4];
 
     half[1].gradient = memory;
-    SAYS(-EINVAL, "comm is NULL", braid_session_create(NULL, layers, 2, NULL, &session));
+    SAYS(-EINVAL, "no communicator", braid_session_create(NULL, layers, 2, NULL, &session));
     SAYS(-EINVAL, "0 layers", braid_session_create(comm, layers, 0, NULL, &session));
     SAYS(-EINVAL, "1001 layers", braid_session_create(comm, layers, 1001, NULL, &session));
     SAYS(-EINVAL, "either all", braid_session_create(comm, half, 2, NULL, &session));

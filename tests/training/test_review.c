@@ -25,7 +25,8 @@
 #define TRIED     (WARMUP + 1 + BR_TRIAL_TURNS * BR_POLICIES) /* the first trial is over */
 
 static struct br_family family;
-static struct braid_comm comm = {.family = &family, .size = 2};
+static struct br_group group;
+static struct braid_comm comm = {.family = &family, .size = 2, .group = &group};
 static uint64_t now, idle; /* ns: the clock; the line has nothing more to do */
 static int under_way;
 

@@ -5,7 +5,10 @@
  * 2. Pages are made resident at once: running out of memory is an error here instead of a SIGBUS on first touch.
  * 3. Memory of a process that nobody shares the host with is anonymous: there huge pages need no setting of the system's
  *    (shmem_enabled is "never" by default), and clearing 64 MiB took 7 to 17 ms instead of 23.
- * 4. Rejected: shm_open and System V segments, which stay behind when the process is killed.
+ * 4. fork(): memory behind braid_alloc() is mapped again in the child, privately and at its place (part_segments()), so that it
+ *    behaves as any other memory: what the child writes is its own. A page that it has not written may show what the parent
+ *    and its peers write later. Rejected: MADV_DONTFORK, with which a child that only reads its tensors crashes.
+ * 5. Rejected: shm_open and System V segments, which stay behind when the process is killed.
  */
 #include "transport/shm/segment.h"
 
@@ -13,7 +16,10 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <numa.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -125,6 +131,93 @@ void *br_segment_map_ring(int fd, size_t bytes, size_t ring)
     return NULL;
 }
 
+/* ---- fork(): note 4 ---------------------------------------------------------------------------------------- */
+
+struct segment {
+    void *base;
+    size_t bytes;
+    int fd;
+};
+
+static struct {
+    pthread_mutex_t lock; /* all below; also held across fork(), so that the child finds a whole list */
+    struct segment *list;
+    size_t n, room;
+    bool watched; /* the three functions below are called at fork() */
+} segments = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void lock_segments(void)
+{
+    pthread_mutex_lock(&segments.lock);
+}
+
+static void unlock_segments(void)
+{
+    pthread_mutex_unlock(&segments.lock);
+}
+
+/* In the child. Where a private mapping is refused (strict overcommit) the memory can be read only: no write of the child's
+ * may reach the parent. */
+static void part_segments(void)
+{
+    for (size_t i = 0; i < segments.n; i++) {
+        const struct segment *s = &segments.list[i];
+
+        if (mmap(s->base, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, s->fd, 0) == MAP_FAILED)
+            mprotect(s->base, s->bytes, PROT_READ);
+    }
+    unlock_segments();
+}
+
+/* Under the lock. */
+static bool make_room(void)
+{
+    size_t room = segments.room ? 2 * segments.room : 16;
+    struct segment *list;
+
+    if (!segments.watched && pthread_atfork(lock_segments, unlock_segments, part_segments))
+        return false;
+    segments.watched = true;
+    if (segments.n < segments.room)
+        return true;
+    list = realloc(segments.list, room * sizeof *list);
+    if (!list)
+        return false;
+    segments.list = list;
+    segments.room = room;
+    return true;
+}
+
+static int note_segment(void *base, size_t bytes, int fd)
+{
+    bool noted;
+
+    lock_segments();
+    noted = make_room();
+    if (noted)
+        segments.list[segments.n++] = (struct segment){base, bytes, fd};
+    unlock_segments();
+    return noted ? 0 : br_error(ENOMEM, "no memory to note a segment of %zu bytes", bytes);
+}
+
+static void forget_segment(const void *base)
+{
+    lock_segments();
+    for (size_t i = 0; i < segments.n; i++)
+        if (segments.list[i].base == base) {
+            segments.list[i] = segments.list[--segments.n];
+            break;
+        }
+    if (!segments.n) {
+        free(segments.list);
+        segments.list = NULL;
+        segments.room = 0;
+    }
+    unlock_segments();
+}
+
+/* ---- memory behind braid_alloc() --------------------------------------------------------------------------- */
+
 int br_segment_alloc(size_t bytes, int numa_node, void **base, int *fd)
 {
     size_t size = segment_bytes(bytes);
@@ -144,6 +237,9 @@ int br_segment_alloc(size_t bytes, int numa_node, void **base, int *fd)
         rc = br_error(ENOMEM, "no memory for %zu bytes: %s", bytes, strerror(errno));
         goto unmap;
     }
+    rc = note_segment(*base, size, *fd);
+    if (rc)
+        goto unmap;
     return 0;
 unmap:
     munmap(*base, size);
@@ -183,6 +279,8 @@ int br_segment_alloc_private(size_t bytes, void **base, int *fd)
 
 void br_segment_free(void *base, size_t bytes, int fd)
 {
+    if (fd >= 0)
+        forget_segment(base); /* first: other memory may be mapped here as soon as this is gone */
     munmap(base, segment_bytes(bytes));
     if (fd >= 0)
         close(fd);

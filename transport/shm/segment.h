@@ -10,7 +10,8 @@
 #include <stddef.h>
 
 /* Zeroed, resident memory behind braid_alloc(): huge pages where large, on numa_node unless negative. *base and *fd
- * are the caller's until br_segment_free(). -ENOMEM, -EMFILE with words. May take as long as touching all pages. */
+ * are the caller's until br_segment_free(). -ENOMEM, -EMFILE with words. May take as long as touching all pages. A child of
+ * fork() has its own copy, as of any other memory. From any thread. */
 int br_segment_alloc(size_t bytes, int numa_node, void **base, int *fd);
 /* The same where no other process is to map it, which comes at half the price: *fd is -1. */
 int br_segment_alloc_private(size_t bytes, void **base, int *fd);

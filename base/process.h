@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a program does to the threads that call the library: fork() and pthread_cancel().
+ *
+ * 1. fork() copies only the calling thread: the child has the objects of the library, but none of its threads, and shares
+ *    sockets and segments with its parent. What was made before the fork is recognised by the number of forks at that time.
+ * 2. Rejected: getpid() in each call, which is a system call since glibc 2.25, and a page with MADV_WIPEONFORK, which would also
+ *    notice a fork by syscall(SYS_fork) but costs a cache line of its own on the data path.
+ * 3. Nearly everything that a public function waits in is a cancellation point, often with a lock held. A handler that unwinds
+ *    would have to end an operation that belongs to the engine, so cancellation waits for the end of the call.
+ */
+#ifndef BR_BASE_PROCESS_H
+#define BR_BASE_PROCESS_H
+
+#include <pthread.h>
+
+/* Forks between the process that called br_process_watch() first and this one. Read only. */
+extern unsigned br_process_forks;
+
+/* Counts forks from now on. Returns 0 or -ENOMEM with words. From any thread; calls after the first do nothing. */
+int br_process_watch(void);
+
+static inline int br_cancellation_hold(void)
+{
+    int before;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+static inline void br_cancellation_restore(const int *before)
+{
+    pthread_setcancelstate(*before, NULL);
+}
+
+/* A declaration: pthread_cancel() of this thread takes effect only after the block around has been left. For every public
+ * function that takes a lock. */
+#define BR_HOLD_CANCELLATION                                                                                 \
+    __attribute__((cleanup(br_cancellation_restore), unused)) const int br_cancellation_before =             \
+        br_cancellation_hold()
+
+#endif
