@@ -22,14 +22,17 @@
 
 static int usage(FILE *out, int code)
 {
-    fprintf(out, "usage: braid perf TEST [option...]           the server\n"
-                 "       braid perf TEST [option...] SERVER    the client\n\n"
-                 "  write_bw, read_bw, send_bw       bandwidth of put, get, send\n"
-                 "  write_lat, read_lat, send_lat    their latency\n"
-                 "  atomic_lat                       latency of fetch-and-add and compare-and-swap\n"
-                 "  mesh                             all pairs of a job, alone and at once: braid run -n N "
-                 "-- braid perf mesh\n\n"
-                 "Options, columns and units are perftest's; braid perf TEST --help lists them.\n");
+    fprintf(
+        out,
+        "usage: braid perf TEST [option...]           the server\n"
+        "       braid perf TEST [option...] SERVER    the client\n\n"
+        "  write_bw, read_bw, send_bw       bandwidth of put, get, send\n"
+        "  write_lat, read_lat, send_lat    their latency\n"
+        "  atomic_lat                       latency of fetch-and-add and compare-and-swap\n"
+        "  mesh                             all pairs of a job, alone and at once: braid run -n N "
+        "-- braid perf mesh\n\n"
+        "Options, columns and units are perftest's; braid perf TEST --help lists them. The server takes the\n"
+        "client's options; what it is given itself must be the same.\n");
     return code;
 }
 
@@ -71,17 +74,33 @@ static void say_waiting(const struct br_perf_settings *s)
     fflush(stdout);
 }
 
+/* How verbs rails connect is a matter of each client; otherwise it is as the environment has it. */
+static void set_connect(bool rdma_cm, const char *otherwise)
+{
+    if (rdma_cm)
+        setenv("BRAID_VERBS_CONNECT", "cm", 1);
+    else if (otherwise)
+        setenv("BRAID_VERBS_CONNECT", otherwise, 1);
+    else
+        unsetenv("BRAID_VERBS_CONNECT");
+}
+
 /* Serves until as many clients were there as wanted. The exit code is the last client's. */
 static int run_server(const struct br_perf_settings *s, double cycles)
 {
+    const char *variable = getenv("BRAID_VERBS_CONNECT");
+    char *connect = variable ? strdup(variable) : NULL;
     int listener, code = 0;
 
-    if (br_exchange_listen(s, &listener))
+    if (br_exchange_listen(s, &listener)) {
+        free(connect);
         return complain(s);
+    }
     say_waiting(s);
     for (int64_t served = 0; (!s->clients || served < s->clients) && !br_interrupted();) {
+        struct br_perf_settings agreed;
         struct br_exchange where;
-        int rc = br_exchange_accept(listener, s, &where);
+        int rc = br_exchange_accept(listener, s, &agreed, &where);
 
         if (rc == -EINTR)
             continue;
@@ -89,7 +108,9 @@ static int run_server(const struct br_perf_settings *s, double cycles)
             complain(s);
         if (rc == -EPROTO)
             continue; /* a stranger */
-        code = rc ? 1 : code_of(br_session_run(s, &where, cycles));
+        if (rc == 0)
+            set_connect(agreed.rdma_cm, connect);
+        code = rc ? 1 : code_of(br_session_run(&agreed, &where, cycles));
         if (rc == 0)
             close(where.reserved);
         served++;
@@ -97,12 +118,13 @@ static int run_server(const struct br_perf_settings *s, double cycles)
             say_waiting(s);
     }
     close(listener);
+    free(connect);
     return br_interrupted() ? 130 : code;
 }
 
 int br_tool_perf(int argc, char **argv)
 {
-    struct br_perf_settings settings;
+    struct br_perf_settings settings, asked;
     double cycles = 0;
     int rc;
 
@@ -120,9 +142,12 @@ int br_tool_perf(int argc, char **argv)
             argv[1]);
         return 2;
     }
-    rc = br_perf_settings_parse(&settings, argc - 1, argv + 1);
+    rc = br_perf_settings_read(&asked, argc - 1, argv + 1);
     if (rc > 0)
         return 0;
+    settings = asked;
+    if (rc == 0)
+        rc = br_perf_settings_complete(&settings);
     if (rc < 0) {
         complain(&settings);
         return 2;
@@ -143,7 +168,9 @@ int br_tool_perf(int argc, char **argv)
     set_number("BRAID_GID_INDEX", settings.gid_index);
     set_number("BRAID_SERVICE_LEVEL", settings.service_level);
     set_number("BRAID_TRAFFIC_CLASS", settings.traffic_class);
+    if (!settings.server)
+        return run_server(&asked, cycles);
     if (settings.rdma_cm)
         setenv("BRAID_VERBS_CONNECT", "cm", 1);
-    return settings.server ? run_client(&settings, cycles) : run_server(&settings, cycles);
+    return run_client(&settings, cycles);
 }

@@ -259,13 +259,28 @@ grep -q interrupted "$work/err" || fail "the server's Ctrl-C without words"
 [[ $(row 1 | head -n 1) == 65536 ]] || fail "--run_infinitely prints each period"
 ended 130
 
+# A server without options takes the client's: README's own example, sizes and directions, a back end.
+serve write_bw
+(cd "$work" && timeout -k 1 120 "$braid" perf write_bw -a -n 20 --report_gbits -p "$port" localhost --out_json > out 2> err) || fail "-a at the client alone"
+ended 0
+[[ $(row 1 | tail -n 1) == 8388608 && -s $work/perftest_out.json ]] || fail "-a at the client alone ends early"
+[[ $(awk '$1 ~ /^[0-9]+$/ && NF > 3' "$work/server" | wc -l) -eq 23 ]] || fail "the server of -a prints other sizes"
+serve send_bw --clients 2
+for backend in uring shm; do
+    timeout -k 1 120 "$braid" perf send_bw -b -n 20 -s 4K -t 4 --backend $backend --data_validation -p "$port" localhost \
+        > "$work/out" 2> "$work/err" || fail "options at the client alone, $backend"
+    grep -q "Transport type : $backend" "$work/out" || fail "not over $backend"
+done
+ended 0
+
 # One server, three clients: a stranger does not count, the second differs.
-serve send_lat -n 10 --clients 3
+serve send_lat -n 10 -s 2 --clients 3
 echo hello > "/dev/tcp/127.0.0.1/$port" || fail "stranger"
 for size in 2 8 2; do
     code=0
     timeout 120 "$braid" perf send_lat -n 10 -s "$size" -p "$port" 127.0.0.1 > "$work/out" 2> "$work/err" || code=$?
     [[ $code -eq $((size == 8)) ]] || fail "client with -s $size: $code"
+    [[ $size -eq 2 ]] || grep -q -- '-s: 2 at the server, 8 at the client' "$work/err" || fail "the client does not say what differs"
 done
 ended 0
 grep -q -- '-s: 2 at the server, 8 at the client' "$work/server.err" || fail "the server does not say what differs"

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "protocol/bootstrap/store_socket.h"
+#include "tools/perf/join.h"
 #include "tools/perf/parameters.h"
 
 #define PATIENCE (5 * BR_SEC)
@@ -95,30 +96,41 @@ static int make_secret(char secret[BR_EXCHANGE_SECRET])
     return 0;
 }
 
-static int answer(int fd, const struct br_perf_settings *s, struct br_exchange *out)
+/* 1: what the client says does not go with what the server's user asked for; both are told why. */
+static int agree(int fd, const struct br_perf_settings *asked, struct br_perf_settings *agreed)
 {
-    char theirs[BR_PERF_TEXT], ours[BR_PERF_TEXT], words[BR_PERF_TEXT], reply[BR_PERF_TEXT + 16];
+    char theirs[BR_PERF_TEXT], words[BR_PERF_TEXT] = "", reply[BR_PERF_TEXT];
     int rc = get(fd, theirs);
 
     if (rc)
         return rc;
-    br_perf_parameters_write(s, ours);
-    rc = br_perf_parameters_compare(ours, theirs, words);
-    if (rc) {
-        snprintf(reply, BR_PERF_TEXT, "differ %.4000s\n", rc > 0 ? words : br_error_words());
-        put(fd, reply);
-        if (rc > 0)
-            br_error(EINVAL, "the two sides differ: %s", words);
-        return rc;
+    rc = br_perf_parameters_agree(asked, theirs, agreed, words);
+    if (rc == 0 && br_join_check(agreed)) {
+        snprintf(words, sizeof words, "the server cannot do that: %.1000s", br_error_words());
+        rc = 1;
     }
-    if ((rc = own_address(fd, out->address, &out->loopback)) || (rc = make_secret(out->secret)) ||
+    if (rc) {
+        snprintf(reply, sizeof reply, "differ %.4000s\n", rc > 0 ? words : br_error_words());
+        put(fd, reply);
+    }
+    return rc > 0 ? (br_error(EINVAL, "the two sides differ: %s", words), 1) : rc;
+}
+
+static int answer(int fd, const struct br_perf_settings *asked, struct br_perf_settings *agreed,
+                  struct br_exchange *out)
+{
+    char reply[BR_EXCHANGE_SECRET + 32];
+    int rc = agree(fd, asked, agreed);
+
+    if (rc || (rc = own_address(fd, out->address, &out->loopback)) || (rc = make_secret(out->secret)) ||
         (rc = br_socket_reserve(NULL, &out->port, &out->reserved)))
         return rc;
     snprintf(reply, sizeof reply, "port %u\nsecret %s\n", out->port, *out->secret ? out->secret : "yours");
     return put(fd, reply);
 }
 
-int br_exchange_accept(int listener, const struct br_perf_settings *s, struct br_exchange *out)
+int br_exchange_accept(int listener, const struct br_perf_settings *asked, struct br_perf_settings *agreed,
+                       struct br_exchange *out)
 {
     struct pollfd ready = {.fd = listener, .events = POLLIN};
     int fd, rc;
@@ -130,7 +142,7 @@ int br_exchange_accept(int listener, const struct br_perf_settings *s, struct br
         return br_error(EPROTO, "accept: %s", strerror(errno));
     br_socket_tune(fd);
     out->reserved = -1;
-    rc = answer(fd, s, out);
+    rc = answer(fd, asked, agreed, out);
     close(fd);
     if (rc && out->reserved >= 0)
         close(out->reserved);
@@ -148,7 +160,10 @@ static int understand(const char *reply, struct br_exchange *out)
     long number = port ? strtol(port, NULL, 10) : 0;
 
     if (differ)
-        return br_error(EINVAL, "the two sides differ: %.*s", (int)n, differ);
+        return br_error(EINVAL,
+                        "the two sides differ: %.*s; a server takes the options of the client, unless it is "
+                        "given others",
+                        (int)n, differ);
     if (number < 1 || number > 65535 || !secret || m >= BR_EXCHANGE_SECRET)
         return br_error(EPROTO, "the answer is none of `braid perf`");
     out->port = (uint16_t)number;

@@ -2,8 +2,8 @@
 /*
  * How the two sides of `braid perf` find each other, before there is a communicator.
  *
- * 1. The client connects to the server's port and says its parameters. The server compares, and answers that they differ, or with
- *    the port of a TCP store and a secret. Then both join a job of two ranks: the server is rank 0. The connection is closed; all else goes
+ * 1. The client connects to the server's port and says its parameters. The server takes them as far as it was not given others
+ *    itself (parameters.h), and answers that the two differ, or with the port of a TCP store and a secret. Then both join a job of two ranks: the server is rank 0. The connection is closed; all else goes
  *    through the communicator.
  * 2. The store has a port of its own, which the kernel chooses (BRAID_PORT_RANGE is for the rails): the port that users know
  *    goes on listening for the next client. It is held from then on, as until the store listens any connection of the host could be
@@ -37,9 +37,10 @@ struct br_exchange {
 
 /* The server: listens at the port; *fd is the caller's. */
 int br_exchange_listen(const struct br_perf_settings *settings, int *fd);
-/* Waits for a client with the same parameters. 0; -EINTR: a signal came; 1: there was one whose parameters differ, words say in
- * what; -EPROTO: a stranger, words. */
-int br_exchange_accept(int fd, const struct br_perf_settings *settings, struct br_exchange *out);
+/* Waits for a client. *agreed: what was asked here (br_perf_settings_read) with what the client adds, complete. 0; -EINTR: a signal came;
+ * 1: there was one whose parameters differ from what was asked, words say in what; -EPROTO: an unauthenticated peer, words. */
+int br_exchange_accept(int fd, const struct br_perf_settings *asked, struct br_perf_settings *agreed,
+                       struct br_exchange *out);
 
 /* The client. -EINVAL: the parameters differ, words; -ECONNREFUSED, ...: no server, words. */
 int br_exchange_connect(const struct br_perf_settings *settings, struct br_exchange *out);

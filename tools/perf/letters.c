@@ -82,7 +82,7 @@ static int serve_own(struct br_perf_settings *s, struct br_option *out)
     const struct br_option own[] = {
         {"backend", 0, BR_OPTION_TEXT, &s->backend, 0, 0,
          "NAME as BRAID_BACKEND; auto: shm within a host, else uring"},
-        {"rails", 0, BR_OPTION_NUMBER, &s->rails, 1, 8, "N the same as -q"},
+        {"rails", 0, BR_OPTION_NUMBER, &s->rails, 1, BR_PERF_MOST_QUEUES, "N the same as -q"},
         {"priority", 0, BR_OPTION_NUMBER, &s->priority, INT32_MIN, INT32_MAX, "N of the messages; default 0"},
         {"hdr", 0, BR_OPTION_TEXT, &s->hdr, 0, 0,
          "FILE distribution of the times, as HdrHistogram prints it"},
@@ -108,11 +108,12 @@ static int serve(struct br_perf_settings *s, struct br_perf_texts *t, struct br_
         {"report-cycles", 'C', BR_OPTION_FLAG, &s->cycles, 0, 0, " times in cycles of the CPU's counter"},
         {"ib-dev", 'd', BR_OPTION_TEXT, &s->devices, 0, 0,
          "NAMES devices, with commas: NICs, IP addresses, RDMA devices (mlx5_0:1); default as BRAID_DEVICES"},
-        {"duration", 'D', BR_OPTION_NUMBER, &s->duration, 1, 86400, "SECONDS to run, instead of -n messages"},
+        {"duration", 'D', BR_OPTION_NUMBER, &s->duration, 1, BR_PERF_MOST_SECONDS,
+         "SECONDS to run, instead of -n messages"},
         {"ib-port", 'i', BR_OPTION_NUMBER, &s->ib_port, 1, 255,
          "N port of the devices of -d, as in -d mlx5_0:2; verbs"},
         {"events", 'e', BR_OPTION_FLAG, &s->events, 0, 0, " sleep until something comes; default: spin"},
-        {"margin", 'f', BR_OPTION_NUMBER, &s->margin, 0, 43200,
+        {"margin", 'f', BR_OPTION_NUMBER, &s->margin, 0, BR_PERF_MOST_SECONDS / 2,
          "SECONDS at both ends of -D that do not count; default 2, at most a quarter of -D"},
         {"CPU-freq", 'F', BR_OPTION_FLAG, &t->frequency, 0, 0,
          " nothing: there is no warning to be kept from"},
@@ -120,11 +121,11 @@ static int serve(struct br_perf_settings *s, struct br_perf_texts *t, struct br_
         {"report-unsorted", 'U', BR_OPTION_FLAG, &s->unsorted, 0, 0, " print all results, as they came"},
         {"post_list", 'l', BR_OPTION_NUMBER, &s->post_list, 1, BR_PERF_MOST_DEPTH,
          "N messages posted at once; default 1"},
-        {"iters", 'n', BR_OPTION_NUMBER, &s->iterations, 5, 1000000000,
+        {"iters", 'n', BR_OPTION_NUMBER, &s->iterations, BR_PERF_LEAST_ITERATIONS, BR_PERF_MOST_ITERATIONS,
          "N messages a rail; default 5000 for write_bw, else 1000"},
         {"noPeak", 'N', BR_OPTION_FLAG, &s->no_peak, 0, 0, " no peak; so above 20000 messages, and with -D"},
         {"port", 'p', BR_OPTION_NUMBER, &s->port, 1, 65535, "N TCP port of the server; default 18515"},
-        {"qp", 'q', BR_OPTION_NUMBER, &t->queue_pairs, 1, 8,
+        {"qp", 'q', BR_OPTION_NUMBER, &t->queue_pairs, 1, BR_PERF_MOST_QUEUES,
          "N rails between the two sides; default: one a device"},
         {"cq-mod", 'Q', BR_OPTION_NUMBER, &s->moderation, 1, BR_PERF_MOST_DEPTH,
          "N ends of messages looked at together; default 100, at most -t"},
@@ -231,7 +232,7 @@ void br_perf_letters_help(const struct br_perf_test *test)
     struct br_perf_settings s;
     struct br_perf_texts t;
     struct br_option all[BR_PERF_LETTERS], fitting[BR_PERF_LETTERS] = {0};
-    char usage[96];
+    char usage[128];
     int n;
 
     memset(all, 0, sizeof all);
@@ -239,7 +240,8 @@ void br_perf_letters_help(const struct br_perf_test *test)
     for (int i = 0, k = 0; i < n; i++)
         if (!is_other(test, &all[i]))
             fitting[k++] = all[i];
-    snprintf(usage, sizeof usage, "braid perf %s [option...] [SERVER]; without SERVER: be the server",
+    snprintf(usage, sizeof usage,
+             "braid perf %s [option...] [SERVER]; without SERVER: be the server, with the client's options",
              test->name);
     br_options_help(fitting, usage, stdout);
     printf("  %-32s %s\n  %-32s %s\n", "-h, --help", "this", "-V, --version", "the version");

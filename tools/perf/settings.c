@@ -264,6 +264,7 @@ static int check_atomic(struct br_perf_settings *s, const char *type)
     if (!type)
         return 0;
     s->swaps = !strcmp(type, "CMP_AND_SWAP");
+    s->atomic = true;
     if (!s->swaps && strcmp(type, "FETCH_AND_ADD") != 0)
         return br_error(EINVAL, "-A %s: must be CMP_AND_SWAP or FETCH_AND_ADD", type);
     return only(true, s->test->verb == BR_PERF_ATOMIC, "-A (--atomic_type)", "atomic_lat");
@@ -299,7 +300,7 @@ static bool wants(int argc, char **argv, const char *name, const char *letter)
     return false;
 }
 
-int br_perf_settings_parse(struct br_perf_settings *s, int argc, char **argv)
+int br_perf_settings_read(struct br_perf_settings *s, int argc, char **argv)
 {
     struct br_perf_texts texts;
     int rc;
@@ -331,11 +332,25 @@ int br_perf_settings_parse(struct br_perf_settings *s, int argc, char **argv)
         printf("Version: %s\n", braid_version());
         return 1;
     }
-    if ((rc = parse(s, &texts, argc, argv)) || (rc = check_texts(s, &texts)) || (rc = check_test(s)) ||
-        (rc = check_time(s)) || (rc = check_backend(s)) || (rc = check_gpu(s)) || (rc = name_ports(s)) ||
-        (rc = check_output(s)))
+    rc = parse(s, &texts, argc, argv);
+    return rc ? rc : check_texts(s, &texts);
+}
+
+int br_perf_settings_complete(struct br_perf_settings *s)
+{
+    int rc;
+
+    if ((rc = check_test(s)) || (rc = check_time(s)) || (rc = check_backend(s)) || (rc = check_gpu(s)) ||
+        (rc = name_ports(s)) || (rc = check_output(s)))
         return rc;
     return fill_in(s);
+}
+
+int br_perf_settings_parse(struct br_perf_settings *s, int argc, char **argv)
+{
+    int rc = br_perf_settings_read(s, argc, argv);
+
+    return rc ? rc : br_perf_settings_complete(s);
 }
 
 int64_t br_perf_first_size(const struct br_perf_settings *s)

@@ -13,12 +13,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BR_PERF_MOST_BYTES (1ll << 30)
-#define BR_PERF_MOST_DEPTH 1000 /* operations under way, below BR_MAX_OPERATIONS with room for control */
-#define BR_PERF_MOST_AHEAD 500  /* receives posted ahead, all rails together */
-#define BR_PERF_ALL_LEAST  2    /* bytes, of --all */
-#define BR_PERF_ALL_MOST   (8ll << 20) /* bytes, of --all */
-#define BR_PERF_PEAK_MOST  20000       /* messages of which the peak is looked for */
+#define BR_PERF_MOST_BYTES       (1ll << 30)
+#define BR_PERF_MOST_DEPTH       1000 /* operations under way, below BR_MAX_OPERATIONS with room for control */
+#define BR_PERF_MOST_AHEAD       500  /* receives posted ahead, all rails together */
+#define BR_PERF_LEAST_ITERATIONS 5
+#define BR_PERF_MOST_ITERATIONS  1000000000
+#define BR_PERF_MOST_SECONDS     86400
+#define BR_PERF_MOST_QUEUES      8           /* of -q: rails between the two sides */
+#define BR_PERF_ALL_LEAST        2           /* bytes, of --all */
+#define BR_PERF_ALL_MOST         (8ll << 20) /* bytes, of --all */
+#define BR_PERF_PEAK_MOST        20000       /* messages of which the peak is looked for */
 
 enum br_perf_verb { BR_PERF_WRITE, BR_PERF_READ, BR_PERF_SEND, BR_PERF_ATOMIC };
 
@@ -47,10 +51,12 @@ struct br_perf_settings {
     int64_t gid_index, service_level, traffic_class, ib_port; /* verbs alone; -1: not given */
     int64_t gpu;                                              /* whose memory the buffers are; -1: none */
     char ports[256];                    /* the devices with their port, for `devices`; -i */
+    char adopted[80];                   /* the client's back end, for `backend`; the server */
     double limit_bandwidth, limit_rate; /* in the unit that is printed, and Mpps; 0: none */
     bool all, bidirectional, no_peak, gbits, events, histogram, unsorted, cycles, warm_up, report_both,
         forever, cpu_util, packet_cost, validates, rdma_cm, report_per_port;
-    bool swaps; /* atomics: compare-and-swap */
+    bool swaps;  /* atomics: compare-and-swap */
+    bool atomic; /* -A was given */
 };
 
 /* What of a trip there and back is the message's time: all of a read and an atomic, else half. */
@@ -62,7 +68,15 @@ bool br_perf_test_on_gpu(const struct br_perf_test *test);
 /* NULL: there is no such test. */
 const struct br_perf_test *br_perf_test_find(const char *name);
 
-/* argv[0] is the test's name. 0; 1: help or the version was wanted and is printed to stdout; -EINVAL with words. */
+/* argv[0] is the test's name. What was not given is -1, NULL or false. 0; 1: help or the version was wanted and is printed to stdout;
+ * -EINVAL with words. */
+int br_perf_settings_read(struct br_perf_settings *asked, int argc, char **argv);
+
+/* Checks what goes with what, and fills in the defaults. -EINVAL with words. Afterwards pointers may lead into *settings: it is not
+ * copied any more. */
+int br_perf_settings_complete(struct br_perf_settings *settings);
+
+/* Both. */
 int br_perf_settings_parse(struct br_perf_settings *settings, int argc, char **argv);
 
 /* The sizes of a run: the first, and the one after `bytes`; 0: that was the last. */

@@ -37,7 +37,7 @@ static bool is_free(uint16_t port)
 /* Until the store listens there, nobody else is given its port; the store is. */
 static void br_exchange_accept__keeps_the_port_of_the_store(void **state)
 {
-    struct br_perf_settings settings;
+    struct br_perf_settings settings, asked, agreed;
     struct br_exchange server;
     pthread_t thread;
     uint16_t port;
@@ -46,12 +46,13 @@ static void br_exchange_accept__keeps_the_port_of_the_store(void **state)
 
     (void)state;
     assert_int_equal(br_perf_settings_parse(&settings, 1, (char *[]){"write_lat", NULL}), 0);
+    assert_int_equal(br_perf_settings_read(&asked, 1, (char *[]){"write_lat", NULL}), 0);
     assert_int_equal(br_socket_reserve(NULL, &port, &reserved), 0);
     settings.port = port;
     assert_int_equal(br_exchange_listen(&settings, &listener), 0);
     settings.server = "localhost";
     assert_int_equal(pthread_create(&thread, NULL, connect_client, &settings), 0);
-    assert_int_equal(br_exchange_accept(listener, &settings, &server), 0);
+    assert_int_equal(br_exchange_accept(listener, &asked, &agreed, &server), 0);
     assert_int_equal(pthread_join(thread, &rc), 0);
     assert_null(rc);
     assert_int_equal(client.port, server.port);

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,6 +117,127 @@ static void parameters__differences_are_named(void **state)
                         "-s: 64 at the server, 128 at the client; -b: 1 at the server, 0 at the client");
 }
 
+/* What a server that was asked for `server` makes of a client's words. Returns what br_perf_parameters_agree does. */
+#define AGREE(server, client, agreed, words)                                                                 \
+    ({                                                                                                       \
+        struct br_perf_settings asked_, theirs_;                                                             \
+        const char *here_[] = SIDE server, *there_[] = SIDE client;                                          \
+        char text_[BR_PERF_TEXT];                                                                            \
+        assert_int_equal(                                                                                    \
+            br_perf_settings_read(&asked_, (int)(sizeof here_ / sizeof *here_) - 1, (char **)here_), 0);     \
+        assert_int_equal(                                                                                    \
+            br_perf_settings_parse(&theirs_, (int)(sizeof there_ / sizeof *there_) - 1, (char **)there_),    \
+            0);                                                                                              \
+        br_perf_parameters_write(&theirs_, text_);                                                           \
+        br_perf_parameters_agree(&asked_, text_, agreed, words);                                             \
+    })
+#define SIDE(...)                                                                                            \
+    {                                                                                                        \
+        __VA_ARGS__, NULL                                                                                    \
+    }
+
+static void agree__the_server_takes_what_the_client_says(void **state)
+{
+    (void)state;
+    struct br_perf_settings s;
+    char words[BR_PERF_TEXT];
+    unsetenv("BRAID_BACKEND");
+    assert_int_equal(
+        AGREE(("write_bw"), ("write_bw", "-a", "-n", "50", "-b", "-t", "8", "-q", "2"), &s, words), 0);
+    assert_true(s.all && s.bidirectional);
+    assert_int_equal(s.iterations, 50);
+    assert_int_equal(s.rails, 2);
+    assert_int_equal(s.messages, 100);
+    assert_int_equal(s.depth, 8);
+    assert_int_equal(s.window, 16);
+    assert_int_equal(
+        AGREE(("read_lat"), ("read_lat", "-D", "9", "-f", "3", "-s", "64", "--backend", "uring"), &s, words),
+        0);
+    assert_int_equal(s.duration, 9);
+    assert_int_equal(s.margin, 3);
+    assert_int_equal(s.size, 64);
+    assert_string_equal(s.backend, "uring");
+    assert_int_equal(
+        AGREE(("send_bw"), ("send_bw", "-r", "7", "--run_infinitely", "--data_validation"), &s, words), 0);
+    assert_int_equal(s.rx_depth, 7);
+    assert_true(s.forever && s.validates);
+    assert_int_equal(
+        AGREE(("atomic_lat"), ("atomic_lat", "-A", "CMP_AND_SWAP", "--perform_warm_up"), &s, words), 0);
+    assert_true(s.swaps && s.warm_up);
+}
+
+static void agree__options_of_both_sides_are_one(void **state)
+{
+    (void)state;
+    struct br_perf_settings s;
+    char words[BR_PERF_TEXT];
+    assert_int_equal(
+        AGREE(("send_bw", "-s", "64", "-b", "-D", "9"), ("send_bw", "-s", "64", "-b", "-D", "9"), &s, words),
+        0);
+    assert_int_equal(s.size, 64);
+    assert_int_equal(AGREE(("write_bw", "-a", "-n", "20"), ("write_bw", "-a", "-n", "20"), &s, words), 0);
+    /* what may differ, and what is each side's own */
+    assert_int_equal(AGREE(("send_bw", "-t", "4", "-r", "3", "-s", "64"),
+                           ("send_bw", "-t", "9", "-s", "64", "--report_gbits"), &s, words),
+                     0);
+    assert_int_equal(s.depth, 4);
+    assert_int_equal(s.rx_depth, 3);
+    assert_false(s.gbits);
+}
+
+static void agree__a_contradiction_is_named_with_both_values(void **state)
+{
+    (void)state;
+    struct br_perf_settings s;
+    char words[BR_PERF_TEXT];
+    assert_int_equal(AGREE(("write_bw", "-s", "64"), ("write_bw", "-s", "128", "-b"), &s, words), 1);
+    assert_string_equal(words, "-s: 64 at the server, 128 at the client");
+    assert_int_equal(AGREE(("write_bw", "-b"), ("write_bw"), &s, words), 1);
+    assert_string_equal(words, "-b: 1 at the server, 0 at the client");
+    assert_int_equal(AGREE(("write_bw", "-n", "50"), ("write_bw", "-D", "2"), &s, words), 1);
+    assert_non_null(strstr(words, "-n: 50 at the server, 0 at the client"));
+    assert_non_null(strstr(words, "-D: 0 at the server, 2 at the client"));
+    assert_int_equal(AGREE(("write_bw", "-s", "64"), ("write_bw", "-a"), &s, words), 1);
+    assert_non_null(strstr(words, "-a: 0 at the server, 1 at the client"));
+    assert_int_equal(AGREE(("write_bw", "--backend", "shm"), ("write_bw", "--backend", "uring"), &s, words),
+                     1);
+    assert_string_equal(words, "--backend: shm at the server, uring at the client");
+    assert_int_equal(AGREE(("write_bw"), ("write_lat"), &s, words), 1);
+    assert_non_null(strstr(words, "test: write_bw at the server, write_lat at the client"));
+    /* what is the server's own may not go with what the client wants */
+    assert_int_equal(AGREE(("read_lat", "-H"), ("read_lat", "-D", "2"), &s, words), 1);
+    assert_non_null(strstr(words, "-H and -U"));
+    setenv("BRAID_BACKEND", "shm", 1);
+    assert_int_equal(AGREE(("write_bw"), ("write_bw", "--backend", "uring"), &s, words), 1);
+    assert_string_equal(words, "--backend: shm at the server, uring at the client");
+    unsetenv("BRAID_BACKEND");
+}
+
+/* Figures come from the network: no server is made to take what its own options would refuse. */
+static void agree__figures_out_of_range(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"size 99999999999", "size -5",      "size 64x",       "all 2",
+                                        "iterations 4",     "rails 9",      "duration 86401", "margin 43201",
+                                        "tx_depth 501",     "rx_depth 501", "cq_mod 1001",    "size "};
+    struct br_perf_settings asked, s;
+    char good[BR_PERF_TEXT], bad[2 * BR_PERF_TEXT], words[BR_PERF_TEXT];
+    assert_int_equal(PARSE(&s, "write_bw"), 0);
+    br_perf_parameters_write(&s, good);
+    const char *argv[] = {"write_bw", NULL};
+    assert_int_equal(br_perf_settings_read(&asked, 1, (char **)argv), 0);
+    assert_int_equal(br_perf_parameters_agree(&asked, good, &s, words), 0);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        size_t name = strcspn(lines[i], " ") + 1;
+        const char *at = strstr(good, "\nversion"); /* names of lines begin behind a newline */
+        while (strncmp(at + 1, lines[i], name) != 0)
+            assert_non_null(at = strchr(at + 1, '\n'));
+        snprintf(bad, sizeof bad, "%.*s\n%s%s", (int)(at - good), good, lines[i], strchr(at + 1, '\n'));
+        if (br_perf_parameters_agree(&asked, bad, &s, words) != -EPROTO)
+            fail_msg("'%s' is taken", lines[i]);
+    }
+}
+
 static void parameters__what_strangers_say(void **state)
 {
     (void)state;
@@ -125,8 +247,8 @@ static void parameters__what_strangers_say(void **state)
     assert_int_equal(PARSE(&s, "write_bw"), 0);
     br_perf_parameters_write(&s, a);
     assert_int_equal(br_perf_parameters_compare(a, "", words), -EPROTO);
-    assert_int_equal(br_perf_parameters_compare(a, "braid-perf 1\n", words), -EPROTO);
-    assert_int_equal(br_perf_parameters_compare(a, "braid-perf 1\nversion", words), -EPROTO);
+    assert_int_equal(br_perf_parameters_compare(a, "braid-perf 2\n", words), -EPROTO);
+    assert_int_equal(br_perf_parameters_compare(a, "braid-perf 2\nversion", words), -EPROTO);
     strcpy(b, a);
     *strstr(b, "write_bw") = '\033';
     assert_int_equal(br_perf_parameters_compare(a, b, words), -EPROTO);
@@ -144,6 +266,10 @@ int main(void)
         cmocka_unit_test(settings__verbs_letters_need_verbs),
         cmocka_unit_test(sizes__all_of_them),
         cmocka_unit_test(parameters__differences_are_named),
+        cmocka_unit_test(agree__the_server_takes_what_the_client_says),
+        cmocka_unit_test(agree__options_of_both_sides_are_one),
+        cmocka_unit_test(agree__a_contradiction_is_named_with_both_values),
+        cmocka_unit_test(agree__figures_out_of_range),
         cmocka_unit_test(parameters__what_strangers_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
