@@ -85,6 +85,8 @@ void job_isolate(void)
     snprintf(path, sizeof path, "%s/braid run", build);
     setenv("run", path, 1);
     setenv("self", realpath("/proc/self/exe", path), 1);
+    if (getenv("BRAID_TEST_ISOLATED")) /* tests/isolated.sh has done it */
+        return;
     if (unshare((geteuid() ? CLONE_NEWUSER : 0) | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC))
         give_up("namespaces");
     pid = fork();
