@@ -388,6 +388,15 @@ static int behind(const struct br_local *local)
     return -1;
 }
 
+int br_local_lacks(const struct br_local *local, const struct br_operation *op)
+{
+    const struct br_operation *first = op ? op : head(local);
+
+    if (!first)
+        return -1;
+    return op || local->published ? br_local_waits_for(local, first) : behind(local);
+}
+
 const char *br_local_name_waited(const struct br_local *local, const struct br_operation *op, char *words,
                                  size_t bytes)
 {

@@ -69,6 +69,8 @@ bool br_local_begin(struct br_local *local, struct br_operation *op);
 int br_local_complete(struct br_local *local, struct br_operation *op);
 /* The lowest rank that op, which has published, still waits for; -1: none. */
 int br_local_waits_for(const struct br_local *local, const struct br_operation *op);
+/* The lowest rank whose part on the board is missing: of op, which is on the short way, or (NULL) of the head of the queue; -1: none. */
+int br_local_lacks(const struct br_local *local, const struct br_operation *op);
 /* "rank 2 (level 0, device shm0)", "copies of GPU 0": what keeps op, which is on the short way or in the queue. Returns words. */
 const char *br_local_name_waited(const struct br_local *local, const struct br_operation *op, char *words,
                                  size_t bytes);

@@ -91,6 +91,24 @@ static void fail_overdue_local(const struct br_local *local, const struct br_ope
     br_worker_fail(op->comm->family->worker, ETIMEDOUT, words);
 }
 
+/* Who waits on the board for a rank that has left the job waits in vain: it has published whatever it was to publish before it said so.
+ * op: on the short way; NULL: the head of the queue. */
+static void watch_left(struct br_local *local, const struct br_operation *op, struct br_worker *w)
+{
+    int rank = br_local_lacks(local, op);
+    char words[240], name[80];
+
+    if (rank < 0 || w->failed || w->peers[br_group_in_job(local->group, rank)].state != BR_PEER_LEFT ||
+        br_local_lacks(local, op) != rank) /* it has published just before it left */
+        return;
+    if (!op)
+        op = br_container_of(local->queue.next, struct br_operation, node);
+    snprintf(words, sizeof words, "%s has left the job (braid_finalize), but %s of %zu elements waits for it",
+             br_group_name_rank(local->group, rank, name, sizeof name), br_collective_name(op->collective),
+             op->count);
+    br_worker_fail(w, ECONNRESET, words);
+}
+
 /* Deadlines and failure of small local collectives; those of all others are the engine's. */
 static void watch_local(struct br_local *local, struct br_worker *w, uint64_t now)
 {
@@ -98,6 +116,7 @@ static void watch_local(struct br_local *local, struct br_worker *w, uint64_t no
 
     if (overdue && !w->failed)
         fail_overdue_local(local, overdue);
+    watch_left(local, NULL, w);
     if (w->failed && !w->fail_due)
         br_local_fail(local, w->failed, w->words);
 }
@@ -424,6 +443,7 @@ static int ask_board(struct braid_comm *comm, struct br_operation *op)
         br_progress_turn(family, now);
         if (now - started >= op->timeout && !family->worker->failed)
             fail_overdue_local(comm->local, op);
+        watch_left(comm->local, op, family->worker);
         br_gate_let_in(family, now - started > NAP_AFTER ? BOARD_NAP : 0);
     }
     if (started) {

@@ -106,6 +106,7 @@ void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     if (rail->peer->state == BR_PEER_LEFT || w->leaving) {
         rail->peer->state = BR_PEER_LEFT; /* it may go when everybody goes */
         rail->peer->bye_sent = true;      /* there is no way left to say it */
+        br_left_unreachable(w, rail->peer);
         return;
     }
     rail->peer->state = BR_PEER_DEAD;

@@ -89,6 +89,7 @@ void br_match_destroy(struct br_worker *w);
 int br_match_send(struct br_worker *w, struct br_transfer *t);
 int br_match_receive(struct br_worker *w, struct br_transfer *t);
 int br_match_large(struct br_worker *w, struct br_transfer *t); /* a receive that will send READY: note 4 */
+struct br_transfer *br_match_transfer(void *value); /* of a table; NULL: it is an unexpected message */
 bool br_match_is_here(const struct br_worker *w, const struct br_transfer *t); /* the message of a receive */
 struct br_transfer *br_match_posted(const struct br_worker *w, uint64_t tag,
                                     int rank); /* the receive that waits for it, or NULL */
@@ -115,8 +116,14 @@ void br_receive_event(struct br_worker *w, struct br_rail *rail,
 void br_receive_slotless(struct br_worker *w);
 /* Tells the sender that it needs to keep nothing of this transfer for a retry. */
 void br_receive_confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot);
-void br_peer_check_left(struct br_peer *peer); /* after its BYE, or a message that came later */
 void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status);
+
+/* left.c: a peer that has left in good order, and what still waits for it */
+void br_left_check(struct br_worker *w,
+                   struct br_peer *peer); /* after its BYE, or a message that came later */
+void br_left_timer(struct br_worker *w, struct br_peer *peer); /* after a poll that has taken all there was */
+void br_left_unreachable(struct br_worker *w,
+                         struct br_peer *peer); /* it is LEFT, and its last rail is lost */
 
 /* place.c: place tokens. Receiving half */
 void br_place_make(struct br_worker *w, struct br_peer *peer, struct br_slot *slot); /* for all its rails */

@@ -41,6 +41,11 @@ static struct br_unexpected *untagged(void *value)
     return (uintptr_t)value & 1 ? (struct br_unexpected *)((uintptr_t)value & ~(uintptr_t)1) : NULL;
 }
 
+struct br_transfer *br_match_transfer(void *value)
+{
+    return untagged(value) ? NULL : value;
+}
+
 size_t br_match_unexpected_bytes(void)
 {
     return sizeof(struct br_unexpected);
@@ -277,7 +282,7 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
         return;
     }
     rail->peer->messages++;
-    br_peer_check_left(rail->peer);
+    br_left_check(w, rail->peer);
     deal_with(w, rail, event, &m);
 }
 

@@ -253,6 +253,7 @@ struct br_peer {
     bool renew_due;               /* some of `moving` have to ask (place.c) */
     bool bye_due, bye_sent, bye_heard;
     uint32_t messages, bye_messages; /* credited ones that have arrived, and as many as its BYE says */
+    uint64_t left_check; /* LEFT: when to look what still waits for it (left.c), ns; 0: that is done */
     bool abort_said;
     struct br_list active; /* in the worker's list of peers with something to send */
 

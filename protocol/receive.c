@@ -60,12 +60,6 @@ void br_receive_slotless(struct br_worker *w)
     }
 }
 
-void br_peer_check_left(struct br_peer *peer)
-{
-    if (peer->bye_heard && peer->messages == peer->bye_messages)
-        peer->state = BR_PEER_LEFT;
-}
-
 int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
 {
     const struct br_peer *peer = &w->peers[t->peer];
@@ -325,7 +319,7 @@ static void control(struct br_worker *w, struct br_rail *rail, const struct br_e
     case BR_MESSAGE_BYE:
         peer->bye_heard = true;
         peer->bye_messages = m->bye.messages;
-        br_peer_check_left(peer);
+        br_left_check(w, peer);
         break;
     case BR_MESSAGE_WAITING:
         br_waiting_heard(w, peer, m);

@@ -334,7 +334,8 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, bool stopped)
     keepalive(w, rail);
 }
 
-static void timers(struct br_worker *w)
+/* drained: the poll before has taken everything that the devices had. */
+static void timers(struct br_worker *w, bool drained)
 {
     /* A long time without a turn means that we were stopped ourselves (SIGSTOP, a debugger): the silence was ours. */
     bool stopped = w->last_timers && w->now - w->last_timers > w->config.peer_timeout / (w->relay ? 8 : 2);
@@ -348,6 +349,8 @@ static void timers(struct br_worker *w)
         if (w->failed)
             break;
         br_waiting_timer(w, peer);
+        if (drained)
+            br_left_timer(w, peer);
         for (int i = 0; i < peer->n_rails; i++)
             rail_timers(w, &peer->rails[i], stopped);
     }
@@ -360,6 +363,7 @@ static void timers(struct br_worker *w)
 int br_worker_poll(struct br_worker *w, uint64_t now)
 {
     struct br_event events[EVENTS];
+    bool drained = true;
     int n = 0;
 
     w->now = now;
@@ -376,12 +380,17 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
                 br_worker_event(w, &events[i]);
         w->in_batch = false;
         br_links_close_retired(w);
+        drained = drained && k < EVENTS;
         n += k;
     }
-    if (w->relay && !w->failed)
-        n += br_relay_poll(w);
+    if (w->relay && !w->failed) {
+        int k = br_relay_poll(w);
+
+        drained = drained && !k;
+        n += k;
+    }
     if (!w->failed && now - w->last_timers >= TIMER_PERIOD)
-        timers(w);
+        timers(w, drained);
     return n;
 }
 
@@ -482,6 +491,8 @@ uint64_t br_worker_next_timer(const struct br_worker *w)
         const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
         uint64_t at = br_waiting_next_timer(peer);
 
+        if (peer->left_check && peer->left_check < at)
+            at = peer->left_check;
         for (int i = 0; i < peer->n_rails; i++) {
             if (at < next)
                 next = at;

@@ -111,8 +111,8 @@ struct braid_config {
 int braid_init(const struct braid_config *config, struct braid_comm **comm);
 
 /* Leaves the job and frees everything: communicators made by braid_comm_split() and all braid_alloc() memory included. Waits
- * for operations that are under way, at most for their deadlines; peers learn that this rank left in good order. NULL is
- * allowed. For a communicator made by braid_comm_split() see there. */
+ * for operations that are under way, at most for their deadlines; peers learn that this rank left in good order, and operations of
+ * theirs that still wait for it end with -ECONNRESET. NULL is allowed. For a communicator made by braid_comm_split() see there. */
 int braid_finalize(struct braid_comm *comm);
 
 /* Ends every operation of the communicator and of its family (braid_comm_split()) with -ECANCELED, here and at all peers,

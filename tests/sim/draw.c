@@ -327,6 +327,7 @@ void storm_draw(uint64_t seed, struct storm_plan *plan)
     plan->rails = 1 + (int)below(r, 3);
     if (chance(r, 20))
         draw_cube(r, plan);
+    plan->leaves_early = storm_mix(seed, 0x1eaf) % 4 == 0;
     plan->aborter = -1;
     draw_network(r, plan);
     draw_places(plan);

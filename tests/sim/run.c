@@ -360,6 +360,21 @@ static void perhaps_abort(struct storm *s)
     }
 }
 
+/* Early ends in good order: whoever has nothing left to do, and has not failed, leaves. */
+static void perhaps_leave(struct storm *s)
+{
+    for (int i = 0; i < s->plan->n && s->plan->leaves_early; i++) {
+        struct storm_rank *r = &s->ranks[i];
+
+        if (r->left || storm_gone(s, i) || stalled_until(s, i) || r->worker->failed || r->outstanding ||
+            r->next_call < s->plan->n_calls)
+            continue;
+        storm_say(s, "rank %d leaves", i);
+        br_worker_leave(r->worker);
+        r->left = r->due = true;
+    }
+}
+
 static void count(const struct storm *s, struct storm_result *result)
 {
     for (int c = 0; c < s->plan->n_calls; c++)
@@ -381,8 +396,10 @@ void storm_run(const struct storm_plan *plan, bool trace, struct storm_result *r
     if (trace)
         storm_show(plan);
     if (storm_open(&s) && connect_all(&s)) {
-        while (!finished(&s) && storm_advance(&s, BR_SIM_NEVER))
+        while (!finished(&s) && storm_advance(&s, BR_SIM_NEVER)) {
             perhaps_abort(&s);
+            perhaps_leave(&s);
+        }
         if (!s.wrong[0])
             storm_settle(&s);
     }

@@ -173,7 +173,7 @@ static void settle_whole(struct storm *s)
 
 void storm_settle(struct storm *s)
 {
-    if (!any_ended(s))
+    if (!any_ended(s) && !s->plan->leaves_early)
         settle_whole(s);
     for (int i = 0; i < s->plan->n; i++)
         if (!storm_gone(s, i) && s->ranks[i].engine->n_free != s->ranks[i].engine->config.max_runs)

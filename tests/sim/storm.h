@@ -61,7 +61,8 @@ struct storm_plan {
     int n, rails;         /* rails: to each peer; in a cube the levels */
     struct br_bcube cube; /* hosts 0: everybody is linked with everybody */
     bool calm;
-    bool crowded; /* many small messages ahead of ranks that wait for something else */
+    bool leaves_early; /* each rank leaves when its own program has ended, the others may still work */
+    bool crowded;      /* many small messages ahead of ranks that wait for something else */
     struct br_sim_config network;
     struct br_worker_config worker;
     struct br_engine_config engine;
@@ -103,6 +104,7 @@ struct storm_rank {
     int next_call, outstanding;
     uint64_t may_submit; /* virtual time */
     uint64_t wake;       /* virtual time of the next turn */
+    bool left;           /* it has begun to leave */
     bool due, refused;   /* refused: the communicator has failed, it submits nothing more */
 };
 

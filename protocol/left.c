@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A peer that has left the job in good order: its BYE is here, and all credited messages that it has sent.
+ *
+ * 1. Its own operations had ended before it said BYE. So what it has received is complete, and what it has not sent by then will never
+ *    come. A transfer that still waits for it never ends, and the worker fails rather than wait until the deadline.
+ * 2. The look at what waits comes GRACE after the peer has left, and behind a poll that has taken everything that devices had. Bytes of
+ *    the peer that arrived before its BYE, and events of what we have sent, may be reported in a later poll than the BYE.
+ * 3. What waits: receives without their bytes, sends without READY or with bytes that have not left, small sends that have not left.
+ *    Not: sends of which all bytes have left. Only their confirmation is missing, which the peer still gives while it leaves. Not:
+ *    puts, gets and atomics, which it still serves until everybody has left.
+ * 4. When its last rail is lost, nothing is confirmed or served any more. Sends of which all bytes have left end well, by note 1; a put,
+ *    get or atomic that has no answer fails the worker.
+ */
+#include "protocol/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+
+#define GRACE (5 * BR_MS)
+
+void br_left_check(struct br_worker *w, struct br_peer *peer)
+{
+    if (!peer->bye_heard || peer->messages != peer->bye_messages || peer->state == BR_PEER_LEFT)
+        return;
+    peer->state = BR_PEER_LEFT;
+    peer->left_check = w->now + GRACE;
+}
+
+/* Is this our own transfer with the peer, of the kind that is asked for? Not one of a request of the peer that we serve. */
+static bool is_wanted(const struct br_worker *w, const struct br_transfer *t, bool onesided)
+{
+    return t->owner != &w->services && (br_tag_family(t->tag) == BR_TAG_ONESIDED) == onesided;
+}
+
+static struct br_transfer *posted(const struct br_worker *w, const struct br_table *table, int rank,
+                                  bool onesided)
+{
+    for (uint32_t i = 0; table->count && i <= table->mask; i++) {
+        const struct br_table_entry *entry = &table->entries[i];
+        struct br_transfer *t =
+            entry->used && entry->peer == (uint32_t)rank ? br_match_transfer(entry->value) : NULL;
+
+        if (t && is_wanted(w, t, onesided))
+            return t;
+    }
+    return NULL;
+}
+
+/* Small sends, and requests, that have not left. */
+static struct br_transfer *queued(const struct br_worker *w, const struct br_queue *queue, bool onesided)
+{
+    br_list_for_each (node, &queue->place) {
+        struct br_transfer *t = br_container_of(node, struct br_transfer, queued.place);
+
+        if (t->is_send && is_wanted(w, t, onesided))
+            return t;
+    }
+    return NULL;
+}
+
+static struct br_transfer *moving(const struct br_worker *w, const struct br_peer *peer, bool onesided)
+{
+    br_list_for_each (node, &peer->moving) {
+        struct br_transfer *t = br_container_of(node, struct br_transfer, node);
+
+        if (t->cursor < t->length && is_wanted(w, t, onesided))
+            return t;
+    }
+    return NULL;
+}
+
+/* A transfer that waits for the peer, or NULL. */
+static const struct br_transfer *waits(const struct br_worker *w, const struct br_peer *peer, bool onesided)
+{
+    const struct br_transfer *t = posted(w, &w->receives, peer->rank, onesided);
+
+    if (!t)
+        t = posted(w, &w->sends, peer->rank, onesided);
+    if (!t)
+        t = moving(w, peer, onesided);
+    if (!t)
+        t = queued(w, &peer->queues[BR_QUEUE_MESSAGES], onesided);
+    return t ? t : queued(w, &peer->queues[BR_QUEUE_P2P], onesided);
+}
+
+/* Names the transfer. Its operation stands before these words where the engine reports them, but not in those that others hear. */
+static void fail(struct br_worker *w, const struct br_peer *peer, const struct br_transfer *t)
+{
+    uint32_t group = (uint32_t)(t->tag >> 52) & (BR_MAX_GROUPS - 1);
+    char words[sizeof w->words], what[80], of[40] = "";
+
+    if (group && br_tag_family(t->tag) != BR_TAG_ONESIDED)
+        snprintf(of, sizeof of, " of communicator %u", group);
+    switch (br_tag_family(t->tag)) {
+    case BR_TAG_P2P:
+        snprintf(what, sizeof what, "a %s%s with tag %u", t->is_send ? "send" : "receive", of,
+                 (uint32_t)t->tag);
+        break;
+    case BR_TAG_ONESIDED:
+        snprintf(what, sizeof what, "a put, get or atomic");
+        break;
+    default:
+        snprintf(what, sizeof what, "operation %u%s", (uint32_t)(t->tag >> 32) & 0xfffff, of);
+        break;
+    }
+    snprintf(words, sizeof words, "rank %d has left the job (braid_finalize), but %s of rank %d waits for it",
+             peer->rank, what, w->config.rank);
+    br_worker_fail(w, ECONNRESET, words);
+}
+
+void br_left_timer(struct br_worker *w, struct br_peer *peer)
+{
+    const struct br_transfer *t;
+
+    if (!peer->left_check || w->now < peer->left_check)
+        return;
+    peer->left_check = 0;
+    t = w->leaving ? NULL : waits(w, peer, false);
+    if (t)
+        fail(w, peer, t);
+}
+
+void br_left_unreachable(struct br_worker *w, struct br_peer *peer)
+{
+    const struct br_transfer *t = NULL;
+
+    peer->left_check = 0;
+    br_list_for_each_safe (node, &peer->moving) {
+        struct br_transfer *sent = br_container_of(node, struct br_transfer, node);
+
+        if (sent->cursor < sent->length)
+            continue;
+        br_queue_remove(&sent->queued);
+        if (sent->wants_done)
+            br_table_remove(&w->confirms, sent->remote_slot, (uint32_t)peer->rank);
+        sent->wants_done = false;
+        br_transfer_end(w, sent, 0);
+    }
+    if (!w->leaving && !(t = waits(w, peer, false)))
+        t = waits(w, peer, true);
+    if (t)
+        fail(w, peer, t);
+}
