@@ -10,6 +10,7 @@
 
 #define LINE_BYTES  1024 /* one write(2) of this size stays whole in a pipe (PIPE_BUF is 4096) */
 #define LEVEL_UNSET (-1)
+#define LIMIT_TIME  60000000000ull /* ns, of struct br_log_limit */
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 static atomic_int level_now = LEVEL_UNSET;
@@ -65,22 +66,17 @@ static size_t append(char *line, size_t at, const char *format, va_list args)
     return at + (size_t)n < LINE_BYTES ? at + (size_t)n : LINE_BYTES - 1;
 }
 
-void br_log(enum br_log_level level, const char *format, ...)
+static void write_line(enum br_log_level level, const char *format, va_list args)
 {
     char line[LINE_BYTES];
     int rank = atomic_load_explicit(&rank_now, memory_order_relaxed);
     size_t length;
-    va_list args;
 
-    if (!br_log_enabled(level))
-        return;
     if (rank >= 0)
         length = (size_t)snprintf(line, sizeof line, "braid[%d] %s: ", rank, level_names[level]);
     else
         length = (size_t)snprintf(line, sizeof line, "braid %s: ", level_names[level]);
-    va_start(args, format);
     length = append(line, length, format, args);
-    va_end(args);
     if (length == LINE_BYTES - 1)
         length--; /* the line was cut; the newline replaces its last byte */
     line[length++] = '\n';
@@ -88,4 +84,46 @@ void br_log(enum br_log_level level, const char *format, ...)
      */
     if (write(STDERR_FILENO, line, length) < 0)
         return;
+}
+
+void br_log(enum br_log_level level, const char *format, ...)
+{
+    va_list args;
+
+    if (!br_log_enabled(level))
+        return;
+    va_start(args, format);
+    write_line(level, format, args);
+    va_end(args);
+}
+
+void br_log_limited(struct br_log_limit *limit, uint64_t now, enum br_log_level level, const char *format,
+                    ...)
+{
+    va_list args;
+
+    if (!br_log_enabled(level))
+        return;
+    if (!limit->lines || now - limit->since >= LIMIT_TIME) {
+        if (limit->left_out)
+            br_log(level, "%llu lines like the next one were left out", (unsigned long long)limit->left_out);
+        *limit = (struct br_log_limit){.since = now};
+    }
+    if (limit->lines >= BR_LOG_LIMIT_LINES) {
+        limit->left_out++;
+        return;
+    }
+    limit->lines++;
+    va_start(args, format);
+    write_line(level, format, args);
+    va_end(args);
+    if (limit->lines == BR_LOG_LIMIT_LINES)
+        br_log(level, "further lines like this one are only counted for a minute");
+}
+
+void br_log_limit_end(struct br_log_limit *limit, const char *what)
+{
+    if (limit->left_out)
+        br_log_warn("%llu more lines were left out: %s", (unsigned long long)limit->left_out, what);
+    *limit = (struct br_log_limit){0};
 }

@@ -7,6 +7,7 @@
 #define BR_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum br_log_level { BR_LOG_ERROR, BR_LOG_WARN, BR_LOG_INFO, BR_LOG_DEBUG };
 
@@ -17,6 +18,25 @@ bool br_log_enabled(enum br_log_level level);
 /* Overrides BRAID_LOG. */
 void br_log_set_level(enum br_log_level level);
 void br_log(enum br_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * Lines that somebody else can cause, such as an unauthenticated peer that connects again and again: at most
+ * BR_LOG_LIMIT_LINES of them a minute are written, the others are counted. All zero to begin with. Not thread-safe: each
+ * limit belongs to one thread at a time.
+ */
+#define BR_LOG_LIMIT_LINES 8
+struct br_log_limit {
+    uint64_t since; /* ns: when the current minute began */
+    uint32_t lines; /* written in it */
+    uint64_t left_out;
+};
+
+/* Like br_log(), within the limit. The first line after a minute with lines left out is preceded by their number. now: ns of
+ * any clock that does not go back. */
+void br_log_limited(struct br_log_limit *limit, uint64_t now, enum br_log_level level, const char *format,
+                    ...) __attribute__((format(printf, 4, 5)));
+/* Says at level warn how many lines have been left out and not yet been counted in words, if any; `what` names them. */
+void br_log_limit_end(struct br_log_limit *limit, const char *what);
 
 #define br_log_error(...) br_log(BR_LOG_ERROR, __VA_ARGS__)
 #define br_log_warn(...)  br_log(BR_LOG_WARN, __VA_ARGS__)

@@ -41,6 +41,8 @@ int br_connect_init(struct br_worker *w)
 
 void br_connect_destroy(struct br_worker *w)
 {
+    br_log_limit_end(&w->refusals,
+                     "links refused or dropped before they had proved to know the job's secret");
     free(w->strangers);
 }
 
@@ -263,7 +265,8 @@ static void refuse(struct br_worker *w, struct br_stranger *s, const char *words
     w->counters.refused_strangers++;
     s->refused = true;
     s->deadline = w->now + REFUSE_LINGER;
-    br_log_warn("rank %d: refused a link from %s: %s", w->config.rank, s->link->peer_name, words);
+    br_log_limited(&w->refusals, w->now, BR_LOG_WARN, "rank %d: refused a link from %s: %s", w->config.rank,
+                   s->link->peer_name, words);
 }
 
 static void accepted(struct br_worker *w, struct br_link *link)
@@ -430,8 +433,9 @@ void br_connect_timers(struct br_worker *w)
             continue;
         if (!s->refused) {
             w->counters.refused_strangers++;
-            br_log_warn("rank %d: dropped a link from %s: no proof in time", w->config.rank,
-                        s->link->peer_name);
+            br_log_limited(&w->refusals, w->now, BR_LOG_WARN,
+                           "rank %d: dropped a link from %s: no proof in time", w->config.rank,
+                           s->link->peer_name);
         }
         dismiss(w, s);
     }

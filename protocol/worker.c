@@ -92,8 +92,10 @@ void br_worker_destroy(struct br_worker *w)
 {
     if (!w)
         return;
-    for (int d = w->n_devices; d-- > 0;)
+    for (int d = w->n_devices; d-- > 0;) {
+        br_log_limit_end(&w->devices[d]->peer_lines, w->devices[d]->name);
         w->devices[d]->ops->device_close(w->devices[d]);
+    }
     br_relay_destroy(w);
     if (w->strangers)
         br_connect_destroy(w);

@@ -21,6 +21,7 @@
 #define BR_PROTOCOL_WORKER_H
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/pool.h"
 #include "base/random.h"
 #include "base/table.h"
@@ -108,6 +109,7 @@ struct br_worker {
     struct br_list slotless;       /* large receives that wait for a free slot */
     struct br_list active;         /* peers with something to send */
     struct br_stranger *strangers; /* [BR_MAX_STRANGERS] */
+    struct br_log_limit refusals;  /* log lines about them */
     uint64_t next_stranger;        /* how many there have been */
     struct br_relay *relay;        /* NULL: no relaying (relay.h) */
     struct br_link **retired; /* lost links, closed when the present batch of events is through (note 2) */

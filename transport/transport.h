@@ -40,6 +40,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/log.h"
 #include "transport/frame.h"
 #include "transport/slot.h"
 
@@ -184,6 +185,7 @@ struct br_device {
         uint64_t stray_packets; /* datagrams that were damaged, none of ours, or for no link: dropped */
         uint64_t tx_packets, rx_packets; /* datagrams of all kinds; 0 where they are not of our making */
     } counters;
+    struct br_log_limit peer_lines; /* for log lines that an unauthenticated peer can cause (base/log.h) */
 };
 
 /* First member of every back end's link. */

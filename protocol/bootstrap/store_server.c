@@ -33,8 +33,7 @@
 #define STRANGER_BODY (sizeof(struct br_store_hello))
 #define MEMBER_BODY   (sizeof(struct br_store_request) + BR_STORE_KEY_MAX + BR_STORE_VALUE_MAX)
 #define LEAVING_TIME  (1 * BR_SEC)
-#define WARNINGS      8  /* refusals that are logged as warnings; a scanner must not fill the log */
-#define ACCEPTS       32 /* of one turn */
+#define ACCEPTS       32            /* of one turn */
 #define ACCEPT_PAUSE  (100 * BR_MS) /* when the process has no more file descriptors */
 
 struct br_store_server {
@@ -45,7 +44,8 @@ struct br_store_server {
     struct br_store_job job;
     struct br_list members, strangers; /* strangers: oldest first, LEAVING ones included */
     uint32_t n_members, n_strangers, strangers_max;
-    uint64_t accept_again; /* ns */
+    uint64_t accept_again;               /* ns */
+    struct br_log_limit refusals, drops; /* the thread's: a port scanner must not fill the log */
     struct pollfd *polls;
     struct br_store_connection **polled; /* beside polls */
     _Atomic uint64_t linger;             /* ns, from the moment of stopping */
@@ -62,12 +62,12 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 /* ---- strangers ---- */
 
 /* Remembers whom we sent away: it may be the rank that everybody waits for. */
-static void note_refused(struct br_store_server *server, const struct br_store_connection *c, const char *why)
+static void note_refused(struct br_store_server *server, const struct br_store_connection *c, const char *why,
+                         uint64_t now)
 {
-    uint64_t count = atomic_fetch_add(&server->counters.refused, 1);
-
+    atomic_fetch_add(&server->counters.refused, 1);
     snprintf(server->job.refused, sizeof server->job.refused, "%s %s", c->name, why);
-    br_log(count < WARNINGS ? BR_LOG_WARN : BR_LOG_INFO, "store: refused %s", server->job.refused);
+    br_log_limited(&server->refusals, now, BR_LOG_WARN, "store: refused %s", server->job.refused);
 }
 
 static void leave_soon(struct br_store_connection *c, uint64_t now)
@@ -81,7 +81,7 @@ static void leave_soon(struct br_store_connection *c, uint64_t now)
 static void refuse(struct br_store_server *server, struct br_store_connection *c, int err, const char *why,
                    const char *words, uint64_t now)
 {
-    note_refused(server, c, why);
+    note_refused(server, c, why, now);
     br_store_connection_answer_error(c, err, words);
     leave_soon(c, now);
 }
@@ -122,10 +122,10 @@ static void take_proof(struct br_store_server *server, struct br_store_connectio
 
 /* ---- messages ---- */
 
-static void take_malformed(struct br_store_server *server, struct br_store_connection *c)
+static void take_malformed(struct br_store_server *server, struct br_store_connection *c, uint64_t now)
 {
     atomic_fetch_add(&server->counters.malformed, 1);
-    br_log_info("store: dropped %s: %s", c->name, br_error_words());
+    br_log_limited(&server->drops, now, BR_LOG_INFO, "store: dropped %s: %s", c->name, br_error_words());
     c->phase = BR_STORE_DEAD;
 }
 
@@ -149,7 +149,7 @@ static void take_member(struct br_store_server *server, struct br_store_connecti
         break;
     }
     br_error(EPROTO, "message of kind %d out of turn", message->kind);
-    take_malformed(server, c);
+    take_malformed(server, c, now);
 }
 
 static void take_message(struct br_store_server *server, struct br_store_connection *c,
@@ -163,7 +163,7 @@ static void take_message(struct br_store_server *server, struct br_store_connect
         take_proof(server, c, message, now);
     } else {
         br_error(EPROTO, "message of kind %d out of turn", message->kind);
-        take_malformed(server, c);
+        take_malformed(server, c, now);
     }
 }
 
@@ -187,7 +187,7 @@ static void take_input(struct br_store_server *server, struct br_store_connectio
             refuse(server, c, EPROTONOSUPPORT, br_error_words(),
                    "the store speaks another version: install the same braid on all hosts", now);
         } else if (rc < 0) {
-            take_malformed(server, c);
+            take_malformed(server, c, now);
         } else if (gone < 0) {
             c->phase = BR_STORE_DEAD;
         } else {
@@ -374,6 +374,8 @@ static void destroy(struct br_store_server *server)
         close(server->listen_fd);
     if (server->wake_fd >= 0)
         close(server->wake_fd);
+    br_log_limit_end(&server->refusals, "connections that the store refused");
+    br_log_limit_end(&server->drops, "connections that the store dropped");
     br_store_job_destroy(&server->job);
     br_secret_wipe(&server->secret);
     free(server->polls);

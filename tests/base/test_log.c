@@ -120,6 +120,41 @@ static void log__long_line_is_cut_and_ends(void **state)
     assert_string_equal(end + 1, "braid error: next\n");
 }
 
+/* 11 minutes in which somebody causes a line each 66 ms. */
+static void say_without_end(void)
+{
+    struct br_log_limit limit = {0};
+
+    for (uint64_t i = 0; i < 10000; i++)
+        br_log_limited(&limit, 5 + i * 66000000, BR_LOG_WARN, "peer %d", (int)i);
+    br_log_limit_end(&limit, "lines of a test");
+    br_log_limit_end(&limit, "nothing any more");
+}
+
+static void log_limited__eight_a_minute_and_the_rest_counted(void **state)
+{
+    static char out[32768];
+    unsigned long long left_out, all = 0;
+    int peers = 0;
+
+    (void)state;
+    capture(NULL, say_without_end, out, sizeof out);
+    for (const char *at = out; (at = strstr(at, "braid warn: ")); at++) {
+        peers += !strncmp(at, "braid warn: peer ", 17);
+        if (sscanf(at, "braid warn: %llu ", &left_out) == 1)
+            all += left_out;
+    }
+    assert_int_equal(peers, 11 * BR_LOG_LIMIT_LINES);
+    assert_int_equal(all + (unsigned)peers, 10000);
+    assert_non_null(strstr(out, "braid warn: peer 0\n"));
+    assert_non_null(strstr(out, "braid warn: peer 7\nbraid warn: further lines"));
+    assert_null(strstr(out, "peer 8\n"));
+    assert_non_null(strstr(out, "more lines were left out: lines of a test\n"));
+    assert_null(strstr(out, "nothing any more"));
+    capture("error", say_without_end, out, sizeof out);
+    assert_string_equal(out, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +162,7 @@ int main(void)
         cmocka_unit_test(log__unknown_level_is_told),
         cmocka_unit_test(log__rank_and_override),
         cmocka_unit_test(log__long_line_is_cut_and_ends),
+        cmocka_unit_test(log_limited__eight_a_minute_and_the_rest_counted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

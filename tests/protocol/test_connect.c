@@ -5,10 +5,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "wired.h"
 
 /* HELLO of the peer with another key or incarnation. */
@@ -156,6 +159,33 @@ static void stranger__garbage(void **state)
     assert_int_equal(x->wires[0].buffers, 0);
 }
 
+/* Peers without a proof cannot fill the log. */
+static void stranger__ten_thousand_leave_few_lines(void **state)
+{
+    static const uint8_t garbage[80] = "GET / HTTP/1.1";
+    int saved = dup(STDERR_FILENO), lines = 0;
+    FILE *log = tmpfile();
+    struct wired *x = *state;
+
+    assert_non_null(log);
+    assert_true(saved >= 0);
+    br_log_set_level(BR_LOG_INFO);
+    dup2(fileno(log), STDERR_FILENO);
+    for (int i = 0; i < 10000; i++) {
+        wire_handshake(wire_accept(&x->wires[0]), garbage, sizeof garbage);
+        wired_turn(x, BR_MS);
+    }
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    br_log_set_level(BR_LOG_WARN);
+    rewind(log);
+    for (int c; (c = getc(log)) != EOF;)
+        lines += c == '\n';
+    fclose(log);
+    assert_true(x->w->counters.refused_strangers >= 10000);
+    assert_in_range(lines, BR_LOG_LIMIT_LINES, 49);
+}
+
 /* Refused once, it is not heard any more, however much it says; and it cannot stay by saying more. */
 static void stranger__goes_on_after_it_was_refused(void **state)
 {
@@ -283,6 +313,7 @@ int main(void)
         WIRED_TEST(connector__wrong_secret_ends_the_job, .rank = 1, .rails = 1),
         WIRED_TEST(connector__something_else_than_a_handshake, .rank = 1, .rails = 1),
         WIRED_TEST(stranger__wrong_secret, .rails = 1),
+        WIRED_TEST(stranger__ten_thousand_leave_few_lines, .rails = 1),
         WIRED_TEST(stranger__garbage, .rails = 1),
         WIRED_TEST(stranger__goes_on_after_it_was_refused, .rails = 1),
         WIRED_TEST(stranger__says_nothing, .rails = 1),

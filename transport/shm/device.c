@@ -139,7 +139,7 @@ static void accept_links(struct br_shm_device *device)
             return; /* none; or no descriptor left, then later */
         if (br_shm_link_accept(device, fd)) {
             device->base.counters.refused_links++;
-            br_log_info("%s", br_error_words());
+            br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_INFO, "%s", br_error_words());
         }
     }
 }
@@ -175,7 +175,8 @@ static void tend_young(struct br_shm_device *device, uint64_t now)
         if (!link->known && now - link->since > STRANGER_TIME)
             br_shm_link_fail(link, ETIMEDOUT, "no handshake");
         if (!link->known && link->state == BR_SHM_FAILED) {
-            br_log_info("refused a link: %s", link->base.words);
+            br_log_limited(&device->base.peer_lines, now, BR_LOG_INFO, "refused a link: %s",
+                           link->base.words);
             device->base.counters.refused_links++;
             br_shm_link_close(&link->base);
         }

@@ -112,7 +112,8 @@ struct br_uring_link *br_uring_link_accept(struct br_uring_device *device, bool 
     *again = fd >= 0 || errno == ECONNABORTED || errno == EINTR;
     if (fd < 0) {
         if (!*again && errno != EAGAIN)
-            br_log_warn("device %s: cannot accept a connection: %s", device->base.name, strerror(errno));
+            br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_WARN,
+                           "device %s: cannot accept a connection: %s", device->base.name, strerror(errno));
         return NULL;
     }
     link = make(device, &peer);

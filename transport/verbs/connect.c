@@ -188,7 +188,8 @@ void br_verbs_accept(struct br_verbs_device *device)
         else if (errno == EAGAIN)
             return;
         else if (errno != ECONNABORTED && errno != EINTR)
-            br_log_warn("device %s: cannot accept a connection: %s", device->base.name, strerror(errno));
+            br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_WARN,
+                           "device %s: cannot accept a connection: %s", device->base.name, strerror(errno));
     }
 }
 

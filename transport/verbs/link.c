@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/verbs/verbs.h"
@@ -96,7 +97,7 @@ void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, cons
     br_error(-error, "device %s (level %d), %s %s %s: %s", device->base.name, device->base.config->level,
              local, link->accepted ? "<-" : "->", link->base.peer_name, why);
     snprintf(link->base.words, sizeof link->base.words, "%.159s", br_error_words());
-    br_log_info("%s", br_error_words());
+    br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_INFO, "%s", br_error_words());
     end_exchange(link);
     set_error_state(link);
     if (link->fd >= 0)
@@ -218,8 +219,9 @@ void br_verbs_link_give_up(struct br_verbs_link *link, int error, const char *wh
         br_verbs_link_fail(link, error, true, why);
         return;
     }
-    br_log_info("device %s: %s does not become a link: %s", link->base.device->name, link->base.peer_name,
-                why);
+    br_log_limited(&link->base.device->peer_lines, br_clock_now(), BR_LOG_INFO,
+                   "device %s: %s does not become a link: %s", link->base.device->name, link->base.peer_name,
+                   why);
     br_verbs_link_close(&link->base);
 }
 

@@ -39,6 +39,43 @@ static void store_open__silent_and_chattering_strangers(void **state)
         close(fds[i]);
 }
 
+/* Half of them malformed, half of another version. */
+static void store_open__ten_thousand_strangers_leave_few_lines(void **state)
+{
+    static const char garbage[32] = "GET / HTTP/1.1";
+    char answer[400];
+    struct br_store_header newer = {.magic = BR_STORE_MAGIC, .version = BR_STORE_VERSION + 1};
+    int saved = dup(STDERR_FILENO), lines = 0;
+    FILE *log = tmpfile();
+
+    (void)state;
+    assert_non_null(log);
+    assert_true(saved >= 0);
+    br_log_set_level(BR_LOG_INFO);
+    dup2(fileno(log), STDERR_FILENO);
+    store_make(2);
+    store_start(0, 1);
+    for (int i = 0; i < 10000; i++) {
+        int fd = store_dial();
+
+        send(fd, i % 2 ? garbage : (const char *)&newer, sizeof newer, MSG_NOSIGNAL);
+        recv(fd, answer, sizeof answer, 0); /* the refusal, or the end */
+        close(fd);
+    }
+    store_start(1, 2);
+    store_finish(0, 2);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    br_log_set_level(BR_LOG_ERROR);
+    rewind(log);
+    for (int c; (c = getc(log)) != EOF;)
+        lines += c == '\n';
+    fclose(log);
+    store_all_fine(2);
+    assert_true(store_ranks[0].counters.malformed + store_ranks[0].counters.refused >= 10000);
+    assert_in_range(lines, 2 * BR_LOG_LIMIT_LINES, 49);
+}
+
 static void store_open__a_silent_stranger_is_sent_away(void **state)
 {
     uint64_t begin;
@@ -246,6 +283,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(store_open__silent_and_chattering_strangers),
+        cmocka_unit_test(store_open__ten_thousand_strangers_leave_few_lines),
         cmocka_unit_test(store_open__a_silent_stranger_is_sent_away),
         cmocka_unit_test(store_open__requests_without_proof),
         cmocka_unit_test(store_open__a_hello_of_another_version),
