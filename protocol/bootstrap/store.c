@@ -38,7 +38,8 @@ struct br_store {
     bool told;            /* the last error came from the store, it is no trouble of the connection */
     int failed;           /* the connection is unusable: its negative errno */
     uint8_t out[REQUEST_BYTES];
-    uint8_t *in; /* the message received last */
+    size_t body_max; /* of a message: little until the store has proved that it knows the secret */
+    uint8_t *in;     /* the message received last */
     size_t in_size;
 };
 
@@ -63,7 +64,7 @@ static int receive(struct br_store *store, struct br_store_message *message, uin
     int rc;
 
     for (;;) {
-        rc = br_store_parse(store->in, have, BR_STORE_GATHER_MAX, message);
+        rc = br_store_parse(store->in, have, store->body_max, message);
         if (rc < 0)
             return broken(store, rc);
         if (rc == 0)
@@ -170,11 +171,14 @@ static int try_join(struct br_store *store, const struct br_environment *environ
     int rc = br_socket_connect(environment->address, environment->port, deadline, &store->fd);
 
     store->told = false;
+    store->body_max = BR_STORE_UNPROVED_MAX;
     if (rc < 0)
         return rc;
     rc = greet(store, secret, earlier(deadline, br_clock_now() + HANDSHAKE_TIME));
     if (rc < 0)
         disconnect(store);
+    else
+        store->body_max = BR_STORE_GATHER_MAX;
     return rc;
 }
 

@@ -209,6 +209,34 @@ static void store_open__another_server(void **state)
     }
 }
 
+/* A server that has proved nothing gets no memory from us for a long answer: 257 bytes are refused before they come, 256 waited for. */
+static void store_open__a_long_answer_before_the_proof(void **state)
+{
+    struct br_store_header header = {.magic = BR_STORE_MAGIC, .version = BR_STORE_VERSION};
+    uint64_t begin = br_clock_now();
+    uint8_t bytes[512];
+    int fd, peer;
+
+    (void)state;
+    for (uint32_t over = 0; over < 2; over++) {
+        store_make(2);
+        store_ranks[1].environment.init_timeout = over ? STORE_LONG : STORE_SHORT;
+        assert_int_equal(br_socket_listen("127.0.0.1", store_port, true, &fd), 0);
+        store_start(1, 2);
+        while ((peer = accept(fd, NULL, NULL)) < 0)
+            usleep(1000);
+        assert_int_equal(store_hear(peer, bytes).kind, BR_STORE_HELLO);
+        header.kind = BR_STORE_ERROR;
+        header.bytes = over ? BR_STORE_GATHER_MAX : BR_STORE_UNPROVED_MAX;
+        store_say(peer, &header, sizeof header);
+        store_finish(1, 2);
+        close(peer);
+        close(fd);
+        store_says(&store_ranks[1], over ? EPROTO : ETIMEDOUT, over ? "body too long" : "no store of rank 0");
+    }
+    assert_true(br_clock_now() - begin < STORE_LONG);
+}
+
 /* Knows the protocol, but not the secret: its WELCOME is not taken. */
 static void store_open__a_store_without_the_secret(void **state)
 {
@@ -290,6 +318,7 @@ int main(void)
         cmocka_unit_test(store_request__two_at_once),
         cmocka_unit_test(store_open__port_is_taken),
         cmocka_unit_test(store_open__another_server),
+        cmocka_unit_test(store_open__a_long_answer_before_the_proof),
         cmocka_unit_test(store_open__a_store_without_the_secret),
         cmocka_unit_test(store_open__a_store_whose_words_come_late),
     };
