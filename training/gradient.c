@@ -4,11 +4,15 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/process.h"
 #include "collectives/comm.h"
+
+#define MOST_NAMED   8 /* layers in an error */
+#define MISSING_TEXT 128
 
 static int check(const struct braid_session *s, const char *name, int layer)
 {
@@ -33,6 +37,18 @@ static int submit(struct braid_session *s, uint32_t g)
                            s->options.reduction, &options, &s->ops[g]);
 }
 
+/* All groups that are complete, up to the first one that is not (session.h, `next`). */
+static int submit_complete(struct braid_session *s)
+{
+    int rc = 0;
+
+    while (!rc && s->next >= 0 && !s->groups[s->next].missing) {
+        rc = submit(s, (uint32_t)s->next);
+        s->next--;
+    }
+    return rc;
+}
+
 /* Between a layer's gradient and its place in the group's buffer, which is host memory; a gradient that lies on a GPU goes to the host and back
  * here, in the program's thread. */
 static int copy(struct braid_session *s, uint32_t layer, bool back)
@@ -47,50 +63,105 @@ static int copy(struct braid_session *s, uint32_t layer, bool back)
                         back ? gradient->place : gradient->memory, bytes);
 }
 
+/* Zeros where the layer travels from, which may be memory of a GPU. */
+static int clear(struct braid_session *s, uint32_t layer)
+{
+    static const uint8_t zeros[64 << 10];
+    const struct br_gradient *gradient = &s->gradients[layer];
+    uint8_t *to = gradient->place ? gradient->place : gradient->memory;
+    size_t left = gradient->count * s->element;
+    int rc = 0;
+
+    while (left && !rc) {
+        size_t bytes = left < sizeof zeros ? left : sizeof zeros;
+
+        rc = br_comm_copy(s->comm, to, zeros, bytes);
+        to += bytes;
+        left -= bytes;
+    }
+    return rc;
+}
+
 /* The layer's group is under way, or its all-reduce has ended. */
 static int finish(struct braid_session *s, uint32_t layer)
 {
-    uint32_t g = s->gradients[layer].group;
+    uint32_t g = s->gradients[layer].group, first = s->groups[g].first, last = s->groups[g].last;
     int rc = s->ops[g] ? braid_wait(s->ops[g], -1) : 0;
 
     s->ops[g] = NULL;
-    if (!rc)
+    if (rc && first == last)
+        br_error_prefix(rc, "the sum of layer %u: ", layer);
+    else if (rc)
+        br_error_prefix(rc, "the sum of layers %u to %u: ", first, last);
+    else
         rc = copy(s, layer, true);
     if (rc) {
         s->failed = rc;
         return rc;
     }
-    s->states[layer] = BR_LAYER_OURS;
+    s->states[layer] = BR_LAYER_DONE;
     return 0;
 }
 
+/* The layers from `first` on that are not ready in this iteration, for an error: "layer 3", "layers 1, 4, 7 and 12 more". */
+static const char *name_missing(const struct braid_session *s, uint32_t first, char text[MISSING_TEXT])
+{
+    uint32_t n = 0, named = 0;
+    int used;
+
+    for (uint32_t l = first; l < s->n; l++)
+        n += s->states[l] == BR_LAYER_WRITTEN;
+    used = snprintf(text, MISSING_TEXT, n == 1 ? "layer" : "layers");
+    for (uint32_t l = first; l < s->n && named < MOST_NAMED; l++)
+        if (s->states[l] == BR_LAYER_WRITTEN)
+            used += snprintf(text + used, MISSING_TEXT - (size_t)used, "%s %u", named++ ? "," : "", l);
+    if (n > named)
+        snprintf(text + used, MISSING_TEXT - (size_t)used, " and %u more", n - named);
+    return text;
+}
+
 /* ---- public --------------------------------------------------------------------------------- */
+
+static int make_ready(struct braid_session *s, const char *name, uint32_t layer, bool unused)
+{
+    int rc;
+
+    if (s->states[layer] != BR_LAYER_WRITTEN)
+        return br_error(EINVAL,
+                        "%s: layer %u has been made ready in this iteration already; braid_session_step() "
+                        "ends it",
+                        name, layer);
+    br_pace_enter(&s->pace, BR_PACE_READY, layer, br_comm_now(s->comm));
+    s->states[layer] = BR_LAYER_READY;
+    s->missing--;
+    s->groups[s->gradients[layer].group].missing--;
+    rc = unused ? clear(s, layer) : copy(s, layer, false);
+    if (!rc)
+        rc = submit_complete(s);
+    if (rc)
+        s->failed = rc;
+    br_pace_leave(&s->pace, br_comm_now(s->comm));
+    return rc;
+}
 
 int braid_gradient_ready(struct braid_session *s, int layer)
 {
     BR_HOLD_CANCELLATION;
     int rc = check(s, "braid_gradient_ready", layer);
-    uint32_t l = (uint32_t)layer;
 
-    if (rc)
-        return rc;
-    if (s->next < 0)
-        return br_error(
-            EINVAL,
-            "braid_gradient_ready: layer %d: all layers are ready; braid_session_step() ends the iteration",
-            layer);
-    if (layer != s->next)
-        return br_error(EINVAL, "braid_gradient_ready: layer %d: in the backward pass layer %d is next",
-                        layer, s->next);
-    br_pace_enter(&s->pace, BR_PACE_READY, l, br_comm_now(s->comm));
-    s->states[l] = BR_LAYER_READY;
-    s->next--;
-    rc = copy(s, l, false);
-    if (!rc && s->groups[s->gradients[l].group].first == l)
-        rc = submit(s, s->gradients[l].group);
-    if (rc)
-        s->failed = rc;
-    br_pace_leave(&s->pace, br_comm_now(s->comm));
+    return rc ? rc : make_ready(s, "braid_gradient_ready", (uint32_t)layer, false);
+}
+
+int braid_gradient_unused(struct braid_session *s, int layer)
+{
+    BR_HOLD_CANCELLATION;
+    int rc = check(s, "braid_gradient_unused", layer == BRAID_GRADIENT_REST ? 0 : layer);
+
+    if (!rc && layer != BRAID_GRADIENT_REST)
+        return make_ready(s, "braid_gradient_unused", (uint32_t)layer, true);
+    for (uint32_t l = rc ? 0 : s->n; l-- > 0 && !rc;)
+        if (s->states[l] == BR_LAYER_WRITTEN)
+            rc = make_ready(s, "braid_gradient_unused", l, true);
     return rc;
 }
 
@@ -98,13 +169,17 @@ int braid_gradient_wait(struct braid_session *s, int layer)
 {
     BR_HOLD_CANCELLATION;
     int rc = check(s, "braid_gradient_wait", layer);
-    uint32_t l = (uint32_t)layer;
+    uint32_t l = (uint32_t)layer, g;
+    char text[MISSING_TEXT];
 
     if (rc)
         return rc;
-    if (s->states[l] == BR_LAYER_READY && s->next >= (int)s->groups[s->gradients[l].group].first)
-        return br_error(EINVAL, "braid_gradient_wait: layer %d travels with layer %u, which is not ready yet",
-                        layer, s->groups[s->gradients[l].group].first);
+    g = s->gradients[l].group;
+    if (s->missing < s->n && (int)g <= s->next)
+        return br_error(EINVAL,
+                        "braid_gradient_wait: layer %u does not travel before %s: "
+                        "braid_gradient_ready() or braid_gradient_unused() comes first",
+                        l, name_missing(s, s->groups[g].first, text));
     br_pace_enter(&s->pace, BR_PACE_WAIT, l, br_comm_now(s->comm));
     if (s->states[l] == BR_LAYER_READY)
         rc = finish(s, l);
@@ -125,21 +200,24 @@ int braid_session_step(struct braid_session *s)
 {
     BR_HOLD_CANCELLATION;
     int rc = check(s, "braid_session_step", 0);
+    char text[MISSING_TEXT];
     double seconds;
 
     if (rc)
         return rc;
-    if (s->next >= 0 && s->next != (int)s->n - 1)
-        return br_error(EINVAL, "braid_session_step: in the midst of a backward pass, layer %d is next",
-                        s->next);
+    if (s->missing && s->missing < s->n)
+        return br_error(EINVAL,
+                        "braid_session_step: in the midst of a backward pass, without %s: "
+                        "braid_gradient_ready() or braid_gradient_unused() comes first",
+                        name_missing(s, 0, text));
     br_pace_enter(&s->pace, BR_PACE_STEP, 0, br_comm_now(s->comm));
     for (uint32_t l = 0; l < s->n && !rc; l++)
         if (s->states[l] == BR_LAYER_READY)
             rc = finish(s, l);
     br_pace_leave(&s->pace, br_comm_now(s->comm));
-    if (rc || s->next >= 0)
+    if (rc || s->missing)
         return rc;
-    s->next = (int)s->n - 1;
+    br_session_begin(s);
     s->report.iterations++;
     seconds = (double)(br_comm_now(s->comm) - s->stepped) / 1e9;
     s->shortest = s->shortest > 0 ? fmin(s->shortest, seconds) : seconds;

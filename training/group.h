@@ -20,6 +20,7 @@ struct br_gradient {
 
 struct br_group_of_layers {
     uint32_t first, last; /* layers, both included */
+    uint32_t missing;     /* that are not ready in this iteration; the session's */
     void *memory;         /* what travels */
     size_t count;
     bool copied;      /* memory is in the buffer */

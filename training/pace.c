@@ -35,6 +35,7 @@ void br_pace_reset(struct br_pace *pace)
     memset(pace->backwards, 0, pace->n * sizeof *pace->backwards);
     pace->call = BR_PACE_NONE;
     pace->began = 0;
+    pace->ready = 0;
     pace->iterations = 0;
     pace->seconds = pace->exposed = pace->waited = 0;
 }
@@ -54,14 +55,11 @@ static void add_backward(struct br_pace *pace, uint32_t layer, double seconds)
 /* The time since the last call is that of a pass if the two calls are the ones around it. */
 static void attribute(struct br_pace *pace, enum br_pace_call call, uint32_t layer, double seconds)
 {
-    bool next_waits = call == BR_PACE_WAIT && layer == pace->layer + 1;
-    bool last_steps = call == BR_PACE_STEP && pace->layer == pace->n - 1;
-    bool next_ready = pace->call == BR_PACE_READY && layer + 1 == pace->layer;
-    bool first_ready = pace->call == BR_PACE_STEP && layer == pace->n - 1;
+    bool other_waits = call == BR_PACE_WAIT && layer != pace->layer;
 
-    if (pace->call == BR_PACE_WAIT && (next_waits || last_steps))
+    if (pace->call == BR_PACE_WAIT && (other_waits || call == BR_PACE_STEP))
         add_forward(pace, pace->layer, seconds);
-    else if (call == BR_PACE_READY && (next_ready || first_ready))
+    else if (call == BR_PACE_READY && (pace->call == BR_PACE_READY || pace->call == BR_PACE_STEP))
         add_backward(pace, layer, seconds);
 }
 
@@ -69,7 +67,7 @@ void br_pace_enter(struct br_pace *pace, enum br_pace_call call, uint32_t layer,
 {
     if (pace->call != BR_PACE_NONE)
         attribute(pace, call, layer, (double)(now - pace->left) / 1e9);
-    if (call == BR_PACE_READY && layer == pace->n - 1) {
+    if (call == BR_PACE_READY && !pace->ready) {
         if (pace->began) {
             pace->seconds += (double)(now - pace->began) / 1e9;
             pace->exposed += pace->waited;
@@ -78,6 +76,8 @@ void br_pace_enter(struct br_pace *pace, enum br_pace_call call, uint32_t layer,
         pace->began = now;
         pace->waited = 0;
     }
+    if (call == BR_PACE_READY)
+        pace->ready = (pace->ready + 1) % pace->n;
     pace->call = call;
     pace->layer = layer;
     pace->entered = now;

@@ -2,9 +2,9 @@
 /*
  * How long the passes of a program take, told from when it calls the session. Pure; the caller brings the time (ns). One thread.
  *
- * What passes between two calls was computed for a layer: between wait(l) and wait(l+1), or the step, its forward pass; between
- * ready(l+1), or the step, and ready(l) its backward pass. Anything else is the program's own affair. What passes inside wait and step is
- * exposed communication.
+ * What passes between two calls was computed for a layer: between wait(l) and another layer's wait, or the step, its forward pass; between
+ * another layer's ready, or the step, and ready(l) its backward pass, in whatever order the layers come. Anything else is the program's own
+ * affair. What passes inside wait and step is exposed communication. In an iteration each layer is ready once.
  */
 #ifndef BR_TRAINING_PACE_H
 #define BR_TRAINING_PACE_H
@@ -21,6 +21,7 @@ struct br_pace {
     uint32_t layer;
     uint64_t entered, left;          /* ns: the last call */
     uint64_t began;                  /* ns: this iteration's first ready; 0: none yet */
+    uint32_t ready;                  /* layers in this iteration */
     uint64_t iterations;             /* complete ones since the reset */
     double seconds, exposed, waited; /* of these iterations; exposed so far in this one */
 };

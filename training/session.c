@@ -125,6 +125,15 @@ static void destroy(struct braid_session *s)
 
 /* ---- the plan ------------------------------------------------------------------------------- */
 
+void br_session_begin(struct braid_session *s)
+{
+    memset(s->states, BR_LAYER_WRITTEN, s->n * sizeof *s->states);
+    s->missing = s->n;
+    s->next = (int)s->n_groups - 1;
+    for (uint32_t g = 0; g < s->n_groups; g++)
+        s->groups[g].missing = s->groups[g].last - s->groups[g].first + 1;
+}
+
 int br_session_lay_out(struct braid_session *s, const uint8_t *joins, bool urgent)
 {
     size_t bytes = br_groups_buffer(s->gradients, s->n, s->element, joins);
@@ -141,6 +150,7 @@ int br_session_lay_out(struct braid_session *s, const uint8_t *joins, bool urgen
     memmove(s->joins, joins, s->n);
     s->urgent = urgent;
     s->n_groups = br_groups_lay_out(s->gradients, s->n, s->element, joins, urgent, s->buffer, s->groups);
+    br_session_begin(s);
     return 0;
 }
 
@@ -236,7 +246,6 @@ int braid_session_create(struct braid_comm *comm, const struct braid_layer *laye
         return br_error(ENOMEM, "braid_session_create: no memory");
     s->comm = comm;
     s->n = (uint32_t)n;
-    s->next = n - 1;
     s->policy = policy;
     set_options(s, options);
     rc = allocate(s);

@@ -12,8 +12,9 @@
 
 /* Where a layer is in its iteration. */
 enum br_layer_state {
-    BR_LAYER_OURS, /* the program's: nothing to wait for */
-    BR_LAYER_READY /* the session's */
+    BR_LAYER_WRITTEN, /* the program's: not ready yet */
+    BR_LAYER_READY,   /* the session's */
+    BR_LAYER_DONE     /* the program's again: it has waited for the layer */
 };
 
 struct braid_session {
@@ -26,9 +27,12 @@ struct braid_session {
     size_t element;  /* bytes */
     void *allocated; /* the gradients, if the program left that to us; NULL: it did not */
     struct br_gradient *gradients;
-    uint8_t *states; /* [n] enum br_layer_state */
-    int next;        /* layer that is to be ready next; -1: all are */
-    int failed;      /* negative errno: only freeing makes sense */
+    uint8_t *states;  /* [n] enum br_layer_state */
+    uint32_t missing; /* layers that are not ready in this iteration; n: it has not begun */
+    /* Group that leaves next: from the last one to the first whatever the order in which layers become ready, because the ranks must
+     * start their all-reduces in the same order. -1: all are under way. */
+    int next;
+    int failed; /* negative errno: only freeing makes sense */
 
     uint8_t *joins; /* [n] the plan, laid out in groups */
     bool urgent;
@@ -52,6 +56,9 @@ struct braid_session {
 
 /* session.c: lays a plan out. Nothing is under way. -ENOMEM with words. */
 int br_session_lay_out(struct braid_session *session, const uint8_t *joins, bool urgent);
+
+/* session.c: an iteration can begin: no layer is ready. */
+void br_session_begin(struct braid_session *session);
 
 /* review.c: puts the times of all ranks together and plans. Collective; blocks. */
 int br_session_review(struct braid_session *session);

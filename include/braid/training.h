@@ -25,8 +25,15 @@
  * is worth it. `auto` with two ranks or more tries the plans of several policies on some iterations and keeps the fastest until an iteration takes
  * another time. doc/training.md has the policies.
  *
- * Threads. One thread at a time uses a session. Its operations are ordinary ones of the communicator: all calls here but
- * braid_gradient(), braid_session_report() and braid_session_groups() count as collective calls, in the same order on all ranks.
+ * Order. Layers become ready in any order, on each rank in its own. An all-reduce starts when all its layers are ready, and the all-reduces of an
+ * iteration start in the same order on all ranks, those of the last layers first: one that is complete before its turn waits. So layers are best
+ * declared in the order of the forward pass, as a backward pass comes to them from the last to the first. Each layer must become ready in each iteration,
+ * or be named to braid_gradient_unused(): without it the others cannot travel, and wait and step say so.
+ *
+ * Threads. One thread at a time uses a session. Its operations are ordinary ones of the communicator, which start inside braid_gradient_ready() and
+ * braid_gradient_unused(). Other collective calls on this communicator come between braid_session_step() and the first layer that is
+ * ready, or anywhere if layers become ready in the same order on all ranks; else they take another communicator (braid_comm_split()). braid_session_create()
+ * and braid_session_step() are collective calls.
  *
  * Each all-reduce of an iteration is one of the 1,024 operations that may be under way in a job, of all objects; a plan that `auto` only
  * tries has 256 at most.
@@ -81,16 +88,26 @@ int braid_session_create(struct braid_comm *comm, const struct braid_layer *laye
 /* The memory of a layer's gradient; NULL: there is no such layer. */
 void *braid_gradient(struct braid_session *session, int layer);
 
-/* The backward pass has written a gradient: it is the session's until braid_gradient_wait() or braid_session_step(). Each layer once an
- * iteration, from the last one to layer 0; -EINVAL with words otherwise. Does not wait. */
+/* The backward pass has written a gradient: it is the session's until braid_gradient_wait() or braid_session_step(), and the program must not
+ * write it meanwhile. Does not wait. Layers come in any order, on each rank in its own. A layer that is used several times (shared weights, several
+ * micro-batches) adds its gradients up in the program and is ready behind the last of them: each layer once an iteration, the second time
+ * is -EINVAL with words, whether or not its all-reduce has begun. */
 int braid_gradient_ready(struct braid_session *session, int layer);
 
-/* Returns when the layer's gradient is the sum over all ranks and belongs to the program again. At once when it was not made ready since.
- * -EINVAL: layers that travel with it have not been made ready yet, so it would never return. */
+/* Instead of braid_gradient_ready(): this rank has no gradient of the layer in this iteration (a branch that was not taken, an expert without
+ * tokens) and adds zeros, which the session writes; BRAID_AVG counts the rank all the same. Other ranks may have a gradient of it: the sum
+ * is found here, too. BRAID_GRADIENT_REST: all layers that are not ready yet, as behind a backward pass that does not know which layers
+ * it used (find_unused_parameters of PyTorch's DistributedDataParallel). Errors as of braid_gradient_ready(). */
+#define BRAID_GRADIENT_REST (-1)
+int braid_gradient_unused(struct braid_session *session, int layer);
+
+/* Returns when the layer's gradient is the sum over all ranks and belongs to the program again. At once when no layer has been made ready since the
+ * last step, or this one has been waited for. -EINVAL with words that name the layers: it, one that travels with it, or one whose all-reduce
+ * goes first is not ready in this iteration, so it would never return. */
 int braid_gradient_wait(struct braid_session *session, int layer);
 
 /* Ends an iteration: waits for all gradients that nobody has waited for. Once between two backward passes; before the first one it does
- * nothing. Now and then it looks at the times and plans, which takes a few milliseconds; the first time it measures, which takes some tens, on slow links up to some seconds. */
+ * nothing. -EINVAL with words that name them: some layers are ready and others are not. Now and then it looks at the times and plans, which takes a few milliseconds; the first time it measures, which takes some tens, on slow links up to some seconds. */
 int braid_session_step(struct braid_session *session);
 
 /* What was measured since the last plan, or look, on this rank; what was predicted. Times in seconds; 0: not known yet. */

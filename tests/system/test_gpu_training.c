@@ -72,6 +72,42 @@ static void gpu__gradient_sessions(void **state)
                   train, (void *)(uintptr_t)policies[i]);
 }
 
+/* Rank 0 has no gradient of layer 1: zeros of its own, in memory of the GPU, or in the buffer in which merged layers travel. */
+static int leave_out(struct braid_comm *comm, void *context)
+{
+    struct braid_session_options options = {.policy = context};
+    struct braid_layer layers[2] = {{.count = 40000}, {.count = 50001}};
+    struct braid_session *session;
+
+    for (int l = 0; l < 2; l++)
+        layers[l].gradient = own_gpu_alloc(layers[l].count * sizeof(float));
+    RETURNS(0, braid_session_create(comm, layers, 2, &options, &session));
+    for (int l = 0; l < 2; l++) {
+        for (size_t i = 0; i < layers[l].count; i++)
+            ((float *)own_gpu_view(layers[l].gradient))[i] = (float)(3 + braid_rank(comm));
+        if (!l || braid_rank(comm))
+            RETURNS(0, braid_gradient_ready(session, l));
+        else
+            RETURNS(0, braid_gradient_unused(session, BRAID_GRADIENT_REST));
+    }
+    RETURNS(0, braid_session_step(session));
+    for (int l = 0; l < 2; l++)
+        for (size_t i = 0; i < layers[l].count; i++)
+            CHECK(((float *)own_gpu_view(layers[l].gradient))[i] == (float)(l ? 4 : 7),
+                  "layer %d element %zu", l, i);
+    RETURNS(0, braid_session_free(session));
+    for (int l = 0; l < 2; l++)
+        own_gpu_free(layers[l].gradient);
+    return 0;
+}
+
+static void gpu__unused_layers_are_zeros(void **state)
+{
+    (void)state;
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, leave_out, (void *)(uintptr_t) "layerwise");
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, leave_out, (void *)(uintptr_t) "single");
+}
+
 /* Weights and gradients of parameter servers lie in braid's own host memory; the first weights may come from a GPU. */
 static int serve(struct braid_comm *comm, void *context)
 {
@@ -139,6 +175,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpu__gradient_sessions),
+        cmocka_unit_test(gpu__unused_layers_are_zeros),
         cmocka_unit_test(gpu__parameter_servers),
         cmocka_unit_test(gpu__weights_that_cannot_be_read),
     };

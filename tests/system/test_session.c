@@ -14,6 +14,7 @@
 
 #include <braid/training.h>
 
+#include "base/random.h"
 #include "collectives/calibration.h"
 #include "collectives/choice.h"
 #include "tests/system/ranks.h"
@@ -225,6 +226,152 @@ static void session__auto_keeps_the_fastest_plan(void **state)
     ranks_run(&job, tries, NULL);
 }
 
+/* ---- any order ------------------------------------------------------------------------------ */
+
+/* Each rank draws its own, another one in each iteration. */
+static void draw_order(int order[N], int rank, int iteration)
+{
+    struct br_random random;
+
+    br_random_seed(&random, (uint64_t)(1000 * rank + iteration + 1));
+    for (int i = 0; i < N; i++) {
+        int j = (int)br_random_below(&random, (uint64_t)i + 1);
+
+        order[i] = order[j];
+        order[j] = i;
+    }
+}
+
+/* In every third iteration rank 0 has no gradient of two layers, and in the one behind it nobody of layer 5. */
+static bool is_unused(int iteration, int layer, int rank)
+{
+    return (iteration % 3 == 1 && rank == 0 && (layer == 2 || layer == 6)) ||
+           (iteration % 3 == 2 && layer == 5);
+}
+
+static int check_sums(struct braid_session *session, int iteration, int size)
+{
+    for (int l = 0; l < N; l++) {
+        const int32_t *gradient = braid_gradient(session, l);
+
+        for (size_t i = 0; i < counts[l]; i++) {
+            int32_t sum = 0;
+
+            for (int r = 0; r < size; r++)
+                sum += is_unused(iteration, l, r) ? 0 : value(iteration, l, i, r);
+            CHECK(gradient[i] == sum, "iteration %d layer %d element %zu: %d, not %d", iteration, l, i,
+                  gradient[i], sum);
+        }
+    }
+    return 0;
+}
+
+/* Layers become ready in orders that have nothing to do with each other; unused ones are named one by one, or all together at the end. */
+static int backward_any(struct braid_session *session, int iteration, int rank)
+{
+    int order[N];
+
+    draw_order(order, rank, iteration);
+    for (int i = 0; i < N; i++) {
+        write_layer(session, iteration, order[i], rank); /* what lies there does not count if it is unused */
+        if (!is_unused(iteration, order[i], rank))
+            RETURNS(0, braid_gradient_ready(session, order[i]));
+        else if (iteration % 2)
+            RETURNS(0, braid_gradient_unused(session, order[i]));
+    }
+    RETURNS(0, braid_gradient_unused(session, BRAID_GRADIENT_REST));
+    return 0;
+}
+
+static int train_any(struct braid_comm *comm, const char *policy, enum layout layout)
+{
+    struct braid_session_options options = {
+        .policy = policy, .type = BRAID_INT32, .warmup = 2, .review = 2, .bucket_bytes = 64 << 10};
+    struct braid_session_report report;
+    struct braid_session *session;
+    struct braid_layer layers[N];
+    int32_t *memory = place(layout, layers);
+    int order[N];
+
+    RETURNS(0, braid_session_create(comm, layers, N, &options, &session));
+    for (int i = 0; i < 2 * ITERATIONS; i++) {
+        if (backward_any(session, i, braid_rank(comm)))
+            return 1;
+        draw_order(order, braid_rank(comm), i + 500);
+        for (int l = 0; l < N && i % 2; l++)
+            RETURNS(0, braid_gradient_wait(session, order[l]));
+        RETURNS(0, braid_session_step(session));
+        if (check_sums(session, i, braid_size(comm))) {
+            fprintf(stderr, "policy %s, layout %d\n", policy, (int)layout);
+            return 1;
+        }
+    }
+    RETURNS(0, braid_session_report(session, &report));
+    CHECK(report.plans >= 1 && report.iteration > 0 && report.predicted_iteration > 0, "no times");
+    RETURNS(0, braid_session_free(session));
+    free(memory);
+    return 0;
+}
+
+static int any_order(struct braid_comm *comm, void *context)
+{
+    (void)context;
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++)
+        if (train_any(comm, policies[p], (enum layout)(p % LAYOUTS)))
+            return 1;
+    return 0;
+}
+
+static void session__layers_are_ready_in_any_order(void **state)
+{
+    struct ranks tcp = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks memory = {.size = 4, .backend = "shm", .timeout_ms = RANKS_PATIENCE};
+
+    (void)state;
+    ranks_run(&tcp, any_order, NULL);
+    ranks_run(&memory, any_order, NULL);
+}
+
+/* A layer that never becomes ready on one rank: its own calls name the layer, the others' end with their deadline and name what they wait for.
+ * Layer 1 leaves before layer 0, which is complete. */
+static int missing(struct braid_comm *comm, void *context)
+{
+    struct braid_layer layers[3] = {{.count = 40}, {.count = 40}, {.count = 40}};
+    struct braid_session_options options = {.policy = "layerwise"};
+    struct braid_session *session;
+    int rc;
+
+    (void)context;
+    RETURNS(0, braid_session_create(comm, layers, 3, &options, &session));
+    RETURNS(0, braid_gradient_ready(session, 0));
+    RETURNS(0, braid_gradient_ready(session, 2));
+    if (braid_rank(comm) == 0) {
+        RETURNS(0, braid_gradient_wait(session, 2));
+        SAYS(-EINVAL, "layer 0 does not travel before layer 1:", braid_gradient_wait(session, 0));
+        SAYS(-EINVAL, "layer 1 does not travel before layer 1:", braid_gradient_wait(session, 1));
+        SAYS(-EINVAL, "without layer 1:", braid_session_step(session));
+        ranks_await(0, 1);
+        braid_session_free(session);
+        return 0;
+    }
+    RETURNS(0, braid_gradient_ready(session, 1));
+    RETURNS(0, braid_gradient_wait(session, 2));
+    rc = braid_gradient_wait(session, 1);
+    CHECK(rc == -ETIMEDOUT, "%d", rc);
+    CHECK(strstr(braid_last_error(), "the sum of layer 1:"), "the words do not name the layer");
+    ranks_tell(0);
+    braid_session_free(session);
+    return 0;
+}
+
+static void session__a_missing_layer_is_named(void **state)
+{
+    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 3000};
+
+    (void)state;
+    ranks_run(&job, missing, NULL);
+}
+
 /* ---- misuse --------------------------------------------------------------------------------- */
 
 static int wrong_options(struct braid_comm *comm)
@@ -277,16 +424,21 @@ static int wrong_order(struct braid_comm *comm)
     SAYS(-EINVAL, "no layer -1", braid_gradient_wait(session, -1));
     SAYS(-EINVAL, "session is NULL", braid_gradient_wait(NULL, 0));
     CHECK(!braid_gradient(session, 3), "a layer that is not there");
-    SAYS(-EINVAL, "layer 2 is next", braid_gradient_ready(session, 0));
+    SAYS(-EINVAL, "no layer 3", braid_gradient_unused(session, 3));
+    SAYS(-EINVAL, "no layer -2", braid_gradient_unused(session, -2));
     RETURNS(0, braid_gradient_ready(session, 2));
-    SAYS(-EINVAL, "layer 1 is next", braid_gradient_ready(session, 2));
-    SAYS(-EINVAL, "travels with layer 0", braid_gradient_wait(session, 2));
-    SAYS(-EINVAL, "midst of a backward pass", braid_session_step(session));
-    RETURNS(0, braid_gradient_ready(session, 1));
+    SAYS(-EINVAL, "layer 2 has been made ready", braid_gradient_ready(session, 2));
+    SAYS(-EINVAL, "layer 2 has been made ready", braid_gradient_unused(session, 2));
+    SAYS(-EINVAL, "layer 2 does not travel before layers 0, 1:", braid_gradient_wait(session, 2));
+    SAYS(-EINVAL, "layer 1 does not travel before layers 0, 1:", braid_gradient_wait(session, 1));
+    SAYS(-EINVAL, "without layers 0, 1:", braid_session_step(session));
     RETURNS(0, braid_gradient_ready(session, 0));
-    SAYS(-EINVAL, "ends the iteration", braid_gradient_ready(session, 2));
+    SAYS(-EINVAL, "without layer 1:", braid_session_step(session));
+    RETURNS(0, braid_gradient_ready(session, 1));
+    SAYS(-EINVAL, "layer 2 has been made ready", braid_gradient_ready(session, 2));
     RETURNS(0, braid_gradient_wait(session, 2));
     RETURNS(0, braid_gradient_wait(session, 2));
+    SAYS(-EINVAL, "layer 2 has been made ready", braid_gradient_ready(session, 2));
     RETURNS(0, braid_session_step(session));
     RETURNS(0, braid_session_report(session, &report));
     CHECK(report.iterations == 1 && !report.plans, "%d iterations", (int)report.iterations);
@@ -411,6 +563,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(session__every_policy),
         cmocka_unit_test(session__auto_keeps_the_fastest_plan),
+        cmocka_unit_test(session__layers_are_ready_in_any_order),
+        cmocka_unit_test(session__a_missing_layer_is_named),
         cmocka_unit_test(session__misuse_is_named),
         cmocka_unit_test(session__ends_with_its_communicator),
         cmocka_unit_test(session__takes_a_and_b_of_the_calibration),

@@ -99,6 +99,42 @@ static void pace__of_a_program_that_does_not(void **state)
     br_pace_close(&p.pace);
 }
 
+/* Branches: layers wait and are ready in an order of their own, another one each time, and one of them is not waited for. */
+static void pace__of_layers_in_any_order(void **state)
+{
+    static const uint32_t orders[3][3] = {{0, 2, 1}, {1, 0, 2}, {2, 0, 1}};
+    struct br_layer layers[3];
+    struct program p;
+    double exposed;
+
+    (void)state;
+    start(&p, 3);
+    for (int i = 0; i < 3; i++) {
+        for (uint32_t j = 0; j < 3; j++) {
+            if (orders[i][j] == 1)
+                continue;
+            call(&p, BR_PACE_WAIT, orders[i][j], 5);
+            compute(&p, orders[i][j] + 1);
+        }
+        call(&p, BR_PACE_STEP, 0, 7);
+        for (uint32_t j = 0; j < 3; j++) {
+            compute(&p, 10 + orders[i][j]);
+            call(&p, BR_PACE_READY, orders[i][j], 0);
+        }
+        compute(&p, 100); /* the program's own affair */
+    }
+    br_pace_times(&p.pace, layers);
+    for (uint32_t l = 0; l < 3; l++) {
+        NEAR(layers[l].forward, l == 1 ? 0 : l + 1);
+        NEAR(layers[l].backward, 10 + l);
+    }
+    assert_int_equal(p.pace.iterations, 2);
+    /* from step to step all iterations take as long; the first layer that is ready takes a second more each time */
+    NEAR(br_pace_iteration(&p.pace, &exposed), 5 + 1 + 5 + 3 + 7 + 10 + 11 + 12 + 100 + 1);
+    NEAR(exposed, 5 + 5 + 7);
+    br_pace_close(&p.pace);
+}
+
 static void pace_reset__forgets(void **state)
 {
     struct br_layer layers[2];
@@ -125,6 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pace__of_a_program_that_overlaps),
         cmocka_unit_test(pace__of_a_program_that_does_not),
+        cmocka_unit_test(pace__of_layers_in_any_order),
         cmocka_unit_test(pace_reset__forgets),
     };
 
