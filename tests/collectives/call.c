@@ -10,65 +10,35 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "collectives/reduce.h"
 #include "collectives/type.h"
-#include "pattern.h"
 
-#define GUARD 64 /* bytes around each buffer that must stay as they were */
-
-static size_t in_bytes(const struct call *c, int n)
+static struct collective_case case_of(const struct call *c)
 {
-    return c->count * br_type_size(c->type) * br_collective_blocks(c->collective, (uint32_t)n, BR_INPUT);
-}
-
-static size_t out_bytes(const struct call *c, int n)
-{
-    return c->count * br_type_size(c->type) * br_collective_blocks(c->collective, (uint32_t)n, BR_OUTPUT);
-}
-
-static void fill(const struct call *c, uint8_t *memory, size_t bytes, int rank)
-{
-    size_t size = br_type_size(c->type);
-    size_t range = c->reduction == BRAID_PROD ? 2 : 5;
-
-    for (size_t i = 0; i < bytes / size; i++)
-        pattern_put(c->type, memory + i * size, (int)(((size_t)rank * 7 + i * 3 + i / 11) % range) + 1);
-}
-
-/* Where the call reads and writes, for one rank. */
-static void lay_out(struct call *c, struct br_operation *op, int n, int rank)
-{
-    size_t in = in_bytes(c, n), out = out_bytes(c, n), block = c->count * br_type_size(c->type);
-    uint8_t *memory = c->memory[rank];
-
-    op->send = memory + GUARD;
-    op->recv = memory + GUARD + in + GUARD;
-    if (c->in_place) {
-        op->send = memory + GUARD + (in < out ? (size_t)rank * block : 0);
-        op->recv = memory + GUARD + (out < in ? (size_t)rank * block : 0);
-    }
-    memset(memory, 0xa5, in + out + 3 * GUARD);
-    fill(c, (uint8_t *)(uintptr_t)op->send, in, rank);
-    memcpy(c->in[rank], op->send, in);
-    c->out[rank] = op->recv;
+    return (struct collective_case){
+        .collective = c->collective,
+        .data = {.seed = c->count, .type = c->type, .reduction = c->reduction},
+        .count = c->count,
+        .root = c->root,
+        .in_place = c->in_place,
+    };
 }
 
 void call_create(struct call *c, const struct job *job)
 {
-    size_t most = (c->count * 8 + 1) * (size_t)job->n * 2 + 3 * GUARD;
+    size_t most = (c->count * 8 + 1) * (size_t)job->n * 2 + 3 * CASE_GUARD;
 
     c->ops = calloc((size_t)job->n, sizeof *c->ops);
-    c->in = calloc((size_t)job->n, sizeof *c->in);
-    c->out = calloc((size_t)job->n, sizeof *c->out);
+    c->buffers = calloc((size_t)job->n, sizeof *c->buffers);
     c->memory = calloc((size_t)job->n, sizeof *c->memory);
-    for (int r = 0; r < job->n; r++) {
-        c->in[r] = malloc(most);
+    for (int r = 0; r < job->n; r++)
         c->memory[r] = malloc(most);
-    }
 }
 
 void call_prepare(struct call *c, const struct job *job, int rank)
 {
+    struct collective_case of = case_of(c);
+    size_t block = c->count * br_type_size(c->type) * case_blocks(&of, job->n);
+    uint8_t *send = c->memory[rank] + CASE_GUARD;
     struct br_operation *op = &c->ops[rank];
 
     *op = (struct br_operation){.kind = BR_OPERATION_COLLECTIVE,
@@ -80,18 +50,18 @@ void call_prepare(struct call *c, const struct job *job, int rank)
                                 .priority = c->priority};
     if (c->algorithm)
         snprintf(op->algorithm, sizeof op->algorithm, "%s", c->algorithm);
-    lay_out(c, op, job->n, rank);
+    c->buffers[rank] = case_place(&of, job->n, rank, send, c->in_place ? send : send + block + CASE_GUARD);
+    case_fill(&of, rank, &c->buffers[rank]);
+    op->send = c->buffers[rank].send;
+    op->recv = c->buffers[rank].recv;
 }
 
 void call_destroy(struct call *c, const struct job *job)
 {
-    for (int r = 0; r < job->n; r++) {
-        free(c->in[r]);
+    for (int r = 0; r < job->n; r++)
         free(c->memory[r]);
-    }
     free(c->ops);
-    free(c->in);
-    free(c->out);
+    free(c->buffers);
     free(c->memory);
 }
 
@@ -104,64 +74,22 @@ void call_submit(struct call *c, struct job *job)
     }
 }
 
-/* What `rank` should have in `expected`; false: its output does not count. */
-static bool expect(const struct call *c, int n, int rank, uint8_t *expected)
-{
-    size_t block = c->count * br_type_size(c->type);
-    const void *sources[64];
-
-    for (int r = 0; r < n; r++)
-        sources[r] = c->in[r] + (c->collective == BR_REDUCE_SCATTER ? (size_t)rank * block : 0);
-    switch (c->collective) {
-    case BR_ALLGATHER:
-    case BR_GATHER:
-        for (int r = 0; r < n; r++)
-            memcpy(expected + (size_t)r * block, c->in[r], block);
-        return c->collective == BR_ALLGATHER || rank == c->root;
-    case BR_ALLTOALL:
-        for (int r = 0; r < n; r++)
-            memcpy(expected + (size_t)r * block, c->in[r] + (size_t)rank * block, block);
-        return true;
-    case BR_SCATTER:
-        memcpy(expected, c->in[c->root] + (size_t)rank * block, block);
-        return true;
-    case BR_BROADCAST:
-        memcpy(expected, c->in[c->root], block);
-        return true;
-    case BR_BARRIER:
-        return false;
-    default:
-        assert_int_equal(br_reduce(c->type, c->reduction, expected, sources, n, c->count, n), 0);
-        return c->collective != BR_REDUCE || rank == c->root;
-    }
-}
-
-static void guard_intact(const uint8_t *at)
-{
-    for (int i = 0; i < GUARD; i++)
-        assert_int_equal(at[i], 0xa5);
-}
-
 void call_check(const struct call *c, const struct job *job)
 {
-    uint8_t *expected = calloc(1, c->count * 8 * (size_t)job->n + 1);
+    struct collective_case of = case_of(c);
+    char words[100];
 
     for (int r = 0; r < job->n; r++) {
-        size_t bytes = out_bytes(c, job->n);
+        bool same = r && case_same_everywhere(c->collective);
 
         if (c->ops[r].status)
             fail_msg("%s: %s", br_collective_name(c->collective), c->ops[r].words);
-        if (expect(c, job->n, r, expected) && memcmp(expected, c->out[r], bytes) != 0)
-            fail_msg("%s %s of %zu %s %s: wrong result at rank %d of %d (in place %d)",
+        if (!case_check(&of, job->n, r, &c->buffers[r], same ? c->buffers[0].recv : NULL, words,
+                        sizeof words))
+            fail_msg("%s %s of %zu %s %s, rank %d of %d (in place %d): %s",
                      c->algorithm ? c->algorithm : "auto", br_collective_name(c->collective), c->count,
-                     br_type_name(c->type), br_reduction_name(c->reduction), r, job->n, c->in_place);
-        guard_intact(c->memory[r]);
-        if (!c->in_place) {
-            assert_memory_equal(c->in[r], c->ops[r].send, in_bytes(c, job->n));
-            guard_intact(c->out[r] + bytes);
-        }
+                     br_type_name(c->type), br_reduction_name(c->reduction), r, job->n, c->in_place, words);
     }
-    free(expected);
 }
 
 void call_run(struct job *job, struct call c)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One collective on all ranks of a job, its buffers and what should stand in them afterwards. For tests. */
+/* The adapter of case.h for a job of engines over the simulator (job.h): a collective on all ranks, from
+ * submit to the check. */
 #ifndef BR_TESTS_COLLECTIVES_CALL_H
 #define BR_TESTS_COLLECTIVES_CALL_H
 
+#include "case.h"
 #include "job.h"
 
 struct call {
@@ -15,8 +17,8 @@ struct call {
     const char *algorithm;
     int32_t priority;
 
-    struct br_operation *ops;
-    uint8_t **in, **out; /* of each rank, with guards; in place: in is a copy of what was there */
+    struct br_operation *ops;     /* of each rank */
+    struct case_buffers *buffers; /* of each rank, in its memory */
     uint8_t **memory;
 };
 
@@ -27,7 +29,8 @@ void call_destroy(struct call *c, const struct job *job);
 void call_prepare(struct call *c, const struct job *job, int rank);
 /* Creates, prepares and submits on all ranks. */
 void call_submit(struct call *c, struct job *job);
-/* Fails the test unless the results, the inputs and what lies around the buffers are as they should be. */
+/* Fails the test unless all is as case_check() wants it, and all ranks have the same bits of an all-
+ * reduce. */
 void call_check(const struct call *c, const struct job *job);
 /* All of these. */
 void call_run(struct job *job, struct call c);

@@ -14,9 +14,11 @@
 
 #include <cmocka.h>
 
+#include "collectives/type.h"
 #include "gpu/image.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/guest/nics.h"
+#include "tests/system/collective.h"
 #include "tests/system/own_gpu.h"
 #include "tests/system/ranks.h"
 
@@ -26,59 +28,6 @@
 
 /* The fake driver has the kernels, whatever is loaded. */
 const struct br_gpu_image br_gpu_image = {"image", NULL, "sm_none"};
-
-/* ---- values ---------------------------------------------------------------------------------- */
-
-static size_t size_of(enum braid_type type)
-{
-    return type == BRAID_INT8 ? 1 : type == BRAID_FLOAT64 ? 8 : 4;
-}
-
-static void put(void *memory, enum braid_type type, size_t i, int value)
-{
-    switch (type) {
-    case BRAID_INT8:
-        ((int8_t *)memory)[i] = (int8_t)value;
-        break;
-    case BRAID_FLOAT64:
-        ((double *)memory)[i] = value;
-        break;
-    case BRAID_FLOAT32:
-        ((float *)memory)[i] = (float)value;
-        break;
-    default:
-        ((int32_t *)memory)[i] = value;
-    }
-}
-
-static int get(const void *memory, enum braid_type type, size_t i)
-{
-    switch (type) {
-    case BRAID_INT8:
-        return ((const int8_t *)memory)[i];
-    case BRAID_FLOAT64:
-        return (int)((const double *)memory)[i];
-    case BRAID_FLOAT32:
-        return (int)((const float *)memory)[i];
-    default:
-        return ((const int32_t *)memory)[i];
-    }
-}
-
-/* What rank `rank` gives: small, so that sums are exact. */
-static int value(int rank, size_t i)
-{
-    return (int)((i * 7 + i / 1013 + (size_t)rank * 3) % 6);
-}
-
-static int sum(size_t i)
-{
-    int all = 0;
-
-    for (int r = 0; r < RANKS; r++)
-        all += value(r, i);
-    return all;
-}
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -138,21 +87,13 @@ struct way {
 /* From `in` to `out`, either on the GPU or in host memory. */
 static int all_reduce(struct braid_comm *comm, const struct way *way, uint8_t *in, uint8_t *out)
 {
-    const struct braid_options options = {.algorithm = way->algorithm};
-    size_t bytes = way->count * size_of(way->type);
-    uint8_t *from = own_gpu_view(in), *to = own_gpu_view(out);
+    const struct collective_call call = {.of = {.collective = BR_ALLREDUCE,
+                                                .data = {.seed = way->count, .type = way->type},
+                                                .count = way->count,
+                                                .in_place = way->in_place},
+                                         .options = {.algorithm = way->algorithm}};
 
-    memset(to, 0xee, bytes + 1);
-    for (size_t i = 0; i < way->count; i++)
-        put(from, way->type, i, value(braid_rank(comm), i));
-    RETURNS(0, braid_allreduce(comm, in, out, way->count, way->type, BRAID_SUM, &options, NULL));
-    for (size_t i = 0; i < way->count; i++)
-        CHECK(get(to, way->type, i) == sum(i), "%s: element %zu of %zu is %d, not %d", way->algorithm, i,
-              way->count, get(to, way->type, i), sum(i));
-    for (size_t i = 0; i < way->count && in != out; i++)
-        CHECK(get(from, way->type, i) == value(braid_rank(comm), i), "%s: input %zu", way->algorithm, i);
-    CHECK(to[bytes] == 0xee, "a byte behind the result");
-    return 0;
+    return collective_check(comm, &call, in + CASE_GUARD, out + CASE_GUARD, NULL);
 }
 
 /* Ring and halving send 2 (n - 1) / n of the buffer on each rank, and combine half of that. */
@@ -172,11 +113,11 @@ static int all_reduces(struct braid_comm *comm, void *context)
     if (make_known(comm, &m, &before))
         return 1;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        uint64_t bytes = ways[i].count * size_of(ways[i].type);
+        uint64_t bytes = ways[i].count * br_type_size(ways[i].type);
 
         RETURNS(0, braid_stats(comm, &before));
         CHECK(before.downgrade_gpu_direct == 0 && before.downgrade_gpu_reduction == 0, "downgrades");
-        if (all_reduce(comm, &ways[i], m.in, ways[i].in_place ? m.in : m.out))
+        if (all_reduce(comm, &ways[i], m.in, m.out))
             return 1;
         MOVED(&before, 6 * bytes, (strcmp(ways[i].algorithm, "direct") ? 3 : 1) * bytes, 0, 0);
     }
@@ -188,15 +129,14 @@ static int all_reduces(struct braid_comm *comm, void *context)
 static int mixed(struct braid_comm *comm, void *context)
 {
     static const struct way way = {"ring", BRAID_FLOAT32, 100000, true};
-    static float host[100001];
+    static uint8_t host[400000 + 2 * CASE_GUARD];
     struct braid_stats before;
     struct memory m;
 
     (void)context;
     if (make_known(comm, &m, &before))
         return 1;
-    if (all_reduce(comm, &way, braid_rank(comm) == 1 ? (uint8_t *)host : m.in,
-                   braid_rank(comm) == 1 ? (uint8_t *)host : m.in))
+    if (all_reduce(comm, &way, braid_rank(comm) == 1 ? host : m.in, braid_rank(comm) == 1 ? host : m.in))
         return 1;
     MOVED(&before, 6u * 400000 / 4 * 3, 3u * 400000 / 4 * 3, 0, 0);
     own_gpu_free(m.in);
@@ -242,83 +182,46 @@ static int two_hosts(struct braid_comm *comm, void *context)
 
 #define BLOCK 50001u /* bytes; odd, so that blocks begin anywhere */
 
-static void fill(void *memory, int seed, size_t bytes)
+static int bytes_of(struct braid_comm *comm, enum br_collective collective, int root, const char *algorithm,
+                    const struct memory *m)
 {
-    uint8_t *view = own_gpu_view(memory);
+    const struct collective_call call = {
+        .of = {.collective = collective,
+               .data = {.seed = (uint64_t)collective, .type = BRAID_UINT8},
+               .count = BLOCK,
+               .root = root},
+        .options = {.algorithm = algorithm},
+    };
 
-    for (size_t i = 0; i < bytes; i++)
-        view[i] = (uint8_t)(value(seed, i) + seed * 16);
-}
-
-static int check(const void *memory, int seed, size_t bytes)
-{
-    const uint8_t *view = own_gpu_view(memory);
-
-    for (size_t i = 0; i < bytes; i++)
-        CHECK(view[i] == (uint8_t)(value(seed, i) + seed * 16), "byte %zu of what %d gave", i, seed);
-    return 0;
+    return collective_check(comm, &call, m->in + CASE_GUARD, m->out + CASE_GUARD, NULL);
 }
 
 static int spread(struct braid_comm *comm, const struct memory *m)
 {
-    int rank = braid_rank(comm);
-
-    fill(m->in, rank, BLOCK);
-    RETURNS(0, braid_allgather(comm, m->in, m->out, BLOCK, BRAID_UINT8, NULL, NULL));
-    for (int r = 0; r < RANKS; r++)
-        if (check(m->out + (size_t)r * BLOCK, r, BLOCK))
-            return 1;
-    RETURNS(0, braid_broadcast(comm, m->in, m->out, BLOCK, BRAID_UINT8, 2, NULL, NULL));
-    return check(m->out, 2, BLOCK);
-}
-
-static int exchange(struct braid_comm *comm, const struct memory *m)
-{
-    int rank = braid_rank(comm);
-
-    for (int r = 0; r < RANKS; r++)
-        fill(m->in + (size_t)r * BLOCK, rank * RANKS + r, BLOCK);
-    RETURNS(0, braid_alltoall(comm, m->in, m->out, BLOCK, BRAID_UINT8, NULL, NULL));
-    for (int r = 0; r < RANKS; r++)
-        if (check(m->out + (size_t)r * BLOCK, r * RANKS + rank, BLOCK))
-            return 1;
-    return 0;
+    return bytes_of(comm, BR_ALLGATHER, 0, NULL, m) || bytes_of(comm, BR_BROADCAST, 2, NULL, m);
 }
 
 static int without_reduction(struct braid_comm *comm, void *context)
 {
-    const struct braid_options tree = {.algorithm = "tree"};
     struct braid_stats before;
     struct memory m;
-    int rank;
 
     (void)context;
-    if (make_known(comm, &m, &before))
-        return 1;
-    rank = braid_rank(comm);
-    if (spread(comm, &m))
+    if (make_known(comm, &m, &before) || spread(comm, &m))
         return 1;
     MOVED(&before, (12 + 3) * BLOCK, 0, 0, 0);
     RETURNS(0, braid_stats(comm, &before));
-    if (exchange(comm, &m))
+    if (bytes_of(comm, BR_ALLTOALL, 0, NULL, &m))
         return 1;
     MOVED(&before, 12 * BLOCK, 0, 0, 0);
     RETURNS(0, braid_stats(comm, &before));
-    fill(m.in, rank, BLOCK);
-    RETURNS(0, braid_gather(comm, m.in, m.out, BLOCK, BRAID_UINT8, 1, NULL, NULL));
-    for (int r = 0; r < RANKS && rank == 1; r++)
-        if (check(m.out + (size_t)r * BLOCK, r, BLOCK))
-            return 1;
-    RETURNS(0, braid_scatter(comm, m.out, m.in, BLOCK, BRAID_UINT8, 1, NULL, NULL));
-    if (check(m.in, rank, BLOCK))
+    if (bytes_of(comm, BR_GATHER, 1, NULL, &m) || bytes_of(comm, BR_SCATTER, 1, NULL, &m))
         return 1;
     MOVED(&before, 2 * 3 * BLOCK, 0, 0, 0);
     /* By a tree a rank passes on what it has gathered, in scratch. */
     RETURNS(0, braid_stats(comm, &before));
-    RETURNS(0, braid_gather(comm, m.in, m.out, BLOCK, BRAID_UINT8, 1, &tree, NULL));
-    for (int r = 0; r < RANKS && rank == 1; r++)
-        if (check(m.out + (size_t)r * BLOCK, r, BLOCK))
-            return 1;
+    if (bytes_of(comm, BR_GATHER, 1, "tree", &m))
+        return 1;
     MOVED(&before, 4 * BLOCK, 0, 0, 0);
     own_gpu_free(m.in);
     return 0;

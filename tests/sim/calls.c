@@ -2,23 +2,15 @@
 /* The memory of calls, what goes in and what must come out. */
 #include "storm.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/pattern.h"
-#include "collectives/reduce.h"
 #include "collectives/type.h"
+#include "tests/collectives/case.h"
 
-#define GUARD      64
+#define GUARD      CASE_GUARD
 #define GUARD_BYTE 0xa5
-
-/* Where a rank's part of a call reads and writes. */
-struct layout {
-    uint8_t *in, *out;
-    size_t in_bytes, out_bytes;
-};
 
 bool storm_takes_part(const struct storm_plan *plan, int number, int rank)
 {
@@ -77,105 +69,59 @@ static uint64_t sum(const struct storm *s, int call, uint64_t times)
 
 /* ---- numbers ------------------------------------------------------------------------------- */
 
+static struct collective_case case_of(const struct storm *s, int call)
+{
+    const struct storm_call *c = &s->plan->calls[call];
+
+    return (struct collective_case){
+        .collective = c->collective,
+        .data = {.seed = storm_mix(s->plan->seed, (uint64_t)call),
+                 .type = c->type,
+                 .reduction = c->reduction},
+        .count = c->count,
+        .root = c->root,
+        .in_place = c->in_place,
+    };
+}
+
+/* The bytes that a rank sends, puts or lets others get. */
 static void fill(const struct storm *s, int call, int rank, uint8_t *to, size_t bytes)
 {
-    const struct storm_call *c = &s->plan->calls[call];
     uint64_t salt = storm_mix(s->plan->seed + (uint64_t)call, (uint64_t)rank + 1);
-    size_t size = c->kind == BR_OPERATION_COLLECTIVE ? br_type_size(c->type) : 1;
-    unsigned range = c->reduction == BRAID_PROD ? 2 : 5;
 
-    for (size_t i = 0; i < bytes / size; i++) {
-        uint64_t word = (salt + i) * 0x9e3779b97f4a7c15ull;
-        double unit = (double)(word >> 11) / (double)(1ull << 52) - 1;
-        float single = (float)unit;
-
-        if (c->kind != BR_OPERATION_COLLECTIVE)
-            to[i] = (uint8_t)(word >> 40);
-        else if (!c->rough)
-            pattern_put(c->type, to + i * size, (int)((word >> 40) % range) + 1);
-        else if (c->type == BRAID_FLOAT32)
-            memcpy(to + i * size, &single, size);
-        else
-            memcpy(to + i * size, &unit, size);
-    }
-}
-
-static bool is_reduction(const struct storm_call *c)
-{
-    return br_collective_reduces(c->collective);
-}
-
-/* Block r of what rank s sends goes to block s of what rank r receives. */
-static void transpose(uint8_t *to, const uint8_t *from, size_t block, size_t n)
-{
-    for (size_t s = 0; s < n; s++)
-        for (size_t r = 0; r < n; r++)
-            memcpy(to + (r * n + s) * block, from + (s * n + r) * block, block);
-}
-
-/* All blocks that come out of a collective, one after the other. */
-static const uint8_t *expected(struct storm *s, int call)
-{
-    const struct storm_call *c = &s->plan->calls[call];
-    const struct storm_comm *comm = &s->plan->comms[c->comm];
-    uint32_t n = (uint32_t)comm->n;
-    size_t block = c->count * br_type_size(c->type);
-    size_t bytes = block * br_collective_blocks(c->collective, n, BR_INPUT);
-    uint8_t *inputs;
-    const void *sources[STORM_RANKS];
-
-    if (s->expected[call])
-        return s->expected[call];
-    s->expected[call] = malloc(block * n * (c->collective == BR_ALLTOALL ? n : 1) + 1);
-    inputs = malloc(bytes * n + 1);
-    for (uint32_t r = 0; r < n; r++) {
-        fill(s, call, comm->ranks[r], inputs + r * bytes, bytes);
-        sources[r] = inputs + r * bytes;
-    }
-    if (is_reduction(c))
-        br_reduce(c->type, c->reduction, s->expected[call], sources, (int)n, bytes / br_type_size(c->type),
-                  (int)n);
-    else if (c->collective == BR_ALLTOALL)
-        transpose(s->expected[call], inputs, block, n);
-    else
-        memcpy(s->expected[call], br_collective_from_root(c->collective) ? sources[c->root] : inputs,
-               br_collective_from_root(c->collective) ? bytes : bytes * n);
-    free(inputs);
-    return s->expected[call];
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = (uint8_t)((salt + i) * 0x9e3779b97f4a7c15ull >> 40);
 }
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-static struct layout lay_out(struct storm *s, int call, int rank)
+/* Where a rank's part of a call reads and writes. */
+static struct case_buffers lay_out(struct storm *s, int call, int rank)
 {
     const struct storm_call *c = &s->plan->calls[call];
     const struct storm_comm *comm = &s->plan->comms[c->comm];
     struct storm_part *part = storm_memory_of(s, call, rank);
-    uint32_t n = (uint32_t)comm->n;
-    size_t block = c->count * br_type_size(c->type),
-           misaligned = storm_mix(s->plan->seed, (uint64_t)call) % 8;
-    struct layout l = {0};
+    size_t misaligned = storm_mix(s->plan->seed, (uint64_t)call) % 8, in;
+    struct collective_case of = case_of(s, call);
+    struct case_buffers b = {0};
 
-    if (c->kind == BR_OPERATION_COLLECTIVE) {
-        l.in_bytes = block * br_collective_blocks(c->collective, n, BR_INPUT);
-        l.out_bytes = block * br_collective_blocks(c->collective, n, BR_OUTPUT);
-    } else if (c->kind == BR_OPERATION_PUT || (c->kind == BR_OPERATION_SEND && rank == c->from)) {
-        l.in_bytes = c->count;
-    } else {
-        l.out_bytes = c->count;
-    }
+    if (c->kind == BR_OPERATION_COLLECTIVE)
+        case_bytes(&of, comm->n, &b.send_bytes, &b.recv_bytes);
+    else if (c->kind == BR_OPERATION_PUT || (c->kind == BR_OPERATION_SEND && rank == c->from))
+        b.send_bytes = c->count;
+    else
+        b.recv_bytes = c->count;
     if (!part->block) {
-        part->bytes = 7 + 3 * GUARD + l.in_bytes + l.out_bytes;
+        part->bytes = 7 + 3 * GUARD + b.send_bytes + b.recv_bytes;
         part->block = malloc(part->bytes);
     }
-    l.in = l.out = part->block + misaligned + GUARD;
+    in = misaligned + GUARD;
+    b.send = b.recv = part->block + in;
     if (!c->in_place)
-        l.out += l.in_bytes + GUARD;
-    else if (l.in_bytes < l.out_bytes)
-        l.in += (size_t)storm_rank_in(comm, rank) * block;
-    else if (l.out_bytes < l.in_bytes)
-        l.out += (size_t)storm_rank_in(comm, rank) * block;
-    return l;
+        b.recv += b.send_bytes + GUARD;
+    if (c->kind == BR_OPERATION_COLLECTIVE)
+        b = case_place(&of, comm->n, storm_rank_in(comm, rank), b.send, b.recv);
+    return b;
 }
 
 void storm_prepare(struct storm *s, int call, int rank)
@@ -185,16 +131,20 @@ void storm_prepare(struct storm *s, int call, int rank)
     const struct storm_comm *comm = &s->plan->comms[c->comm];
     bool receives = c->kind == BR_OPERATION_SEND && rank == c->to,
          is_root = storm_rank_in(comm, rank) == c->root;
-    struct layout l = lay_out(s, call, rank);
+    struct case_buffers b = lay_out(s, call, rank);
+    struct collective_case of = case_of(s, call);
 
     memset(part->block, GUARD_BYTE, part->bytes);
-    fill(s, call, rank, l.in, l.in_bytes);
+    if (c->kind == BR_OPERATION_COLLECTIVE)
+        case_fill(&of, storm_rank_in(comm, rank), &b);
+    else
+        fill(s, call, rank, b.send, b.send_bytes);
     part->put_overwritten = false;
     part->op = (struct br_operation){
         .kind = receives ? BR_OPERATION_RECV : c->kind,
         .collective = c->collective,
-        .send = l.in,
-        .recv = l.out,
+        .send = b.send,
+        .recv = b.recv,
         .count = c->count,
         .type = c->type,
         .reduction = c->reduction,
@@ -240,50 +190,22 @@ static bool all_bytes(const uint8_t *at, size_t bytes, uint8_t value)
     return true;
 }
 
-/* Rough numbers: near enough, and the same bits as what the other ranks got where all get the same. */
-static bool rough_right(struct storm *s, int call, const uint8_t *got, const uint8_t *wanted, size_t bytes)
+/* false: the words say what is wrong. A call that has failed leaves what it only reads, and what is around it. */
+static bool collective_right(struct storm *s, int call, int rank, struct case_buffers b, char *words,
+                             size_t bytes)
 {
-    const struct storm_call *c = &s->plan->calls[call];
-    size_t size = br_type_size(c->type);
+    const struct storm_comm *comm = &s->plan->comms[s->plan->calls[call].comm];
+    bool ended_well = !storm_memory_of(s, call, rank)->op.status;
+    struct collective_case of = case_of(s, call);
 
-    for (size_t i = 0; i < bytes / size; i++) {
-        float a32, b32;
-        double a, b;
-
-        if (c->type == BRAID_FLOAT32) {
-            memcpy(&a32, got + i * size, size);
-            memcpy(&b32, wanted + i * size, size);
-            a = (double)a32;
-            b = (double)b32;
-        } else {
-            memcpy(&a, got + i * size, size);
-            memcpy(&b, wanted + i * size, size);
-        }
-        if (!(fabs(a - b) < (c->type == BRAID_FLOAT32 ? 1e-4 : 1e-12)))
-            return false;
+    b.writes = b.writes && ended_well;
+    if (!case_check(&of, comm->n, storm_rank_in(comm, rank), &b, s->first[call], words, bytes))
+        return false;
+    if (ended_well && !s->first[call] && case_same_everywhere(of.collective)) {
+        s->first[call] = malloc(b.recv_bytes + 1);
+        memcpy(s->first[call], b.recv, b.recv_bytes);
     }
-    if (c->collective != BR_ALLREDUCE)
-        return true;
-    if (!s->first[call]) {
-        s->first[call] = malloc(bytes + 1);
-        memcpy(s->first[call], got, bytes);
-    }
-    return memcmp(s->first[call], got, bytes) == 0;
-}
-
-static bool collective_right(struct storm *s, int call, int rank, const struct layout *l)
-{
-    const struct storm_call *c = &s->plan->calls[call];
-    const uint8_t *wanted = expected(s, call);
-    int own = storm_rank_in(&s->plan->comms[c->comm], rank);
-
-    if (br_collective_to_root(c->collective) && own != c->root)
-        return true;
-    if (c->collective == BR_REDUCE_SCATTER || c->collective == BR_SCATTER || c->collective == BR_ALLTOALL)
-        wanted += (size_t)own * l->out_bytes;
-    if (c->rough && is_reduction(c))
-        return rough_right(s, call, l->out, wanted, l->out_bytes);
-    return memcmp(l->out, wanted, l->out_bytes) == 0;
+    return true;
 }
 
 /* The same bytes went in at `rank` as came out at `at`. */
@@ -298,62 +220,56 @@ static bool bytes_right(const struct storm *s, int call, int rank, const uint8_t
     return right;
 }
 
-static bool result_right(struct storm *s, int call, int rank, const struct layout *l)
+static bool result_right(struct storm *s, int call, int rank, const struct case_buffers *b)
 {
     const struct storm_call *c = &s->plan->calls[call];
     struct storm_part *part = storm_memory_of(s, call, rank);
     uint8_t *there = (uint8_t *)s->ranks[c->to].region.base + c->offset;
 
     switch (part->op.kind) {
-    case BR_OPERATION_COLLECTIVE:
-        return collective_right(s, call, rank, l);
     case BR_OPERATION_RECV:
-        return bytes_right(s, call, c->from, l->out, l->out_bytes);
+        return bytes_right(s, call, c->from, b->recv, b->recv_bytes);
     case BR_OPERATION_GET:
-        return bytes_right(s, owner(s, call), c->to, l->out, l->out_bytes);
+        return bytes_right(s, owner(s, call), c->to, b->recv, b->recv_bytes);
     case BR_OPERATION_PUT:
-        if (memcmp(there, l->in, l->in_bytes) != 0)
+        if (memcmp(there, b->send, b->send_bytes) != 0)
             return false;
         memset(there, (uint8_t)~GUARD_BYTE, c->count);
         part->put_overwritten = true;
         return true;
     case BR_OPERATION_ADD:
-        return !memcmp(&(uint64_t){sum(s, call, part->added++)}, l->out, sizeof(uint64_t));
+        return !memcmp(&(uint64_t){sum(s, call, part->added++)}, b->recv, sizeof(uint64_t));
     default:
         return true;
     }
 }
 
-static bool guards_right(struct storm *s, int call, int rank, const struct layout *l)
+/* Of anything but a collective, one of whose two buffers is empty. */
+static bool guards_right(struct storm *s, int call, int rank, const struct case_buffers *b)
 {
-    const struct storm_call *c = &s->plan->calls[call];
     const struct storm_part *part = storm_memory_of(s, call, rank);
-    const uint8_t *begin = l->in < l->out ? l->in : l->out, *end = part->block + part->bytes;
-    size_t most = l->in_bytes > l->out_bytes ? l->in_bytes : l->out_bytes;
+    const uint8_t *end = part->block + part->bytes;
 
-    if (c->in_place) {
-        const uint8_t *whole = l->in_bytes > l->out_bytes ? l->in : l->out;
-
-        return all_bytes(part->block, (size_t)(whole - part->block), GUARD_BYTE) &&
-               all_bytes(whole + most, (size_t)(end - whole) - most, GUARD_BYTE);
-    }
-    return all_bytes(part->block, (size_t)(begin - part->block), GUARD_BYTE) &&
-           all_bytes(l->in + l->in_bytes, GUARD, GUARD_BYTE) &&
-           all_bytes(l->out + l->out_bytes, (size_t)(end - l->out) - l->out_bytes, GUARD_BYTE) &&
-           bytes_right(s, call, rank, l->in, l->in_bytes);
+    return all_bytes(part->block, (size_t)(b->send - part->block), GUARD_BYTE) &&
+           all_bytes(b->send + b->send_bytes, GUARD, GUARD_BYTE) &&
+           all_bytes(b->recv + b->recv_bytes, (size_t)(end - b->recv) - b->recv_bytes, GUARD_BYTE) &&
+           bytes_right(s, call, rank, b->send, b->send_bytes);
 }
 
 void storm_look(struct storm *s, int call, int rank)
 {
     struct storm_part *part = storm_memory_of(s, call, rank);
-    struct layout l = lay_out(s, call, rank);
-    char name[160];
+    struct case_buffers b = lay_out(s, call, rank);
+    char name[160], words[120];
 
     storm_name_call(s, call, name, sizeof name);
-    if (!guards_right(s, call, rank, &l))
+    if (part->op.kind == BR_OPERATION_COLLECTIVE) {
+        if (!collective_right(s, call, rank, b, words, sizeof words))
+            storm_wrong(s, "rank %d, %s: %s", rank, name, words);
+    } else if (!guards_right(s, call, rank, &b))
         storm_wrong(s, "rank %d, %s: bytes around its buffers, or what it only reads, have changed", rank,
                     name);
-    else if (!part->op.status && !result_right(s, call, rank, &l))
+    else if (!part->op.status && !result_right(s, call, rank, &b))
         storm_wrong(s, "rank %d, %s: wrong result", rank, name);
     part->overwritten = (uint8_t)(0x40 + call);
     memset(part->block, part->overwritten, part->bytes);

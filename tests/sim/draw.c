@@ -151,7 +151,8 @@ static void draw_collective(struct br_random *r, const struct storm_plan *plan, 
     call->reduction = (enum braid_reduction)below(r, BRAID_REDUCTIONS);
     call->in_place = chance(r, 40);
     call->root = (int)below(r, (uint64_t)plan->n);
-    call->rough = call->type <= BRAID_FLOAT64 && call->reduction == BRAID_SUM && chance(r, 50);
+    if (call->type <= BRAID_FLOAT64 && call->reduction == BRAID_SUM)
+        chance(r, 50); /* of nothing any more: a seed stays what it was */
     size = br_type_size(call->type);
     if (br_collective_blocks(call->collective, 2, BR_INPUT) > 1 ||
         br_collective_blocks(call->collective, 2, BR_OUTPUT) > 1)

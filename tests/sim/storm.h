@@ -39,7 +39,6 @@ struct storm_call {
     enum braid_type type;
     enum braid_reduction reduction;
     bool in_place;
-    bool rough;         /* numbers whose sum depends on the order */
     bool stale_key;     /* put, get: to be refused */
     int comm;           /* that a collective or message is of */
     int root, from, to; /* root: rank in it; from, to: in the job */
@@ -114,10 +113,9 @@ struct storm {
     struct br_random random;
     struct storm_rank ranks[STORM_RANKS];
     struct storm_part parts[STORM_CALLS][STORM_RANKS];
-    uint8_t *expected[STORM_CALLS]; /* result of all ranks' blocks; NULL: not yet computed */
-    uint8_t *first[STORM_CALLS];    /* rough calls: what the first rank got, bit for bit */
-    uint64_t zero;                  /* virtual time from which faults and stalls count */
-    uint64_t hash;                  /* of what the calls ended with */
+    uint8_t *first[STORM_CALLS]; /* a right result, where all ranks must have the same bits */
+    uint64_t zero;               /* virtual time from which faults and stalls count */
+    uint64_t hash;               /* of what the calls ended with */
     bool trace;
     char wrong[900];
 };

@@ -109,7 +109,6 @@ void storm_close(struct storm *s)
     for (int c = 0; c < s->plan->n_calls; c++) {
         for (int i = 0; i < s->plan->n; i++)
             free(s->parts[c][i].block);
-        free(s->expected[c]);
         free(s->first[c]);
     }
     br_sim_destroy(s->sim);

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every collective x type x reduction x number of ranks x size x in place x alignment x kind of memory x algorithm x way to
- * call it x back end, between real processes, against a reference in higher precision (tools/data.h), twice for the same bits.
- * With memory of the fake GPU, anywhere, the counters must say besides that each byte was copied once in each direction.
- * The product is sampled: BRAID_MATRIX_SEED and BRAID_MATRIX_CASES (a job) choose another or a larger sample. A failing case
- * says the seed; BRAID_MATRIX_RANKS and the name of a test as argument leave out the jobs of other sizes and kinds.
+ * Every collective, and messages around the ring, between real processes over every back end, against a
+ * reference in higher precision (tests/collectives/case.h), twice for the same bits. With memory of the fake
+ * GPU the counters must say besides that each byte was copied once in each direction; over devices of the
+ * guest every level must have carried something.
+ *
+ * The table has these axes: back end, number of ranks, algorithm of a collective, type, reduction, size, in
+ * place, root, memory of what is sent, memory of what is received, alignment, way to call. Their product is
+ * not run: of any two axes each value meets each value of the other one in some case (pairwise.h). The cases
+ * are always the same.
+ *
+ * An argument or BRAID_BACKEND runs one back end of the table only, with a table of its own; "verbs", which
+ * needs devices of the guest (doc/guest.md), runs by its name alone, with a rank for each of the guest's
+ * hosts. BRAID_MATRIX_SEED chooses other cases, BRAID_MATRIX_CASES at most so many of each job,
+ * BRAID_MATRIX_RANKS leaves out jobs of other sizes. A failing case says which it is.
  */
-#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,59 +26,288 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "collectives/schedule.h"
 #include "collectives/type.h"
+#include "tests/collectives/pairwise.h"
+#include "tests/system/collective.h"
+#include "tests/system/memif.h"
 #include "tests/system/own_gpu.h"
 #include "tests/system/ranks.h"
-#include "tools/data.h"
 
-#define SEED  1
-#define CASES 30
-#define MOST  (8u << 20) /* bytes of a buffer */
-#define GUARD 64u        /* bytes on both sides that nobody may touch */
-#define EDGE  0xa5
+#define MOST  (8u << 20)   /* bytes of a buffer */
+#define FEW   (256u << 10) /* in a guest, whose processors are emulated */
+#define SLACK 16u          /* before the guard, for alignment */
 
-#define MOST_ALGORITHMS 8 /* of one collective */
+/* ---- axes ------------------------------------------------------------------------------------ */
 
-enum way { WAY_BLOCK, WAY_WAIT, WAY_TEST, WAY_SHORT_WAITS, WAY_PERSISTENT, WAYS };
+enum axis {
+    BACKEND,
+    RANKS,
+    ALGORITHM,
+    TYPE,
+    REDUCTION,
+    SIZE,
+    IN_PLACE,
+    ROOT,
+    SEND_MEMORY,
+    RECV_MEMORY,
+    ALIGNMENT,
+    WAY, /* WAYS: each rank its own */
+    AXES
+};
 
-static const char *const way_names[] = {"blocking", "wait", "test", "short waits", "persistent"};
+struct backend {
+    const char *name;
+    struct ranks job;
+    uint16_t sizes; /* bit n: jobs of n ranks */
+    bool gpu, dpdk, guest;
+};
+
+#define LO  "127.0.0.1"
+#define TWO "127.0.0.1,127.0.0.2"
+#define ALL 0x3fe /* 1 to 9 ranks */
+
+/* Staging is the same over all back ends: with the host's board and without, more ranks than cores, and small
+ * slices (5 ranks). */
+static struct backend backends[] = {
+    {"uring", {.backend = "uring", .devices = LO}, ALL, false, false, false},
+    {"uring-two", {.backend = "uring", .devices = TWO}, ALL, false, false, false},
+    {"shm", {.backend = "shm"}, ALL, false, false, false},
+    {"auto", {.backend = "auto", .devices = LO}, ALL, false, false, false},
+    {"udp", {.backend = "udp", .devices = TWO}, 1 << 2 | 1 << 5 | 1 << 8, false, false, false},
+    {"gpu-shm", {.backend = "shm"}, 1 << 1 | 1 << 3, true, false, false},
+    {"gpu-uring", {.backend = "uring", .devices = LO}, 1 << 2, true, false, false},
+    {"gpu-auto", {.backend = "auto", .devices = LO}, 1 << 4, true, false, false},
+    {"gpu-udp", {.backend = "udp", .devices = TWO}, 1 << 5, true, false, false},
+    {"dpdk", {.backend = "dpdk", .limit_s = 240}, 1 << 2, false, true, false},
+    {"verbs", {.backend = "verbs", .peer_timeout_ms = 60000, .limit_s = 240}, 0, false, false, true},
+};
+#define BACKENDS (int)(sizeof backends / sizeof *backends)
+
+static const struct {
+    enum br_collective collective;
+    const char *algorithms[9]; /* besides the one that is chosen */
+} collectives[] = {
+    {BR_ALLREDUCE, {"ring", "direct", "halving", "flat", "binary_tree", "double_tree", "doubling"}},
+    {BR_REDUCE_SCATTER, {"ring", "direct", "halving"}},
+    {BR_ALLGATHER, {"ring", "direct", "halving"}},
+    {BR_BROADCAST, {"ring", "direct", "halving", "flat", "tree", "chain", "binary_tree", "double_tree"}},
+    {BR_REDUCE, {"ring", "direct", "flat", "tree", "chain", "binary_tree", "double_tree"}},
+    {BR_ALLTOALL, {"direct", "bruck"}},
+    {BR_GATHER, {"flat", "tree"}},
+    {BR_SCATTER, {"flat", "tree"}},
+    {BR_BARRIER, {"dissemination"}},
+    {CASE_SENDRECV, {NULL}},
+};
+#define COLLECTIVES (int)(sizeof collectives / sizeof *collectives)
+
+/* The value `number` of the axis; beyond the last one: false. */
+static bool algorithm(int number, enum br_collective *collective, const char **name)
+{
+    for (int c = 0; c < COLLECTIVES; c++)
+        for (int a = -1; a < 0 || collectives[c].algorithms[a]; a++)
+            if (!number--) {
+                *collective = collectives[c].collective;
+                *name = a < 0 ? NULL : collectives[c].algorithms[a];
+                return true;
+            }
+    return false;
+}
+
+/* Around the limits of the board (4 KiB), eager messages, slices, chunks and fragments. Elements; negative:
+ * bytes. */
+static const long sizes[] = {0,     1,     2,     7,      31,     255,    1023,  -4096,
+                             -4104, -8200, 16385, -65536, -65544, 131073, 300007};
+#define SIZES (int)(sizeof sizes / sizeof *sizes)
 
 enum memory { PLAIN, ALLOCATED, OF_GPU, MEMORIES };
 
-static const char *const memory_names[] = {"malloc", "braid_alloc", "a GPU"};
+static const char *const memories[] = {"malloc", "braid_alloc", "a GPU"};
 
-struct combination {
+static bool allowed(const int *row, void *context)
+{
+    const int *only = context;
     enum br_collective collective;
-    struct br_data data;
-    size_t count;
-    int root;
-    bool in_place;
-    enum memory send_memory, recv_memory; /* in place: that of the larger one counts for both */
-    unsigned send_offset, recv_offset;
-    struct braid_options options;
-    enum way way;
-};
+    const char *name;
 
-/* Buffers of one rank, of one kind of memory. */
-struct buffers {
-    uint8_t *send, *recv;
+    if (*only < 0 ? backends[row[BACKEND]].guest : row[BACKEND] != *only)
+        return false;
+    if (!(backends[row[BACKEND]].sizes & 1 << (row[RANKS] + 1)))
+        return false;
+    if (!backends[row[BACKEND]].gpu && (row[SEND_MEMORY] == OF_GPU || row[RECV_MEMORY] == OF_GPU))
+        return false;
+    algorithm(row[ALGORITHM], &collective, &name);
+    return collective != CASE_SENDRECV || (!row[IN_PLACE] && row[RANKS]);
+}
+
+/* ---- one case -------------------------------------------------------------------------------- */
+
+/* What the ranks of a job have to do. */
+struct work {
+    const struct backend *backend;
+    uint64_t seed;
+    int (*rows)[PAIRWISE_AXES];
+    int n;
+    long most;
 };
 
 struct rank {
     struct braid_comm *comm;
-    int rank, size;
+    int rank, size, row; /* row: of the table */
     uint64_t seed;
-    int number;                       /* of the case */
-    struct buffers buffers[MEMORIES]; /* OF_GPU: NULL where there is none */
-    uint8_t *first;                   /* result of the first repetition */
+    uint8_t *send[MEMORIES], *recv[MEMORIES]; /* of a GPU: NULL where there is none */
+    uint8_t *first;                           /* result of the first repetition */
 };
 
-/* What starts a job's cases. */
-struct setup {
-    uint64_t seed;
-    bool with_gpu;
+struct combination {
+    struct collective_call call;
+    enum memory send_memory, recv_memory; /* of this rank; in place: that of the larger one counts for both */
+    uint8_t *send, *recv;
 };
+
+static int wrong(const struct rank *r, const struct combination *c, const char *what)
+{
+    fprintf(stderr, "BRAID_MATRIX_SEED=%llu row %d, rank %d of %d, from %s to %s: %s of %s\n",
+            (unsigned long long)r->seed, r->row, r->rank, r->size, memories[c->send_memory],
+            memories[c->recv_memory], what, case_name(c->call.of.collective));
+    return 1;
+}
+
+static struct combination combine(const struct rank *r, const int *row)
+{
+    struct combination c = {0};
+    struct collective_case *of = &c.call.of;
+    struct br_random random, own;
+    size_t size, most;
+
+    br_random_seed(&random, r->seed * 1000003 + (uint64_t)r->row);
+    of->data.seed = br_random_next(&random);
+    of->data.type = (enum braid_type)row[TYPE];
+    of->data.reduction = (enum braid_reduction)row[REDUCTION];
+    algorithm(row[ALGORITHM], &of->collective, &c.call.options.algorithm);
+    size = br_type_size(of->data.type);
+    most = (backends[row[BACKEND]].guest ? FEW : MOST) / size / case_blocks(of, r->size);
+    of->count = sizes[row[SIZE]] < 0 ? (size_t)-sizes[row[SIZE]] / size : (size_t)sizes[row[SIZE]];
+    of->count = of->count < most ? of->count : most;
+    of->root = row[ROOT] * (r->size - 1) / 2;
+    of->in_place = row[IN_PLACE];
+    c.call.options.priority = (int32_t)br_random_below(&random, 5) - 2;
+    br_random_seed(&own, of->data.seed + (uint64_t)r->rank * 77);
+    c.call.way = (enum collective_way)(row[WAY] < WAYS ? (uint64_t)row[WAY] : br_random_below(&own, WAYS));
+    c.send_memory = (enum memory)row[SEND_MEMORY];
+    c.recv_memory = (enum memory)row[RECV_MEMORY];
+    if (c.send_memory == OF_GPU && !br_random_below(&own, 4)) /* ranks differ */
+        c.send_memory = PLAIN;
+    if (c.recv_memory == OF_GPU && !br_random_below(&own, 4))
+        c.recv_memory = PLAIN;
+    c.send = r->send[c.send_memory] + CASE_GUARD + (row[ALIGNMENT] ? br_random_below(&random, SLACK) : 0);
+    c.recv = r->recv[c.recv_memory] + CASE_GUARD + (row[ALIGNMENT] ? br_random_below(&random, SLACK) : 0);
+    return c;
+}
+
+/* Each byte on a GPU that is read was copied from there once, and each one that is written was copied
+ * there once. */
+static int check_copies(const struct rank *r, const struct combination *c, const struct braid_stats *before,
+                        const struct case_buffers *b)
+{
+    size_t to_host = b->reads && own_gpu_view(b->send) != b->send ? b->send_bytes : 0;
+    size_t to_gpu = b->writes && own_gpu_view(b->recv) != b->recv ? b->recv_bytes : 0;
+    struct braid_stats after;
+
+    if (braid_stats(r->comm, &after))
+        return wrong(r, c, "stats");
+    after.gpu_to_host_bytes -= before->gpu_to_host_bytes;
+    after.host_to_gpu_bytes -= before->host_to_gpu_bytes;
+    /* Off the board the own block is fetched both as input and as output. */
+    if (c->call.of.in_place && to_host > b->recv_bytes && after.gpu_to_host_bytes == to_host + b->recv_bytes)
+        to_host += b->recv_bytes;
+    if (after.gpu_to_host_bytes != to_host)
+        return wrong(r, c, "bytes were copied from the GPU, another number than are read");
+    if (after.host_to_gpu_bytes != to_gpu)
+        return wrong(r, c, "bytes were copied to the GPU, another number than are written");
+    return 0;
+}
+
+static int once(const struct rank *r, const struct combination *c, bool again)
+{
+    struct case_buffers b = collective_buffers(r->comm, &c->call, c->send, c->recv),
+                        seen = collective_seen(&b);
+    size_t n = b.writes ? b.recv_bytes : 0;
+    struct braid_stats before;
+
+    if (braid_stats(r->comm, &before))
+        return wrong(r, c, "stats");
+    if (collective_check(r->comm, &c->call, c->send, c->recv, again ? r->first : NULL))
+        return wrong(r, c, again ? "that was the second run" : "that was the first run");
+    if (check_copies(r, c, &before, &b))
+        return 1;
+    memcpy(r->first, seen.recv, n);
+    return 0;
+}
+
+/* ---- a job ----------------------------------------------------------------------------------- */
+
+/* Over the devices of the guest: all of them were used. */
+static int every_level_carried(struct braid_comm *comm)
+{
+    struct braid_rail_stats rails[64];
+    uint64_t sent[8] = {0};
+    int n = braid_rail_stats(comm, rails, 64), levels = 0;
+
+    CHECK(n > 0 && n <= 64, "%d rails", n);
+    for (int i = 0; i < n; i++) {
+        CHECK(rails[i].level < 8, "level %d", rails[i].level);
+        levels = levels > rails[i].level ? levels : rails[i].level + 1;
+        sent[rails[i].level] += rails[i].tx_bytes;
+    }
+    for (int i = 0; i < levels; i++)
+        CHECK(sent[i] > 0, "nothing was sent on level %d", i);
+    return 0;
+}
+
+static int all_cases(struct braid_comm *comm, void *context)
+{
+    const struct work *work = context;
+    size_t bytes = MOST + SLACK + 2 * CASE_GUARD;
+    struct rank r = {
+        .comm = comm,
+        .rank = braid_rank(comm),
+        .size = braid_size(comm),
+        .seed = work->seed,
+        .send = {malloc(bytes), braid_alloc(comm, bytes)},
+        .recv = {malloc(bytes), braid_alloc(comm, bytes)},
+        .first = malloc(bytes),
+    };
+    long done = 0;
+    int rc;
+
+    CHECK(r.send[PLAIN] && r.send[ALLOCATED] && r.recv[PLAIN] && r.recv[ALLOCATED] && r.first, "memory");
+    if (work->backend->gpu) {
+        r.send[OF_GPU] = own_gpu_alloc(bytes);
+        r.recv[OF_GPU] = own_gpu_alloc(bytes);
+    }
+    for (rc = 0; r.row < work->n && done < work->most && !rc; r.row++) {
+        const int *row = work->rows[r.row];
+        struct combination c;
+
+        if (&backends[row[BACKEND]] != work->backend || row[RANKS] + 1 != r.size)
+            continue;
+        c = combine(&r, row);
+        rc = once(&r, &c, false) || once(&r, &c, true);
+        done++;
+    }
+    if (!rc && work->backend->guest)
+        rc = every_level_carried(comm);
+    if (!rc && !done)
+        rc = wrong(&r, &(struct combination){0}, "no case");
+    if (work->backend->gpu) {
+        own_gpu_free(r.send[OF_GPU]);
+        own_gpu_free(r.recv[OF_GPU]);
+    }
+    free(r.first);
+    free(r.recv[PLAIN]);
+    free(r.send[PLAIN]);
+    return rc;
+}
 
 static long setting(const char *name, long fallback)
 {
@@ -79,412 +316,105 @@ static long setting(const char *name, long fallback)
     return text ? atol(text) : fallback;
 }
 
-/* ---- choosing ------------------------------------------------------------------------------- */
+static int only = -1; /* this back end, alone */
+static struct work table;
 
-/* Around the limits of board, eager messages, slices, chunks and fragments; small ones are the most frequent. */
-static size_t draw_count(struct br_random *random, size_t most)
+/* A rank for each host of the guest's setup, with its devices. */
+static void look_for_hosts(struct backend *backend)
 {
-    static const size_t counts[] = {0,      1,      2,      3,      7,      8,      9,     31,
-                                    64,     255,    1000,   1023,   2047,   4096,   4097,  8191,
-                                    8193,   16384,  16385,  32767,  32769,  65535,  65537, 100003,
-                                    131072, 131073, 262145, 300007, 524289, 1000003};
-    size_t n = sizeof counts / sizeof *counts, count;
-
-    do {
-        count = counts[br_random_below(random, n)];
-        if (count > 70000 && br_random_below(random, 2))
-            count = 1 + br_random_below(random, 70000);
-    } while (count > most);
-    return count;
-}
-
-static const char *draw_algorithm(struct br_random *random, enum br_collective collective)
-{
-    static const char *const names[BR_COLLECTIVES][MOST_ALGORITHMS] = {
-        [BR_ALLREDUCE] = {"ring", "direct", "halving", "flat", "binary_tree", "double_tree", "doubling"},
-        [BR_REDUCE_SCATTER] = {"ring", "direct", "halving"},
-        [BR_ALLGATHER] = {"ring", "direct", "halving"},
-        [BR_BROADCAST] = {"ring", "direct", "halving", "flat", "tree", "chain", "binary_tree", "double_tree"},
-        [BR_REDUCE] = {"ring", "direct", "flat", "tree", "chain", "binary_tree", "double_tree"},
-        [BR_ALLTOALL] = {"direct", "bruck"},
-        [BR_GATHER] = {"flat", "tree"},
-        [BR_SCATTER] = {"flat", "tree"},
-        [BR_BARRIER] = {"dissemination"},
-    };
+    static char devices[128], setup[64];
+    FILE *file = fopen("/run/hosts", "re");
+    char line[256];
     int n = 0;
 
-    while (n < MOST_ALGORITHMS && names[collective][n])
-        n++;
-    return br_random_below(random, 2) ? NULL : names[collective][br_random_below(random, (uint64_t)n)];
-}
-
-/* The same on every rank, but for the way to call and what lies on the GPU. */
-static struct combination draw(const struct rank *r)
-{
-    struct br_random random, own;
-    struct combination c = {0};
-    size_t blocks;
-    uint32_t n = (uint32_t)r->size;
-
-    br_random_seed(&random, (r->seed * 100 + (uint64_t)r->size) * 1000003 + (uint64_t)r->number);
-    c.collective = (enum br_collective)br_random_below(&random, BR_COLLECTIVES);
-    c.data.type = (enum braid_type)br_random_below(&random, BRAID_TYPES);
-    c.data.reduction = (enum braid_reduction)br_random_below(&random, BRAID_REDUCTIONS);
-    c.data.seed = br_random_next(&random);
-    blocks = br_collective_blocks(c.collective, n, BR_INPUT);
-    if (blocks < br_collective_blocks(c.collective, n, BR_OUTPUT))
-        blocks = n;
-    c.count = draw_count(&random, MOST / br_type_size(c.data.type) / blocks);
-    c.root = (int)br_random_below(&random, (uint64_t)r->size);
-    c.in_place = br_random_below(&random, 2);
-    c.send_memory = c.recv_memory = br_random_below(&random, 2) ? ALLOCATED : PLAIN;
-    if (br_random_below(&random, 2)) {
-        c.send_offset = (unsigned)br_random_below(&random, 16);
-        c.recv_offset = (unsigned)br_random_below(&random, 16);
+    while (file && fgets(line, sizeof line, file))
+        if (!n++)
+            for (char *c = line, *end = devices; (c = strstr(c, "h0")) && end - devices < 120; c += 2)
+                end += snprintf(end, 16, "%sh#%.2s", end == devices ? "" : ",", c + 2);
+    if (!file || !n || n > 9)
+        fail_msg("%s wants the hosts of a guest (tests/guest/run)", backend->name);
+    fclose(file);
+    file = fopen("/run/setup", "re");
+    if (file && fgets(setup, sizeof setup, file) && !strncmp(setup, "bcube:", 6)) {
+        setup[strcspn(setup, "@\n")] = 0;
+        backend->job.topology = setup;
+        backend->job.per_host = 1;
     }
-    c.options.algorithm = draw_algorithm(&random, c.collective);
-    c.options.priority = (int32_t)br_random_below(&random, 5) - 2;
-    br_random_seed(&own, c.data.seed + (uint64_t)r->rank * 77);
-    c.way = (enum way)br_random_below(br_random_below(&random, 2) ? &own : &random, WAYS);
-    if (r->buffers[OF_GPU].send && br_random_below(&own, 3))
-        c.send_memory = OF_GPU;
-    if (r->buffers[OF_GPU].recv && br_random_below(&own, 3))
-        c.recv_memory = OF_GPU;
-    return c;
+    if (file)
+        fclose(file);
+    backend->job.devices = devices;
+    backend->sizes = (uint16_t)(1u << n);
 }
 
-static int wrong(const struct rank *r, const struct combination *c, const char *what, size_t n)
+static int make_table(void **state)
 {
-    fprintf(stderr,
-            "BRAID_MATRIX_SEED=%llu case %d, rank %d of %d: %s %s %s, %zu elements, root %d, %s, from %s to "
-            "%s, offsets "
-            "%u and %u, "
-            "algorithm %s, priority %d, %s: %zu %s (%s)\n",
-            (unsigned long long)r->seed, r->number, r->rank, r->size, br_collective_name(c->collective),
-            br_type_name(c->data.type), br_reduction_name(c->data.reduction), c->count, c->root,
-            c->in_place ? "in place" : "apart", memory_names[c->send_memory], memory_names[c->recv_memory],
-            c->send_offset, c->recv_offset, c->options.algorithm ? c->options.algorithm : "auto",
-            c->options.priority, way_names[c->way], n, what, braid_last_error());
-    return 1;
-}
+    struct pairwise of = {.axes = AXES, .allowed = allowed, .context = &only};
+    enum br_collective collective;
+    const char *name;
 
-/* ---- where things are ----------------------------------------------------------------------- */
-
-static size_t block(const struct combination *c)
-{
-    return c->collective == BR_BARRIER ? 0 : c->count * br_type_size(c->data.type);
-}
-
-static size_t send_bytes(const struct rank *r, const struct combination *c)
-{
-    return block(c) * br_collective_blocks(c->collective, (uint32_t)r->size, BR_INPUT);
-}
-
-static size_t recv_bytes(const struct rank *r, const struct combination *c)
-{
-    return block(c) * br_collective_blocks(c->collective, (uint32_t)r->size, BR_OUTPUT);
-}
-
-static bool writes(const struct rank *r, const struct combination *c)
-{
-    return !br_collective_to_root(c->collective) || r->rank == c->root;
-}
-
-/* The larger of the two buffers stands at its place, the other one is its block `rank` in place. */
-static void locate(const struct rank *r, const struct combination *c, uint8_t **send, uint8_t **recv)
-{
-    size_t own = block(c) * (size_t)r->rank;
-
-    *send = r->buffers[c->send_memory].send + GUARD + c->send_offset;
-    *recv = r->buffers[c->recv_memory].recv + GUARD + c->recv_offset;
-    if (!c->in_place)
-        return;
-    if (recv_bytes(r, c) < send_bytes(r, c))
-        *recv = *send + own;
-    else
-        *send = send_bytes(r, c) < recv_bytes(r, c) ? *recv + own : *recv;
-}
-
-static bool guards_hold(const uint8_t *start, size_t bytes)
-{
-    for (unsigned i = 1; i <= GUARD / 2; i++)
-        if (start[-(int)i] != EDGE || start[bytes + i - 1] != EDGE)
-            return false;
-    return true;
-}
-
-static void guard(uint8_t *start, size_t bytes)
-{
-    memset(start - GUARD / 2, EDGE, GUARD / 2);
-    memset(start + bytes, EDGE, GUARD / 2);
-}
-
-/* ---- one case ------------------------------------------------------------------------------- */
-
-static int submit(const struct rank *r, const struct combination *c, const void *send, void *recv,
-                  struct braid_op **op)
-{
-    const struct braid_options *o = &c->options;
-    enum braid_reduction by = c->data.reduction;
-    enum braid_type type = c->data.type;
-    bool keep = c->way == WAY_PERSISTENT;
-
-    switch (c->collective) {
-    case BR_ALLREDUCE:
-        return (keep ? braid_allreduce_init : braid_allreduce)(r->comm, send, recv, c->count, type, by, o,
-                                                               op);
-    case BR_REDUCE_SCATTER:
-        return (keep ? braid_reduce_scatter_init : braid_reduce_scatter)(r->comm, send, recv, c->count, type,
-                                                                         by, o, op);
-    case BR_ALLGATHER:
-        return (keep ? braid_allgather_init : braid_allgather)(r->comm, send, recv, c->count, type, o, op);
-    case BR_BROADCAST:
-        return (keep ? braid_broadcast_init : braid_broadcast)(r->comm, send, recv, c->count, type, c->root,
-                                                               o, op);
-    case BR_REDUCE:
-        return (keep ? braid_reduce_init : braid_reduce)(r->comm, send, recv, c->count, type, by, c->root, o,
-                                                         op);
-    case BR_ALLTOALL:
-        return (keep ? braid_alltoall_init : braid_alltoall)(r->comm, send, recv, c->count, type, o, op);
-    case BR_GATHER:
-        return (keep ? braid_gather_init : braid_gather)(r->comm, send, recv, c->count, type, c->root, o, op);
-    case BR_SCATTER:
-        return (keep ? braid_scatter_init : braid_scatter)(r->comm, send, recv, c->count, type, c->root, o,
-                                                           op);
-    default:
-        return (keep ? braid_barrier_init : braid_barrier)(r->comm, o, op);
-    }
-}
-
-static int run(const struct rank *r, const struct combination *c, const void *send, void *recv)
-{
-    struct braid_op *op = NULL;
-    int rc = submit(r, c, send, recv, c->way == WAY_BLOCK ? NULL : &op), done = 0;
-
-    if (rc || c->way == WAY_BLOCK)
-        return rc;
-    switch (c->way) {
-    case WAY_TEST:
-        while (!rc && !done)
-            rc = braid_test(op, &done);
-        return rc;
-    case WAY_SHORT_WAITS:
-        for (int ms = 0;
-             (rc = braid_wait(op, ms)) == -ETIMEDOUT && strstr(braid_last_error(), "still running");)
-            ms = ms < 8 ? ms + 1 : ms;
-        return rc;
-    case WAY_PERSISTENT:
-        rc = braid_start(op);
-        if (!rc)
-            rc = braid_wait(op, -1);
-        done = braid_op_free(op);
-        return rc ? rc : done;
-    default:
-        return braid_wait(op, -1);
-    }
-}
-
-static size_t count_wrong(const struct rank *r, const struct combination *c, const uint8_t *recv)
-{
-    size_t n = 0;
-
-    switch (c->collective) {
-    case BR_REDUCE_SCATTER:
-        return br_data_wrong_reduced(&c->data, r->size, c->count * (size_t)r->rank, recv, c->count);
-    case BR_ALLGATHER:
-    case BR_GATHER:
-    case BR_ALLTOALL:
-        for (int i = 0; i < r->size; i++)
-            n +=
-                br_data_wrong_copy(&c->data, i, c->collective == BR_ALLTOALL ? c->count * (size_t)r->rank : 0,
-                                   recv + block(c) * (size_t)i, c->count);
-        return n;
-    case BR_SCATTER:
-        return br_data_wrong_copy(&c->data, c->root, c->count * (size_t)r->rank, recv, c->count);
-    case BR_BROADCAST:
-        return br_data_wrong_copy(&c->data, c->root, 0, recv, c->count);
-    case BR_BARRIER:
-        return 0;
-    default:
-        return br_data_wrong_reduced(&c->data, r->size, 0, recv, c->count);
-    }
-}
-
-/* Which way the bytes went. */
-static int check_copies(const struct rank *r, const struct combination *c, const struct braid_stats *before,
-                        const uint8_t *send, const uint8_t *recv)
-{
-    bool reads = !br_collective_from_root(c->collective) || r->rank == c->root;
-    size_t to_host = reads && own_gpu_view((uint8_t *)(uintptr_t)send) != send ? send_bytes(r, c) : 0;
-    size_t to_gpu = writes(r, c) && own_gpu_view((uint8_t *)(uintptr_t)recv) != recv ? recv_bytes(r, c) : 0;
-    struct braid_stats after;
-
-    if (braid_stats(r->comm, &after))
-        return wrong(r, c, "stats", 1);
-    after.gpu_to_host_bytes -= before->gpu_to_host_bytes;
-    after.host_to_gpu_bytes -= before->host_to_gpu_bytes;
-    /* Off the board the own block is fetched both as input and as output. */
-    if (c->in_place && to_host > recv_bytes(r, c) && after.gpu_to_host_bytes == to_host + recv_bytes(r, c))
-        to_host += recv_bytes(r, c);
-    if (after.gpu_to_host_bytes != to_host)
-        return wrong(r, c, "bytes were copied from the GPU, another number than are read",
-                     after.gpu_to_host_bytes);
-    if (after.host_to_gpu_bytes != to_gpu)
-        return wrong(r, c, "bytes were copied to the GPU, another number than are written",
-                     after.host_to_gpu_bytes);
+    (void)state;
+    table.seed = of.seed = (uint64_t)setting("BRAID_MATRIX_SEED", 1);
+    table.most = setting("BRAID_MATRIX_CASES", 1000);
+    if (only >= 0 && backends[only].guest)
+        look_for_hosts(&backends[only]);
+    memcpy(of.values,
+           (const int[AXES]){BACKENDS, 9, 0, BRAID_TYPES, BRAID_REDUCTIONS, SIZES, 2, 3, MEMORIES, MEMORIES,
+                             2, WAYS + 1},
+           sizeof(int[AXES]));
+    while (algorithm(of.values[ALGORITHM], &collective, &name))
+        of.values[ALGORITHM]++;
+    table.n = pairwise_rows(&of, &table.rows);
     return 0;
 }
 
-static int once(const struct rank *r, const struct combination *c, bool again)
+static int free_table(void **state)
 {
-    size_t n_send = send_bytes(r, c), n_recv = writes(r, c) ? recv_bytes(r, c) : 0, n;
-    bool whole_send = !c->in_place || n_send >= recv_bytes(r, c); /* not a block of the other buffer */
-    bool whole_recv = !c->in_place || recv_bytes(r, c) >= n_send;
-    uint8_t *given_send, *given_recv, *send, *recv;
-    struct braid_stats before;
-    int rc;
-
-    locate(r, c, &given_send, &given_recv);
-    send = own_gpu_view(given_send);
-    recv = own_gpu_view(given_recv);
-    if (braid_stats(r->comm, &before))
-        return wrong(r, c, "stats", 1);
-    memset(recv, 0xee, recv_bytes(r, c));
-    br_data_fill(&c->data, r->rank, 0, send, n_send / br_type_size(c->data.type));
-    if (whole_send)
-        guard(send, n_send);
-    if (whole_recv)
-        guard(recv, recv_bytes(r, c));
-    rc = run(r, c, given_send, given_recv);
-    if (rc)
-        return wrong(r, c, "was returned", (size_t)-rc);
-    if (check_copies(r, c, &before, given_send, given_recv))
-        return 1;
-    n = writes(r, c) ? count_wrong(r, c, recv) : 0;
-    if (n)
-        return wrong(r, c, "elements are wrong", n);
-    if (!c->in_place &&
-        (n = br_data_wrong_copy(&c->data, r->rank, 0, send, n_send / br_type_size(c->data.type))))
-        return wrong(r, c, "elements of the input have changed", n);
-    if (whole_send && !guards_hold(send, n_send))
-        return wrong(r, c, "something was written around the input", 1);
-    if (whole_recv && !guards_hold(recv, recv_bytes(r, c)))
-        return wrong(r, c, "something was written around the output", 1);
-    if (again && n_recv && memcmp(r->first, recv, n_recv))
-        return wrong(r, c, "the second result has other bits than the first", 1);
-    if (n_recv)
-        memcpy(r->first, recv, n_recv);
+    (void)state;
+    free(table.rows);
     return 0;
-}
-
-static int all_cases(struct braid_comm *comm, void *context)
-{
-    const struct setup *setup = context;
-    long cases = setting("BRAID_MATRIX_CASES", CASES);
-    size_t bytes = MOST + 4 * GUARD;
-    struct rank r = {
-        .comm = comm,
-        .rank = braid_rank(comm),
-        .size = braid_size(comm),
-        .seed = setup->seed,
-        .buffers = {[PLAIN] = {malloc(bytes), malloc(bytes)},
-                    [ALLOCATED] = {braid_alloc(comm, bytes), braid_alloc(comm, bytes)}},
-        .first = malloc(bytes),
-    };
-    int rc = !r.buffers[PLAIN].send || !r.buffers[PLAIN].recv || !r.buffers[ALLOCATED].send ||
-             !r.buffers[ALLOCATED].recv || !r.first;
-
-    if (setup->with_gpu)
-        r.buffers[OF_GPU] = (struct buffers){own_gpu_alloc(bytes), own_gpu_alloc(bytes)};
-    for (; r.number < cases && !rc; r.number++) {
-        struct combination c = draw(&r);
-
-        rc = once(&r, &c, false) || once(&r, &c, true);
-    }
-    if (setup->with_gpu) {
-        own_gpu_free(r.buffers[OF_GPU].send);
-        own_gpu_free(r.buffers[OF_GPU].recv);
-    }
-    free(r.first);
-    free(r.buffers[PLAIN].recv);
-    free(r.buffers[PLAIN].send);
-    return rc;
 }
 
 /* Small slices and eager limits put more boundaries into the same sizes. */
-static void ranks_of(int kind, int n, bool with_gpu)
+static void matrix(void **state)
 {
-    struct setup setup = {(uint64_t)setting("BRAID_MATRIX_SEED", SEED), with_gpu};
-    struct ranks job = ranks_kinds[kind];
+    const struct backend *backend = *state;
+    struct ranks job = backend->job;
+    long ranks = setting("BRAID_MATRIX_RANKS", 0);
 
-    job.size = n;
-    if (n % 3 == 2) {
-        job.slice_bytes = 20000;
-        job.eager_bytes = 1000;
+    table.backend = backend;
+    job.timeout_ms = RANKS_PATIENCE;
+    if (backend->dpdk && !memif_ports())
+        skip();
+    if (backend->gpu)
+        setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    for (job.size = 1; job.size <= 9; job.size++) {
+        job.slice_bytes = job.size % 3 == 2 ? 20000 : 0;
+        job.eager_bytes = job.size % 3 == 2 ? 1000 : 0;
+        if (backend->sizes & 1 << job.size && (!ranks || ranks == job.size))
+            ranks_run(&job, all_cases, &table);
     }
-    ranks_run(&job, all_cases, &setup);
-}
-
-static void all_numbers_of_ranks(int kind)
-{
-    int only = (int)setting("BRAID_MATRIX_RANKS", 0);
-
-    for (int n = only ? only : 1; n <= (only ? only : 9); n++)
-        ranks_of(kind, n, false);
-}
-
-static void matrix__uring(void **state)
-{
-    (void)state;
-    all_numbers_of_ranks(0);
-}
-
-static void matrix__uring_two_rails(void **state)
-{
-    (void)state;
-    all_numbers_of_ranks(1);
-}
-
-static void matrix__shm(void **state)
-{
-    (void)state;
-    all_numbers_of_ranks(2);
-}
-
-static void matrix__auto(void **state)
-{
-    (void)state;
-    all_numbers_of_ranks(3);
-}
-
-static void matrix__udp_two_rails(void **state)
-{
-    (void)state;
-    for (int n = 2; n <= 8; n += 3) /* what is udp's own, all of them would not show better */
-        ranks_of(4, n, false);
-}
-
-/* Staging is the same over all of them; with the board (2, 3) and without, more ranks than cores, small slices (5). */
-static void matrix__gpu(void **state)
-{
-    static const int kinds[] = {2, 0, 2, 3, 4};
-
-    (void)state;
-    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
-    for (int n = 1; n <= 5; n++)
-        ranks_of(kinds[n - 1], n, true);
-    unsetenv("BRAID_CUDA_LIBRARY");
+    if (backend->gpu)
+        unsetenv("BRAID_CUDA_LIBRARY");
+    if (backend->dpdk)
+        memif_remove();
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matrix__uring),         cmocka_unit_test(matrix__uring_two_rails),
-        cmocka_unit_test(matrix__shm),           cmocka_unit_test(matrix__auto),
-        cmocka_unit_test(matrix__udp_two_rails), cmocka_unit_test(matrix__gpu),
-    };
+    const char *name = argc > 1 ? argv[1] : getenv("BRAID_BACKEND");
+    struct CMUnitTest tests[BACKENDS];
+    size_t n = 0;
 
-    if (argc == 2)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    for (int i = 0; i < BACKENDS; i++) {
+        if (name ? strcmp(name, backends[i].name) != 0 : backends[i].guest)
+            continue;
+        tests[n++] = (struct CMUnitTest){backends[i].name, matrix, NULL, NULL, &backends[i]};
+        only = name ? i : -1;
+    }
+    if (!n) {
+        fprintf(stderr, "no back end '%s'\n", name);
+        return 2;
+    }
+    unsetenv("BRAID_BACKEND");
+    return _cmocka_run_group_tests("matrix", tests, n, make_table, free_table);
 }
