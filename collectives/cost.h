@@ -40,7 +40,7 @@ enum br_cost_class { BR_COST_4_BYTES, BR_COST_8_BYTES, BR_COST_2_BYTES, BR_COST_
 
 /* What one way of a collective was measured to take, for blocks of float32 of these sizes, ascending. */
 #define BR_COST_POINTS   12
-#define BR_COST_MEASURED 48
+#define BR_COST_MEASURED 96
 struct br_cost_measured {
     enum br_collective collective;
     uint32_t ranks;

@@ -41,6 +41,9 @@ int br_topology_hosts(struct br_topology *t, uint32_t n, const uint64_t *host)
     t->hosts = hosts;
     t->per_host = even && first * hosts == n ? first : 0;
     t->leader = leader;
+    t->cyclic = !t->per_host && n % hosts == 0;
+    for (uint32_t r = 0; r < n && t->cyclic; r++)
+        t->cyclic = leader[r] == r % hosts;
     return 0;
 }
 
@@ -153,6 +156,8 @@ const char *br_topology_text(const struct br_topology *t, char text[BR_TOPOLOGY_
         snprintf(text, BR_TOPOLOGY_TEXT, "bcube:%u,%u", t->cube.n, t->cube.k);
     else if (t->kind == BR_TOPOLOGY_HOSTS && t->per_host)
         snprintf(text, BR_TOPOLOGY_TEXT, "hosts:%ux%u", t->hosts, t->per_host);
+    else if (t->kind == BR_TOPOLOGY_HOSTS && t->cyclic)
+        snprintf(text, BR_TOPOLOGY_TEXT, "hosts:%ux%u cyclic", t->hosts, t->n / t->hosts);
     else if (t->kind == BR_TOPOLOGY_HOSTS)
         snprintf(text, BR_TOPOLOGY_TEXT, "hosts:%u uneven, %u ranks", t->hosts, t->n);
     else
@@ -175,20 +180,25 @@ static int place_ranks(struct br_topology *t, uint32_t hosts, uint32_t ranks, ui
     return rc;
 }
 
-static int parse_hosts(struct br_topology *t, uint32_t hosts, uint32_t ranks)
+/* ranks: of each host; block: how many of them follow each other. */
+static int parse_hosts(struct br_topology *t, uint32_t hosts, uint32_t ranks, uint32_t block)
 {
     if (hosts < 1 || ranks < 1 || (uint64_t)hosts * ranks > MOST_RANKS)
         return br_error(EINVAL, "hosts:%ux%u: must be at least 1x1 and %u ranks at most", hosts, ranks,
                         MOST_RANKS);
-    return place_ranks(t, hosts, hosts * ranks, ranks);
+    return place_ranks(t, hosts, hosts * ranks, block);
 }
 
 static int parse_uneven(struct br_topology *t, uint32_t hosts, uint32_t ranks)
 {
+    int rc;
+
     if (hosts < 2 || ranks <= hosts || ranks > MOST_RANKS)
         return br_error(EINVAL, "hosts:%u uneven, %u ranks: must be 2 hosts and more ranks, %u at most",
                         hosts, ranks, MOST_RANKS);
-    return place_ranks(t, hosts, ranks, 1);
+    rc = place_ranks(t, hosts, ranks, 1);
+    t->cyclic = false; /* nobody knows, and who has such hosts is not to find other names for them */
+    return rc;
 }
 
 int br_topology_parse(struct br_topology *t, const char *text)
@@ -203,8 +213,12 @@ int br_topology_parse(struct br_topology *t, const char *text)
             br_topology_bcube(t, &cube);
         return rc;
     }
-    if (sscanf(text, "hosts:%5ux%5u%n", &a, &b, &end) == 2 && !text[end])
-        return parse_hosts(t, a, b);
+    if (sscanf(text, "hosts:%5ux%5u%n", &a, &b, &end) == 2 && end && !text[end])
+        return parse_hosts(t, a, b, b);
+    end = 0;
+    if (sscanf(text, "hosts:%5ux%5u cyclic%n", &a, &b, &end) == 2 && end && !text[end])
+        return parse_hosts(t, a, b, 1);
+    end = 0;
     if (sscanf(text, "hosts:%5u uneven, %5u ranks%n", &a, &b, &end) == 2 && end && !text[end])
         return parse_uneven(t, a, b);
     if ((sscanf(text, "flat:%5u%n", &a, &end) == 1 || sscanf(text, "%5u%n", &a, &end) == 1) && !text[end] &&

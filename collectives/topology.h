@@ -34,6 +34,7 @@ struct br_topology {
     struct br_bcube cube; /* BCUBE; rank = host number, the last ones may be missing */
     uint32_t hosts;       /* HOSTS: how many */
     uint32_t per_host;    /* HOSTS: ranks of each, one host after the other; 0: they lie in another way */
+    bool cyclic; /* HOSTS: rank r is on host r mod hosts, and as many are on each (mpirun --map-by node) */
     const struct br_forest *forest; /* BCUBE: for the way of this name; borrowed, NULL: there is none */
     uint32_t *leader;               /* HOSTS: [n] lowest rank of each rank's host; owned */
     uint32_t cores; /* FLAT and HOSTS: all ranks take turns on so few cores; 0: they need not */
@@ -69,7 +70,7 @@ uint32_t br_topology_port(const struct br_topology *topology, uint32_t rank, uin
 /* Is a level a memory that is occupied once by a message, not a link with two ends? */
 bool br_topology_is_memory(const struct br_topology *topology, uint8_t level);
 
-/* "bcube:3,2", "hosts:2x4", "hosts:2 uneven, 5 ranks", "flat:9", for people and files. */
+/* "bcube:3,2", "hosts:2x4", "hosts:2x4 cyclic", "hosts:2 uneven, 5 ranks", "flat:9", for people and files. */
 #define BR_TOPOLOGY_TEXT 48
 const char *br_topology_text(const struct br_topology *topology, char text[BR_TOPOLOGY_TEXT]);
 

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which factorings are worth comparing. Where all ranks are equally far, each stage of s ranks costs a latency and s - 1 messages, and
+ * all factorings carry the same bytes. So for each number of factors the one with the least sum is the best by the model, whatever the
+ * latency, and one for each number of factors is compared. Rejected: all factorings, of which 55,440 ranks have thousands. Of two
+ * factors those near the square root are compared in both orders, and with every method, as a ring or halving may be what is measured to be
+ * fastest. Of more factors all but that of a host's memory are direct: halving is the same as more factors, a ring has more latency.
+ */
 #include "collectives/way.h"
 
 #include <errno.h>
@@ -10,6 +17,11 @@
 #include "base/error.h"
 
 static const char letters[] = "drh"; /* by enum br_method */
+
+#define MOST_FACTORS                                                                                         \
+    6 /* of a factoring that is compared: 65,536 ranks are best in 5, by the default figures */
+#define MOST_DIVISORS 128 /* numbers up to 65,536 have 120 at most */
+#define NEAR_ROOT     5   /* divisors on each side of the square root: all that numbers up to 64 have */
 
 static void add_dimension(struct br_way *way, uint32_t size, enum br_method method, uint8_t level)
 {
@@ -74,10 +86,30 @@ static int parse_factor(const char **at, struct br_way *way)
         way->open |= 1u << way->shape.n_dimensions;
     add_dimension(way, (uint32_t)size, method, BR_LEVEL_ANY);
     end += letter != NULL;
-    if (*end && ((*end != 'x' && *end != ',') || !end[1]))
+    if (*end && ((*end != 'x' && *end != ',' && *end != '/') || !end[1]))
         return -EINVAL;
-    *at = *end ? end + 1 : end;
+    *at = *end && *end != '/' ? end + 1 : end;
     return 0;
+}
+
+/* "/2": the second factor is the first stage. */
+static int parse_first(const char *at, struct br_way *way)
+{
+    char *end;
+    unsigned long first = strtoul(at + 1, &end, 10);
+
+    if (end == at + 1 || *end || at[1] == '-' || first < 1 || first > way->shape.n_dimensions)
+        return -EINVAL;
+    way->shape.first = (uint32_t)first - 1;
+    return 0;
+}
+
+static int refuse_factors(const char *arguments)
+{
+    return br_error(EINVAL,
+                    "blueconnect:%s: write the factors of the number of ranks, as 4x2 or 16h,6r (d direct, r "
+                    "ring, h halving), or 4x2/2 to begin with the second",
+                    arguments);
 }
 
 static int parse_factors(const struct br_topology *t, const char *arguments, struct br_way *way)
@@ -87,12 +119,11 @@ static int parse_factors(const struct br_topology *t, const char *arguments, str
 
     do {
         if (parse_factor(&at, way))
-            return br_error(EINVAL,
-                            "blueconnect:%s: write the factors of the number of ranks, as 4x2 or 16h,6r (d "
-                            "direct, r ring, h halving)",
-                            arguments);
+            return refuse_factors(arguments);
         product *= way->shape.dimensions[way->shape.n_dimensions - 1].size;
-    } while (*at && product <= INT32_MAX);
+    } while (*at && *at != '/' && product <= INT32_MAX);
+    if (*at == '/' && parse_first(at, way))
+        return refuse_factors(arguments);
     if (product != t->n)
         return br_error(EINVAL, "blueconnect:%s: the product of the factors is %llu, but there are %u ranks",
                         arguments, (unsigned long long)product, t->n);
@@ -117,19 +148,18 @@ static void set_factors(struct br_way *way, uint32_t first, uint32_t second)
         add_dimension(way, second, BR_METHOD_DIRECT, BR_LEVEL_ANY);
 }
 
-static int default_factors(const struct br_topology *t, struct br_way *way)
+static void default_factors(const struct br_topology *t, struct br_way *way)
 {
     if (br_topology_is_whole_cube(t))
         set_cube(way, &t->cube, 1, BR_METHOD_DIRECT);
-    else if (t->kind != BR_TOPOLOGY_HOSTS)
-        set_factors(way, t->n / divisor(t->n), divisor(t->n));
-    else if (t->per_host)
+    else if (t->kind == BR_TOPOLOGY_HOSTS && t->per_host)
         set_factors(way, t->per_host, t->hosts);
-    else
-        return br_error(EINVAL,
-                        "blueconnect needs the same number of ranks on each host, one host after the other");
+    else if (t->kind == BR_TOPOLOGY_HOSTS && t->cyclic) {
+        set_factors(way, t->hosts, t->n / t->hosts);
+        way->shape.first = 1;
+    } else
+        set_factors(way, t->n / divisor(t->n), divisor(t->n));
     way->open = (uint32_t)((1ull << way->shape.n_dimensions) - 1);
-    return 0;
 }
 
 static int set_hosts(const struct br_topology *t, struct br_way *way)
@@ -170,8 +200,10 @@ int br_way_parse(const struct br_topology *t, const char *text, struct br_way *w
     way->shape.threads = 1;
     if (way->algorithm == BR_BML)
         rc = parse_bml(t, colon ? colon + 1 : NULL, way);
+    else if (way->algorithm == BR_BLUECONNECT && colon)
+        rc = parse_factors(t, colon + 1, way);
     else if (way->algorithm == BR_BLUECONNECT)
-        rc = colon ? parse_factors(t, colon + 1, way) : default_factors(t, way);
+        default_factors(t, way);
     else if (way->algorithm == BR_RING && br_topology_is_whole_cube(t))
         set_cube(way, &t->cube, 1, BR_METHOD_CYCLE);
     else if (br_algorithm_digits(way->algorithm) && br_topology_is_whole_cube(t))
@@ -201,6 +233,8 @@ const char *br_way_name(const struct br_way *way, char text[BR_WAY_TEXT])
         used += (size_t)snprintf(text + used, BR_WAY_TEXT - used, "%c%u%.1s", i ? ',' : ':',
                                  shape->dimensions[i].size,
                                  way->open & 1u << i ? "" : &letters[shape->dimensions[i].method]);
+    if (shape->first && used < BR_WAY_TEXT)
+        snprintf(text + used, BR_WAY_TEXT - used, "/%u", shape->first + 1);
     return text;
 }
 
@@ -212,7 +246,8 @@ bool br_way_equal(const struct br_way *a, const struct br_way *b)
 uint64_t br_way_digest(const struct br_way *way)
 {
     uint64_t words[2 + BR_DIMENSIONS_MAX] = {way->forest ? way->forest->digest : 0,
-                                             (uint64_t)way->algorithm << 32 | way->shape.threads};
+                                             (uint64_t)way->algorithm << 32 |
+                                                 (uint64_t)way->shape.first << 16 | way->shape.threads};
     size_t n = 2;
 
     for (uint32_t i = 0; i < way->shape.n_dimensions; i++)
@@ -222,19 +257,113 @@ uint64_t br_way_digest(const struct br_way *way)
 
 /* ---- the ways there are --------------------------------------------------------------------- */
 
-static void add_factors(struct br_way *ways, uint32_t *n, const struct br_topology *t, uint32_t first)
+/* Of BlueConnect, with these sizes, beginning with dimension `first`; bit i of `open`: the method of dimension i is left to the cost
+ * model, else it is direct. */
+static void add_shape(struct br_way *ways, uint32_t *n, const struct br_topology *t, const uint32_t *sizes,
+                      uint32_t n_sizes, uint32_t first, uint32_t open)
 {
     struct br_way *way = &ways[*n];
 
-    if (*n == BR_WAYS_MAX || t->n % first != 0 || first == 1 || first == t->n)
+    if (*n == BR_WAYS_MAX)
         return;
     memset(way, 0, sizeof *way);
     way->algorithm = BR_BLUECONNECT;
     way->shape.threads = 1;
-    way->open = 3;
-    set_factors(way, first, t->n / first);
+    way->shape.first = first;
+    way->open = open;
+    for (uint32_t i = 0; i < n_sizes; i++)
+        add_dimension(way, sizes[i], BR_METHOD_DIRECT, BR_LEVEL_ANY);
     set_levels(t, &way->shape);
     ++*n;
+}
+
+/* Its divisors but 1 and itself, ascending. */
+static uint32_t list_divisors(uint32_t n, uint32_t divisors[MOST_DIVISORS])
+{
+    uint32_t count = 0;
+
+    for (uint32_t d = 2; d <= n / 2 && count < MOST_DIVISORS; d++)
+        if (n % d == 0)
+            divisors[count++] = d;
+    return count;
+}
+
+/* A search for the factors with the least sum. */
+struct factoring {
+    uint32_t divisors[MOST_DIVISORS], n_divisors;
+    uint32_t trial[MOST_FACTORS], best[MOST_FACTORS];
+    uint32_t least; /* sum of best[]; UINT32_MAX: none was found */
+};
+
+/* Can so many factors of at most `most` make n? */
+static bool may_reach(uint32_t n, uint32_t count, uint32_t most)
+{
+    uint64_t product = 1;
+
+    for (uint32_t i = 0; i < count && product < n; i++)
+        product *= most;
+    return product >= n;
+}
+
+/* The factors from `at` on, none larger than the one before; those nearest to equal first, so that most others end early. */
+static void search(struct factoring *f, uint32_t n, uint32_t at, uint32_t count, uint32_t most, uint32_t sum)
+{
+    if (at + 1 == count) {
+        if (n < 2 || n > most || sum + n >= f->least)
+            return;
+        f->trial[at] = n;
+        f->least = sum + n;
+        memcpy(f->best, f->trial, count * sizeof *f->best);
+        return;
+    }
+    for (uint32_t i = 0; i < f->n_divisors && f->divisors[i] <= most; i++) {
+        uint32_t d = f->divisors[i];
+
+        if (sum + d + 2 * (count - at - 1) >= f->least)
+            return;
+        if (n % d != 0 || !may_reach(n, count - at, d))
+            continue;
+        f->trial[at] = d;
+        search(f, n / d, at + 1, count, d, sum + d);
+    }
+}
+
+/* A shape for each number of factors of `n` from `least` on: those with the least sum, the largest first. Before them stands a factor
+ * `before`, or behind them `behind`, which is the first stage all the same; 0: there is none. */
+static void add_balanced(struct br_way *ways, uint32_t *n_ways, const struct br_topology *t, uint32_t n,
+                         uint32_t least, uint32_t before, uint32_t behind)
+{
+    struct factoring f;
+
+    f.n_divisors = list_divisors(n, f.divisors);
+    for (uint32_t count = least; count <= MOST_FACTORS; count++) {
+        uint32_t sizes[MOST_FACTORS + 1], used = 0, host;
+
+        f.least = UINT32_MAX;
+        search(&f, n, 0, count, n, 0);
+        if (f.least == UINT32_MAX)
+            break;
+        if (before > 1)
+            sizes[used++] = before;
+        for (uint32_t i = 0; i < count; i++)
+            sizes[used++] = f.best[i];
+        if (behind > 1)
+            sizes[used++] = behind;
+        host = behind > 1 ? used - 1 : 0;
+        add_shape(ways, n_ways, t, sizes, used, host, count == 1 ? 3 : before || behind ? 1u << host : 0);
+    }
+}
+
+/* Two factors, those nearest to the square root, in both orders. */
+static void add_pairs(struct br_way *ways, uint32_t *n_ways, const struct br_topology *t)
+{
+    uint32_t divisors[MOST_DIVISORS], n = list_divisors(t->n, divisors), middle = 0;
+
+    while (middle < n && divisors[middle] < t->n / divisors[middle])
+        middle++;
+    for (uint32_t i = n; i-- > 0;)
+        if (i + NEAR_ROOT >= middle && i < middle + NEAR_ROOT)
+            add_shape(ways, n_ways, t, (uint32_t[]){divisors[i], t->n / divisors[i]}, 2, 0, 3);
 }
 
 uint32_t br_ways_list(const struct br_topology *t, struct br_way ways[BR_WAYS_MAX])
@@ -249,13 +378,14 @@ uint32_t br_ways_list(const struct br_topology *t, struct br_way ways[BR_WAYS_MA
     if (br_topology_is_whole_cube(t)) {
         br_way_parse(t, "bml", &ways[n++]);
         br_way_parse(t, "blueconnect", &ways[n++]);
-    } else if (t->kind == BR_TOPOLOGY_HOSTS) {
-        if (t->per_host)
-            br_way_parse(t, "host_tree", &ways[n++]);
-        add_factors(ways, &n, t, t->per_host ? t->per_host : 1);
+    } else if (t->kind == BR_TOPOLOGY_HOSTS && t->per_host) {
+        br_way_parse(t, "host_tree", &ways[n++]);
+        add_balanced(ways, &n, t, t->hosts, 1, t->per_host, 0);
+    } else if (t->kind == BR_TOPOLOGY_HOSTS && t->cyclic) {
+        add_balanced(ways, &n, t, t->hosts, 1, 0, t->n / t->hosts);
     } else {
-        for (uint32_t first = t->n / 2; first >= 2 && t->n <= 64; first--)
-            add_factors(ways, &n, t, first);
+        add_pairs(ways, &n, t);
+        add_balanced(ways, &n, t, t->n, 3, 0, 0);
     }
     return n;
 }

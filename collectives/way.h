@@ -7,6 +7,7 @@
  *     blueconnect                        the ranks of a host, then the hosts; or digit by digit in a BCube; or two factors
  *     blueconnect:4x2                    these factors of the number of ranks, the first among ranks that follow each other
  *     blueconnect:16h,6r                 with methods: d direct, r ring, h halving and doubling
+ *     blueconnect:4x2/2                  beginning with the second factor: where ranks r, r + 4, ... are on one host
  *
  * A factor without a method gets the one that the cost model finds cheapest (choice.h). Pure; thread-safe.
  */
@@ -37,7 +38,7 @@ bool br_way_equal(const struct br_way *a, const struct br_way *b);
 uint64_t br_way_digest(const struct br_way *way);
 
 /* The ways worth comparing for a collective, the simplest first; none of them has been checked against the collective.
- * Returns how many, at most BR_WAYS_MAX. */
+ * Returns how many, at most BR_WAYS_MAX. Of BlueConnect, some ten shapes for any number of ranks (way.c). */
 #define BR_WAYS_MAX 64
 uint32_t br_ways_list(const struct br_topology *topology, struct br_way ways[BR_WAYS_MAX]);
 

@@ -39,6 +39,10 @@ int br_shape_check(const struct br_shape *shape, enum br_collective collective, 
         shape->threads > BR_DIMENSIONS_MAX)
         return br_error(EINVAL, "a shape has 1 to %d dimensions and threads, not %u and %u",
                         BR_DIMENSIONS_MAX, shape->n_dimensions, shape->threads);
+    if (shape->first >= shape->n_dimensions ||
+        (shape->first && shape->dimensions[0].method == BR_METHOD_CYCLE))
+        return br_error(EINVAL, "a shape of %u dimensions cannot begin with dimension %u",
+                        shape->n_dimensions, shape->first);
     for (uint32_t i = 0; i < shape->n_dimensions; i++) {
         const struct br_dimension *dimension = &shape->dimensions[i];
 
@@ -90,7 +94,7 @@ void br_shape_stages(const struct br_shape *shape, uint32_t thread, struct br_st
         return;
     }
     for (uint32_t w = 0; w < shape->n_dimensions; w++) {
-        uint32_t at = (w + thread) % shape->n_dimensions;
+        uint32_t at = (w + thread + shape->first) % shape->n_dimensions;
         const struct br_dimension *dimension = &shape->dimensions[at];
         struct br_stage stage = {.size = dimension->size, .stride = stride[at], .level = dimension->level};
 

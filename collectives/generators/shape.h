@@ -32,8 +32,8 @@ struct br_dimension {
 /*
  * The ranks 0 .. core-1 are numbered by digits, dimension 0 the least significant; core = product of the
  * sizes. Each rank from core to n-1 hands its part to rank - core and gets its result from there, so core <=
- * n <= 2 core. Thread t works on its own share of the chunks, with dimension (w + t) mod n_dimensions in its
- * step w: with threads == n_dimensions, direct and equal sizes this is BML.
+ * n <= 2 core. Thread t works on its own share of the chunks, with dimension (w + t + first) mod n_dimensions in
+ * its step w: with threads == n_dimensions, direct and equal sizes this is BML.
  *
  * BR_METHOD_CYCLE is for all dimensions or none, of one size n and with levels that follow each other or are
  * all BR_LEVEL_ANY. Its ring visits the ranks in the order of the modular Gray code of base n: each next one
@@ -44,6 +44,7 @@ struct br_shape {
     uint32_t n_dimensions;
     uint32_t threads; /* at least 1 */
     struct br_dimension dimensions[BR_DIMENSIONS_MAX];
+    uint32_t first; /* dimension that thread 0 begins with: below n_dimensions, 0 with a cycle */
 };
 
 /* One step of a thread: an exchange among `size` ranks whose numbers differ by multiples of `stride`. */

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -65,8 +66,8 @@ static void price(const struct network *network, const char *name, double bytes,
 /* The topology's port rules are the same in the formulas and in the simulation of the schedules. */
 static void br_cost_estimate__agrees_with_the_timing_on_any_network(void **state)
 {
-    static const char *const networks[] = {"bcube:2,2", "bcube:3,2", "bcube:2,3",
-                                           "bcube:4,2", "hosts:2x4", "hosts:4x3"};
+    static const char *const networks[] = {"bcube:2,2", "bcube:3,2", "bcube:2,3",       "bcube:4,2",
+                                           "hosts:2x4", "hosts:4x3", "hosts:4x3 cyclic"};
     static const char *const names[] = {"ring", "blueconnect", "halving",     "direct",
                                         "bml",  "doubling",    "binary_tree", "double_tree"};
 
@@ -127,6 +128,76 @@ static void br_choose__takes_blueconnect_between_hosts(void **state)
     price(&network, "ring", 64e6, &ring);
     assert_true(ring.seconds > 1.3 * choice.seconds);
     close_network(&network);
+}
+
+/* What the cheapest of all factorings into up to four factors, in any order, takes. */
+static double cheapest_factoring(const struct network *network, uint32_t n, double bytes, const char *before,
+                                 uint32_t depth)
+{
+    double least = INFINITY;
+
+    for (uint32_t f = 2; f <= n; f++) {
+        char name[64];
+        struct br_choice choice;
+
+        if (n % f)
+            continue;
+        snprintf(name, sizeof name, "%s%s%u", before, depth ? "x" : ":", f);
+        if (f < n && depth < 3) {
+            least = fmin(least, cheapest_factoring(network, n / f, bytes, name, depth + 1));
+        } else if (f == n) {
+            price(network, name, bytes, &choice);
+            least = fmin(least, choice.seconds);
+        }
+    }
+    return least;
+}
+
+static void br_choose__takes_blueconnect_on_large_flat_networks(void **state)
+{
+    static const char *const networks[] = {"96", "128", "256", "100"};
+    static const double sizes[] = {4096, 65536, 262144, 4 << 20};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            struct network network;
+            struct br_choice choice;
+            double least;
+
+            open_network(&network, networks[i]);
+            assert_int_equal(br_choose(&network.model, BR_ALLREDUCE, network.topology.n, sizes[k], &choice),
+                             0);
+            least = cheapest_factoring(&network, network.topology.n, sizes[k], "blueconnect", 0);
+            if (choice.seconds > 1.01 * least)
+                fail_msg("%s ranks, %g bytes: %g s, factors do it in %g", networks[i], sizes[k],
+                         choice.seconds, least);
+            if (sizes[k] >= 65536)
+                assert_int_equal(choice.way.algorithm, BR_BLUECONNECT);
+            close_network(&network);
+        }
+}
+
+/* Dealt out to the hosts in turns (mpirun --map-by node), ranks reach each other as fast as where they follow each other. */
+static void br_choose__does_not_mind_how_ranks_are_placed(void **state)
+{
+    static const double sizes[] = {65536, 1 << 20, 16 << 20};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        struct network blocks, cyclic;
+        struct br_choice a, b;
+
+        open_network(&blocks, "hosts:6x4");
+        open_network(&cyclic, "hosts:6x4 cyclic");
+        assert_int_equal(br_choose(&blocks.model, BR_ALLREDUCE, 24, sizes[k], &a), 0);
+        assert_int_equal(br_choose(&cyclic.model, BR_ALLREDUCE, 24, sizes[k], &b), 0);
+        if (b.seconds > 1.01 * a.seconds)
+            fail_msg("%g bytes: %g s where ranks follow each other, %g where they are dealt out", sizes[k],
+                     a.seconds, b.seconds);
+        close_network(&blocks);
+        close_network(&cyclic);
+    }
 }
 
 /* Between hosts finer than the engine's own cut; a cube's links are busy with that. */
@@ -405,6 +476,8 @@ int main(void)
         cmocka_unit_test(br_cost_estimate__agrees_with_the_timing_where_cores_are_scarce),
         cmocka_unit_test(br_choose__takes_bml_for_large_buffers_in_a_bcube),
         cmocka_unit_test(br_choose__takes_blueconnect_between_hosts),
+        cmocka_unit_test(br_choose__takes_blueconnect_on_large_flat_networks),
+        cmocka_unit_test(br_choose__does_not_mind_how_ranks_are_placed),
         cmocka_unit_test(br_choose__cuts_finer_where_memory_and_link_take_turns),
         cmocka_unit_test(br_cost_estimate__counts_every_link_of_a_relayed_message),
         cmocka_unit_test(br_choose__serves_a_cube_with_missing_hosts),

@@ -66,7 +66,8 @@ static void br_show_dot__draws_every_rank_and_message(void **state)
     char *text;
 
     (void)state;
-    request.shape = (struct br_shape){2, 2, {{3, BR_METHOD_DIRECT, 0}, {3, BR_METHOD_DIRECT, 1}}};
+    request.shape = (struct br_shape){
+        .n_dimensions = 2, .threads = 2, .dimensions = {{3, BR_METHOD_DIRECT, 0}, {3, BR_METHOD_DIRECT, 1}}};
     text = draw(request);
     assert_non_null(strstr(text, "18 pieces a block, 4 rounds"));
     assert_int_equal(count(text, ">rank "), 9);

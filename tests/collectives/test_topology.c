@@ -13,7 +13,8 @@
 
 static void br_topology_hosts__finds_hosts_in_any_order(void **state)
 {
-    const uint64_t blocks[] = {7, 7, 3, 3}, turns[] = {7, 3, 7, 3}, uneven[] = {7, 7, 3};
+    const uint64_t blocks[] = {7, 7, 3, 3}, turns[] = {7, 3, 7, 3}, uneven[] = {7, 7, 3},
+                   mixed[] = {7, 3, 7, 3, 3, 7};
     struct br_topology t;
 
     (void)state;
@@ -25,9 +26,15 @@ static void br_topology_hosts__finds_hosts_in_any_order(void **state)
     br_topology_destroy(&t);
     assert_int_equal(br_topology_hosts(&t, 4, turns), 0);
     assert_int_equal(t.per_host, 0);
+    assert_true(t.cyclic);
     assert_int_equal(br_topology_port(&t, 3, 0), 1);
     br_topology_destroy(&t);
     assert_int_equal(br_topology_hosts(&t, 3, uneven), 0);
+    assert_int_equal(t.per_host, 0);
+    assert_false(t.cyclic);
+    br_topology_destroy(&t);
+    assert_int_equal(br_topology_hosts(&t, 6, mixed), 0);
+    assert_false(t.cyclic);
     assert_int_equal(t.per_host, 0);
     br_topology_destroy(&t);
 }
@@ -107,7 +114,8 @@ static void br_topology_parse__reads_what_text_writes(void **state)
                                        "hosts:2x4",
                                        "flat:9",
                                        "hosts:4 uneven, 5 ranks",
-                                       "hosts:2 uneven, 4 ranks"};
+                                       "hosts:2 uneven, 4 ranks",
+                                       "hosts:3x4 cyclic"};
     static const char *const bad[] = {"",
                                       "bcube",
                                       "bcube:1,2",
@@ -123,7 +131,9 @@ static void br_topology_parse__reads_what_text_writes(void **state)
                                       "hosts:1 uneven, 5 ranks",
                                       "hosts:5 uneven, 5 ranks",
                                       "hosts:2 uneven, 99999 ranks",
-                                      "hosts:4 uneven, 5 ranks or so"};
+                                      "hosts:4 uneven, 5 ranks or so",
+                                      "hosts:2x2 cyclical",
+                                      "hosts:2x2 "};
     char text[BR_TOPOLOGY_TEXT];
     struct br_topology t;
 

@@ -95,11 +95,15 @@ static void br_way_parse__refuses_in_words(void **state)
         {"9", "blueconnect:", "write the factors"},
         {"9", "blueconnect:3x", "write the factors"},
         {"9", "blueconnect:3q", "write the factors"},
+        {"9", "blueconnect:3x3/3", "write the factors"},
+        {"9", "blueconnect:3x3/0", "write the factors"},
+        {"9", "blueconnect:3x3/", "write the factors"},
+        {"9", "blueconnect:3x3/1x", "write the factors"},
+        {"hosts:2x4 cyclic", "host_tree", "one host after the other"},
         {"9", "blueconnect:-3", "write the factors"},
         {"9", "blueconnect:99999999999x2", "write the factors"},
         {"9", "blueconnect:3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3", "there are 9 ranks"},
     };
-    const uint64_t turns[] = {7, 3, 7, 3};
     struct br_topology t;
     struct br_way way;
 
@@ -110,15 +114,21 @@ static void br_way_parse__refuses_in_words(void **state)
         if (!strstr(br_error_words(), bad[i].words))
             fail_msg("%s: '%s' does not say '%s'", bad[i].text, br_error_words(), bad[i].words);
     }
-    assert_int_equal(br_topology_hosts(&t, 4, turns), 0);
-    assert_int_equal(br_way_parse(&t, "blueconnect", &way), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "one host after the other"));
-    br_topology_destroy(&t);
 }
 
 static void br_way_name__is_found_again(void **state)
 {
-    static const char *const topologies[] = {"bcube:3,2", "hosts:2x4", "12", "7"};
+    static const char *const topologies[] = {"bcube:3,2",
+                                             "hosts:2x4",
+                                             "12",
+                                             "7",
+                                             "hosts:3x4 cyclic",
+                                             "hosts:4 uneven, 34 ranks",
+                                             "hosts:12x5",
+                                             "96",
+                                             "1024",
+                                             "55440",
+                                             "65536"};
     static struct br_way ways[BR_WAYS_MAX];
 
     (void)state;
@@ -169,6 +179,64 @@ static void br_way_parse__bml_is_proved(void **state)
     }
 }
 
+/* Ranks 0, 4, 8 are on one host: its memory first, then the network, as where they follow each other. */
+static void br_way_parse__blueconnect_begins_in_the_host_where_ranks_are_dealt_out(void **state)
+{
+    struct br_way way, dealt;
+    struct br_stages stages;
+
+    (void)state;
+    parse("hosts:4x3 cyclic", "blueconnect", &dealt);
+    parse("12", "blueconnect:4x3/2", &way);
+    assert_true(br_way_equal(&way, &dealt));
+    br_shape_stages(&way.shape, 0, &stages);
+    assert_int_equal(stages.stages[0].size, 3);
+    assert_int_equal(stages.stages[0].stride, 4);
+    assert_int_equal(stages.stages[1].size, 4);
+    assert_int_equal(stages.stages[1].stride, 1);
+    assert_true(schedules_prove(BR_BLUECONNECT, &way.shape, 12) > 0);
+    parse("12", "blueconnect:2d,2h,3r/3", &way);
+    assert_true(schedules_prove(BR_BLUECONNECT, &way.shape, 12) > 0);
+    parse("12", "blueconnect:4x3", &way);
+    assert_false(br_way_equal(&way, &dealt));
+    assert_true(br_way_digest(&way) != br_way_digest(&dealt));
+    /* Uneven hosts: any two factors. */
+    parse("hosts:3 uneven, 8 ranks", "blueconnect", &way);
+    assert_int_equal(way.shape.dimensions[0].size * way.shape.dimensions[1].size, 8);
+}
+
+/* What is listed for networks of many ranks, or with hosts of any kind, does what it should. */
+static void br_ways_list__shapes_are_proved(void **state)
+{
+    static const char *const networks[] = {"96", "hosts:12x2", "hosts:12x2 cyclic",
+                                           "hosts:5 uneven, 24 ranks"};
+    static struct br_way ways[BR_WAYS_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
+        struct br_topology t;
+        uint32_t shapes = 0;
+
+        assert_int_equal(br_topology_parse(&t, networks[i]), 0);
+        for (uint32_t w = 0, n = br_ways_list(&t, ways); w < n; w++) {
+            struct br_schedule_request request = {
+                .algorithm = ways[w].algorithm, .n = t.n, .shape = ways[w].shape};
+            struct schedules schedules;
+            char name[BR_WAY_TEXT];
+
+            if (ways[w].algorithm != BR_BLUECONNECT || t.n > schedules_most_ranks() + 32)
+                continue;
+            schedules_build(&schedules, request, IN_PLACE_SOME);
+            if (schedules_verify(&schedules, 1) != 0)
+                fail_msg("%s on %s: %s", br_way_name(&ways[w], name), networks[i], br_error_words());
+            schedules_free(&schedules);
+            shapes++;
+        }
+        assert_true(shapes >= 3 || t.n > schedules_most_ranks() + 32);
+        br_topology_destroy(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +246,8 @@ int main(void)
         cmocka_unit_test(br_way_parse__refuses_in_words),
         cmocka_unit_test(br_way_name__is_found_again),
         cmocka_unit_test(br_way_parse__bml_is_proved),
+        cmocka_unit_test(br_way_parse__blueconnect_begins_in_the_host_where_ranks_are_dealt_out),
+        cmocka_unit_test(br_ways_list__shapes_are_proved),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,7 +98,9 @@ static void br_generate_bruck__goes_digit_by_digit(void **state)
 static void br_generate_bruck__is_proved_for_mixed_digits(void **state)
 {
     const struct br_shape shape = {
-        3, 1, {{4, BR_METHOD_DIRECT, 0}, {1, BR_METHOD_DIRECT, 1}, {3, BR_METHOD_DIRECT, 2}}};
+        .n_dimensions = 3,
+        .threads = 1,
+        .dimensions = {{4, BR_METHOD_DIRECT, 0}, {1, BR_METHOD_DIRECT, 1}, {3, BR_METHOD_DIRECT, 2}}};
     struct br_schedule_request request = {
         .collective = BR_ALLTOALL, .algorithm = BR_BRUCK, .n = 12, .shape = shape};
 

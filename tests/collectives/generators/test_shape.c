@@ -19,7 +19,8 @@ static void refused(struct br_shape shape, enum br_collective collective, uint32
 
 static void br_shape_check__says_why_not(void **state)
 {
-    const struct br_shape six = {2, 1, {{3, BR_METHOD_RING, 0}, {2, BR_METHOD_HALVING, 1}}};
+    const struct br_shape six = {
+        .n_dimensions = 2, .threads = 1, .dimensions = {{3, BR_METHOD_RING, 0}, {2, BR_METHOD_HALVING, 1}}};
 
     (void)state;
     assert_int_equal(br_shape_check(&six, BR_ALLREDUCE, 6), 0);
@@ -28,17 +29,25 @@ static void br_shape_check__says_why_not(void **state)
     refused(six, BR_ALLREDUCE, 13, "half of them");
     refused(six, BR_BARRIER, 6, "barrier");
     refused(six, BR_REDUCE, 6, "one dimension");
-    refused((struct br_shape){1, 1, {{6, BR_METHOD_HALVING, 0}}}, BR_ALLREDUCE, 6, "power of two, not 6");
-    refused((struct br_shape){1, 1, {{0, BR_METHOD_RING, 0}}}, BR_ALLREDUCE, 6, "size 0");
-    refused((struct br_shape){1, 0, {{6, BR_METHOD_RING, 0}}}, BR_ALLREDUCE, 6, "1 to 32");
-    refused((struct br_shape){33, 1, {{6, BR_METHOD_RING, 0}}}, BR_ALLREDUCE, 6, "1 to 32");
-    refused((struct br_shape){2, 1, {{UINT32_MAX, BR_METHOD_RING, 0}, {UINT32_MAX, BR_METHOD_RING, 0}}},
-            BR_ALLREDUCE, 6, "more than");
+    refused((struct br_shape){.n_dimensions = 1, .threads = 1, .dimensions = {{6, BR_METHOD_HALVING, 0}}},
+            BR_ALLREDUCE, 6, "power of two, not 6");
+    refused((struct br_shape){.n_dimensions = 1, .threads = 1, .dimensions = {{0, BR_METHOD_RING, 0}}},
+            BR_ALLREDUCE, 6, "size 0");
+    refused((struct br_shape){.n_dimensions = 1, .threads = 0, .dimensions = {{6, BR_METHOD_RING, 0}}},
+            BR_ALLREDUCE, 6, "1 to 32");
+    refused((struct br_shape){.n_dimensions = 33, .threads = 1, .dimensions = {{6, BR_METHOD_RING, 0}}},
+            BR_ALLREDUCE, 6, "1 to 32");
+    refused(
+        (struct br_shape){.n_dimensions = 2,
+                          .threads = 1,
+                          .dimensions = {{UINT32_MAX, BR_METHOD_RING, 0}, {UINT32_MAX, BR_METHOD_RING, 0}}},
+        BR_ALLREDUCE, 6, "more than");
 }
 
 static void br_shape_stages__rotates_and_resolves_halving(void **state)
 {
-    const struct br_shape shape = {2, 2, {{4, BR_METHOD_HALVING, 5}, {3, BR_METHOD_RING, 7}}};
+    const struct br_shape shape = {
+        .n_dimensions = 2, .threads = 2, .dimensions = {{4, BR_METHOD_HALVING, 5}, {3, BR_METHOD_RING, 7}}};
     struct br_stages stages;
 
     (void)state;
@@ -60,7 +69,9 @@ static void br_shape_stages__rotates_and_resolves_halving(void **state)
 static void br_stages_home__is_the_inverse_of_br_stages_base(void **state)
 {
     const struct br_shape shape = {
-        3, 3, {{4, BR_METHOD_HALVING, 0}, {3, BR_METHOD_RING, 1}, {5, BR_METHOD_DIRECT, 2}}};
+        .n_dimensions = 3,
+        .threads = 3,
+        .dimensions = {{4, BR_METHOD_HALVING, 0}, {3, BR_METHOD_RING, 1}, {5, BR_METHOD_DIRECT, 2}}};
 
     (void)state;
     for (uint32_t t = 0; t < 3; t++) {
@@ -84,7 +95,8 @@ static void br_stage_member__changes_one_digit(void **state)
 
 static void br_shape_check__knows_a_cycle(void **state)
 {
-    struct br_shape cycle = {2, 2, {{3, BR_METHOD_CYCLE, 4}, {3, BR_METHOD_CYCLE, 5}}};
+    struct br_shape cycle = {
+        .n_dimensions = 2, .threads = 2, .dimensions = {{3, BR_METHOD_CYCLE, 4}, {3, BR_METHOD_CYCLE, 5}}};
 
     (void)state;
     assert_int_equal(br_shape_check(&cycle, BR_ALLREDUCE, 9), 0);
