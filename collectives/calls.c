@@ -51,6 +51,36 @@ static bool writes(const struct braid_comm *comm, const struct call *c)
     return !br_collective_to_root(c->collective) || c->root == comm->rank;
 }
 
+/* send and recv of this rank may be apart, or in place as braid.h says; anything else would be overwritten before it is read. */
+static int check_overlap(const struct braid_comm *comm, const char *name, const struct call *c)
+{
+    uintptr_t send = (uintptr_t)c->send, recv = (uintptr_t)c->recv;
+    size_t block = c->count * br_type_size(c->type), own = (size_t)comm->rank * block;
+    uint32_t n = (uint32_t)comm->size;
+    size_t send_bytes = block * br_collective_blocks(c->collective, n, BR_INPUT);
+    size_t recv_bytes = block * br_collective_blocks(c->collective, n, BR_OUTPUT);
+    const char *in_place = "recv == send";
+    bool is_in_place = recv == send;
+
+    if (!block || !reads(comm, c) || !writes(comm, c) || send + send_bytes <= recv ||
+        recv + recv_bytes <= send)
+        return 0;
+    if (send_bytes > recv_bytes) {
+        in_place = "recv == send + rank * count";
+        is_in_place = recv == send + own;
+    } else if (send_bytes < recv_bytes) {
+        in_place = "send == recv + rank * count";
+        is_in_place = send == recv + own;
+    }
+    return is_in_place
+               ? 0
+               : br_error(
+                     EINVAL,
+                     "%s: send (%zu bytes from %p) and recv (%zu bytes from %p) of rank %d overlap; they "
+                     "may only if it is in place: %s",
+                     name, send_bytes, c->send, recv_bytes, c->recv, comm->rank, in_place);
+}
+
 static int check_call(struct braid_comm *comm, const char *name, const struct call *c,
                       const struct braid_options *options)
 {
@@ -73,7 +103,7 @@ static int check_call(struct braid_comm *comm, const char *name, const struct ca
         return br_error(EINVAL, "%s: send is NULL", name);
     if (c->count && writes(comm, c) && !c->recv)
         return br_error(EINVAL, "%s: recv is NULL", name);
-    return 0;
+    return check_overlap(comm, name, c);
 }
 
 /* ---- from call to result ----------------------------------------------------------------------------------- */
@@ -95,6 +125,7 @@ static void apply_options(const struct braid_comm *comm, const struct braid_opti
 /* Submits; blocks if the caller gave no place for a handle. */
 static int go(struct br_operation *op, struct braid_op **out)
 {
+    struct braid_op *handle = out ? br_operation_give(op) : NULL;
     int rc = br_progress_submit(op, out != NULL);
 
     if (rc) {
@@ -102,7 +133,7 @@ static int go(struct br_operation *op, struct braid_op **out)
         return rc;
     }
     if (out) {
-        *out = (struct braid_op *)op;
+        *out = handle;
         return 0;
     }
     br_progress_wait(op, UINT64_MAX); /* its deadline ends it */
@@ -168,6 +199,8 @@ static int call(struct braid_comm *comm, const char *name, const struct call *c,
     struct br_operation *op;
     int rc = check_call(comm, name, c, options);
 
+    if (out)
+        *out = NULL;
     if (rc)
         return rc;
     if (persistent && !out)
@@ -184,7 +217,7 @@ static int call(struct braid_comm *comm, const char *name, const struct call *c,
     if (rc)
         br_comm_put_operation(op);
     else
-        *out = (struct braid_op *)op;
+        *out = br_operation_give(op);
     return rc;
 }
 
@@ -376,6 +409,8 @@ static int point(struct braid_comm *comm, const char *name, const struct point *
     struct br_operation *op;
     int rc = br_comm_check(comm, name);
 
+    if (out)
+        *out = NULL;
     if (!rc)
         rc = check_point(comm, name, p);
     if (!rc)

@@ -283,6 +283,37 @@ static int init_first(struct br_family *family)
     return br_comm_create(family, br_engine_all(family->engine), &family->first);
 }
 
+/* Communicators that have been finalized with their job. The program may still hold their addresses: they stay what they are for
+ * KEPT others. */
+#define KEPT 64
+static struct {
+    pthread_mutex_t lock;
+    struct br_list list; /* the oldest first; by `holding` */
+    int n;
+} retired = {.lock = PTHREAD_MUTEX_INITIALIZER, .list = {&retired.list, &retired.list}};
+
+static void retire(struct braid_comm *comm)
+{
+    pthread_mutex_lock(&retired.lock);
+    br_list_push_back(&retired.list, &comm->holding);
+    retired.n++;
+    pthread_mutex_unlock(&retired.lock);
+}
+
+static struct braid_comm *make_comm(void)
+{
+    struct braid_comm *comm = NULL;
+
+    pthread_mutex_lock(&retired.lock);
+    if (retired.n > KEPT) {
+        comm = br_container_of(retired.list.next, struct braid_comm, holding);
+        br_list_remove(&comm->holding);
+        retired.n--;
+    }
+    pthread_mutex_unlock(&retired.lock);
+    return comm ? comm : calloc(1, sizeof *comm);
+}
+
 static void destroy_comms(struct br_family *family)
 {
     for (uint32_t i = 0; i < BR_MAX_GROUPS; i++) {
@@ -292,7 +323,8 @@ static void destroy_comms(struct br_family *family)
             br_comm_destroy(family->comms[i]);
         if (group && i) /* 0: the engine's */
             br_split_free(group);
-        free(family->comms[i]);
+        if (family->comms[i])
+            retire(family->comms[i]);
     }
 }
 
@@ -328,6 +360,7 @@ static const struct phase {
 } phases[] = {
     {"locks", init_locks, destroy_locks},
     {"operations", init_operations, destroy_operations},
+    {"handles", br_handles_open, br_handles_close},
     {"timeline", br_tracing_open, br_tracing_close},
     {"worker", init_worker, destroy_worker},
     {"regions", NULL, br_regions_free},
@@ -414,7 +447,7 @@ int braid_init(const struct braid_config *config, struct braid_comm **out)
 int braid_finalize(struct braid_comm *comm)
 {
     BR_HOLD_CANCELLATION;
-    char memory[BR_MEMORY_TEXT];
+    char memory[BR_MEMORY_TEXT], words[BR_ERROR_WORDS];
     struct br_family *family;
     int rc;
 
@@ -436,6 +469,8 @@ int braid_finalize(struct braid_comm *comm)
     for (int i = 0; i < (int)BR_MAX_GROUPS; i++)
         if (family->comms[i])
             br_progress_settle(family, &family->comms[i]->outstanding, UINT64_MAX);
+    rc = br_comm_take_results(comm, "braid_finalize");
+    snprintf(words, sizeof words, "%s", br_error_words());
     br_progress_stop(family);
     br_observe_close(family); /* from here on the worker is driven without the lock */
     leave(family);
@@ -443,7 +478,7 @@ int braid_finalize(struct braid_comm *comm)
         br_usages_report(family->usages, &family->network, br_memory_text(family, memory),
                          family->settings.report);
     undo(family, N_PHASES);
-    return 0;
+    return rc ? br_error(-rc, "%s", words) : 0;
 }
 
 int braid_comm_abort(struct braid_comm *comm, const char *reason)
@@ -519,7 +554,7 @@ int br_comm_create(struct br_family *family, struct br_group *group, struct brai
     int rc;
 
     if (!comm)
-        comm = *place = calloc(1, sizeof *comm);
+        comm = *place = make_comm();
     if (!comm)
         return br_error(ENOMEM, "rank %d: no memory for a communicator", family->rank);
     *comm = (struct braid_comm){.family = family, .rank = group->rank, .size = group->size, .group = group};

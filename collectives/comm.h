@@ -62,8 +62,9 @@ struct br_views;
 struct braid_region {
     struct br_region region;
     struct br_family *family;
-    bool allocated; /* by braid_alloc(): the memory goes with it */
-    int gpu;        /* that it lies on, as br_gpu_of() says; no device knows such a region. 0: host memory */
+    uint64_t handle; /* the program's (handles.c); 0: it has none */
+    bool allocated;  /* by braid_alloc(): the memory goes with it */
+    int gpu;         /* that it lies on, as br_gpu_of() says; no device knows such a region. 0: host memory */
     _Atomic int uses;   /* our own operations under way */
     _Atomic int served; /* by key: those of peers, and puts and gets to oneself */
 };
@@ -113,6 +114,7 @@ struct br_settings {
 /* What braid_init() builds. */
 struct br_family {
     int rank, size; /* of the job */
+    uint32_t place; /* in the list of families (handles.c) */
     unsigned forks; /* br_process_forks at braid_init(): another number is that of a child */
     struct br_settings settings;
     struct br_worker *worker;
@@ -269,6 +271,15 @@ void br_stream_end(struct br_operation *op); /* it has ended: its stream goes on
 bool br_streams_bar(struct br_family *family);
 void br_streams_admit(struct br_family *family);
 
+/* handles.c. open: -ENFILE with words. new: of the program's object at `place` of the operations (0 for a region). family: NULL if it has
+ * ended, or the handle is none. has_ended: also a handle that is void; does not progress. */
+int br_handles_open(struct br_family *family);
+void br_handles_close(struct br_family *family);
+uint64_t br_handle_new(const struct br_family *family, uint32_t place);
+struct br_family *br_handle_family(uint64_t handle);
+struct braid_op *br_operation_give(struct br_operation *op);
+bool br_operation_has_ended(struct braid_op *handle);
+
 /* operation.c */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm); /* zeroed; NULL with words: -EAGAIN */
 void br_comm_put_operation(struct br_operation *op);
@@ -281,7 +292,11 @@ void br_comm_begin_operation(struct br_operation *op, uint64_t now);
 void br_comm_to_engine(struct br_operation *op, uint64_t now); /* it is not the board's; or not, after all */
 /* Of a persistent one, once before its first start: makes room for it. Errors of br_engine_reserve(). */
 int br_comm_prepare_operation(struct br_operation *op);
-void br_comm_forget_operation(struct br_operation *op);  /* gives that room and op back */
+/* Under the lock: an operation that runs no more, whose handle is void, is given back; what it has failed with fails the family. */
+void br_comm_release_operation(struct br_operation *op);
+/* The first error, with words that begin with `name`, of those operations of the communicator (of the family, for its first one) that have
+ * ended and that nobody has waited for; 0: all is well. Says how many there are. They stay as they are. */
+int br_comm_take_results(struct braid_comm *comm, const char *name);
 uint64_t br_comm_next_sequence(struct braid_comm *comm); /* takes it; under the lock */
 /* Under the lock: the regions that op's memory lies in are in use from here to there. */
 void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op);

@@ -158,6 +158,7 @@ static int add(struct br_family *family, void *base, size_t bytes, int gpu, int 
     region->region.base = base;
     region->region.bytes = bytes;
     region->region.segment_fd = segment_fd;
+    region->handle = allocated ? 0 : br_handle_new(family, 0);
     br_gate_lock(family);
     rc = insert(family, region);
     br_gate_unlock(family);
@@ -253,8 +254,11 @@ int braid_free(struct braid_comm *comm, void *memory)
 int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region)
 {
     BR_HOLD_CANCELLATION;
+    struct braid_region *new;
     int rc = br_comm_check(comm, "braid_register"), gpu;
 
+    if (region)
+        *region = NULL;
     if (rc)
         return rc;
     if (!memory || !bytes || !region)
@@ -268,22 +272,42 @@ int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct b
         return br_error(EINVAL, "braid_register: %zu bytes from %p on do not all lie on GPU %d", bytes,
                         memory, gpu - 1);
     rc = br_gpus_open(comm->family, gpu);
-    return rc ? br_error_prefix(rc, "braid_register: ")
-              : add(comm->family, memory, bytes, gpu, -1, false, region);
+    if (rc)
+        return br_error_prefix(rc, "braid_register: ");
+    rc = add(comm->family, memory, bytes, gpu, -1, false, &new);
+    if (!rc)
+        *region = (struct braid_region *)(uintptr_t) new->handle;
+    return rc;
 }
 
-int braid_deregister(struct braid_region *region)
+/* The program's region; NULL: it is none any more. */
+static struct braid_region *find_handle(struct br_family *family, uint64_t handle)
+{
+    struct braid_region *region = NULL;
+
+    br_gate_lock(family);
+    for (int i = 0; i < family->n_regions && !region; i++)
+        if (family->regions[i]->handle == handle)
+            region = family->regions[i];
+    br_gate_unlock(family);
+    return region;
+}
+
+int braid_deregister(struct braid_region *handle)
 {
     BR_HOLD_CANCELLATION;
-    struct br_family *family;
-    int rc;
+    struct br_family *family = br_handle_family((uintptr_t)handle);
+    struct braid_region *region;
+    int rc = family ? br_comm_check(family->first, "braid_deregister") : 0;
 
-    if (!region || region->allocated)
-        return br_error(EINVAL, "braid_deregister: not a region from braid_register()");
-    family = region->family;
-    rc = br_comm_check(family->first, "braid_deregister");
     if (rc)
         return rc;
+    region = family ? find_handle(family, (uintptr_t)handle) : NULL;
+    if (!region)
+        return br_error(
+            EINVAL,
+            "braid_deregister: not a region from braid_register(), or it has been deregistered before, "
+            "or the job has been finalized");
     if (lock_unserved(region)) {
         br_gate_unlock(family);
         return br_error(EBUSY, "braid_deregister: an operation still uses the region");

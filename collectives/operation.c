@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,6 +42,7 @@ void br_comm_put_operation(struct br_operation *op)
     struct br_family *family = op->comm->family;
 
     pthread_mutex_lock(&family->pool_lock);
+    atomic_store(&op->handle, 0);
     op->comm = NULL;
     br_pool_put(&family->operations, op);
     pthread_mutex_unlock(&family->pool_lock);
@@ -69,6 +71,7 @@ void br_comm_put_operations(struct braid_comm *comm)
 
         if (op->comm == comm) {
             br_engine_unreserve(family->engine, op);
+            atomic_store(&op->handle, 0);
             op->comm = NULL;
             br_pool_put(&family->operations, op);
         }
@@ -164,14 +167,53 @@ int br_comm_prepare_operation(struct br_operation *op)
     return rc;
 }
 
-void br_comm_forget_operation(struct br_operation *op)
+void br_comm_release_operation(struct br_operation *op)
 {
-    struct br_family *family = op->comm->family;
+    struct br_worker *w = op->comm->family->worker;
+    bool has_run = atomic_load(&op->state) != BR_OPERATION_IDLE;
 
-    br_gate_lock(family);
-    br_engine_unreserve(family->engine, op);
-    br_gate_unlock(family);
+    if (has_run && op->status && !w->failed)
+        br_worker_fail(w, -op->status, op->words);
+    if (op->persistent)
+        br_engine_unreserve(op->comm->family->engine, op);
     br_comm_put_operation(op);
+}
+
+int br_comm_take_results(struct braid_comm *comm, const char *name)
+{
+    struct br_family *family = comm->family;
+    const struct br_operation *first = NULL, *failed = NULL;
+    char words[200], error[BR_ERROR_WORDS / 2];
+    int n = 0, rc;
+
+    pthread_mutex_lock(&family->pool_lock);
+    for (uint32_t i = 0; i < br_pool_used(&family->operations); i++) {
+        const struct br_operation *op = br_pool_at(&family->operations, i);
+
+        if (!op->comm || (op->comm != comm && comm != family->first) || !atomic_load(&op->handle) ||
+            atomic_load(&op->state) != BR_OPERATION_ENDED)
+            continue;
+        n++;
+        if (!first || op->order < first->order)
+            first = op;
+        if (op->status && (!failed || op->order < failed->order))
+            failed = op;
+    }
+    pthread_mutex_unlock(&family->pool_lock);
+    if (!n)
+        return 0;
+    br_operation_describe(first, words, sizeof words);
+    if (!failed) {
+        br_log_warn(
+            "%s: nobody has waited for %d operations, of which the first is %s; all ended without error",
+            name, n, words);
+        return 0;
+    }
+    rc = failed->status;
+    snprintf(error, sizeof error, "%.*s", (int)sizeof error - 1, failed->words);
+    return br_error(-rc,
+                    "%s: nobody has waited for %d operations, of which the first is %s; the first error: %s",
+                    name, n, words, error);
 }
 
 /* Only operations that had the engine for themselves can be held against a prediction. */

@@ -99,6 +99,7 @@ struct br_operation {
     bool surveys;   /* finds out what such operations wait for */
     uint64_t order; /* of submission in this process, all kinds, all groups */
     bool persistent;
+    bool released; /* by braid_op_free() while it ran: nobody waits for it; under the family's lock */
     struct br_region *send_region, *recv_region; /* that the memory lies in, or NULL */
     struct br_staged board;                      /* while it is on the board */
     enum br_local_way local_way;                 /* what it is in that queue for (local.h) */
@@ -124,6 +125,7 @@ struct br_operation {
 
     /* from here on nothing is cleared for a new operation: who uses it sets it first */
     char words[BR_OPERATION_WORDS];
+    _Atomic uint64_t handle; /* the program's (handles.c); 0: it has none */
     union {
         struct br_operation_fragments fragments;
         struct br_operation_parts parts;

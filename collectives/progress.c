@@ -42,15 +42,17 @@ void br_progress_end(struct br_operation *op)
 {
     struct braid_comm *comm = op->comm;
     struct br_family *family = comm->family;
-    bool is_callers = !op->passage;
+    bool of_stream = op->passage;
 
     br_comm_operation_ended(op);
-    if (!is_callers)
+    if (of_stream)
         br_stream_end(op);
     if (op->whole)
         br_share_part_ended(op);
     atomic_fetch_sub(&comm->outstanding, 1);
-    if (is_callers)
+    if (!of_stream && op->released)
+        br_comm_release_operation(op);
+    else if (!of_stream)
         atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
     atomic_fetch_add(&family->events, 1);
     if (family->sleeping_callers)

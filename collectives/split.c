@@ -16,6 +16,7 @@
 #include "collectives/comm.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -243,10 +244,13 @@ int br_comm_leave(struct braid_comm *comm)
 {
     struct br_family *family = comm->family;
     struct br_group *group = comm->group;
+    char words[BR_ERROR_WORDS];
     int64_t unreceived;
-    int rc;
+    int rc, lost;
 
     br_progress_settle(comm->family, &comm->outstanding, UINT64_MAX);
+    lost = br_comm_take_results(comm, "braid_finalize");
+    snprintf(words, sizeof words, "%s", br_error_words());
     br_gate_lock(family);
     unreceived = group->unreceived;
     rc = family->worker->failed; /* then there is nobody to talk to, and the caller still wants the words */
@@ -263,5 +267,5 @@ int br_comm_leave(struct braid_comm *comm)
         give_number_back(family, group->number);
     br_gate_unlock(family);
     br_split_free(group);
-    return 0;
+    return lost ? br_error(-lost, "%s", words) : 0;
 }

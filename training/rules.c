@@ -2,7 +2,7 @@
 /* What is the same on all ranks in an iteration, or for a slice; and the operations of one slice. */
 #include <limits.h>
 
-#include "collectives/operation.h"
+#include "collectives/comm.h"
 #include "training/parameters.h"
 
 float br_parameters_rate(const struct braid_parameters *p, uint64_t iteration)
@@ -41,10 +41,9 @@ uint64_t br_parameters_rounds(const struct braid_parameters *p, uint64_t iterati
 
 int br_parameters_reap(struct braid_op **op)
 {
-    struct br_operation *operation = (struct br_operation *)*op;
     int rc;
 
-    if (atomic_load_explicit(&operation->state, memory_order_acquire) != BR_OPERATION_ENDED)
+    if (!br_operation_has_ended(*op))
         return 0;
     rc = braid_wait(*op, -1);
     *op = NULL;

@@ -29,8 +29,12 @@
  *
  * Operations. A call with `op == NULL` blocks until its operation has ended and returns its result. With `op`
  * it only submits: *op must be given to braid_wait(), braid_test() or braid_op_free(), and the buffers belong to
- * braid until the operation has ended. The first failing operation takes its communicator with it: every other
+ * braid until the operation has ended. *op is NULL when the call fails. The first failing operation takes its communicator with it: every other
  * operation ends with an error too, and only braid_finalize() makes sense then (as with NCCL).
+ *
+ * Handles. A communicator, operation or region that is used after its end (waited for, freed, deregistered, its job finalized) is
+ * answered with -EINVAL; so is one that is freed twice. Not recognised are a communicator of an earlier job that 64 others of ended
+ * jobs have followed, and a call that is under way in another thread while the handle ends.
  *
  * Errors common to all operations: -EINVAL (an argument; the words say which), -ETIMEDOUT (deadline),
  * -EPERM (this process is a fork of the one that the communicator belongs to),
@@ -105,14 +109,17 @@ struct braid_config {
 };
 
 /* Joins the job: finds the other ranks, connects to them and starts the worker thread. Collective. Blocks up to
- * init_timeout_ms. config may be NULL. On success *comm belongs to the caller until braid_finalize(). Errors besides the
- * common ones: -EINVAL (environment), -EEXIST (two processes with one rank), -ETIMEDOUT (words name the ranks that
+ * init_timeout_ms. config may be NULL. On success *comm belongs to the caller until braid_finalize(); on failure it is NULL. Errors besides the
+ * common ones: -EINVAL (environment), -ENFILE (the process is in 256 jobs already), -EEXIST (two processes with one rank), -ETIMEDOUT (words name the ranks that
  * did not come), -EPERM (wrong secret), -EPROTONOSUPPORT (another braid version). */
 int braid_init(const struct braid_config *config, struct braid_comm **comm);
 
 /* Leaves the job and frees everything: communicators made by braid_comm_split() and all braid_alloc() memory included. Waits
  * for operations that are under way, at most for their deadlines; peers learn that this rank left in good order, and operations of
- * theirs that still wait for it end with -ECONNRESET. NULL is allowed. For a communicator made by braid_comm_split() see there. */
+ * theirs that still wait for it end with -ECONNRESET. NULL is allowed. For a communicator made by braid_comm_split() see there.
+ * Everything has been freed whatever it returns: 0, or the first error of those operations that nobody has waited for; the words say how
+ * many there are, which is the first of them, and that error. Where all of them ended well it returns 0 and a warning is logged.
+ * -EINVAL: finalized before. */
 int braid_finalize(struct braid_comm *comm);
 
 /* Ends every operation of the communicator and of its family (braid_comm_split()) with -ECANCELED, here and at all peers,
@@ -127,7 +134,7 @@ int braid_comm_error(struct braid_comm *comm);
 /*
  * Communicators of some of the ranks, as MPI_Comm_split() makes them. Collective over comm; blocks. Ranks that give the
  * same color >= 0 come together in *out, ordered by key, then by their rank in comm. With BRAID_UNDEFINED *out is NULL.
- * With one color and key on all ranks *out is a duplicate. Parts may be split again. Errors besides the common ones: -EINVAL
+ * On failure *out is NULL, too. With one color and key on all ranks *out is a duplicate. Parts may be split again. Errors besides the common ones: -EINVAL
  * (another negative color on some rank; all ranks find the same), -ENOSPC (a rank is in 1,024 communicators,
  * of which one or two may be the library's own).
  *
@@ -162,9 +169,10 @@ int braid_free(struct braid_comm *comm, void *memory); /* -EINVAL: not from brai
 
 /* Registers memory of the caller's, host or GPU. The span must stay valid until braid_deregister(). Spans must not overlap
  * another registered span (-EEXIST), nor lie on several GPUs (-EINVAL). A GPU's memory is registered for other ranks to put to and get
- * from: operations of this rank do not need it. It blocks while the GPU is opened, with the errors below. */
+ * from: operations of this rank do not need it. It blocks while the GPU is opened, with the errors below. On failure *region is NULL. */
 int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region);
-/* -EBUSY: an operation uses it, or for more than a second one of a peer's that names it by its key. */
+/* -EBUSY: an operation uses it, or for more than a second one of a peer's that names it by its key. -EINVAL: deregistered before, or its job
+ * has been finalized. */
 int braid_deregister(struct braid_region *region);
 
 /*
@@ -188,25 +196,31 @@ struct braid_options {
     uint32_t reserved[4]; /* zero */
 };
 
-/* Waits for the end of *op and frees it. timeout_ms < 0: until the operation's own deadline. Returns the operation's result;
- * -ETIMEDOUT with words "still running" if timeout_ms passed first: then op lives on. */
+/* Waits for the end of op and frees it; a persistent operation is not freed. timeout_ms < 0: until the operation's own deadline. Returns the
+ * operation's result; -ETIMEDOUT with words "still running" if timeout_ms passed first: then op lives on. -EINVAL: op is NULL, has not been
+ * started, or has been waited for or freed before. From any thread, one for each operation. */
 int braid_wait(struct braid_op *op, int timeout_ms);
 
 /* *done = 1 and the result is returned, and op freed, when it has ended; *done = 0 and 0 otherwise. Progresses. A
- * persistent operation is not freed. */
+ * persistent operation is not freed. -EINVAL as for braid_wait(), or done is NULL. */
 int braid_test(struct braid_op *op, int *done);
 
 /* Persistent operations: starts one made by a *_init function again. -EBUSY: it is still running. Wait for it with
  * braid_wait() as for any other; it lives until braid_op_free(). */
 int braid_start(struct braid_op *op);
 
-/* Frees a persistent operation; -EBUSY while it runs. */
+/* Gives up an operation of any kind, without waiting for it: its handle is void from then on. One that runs goes on and is freed when it has
+ * ended; until then its buffers belong to braid, and that it has ended is known only from what follows it (a barrier behind a
+ * collective). One that has ended is freed with its result. An error that nobody has waited for ends the communicator, as
+ * braid_comm_error() then says. Persistent operations are freed by this alone. NULL is allowed. -EINVAL: waited for or freed
+ * before. From any thread; waits for no operation. */
 int braid_op_free(struct braid_op *op);
 
 /* ---- collectives ------------------------------------------------------------------------------------------ */
 
 /*
- * Shapes: count is in elements. In place means send == recv, except where noted. Any alignment of an element or
+ * Shapes: count is in elements. In place means send == recv, except where noted; what a rank reads and writes may overlap in no other
+ * way (-EINVAL). Any alignment of an element or
  * less, any count including 0. Floating-point results are the same bits in every repetition with the same inputs,
  * ranks and algorithm. float16 and bfloat16 are summed in float32 within a step and rounded once a step.
  */

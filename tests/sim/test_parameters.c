@@ -76,6 +76,7 @@ int __wrap_braid_send(struct braid_comm *comm, const void *memory, size_t bytes,
 int __wrap_braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
                       const struct braid_options *options, struct braid_op **op);
 int __wrap_braid_wait(struct braid_op *op, int timeout_ms);
+bool __wrap_br_operation_has_ended(struct braid_op *op);
 
 int __wrap_br_comm_check(const struct braid_comm *comm, const char *name)
 {
@@ -182,6 +183,11 @@ int __wrap_braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int p
         (struct br_operation){
             .kind = BR_OPERATION_RECV, .recv = memory, .recv_bytes = bytes, .count = bytes, .peer = peer},
         options, op);
+}
+
+bool __wrap_br_operation_has_ended(struct braid_op *op)
+{
+    return atomic_load(&((struct br_operation *)op)->state) == BR_OPERATION_ENDED;
 }
 
 int __wrap_braid_wait(struct braid_op *op, int timeout_ms)

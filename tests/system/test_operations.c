@@ -109,15 +109,18 @@ static int persistent(struct braid_comm *comm, void *context)
             data[k] = (float)(i + braid_rank(comm));
         RETURNS(0, braid_start(op));
         SAYS(-EBUSY, "wait for it first", braid_start(op));
-        SAYS(-EBUSY, "wait for it first", braid_op_free(op));
         RETURNS(0, braid_wait(op, -1));
         CHECK(data[count - 1] == (float)i + 0.5f, "%g in repetition %d", (double)data[count - 1], i);
         RETURNS(0, braid_start(barrier));
         for (done = 0; !done;)
             RETURNS(0, braid_test(barrier, &done));
     }
-    RETURNS(0, braid_op_free(op));
+    RETURNS(0, braid_start(op));
+    RETURNS(0, braid_op_free(op)); /* while it runs: it ends all the same */
+    SAYS(-EINVAL, "not there any more", braid_wait(op, -1));
     RETURNS(0, braid_op_free(barrier));
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    CHECK(data[count - 1] == 19.5f, "%g in the last repetition", (double)data[count - 1]);
     return 0;
 }
 
@@ -456,12 +459,69 @@ static void operations__free_in_use(void **state)
     ranks_everywhere(RANKS_KINDS, 2, free_in_use);
 }
 
+/* Buffers of a rank that overlap otherwise than in place; the calls reach no other rank. */
+static int overlapping(struct braid_comm *comm, void *context)
+{
+    enum { COUNT = 8, MOST = 2 * COUNT };
+    int32_t memory[4 * MOST] = {0}, *x = memory + MOST;
+    const enum braid_type type = BRAID_INT32;
+    int rank = braid_rank(comm);
+    int32_t *own = x + rank * COUNT, *other = x + (1 - rank) * COUNT;
+    struct braid_op *op;
+
+    (void)context;
+    SAYS(-EINVAL, "braid_allreduce: send (32 bytes",
+         braid_allreduce(comm, x, x + 1, COUNT, type, BRAID_SUM, NULL, NULL));
+    SAYS(-EINVAL, "overlap", braid_allreduce(comm, x + COUNT - 1, x, COUNT, type, BRAID_SUM, NULL, &op));
+    SAYS(-EINVAL, "braid_allreduce_init: send",
+         braid_allreduce_init(comm, x, x + 1, COUNT, type, BRAID_SUM, NULL, &op));
+    SAYS(-EINVAL, "braid_reduce_scatter: send (64 bytes",
+         braid_reduce_scatter(comm, x, other, COUNT, type, BRAID_SUM, NULL, NULL));
+    SAYS(-EINVAL, "recv == send + rank * count",
+         braid_reduce_scatter(comm, x, own + 1, COUNT, type, BRAID_SUM, NULL, NULL));
+    SAYS(-EINVAL, "overlap", braid_reduce_scatter(comm, x, x - 1, COUNT, type, BRAID_SUM, NULL, NULL));
+    SAYS(-EINVAL, "braid_allgather: send (32 bytes",
+         braid_allgather(comm, other, x, COUNT, type, NULL, NULL));
+    SAYS(-EINVAL, "send == recv + rank * count", braid_allgather(comm, own - 1, x, COUNT, type, NULL, NULL));
+    SAYS(-EINVAL, "braid_alltoall: send (64 bytes",
+         braid_alltoall(comm, x, x + COUNT, COUNT, type, NULL, NULL));
+    SAYS(-EINVAL, "braid_broadcast: send", braid_broadcast(comm, x, x + 1, COUNT, type, rank, NULL, NULL));
+    SAYS(-EINVAL, "braid_reduce: send",
+         braid_reduce(comm, x, x - 1, COUNT, type, BRAID_SUM, rank, NULL, NULL));
+    SAYS(-EINVAL, "braid_gather: send (32 bytes",
+         braid_gather(comm, other, x, COUNT, type, rank, NULL, NULL));
+    SAYS(-EINVAL, "braid_scatter: send (64 bytes",
+         braid_scatter(comm, x, other, COUNT, type, rank, NULL, NULL));
+
+    /* in place, side by side, or where only one of them counts */
+    RETURNS(0, braid_allreduce(comm, x, x, COUNT, type, BRAID_SUM, NULL, NULL));
+    RETURNS(0, braid_allreduce(comm, x, x + COUNT, COUNT, type, BRAID_SUM, NULL, NULL));
+    RETURNS(0, braid_reduce_scatter(comm, x, own, COUNT, type, BRAID_SUM, NULL, NULL));
+    RETURNS(0, braid_reduce_scatter(comm, x, x + MOST, COUNT, type, BRAID_SUM, NULL, NULL));
+    RETURNS(0, braid_allgather(comm, own, x, COUNT, type, NULL, NULL));
+    RETURNS(0, braid_allgather(comm, x - COUNT, x, COUNT, type, NULL, NULL));
+    RETURNS(0, braid_alltoall(comm, x, x, COUNT, type, NULL, NULL));
+    RETURNS(0, braid_broadcast(comm, rank ? x + 1 : x, x, COUNT, type, 0, NULL, NULL));
+    RETURNS(0, braid_reduce(comm, x, rank ? x + 1 : x, COUNT, type, BRAID_SUM, 0, NULL, NULL));
+    RETURNS(0, braid_gather(comm, rank ? x + 1 : own, x, COUNT, type, 0, NULL, NULL));
+    RETURNS(0, braid_scatter(comm, x, rank ? x + 1 : own, COUNT, type, 0, NULL, NULL));
+    RETURNS(0, braid_comm_error(comm));
+    return 0;
+}
+
+static void operations__overlapping_buffers(void **state)
+{
+    (void)state;
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, overlapping, NULL);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operations__many_at_once),
         cmocka_unit_test(operations__too_many),
         cmocka_unit_test(operations__persistent),
+        cmocka_unit_test(operations__overlapping_buffers),
         cmocka_unit_test(operations__wait_again),
         cmocka_unit_test(operations__deadline),
         cmocka_unit_test(operations__disagreement),
