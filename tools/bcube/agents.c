@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 
 #define ANSWER_MAX (16 << 20)
 #define GRACE_MS   500
@@ -22,6 +23,7 @@ static void lose(struct br_agents_one *one, const char *why)
     ssize_t bytes = one->reach.err >= 0 ? read(one->reach.err, said, sizeof said - 1) : 0;
     if (bytes > 0) /* ssh and the shell say best what is wrong */
         said[strcspn(said, "\n")] = 0;
+    br_text_clean(said, false);
     snprintf(one->words, sizeof one->words, "%s%s%s", why, said[0] ? ": " : "", said);
     one->alive = one->waiting = false;
 }
@@ -91,10 +93,23 @@ static void send_more(struct br_agents_one *one)
         lose(one, "the agent has ended");
 }
 
+/* Every text of an answer, so that nobody who prints one needs to think of it. cJSON has bounded the depth. */
+static void clean(cJSON *item)
+{
+    for (; item; item = item->next) {
+        if (item->string)
+            br_text_clean(item->string, false);
+        if (item->valuestring)
+            br_text_clean(item->valuestring, false);
+        clean(item->child);
+    }
+}
+
 static void take_answer(struct br_agents_one *one)
 {
     one->line[one->used] = 0;
     one->answer = cJSON_Parse(one->line);
+    clean(one->answer);
     one->waiting = false;
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(one->answer, "ok")))
         return;

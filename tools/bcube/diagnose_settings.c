@@ -304,13 +304,13 @@ void br_diagnose_rdma(const struct br_survey *survey, struct br_findings *findin
     if (finding) {
         const struct br_rdma *rdma = rdma_of(survey, unusable.first);
         br_finding_evidence(finding, "%s: %s", rdma->device, rdma->what);
-        br_finding_mend(finding, "there: %s%s", rdma->mend, likewise(&unusable));
+        br_finding_mend(finding, "the host says: %s%s", rdma->mend, likewise(&unusable));
     }
     finding = group_report(&no_gid, findings, "BC071", BR_ERROR, "no GID that a router takes");
     if (finding) {
         const struct br_rdma *rdma = rdma_of(survey, no_gid.first);
         br_finding_evidence(finding, "%s: %s", rdma->device, rdma->what);
-        br_finding_mend(finding, "there: %s%s", rdma->mend, likewise(&no_gid));
+        br_finding_mend(finding, "the host says: %s%s", rdma->mend, likewise(&no_gid));
     }
     for (uint32_t level = 0; level < survey->cube.k; level++) {
         check_lacking(survey, findings, level);

