@@ -9,8 +9,8 @@
  *    under way, and after sleeping.
  * 3. Sleeping: wait() sets `sleep` in the inboxes and then looks again; whoever writes something looks at `sleep` afterwards. With
  *    a full fence on both sides at least one of them sees the other.
- * 4. Peers must run under our uid (SO_PEERCRED): others are refused and counted. Yama permitting, device_open() allows
- *    any process of the user to read our memory (PR_SET_PTRACER_ANY), without which peers could not.
+ * 4. Peers must run under our uid (SO_PEERCRED): others are refused and counted. A peer sees of our memory what is passed to it as
+ *    a sealed memfd (segment.h), and nothing else; no process reads another one by its pid, so Yama's ptrace_scope does not matter.
  */
 #include <errno.h>
 #include <stdio.h>
