@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
 
@@ -57,7 +58,8 @@ struct br_trace {
     pthread_cond_t stopping;
     bool stop;
     pthread_t thread;
-    int fd, rank;
+    struct br_file file;
+    int fd, rank;                    /* fd: of `file` */
     uint32_t n_forms;                /* of `forms` */
     uint64_t shift;                  /* ns: from br_clock_now() to the time in the file */
     uint64_t at, most;               /* where the next line goes; limit */
@@ -357,8 +359,7 @@ static int start(struct br_trace *t)
 
 static void release(struct br_trace *t)
 {
-    if (t->fd >= 0)
-        close(t->fd);
+    br_file_close(&t->file, "BRAID_TRACE", -ECANCELED); /* what is written is published already */
     free(t->buffer);
     free(t->ring);
     free(t);
@@ -392,16 +393,22 @@ int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details, s
         return br_error(ENOMEM, "BRAID_TRACE: no memory");
     }
     memset(t->ring, 0, EVENTS * sizeof *t->ring); /* its pages are there before the job begins */
-    t->fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
-    if (t->fd < 0) {
-        rc = br_error(errno, "BRAID_TRACE: cannot write %s: %s", path, strerror(errno));
+    rc = br_file_open(&t->file, "BRAID_TRACE", path, false);
+    if (rc) {
         release(t);
         return rc;
     }
+    t->fd = fileno(t->file.stream);
     make_piece(&t->begin, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":", rank);
     snprintf(words, sizeof words, "rank %d", rank);
     name_line(t, 0, "process_name", words);
     flush(t);
+    /* From here on the file can be read, also when the job does not end well. An older one goes only now that the disk has taken
+     * the first lines. A full disk costs the trace, not the job. */
+    if (!t->broken && br_file_publish(&t->file, "BRAID_TRACE")) {
+        br_log_warn("%s", br_error_words());
+        t->broken = true;
+    }
     rc = start(t);
     if (rc) {
         release(t);

@@ -10,6 +10,7 @@
 #include <cJSON.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "braid/braid.h"
 #include "collectives/type.h"
 
@@ -441,17 +442,13 @@ int br_calibration_write(const char *path, const struct br_calibration *calibrat
 {
     cJSON *root = make(calibration);
     char *text = cJSON_Print(root);
-    FILE *file = text ? fopen(path, "w") : NULL;
-    int rc = 0;
+    struct br_file file = {0};
+    int rc = text ? br_file_open(&file, "calibration", path, false)
+                  : br_error(ENOMEM, "no memory for the calibration %s", path);
 
-    if (!text)
-        rc = br_error(ENOMEM, "no memory for the calibration %s", path);
-    else if (!file)
-        rc = br_error(errno, "calibration %s: %s", path, strerror(errno));
-    if (file && fprintf(file, "%s\n", text) < 0)
-        rc = br_error(EIO, "calibration %s: cannot write", path);
-    if (file && fclose(file) != 0 && !rc)
-        rc = br_error(EIO, "calibration %s: %s", path, strerror(errno));
+    if (!rc)
+        fprintf(file.stream, "%s\n", text);
+    rc = br_file_close(&file, "calibration", rc);
     cJSON_free(text);
     cJSON_Delete(root);
     return rc;

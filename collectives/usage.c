@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "collectives/usage.h"
 
-#include <errno.h>
 #include <string.h>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "collectives/type.h"
 
@@ -61,17 +62,21 @@ void br_usages_print(const struct br_usages *usages, const struct br_cost_model 
 void br_usages_report(const struct br_usages *usages, const struct br_network *network, const char *more,
                       const char *path)
 {
-    FILE *stream = strcmp(path, "1") == 0 ? stderr : fopen(path, "w");
     char text[BR_TOPOLOGY_TEXT];
+    struct br_file file = {0};
+    FILE *stream = stderr;
 
-    if (!stream) {
-        br_log_warn("BRAID_REPORT: %s: %s", path, strerror(errno));
-        return;
+    if (strcmp(path, "1") != 0) {
+        if (br_file_open(&file, "BRAID_REPORT", path, false)) {
+            br_log_warn("%s", br_error_words());
+            return;
+        }
+        stream = file.stream;
     }
     fprintf(stream, "# braid report of rank 0, %s, %s figures; means of the time from the call to its end\n",
             br_topology_text(&network->topology, text), network->measured ? "measured" : "default");
     br_usages_print(usages, &network->model, stream);
     fputs(more, stream);
-    if (stream != stderr)
-        fclose(stream);
+    if (br_file_close(&file, "BRAID_REPORT", 0))
+        br_log_warn("%s", br_error_words());
 }

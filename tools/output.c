@@ -9,16 +9,30 @@
 #include <cJSON.h>
 
 #include "base/error.h"
+#include "base/file.h"
+
+#define OPEN_FILES 8
+
+/* Those that are open. A tool has few, and opens and closes them in one thread. */
+static struct br_file files[OPEN_FILES];
 
 FILE *br_output_open(const char *path, bool replace, int *rc)
 {
-    FILE *out = strcmp(path, "-") == 0 ? stdout : fopen(path, replace ? "we" : "wxe");
-    int err = errno;
+    struct br_file *file = files;
 
-    *rc = out ? 0
-              : br_error(err, "cannot write %s: %s%s", path, strerror(err),
-                         err == EEXIST ? "; give another name, or --force to replace it" : "");
-    return out;
+    *rc = 0;
+    if (!strcmp(path, "-"))
+        return stdout;
+    while (file < files + OPEN_FILES && file->stream)
+        file++;
+    if (file == files + OPEN_FILES)
+        *rc = br_error(EMFILE, "cannot write %s: %d results are open", path, OPEN_FILES);
+    else
+        *rc = br_file_open(file, NULL, path, !replace);
+    if (*rc == -EEXIST)
+        br_error(EEXIST, "cannot write %s: %s; give another name, or --force to replace it", path,
+                 strerror(EEXIST));
+    return *rc ? NULL : file->stream;
 }
 
 int br_output_may_write(const char *path)
@@ -43,8 +57,11 @@ int br_output_close(FILE *out, const char *path, int rc)
 {
     bool failed = ferror(out);
 
+    for (struct br_file *file = files; file < files + OPEN_FILES; file++)
+        if (file->stream == out)
+            return br_file_close(file, NULL, rc);
     errno = EIO;
-    failed |= out == stdout ? fflush(out) : fclose(out);
+    failed |= fflush(out); /* standard output */
     return failed && !rc ? br_error(errno, "cannot write %s: %s", path, strerror(errno)) : rc;
 }
 

@@ -47,6 +47,7 @@ struct br_plan_table *br_plan_table_new(const char *collective, const struct br_
 {
     struct br_plan_table *t = calloc(1, sizeof *t);
     char text[BR_TOPOLOGY_TEXT];
+    int rc;
 
     if (!t) {
         br_error(ENOMEM, "no memory for the plan");
@@ -60,8 +61,7 @@ struct br_plan_table *br_plan_table_new(const char *collective, const struct br_
     cJSON_AddStringToObject(t->root, "topology", br_topology_text(model->topology, text));
     cJSON_AddStringToObject(t->root, "figures", figures);
     t->rows = cJSON_AddArrayToObject(t->root, "rows");
-    if (json && !(t->file = fopen(json, "w"))) {
-        br_error(errno, "%s: %s", json, strerror(errno));
+    if (json && !(t->file = br_output_open(json, true, &rc))) {
         br_plan_table_free(t);
         return NULL;
     }
@@ -151,7 +151,7 @@ void br_plan_table_free(struct br_plan_table *t)
     if (!t)
         return;
     if (t->file)
-        fclose(t->file);
+        br_output_close(t->file, t->path, -ECANCELED);
     cJSON_Delete(t->root);
     free(t->errors);
     free(t);

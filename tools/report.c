@@ -24,14 +24,15 @@ struct br_report {
 struct br_report *br_report_new(const char *collective, const char *json)
 {
     struct br_report *report = calloc(1, sizeof *report);
+    int rc;
+
     if (!report || !(report->root = cJSON_CreateObject())) {
         free(report);
         br_error(ENOMEM, "no memory for the report");
         return NULL;
     }
     report->json = json;
-    if (json && !(report->file = fopen(json, "w"))) {
-        br_error(errno, "cannot write %s: %s", json, strerror(errno));
+    if (json && !(report->file = br_output_open(json, true, &rc))) {
         br_report_free(report);
         return NULL;
     }
@@ -167,7 +168,7 @@ void br_report_free(struct br_report *report)
     if (!report)
         return;
     if (report->file)
-        fclose(report->file);
+        br_output_close(report->file, report->json, -ECANCELED);
     cJSON_Delete(report->root);
     free(report);
 }
