@@ -2,6 +2,7 @@
 #include "tools/bcube/faults.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "tools/bcube/netlink.h"
 #include "base/rate.h"
 
@@ -443,18 +444,15 @@ int br_faults_load(struct br_faults *faults, const struct br_testbed *testbed)
 
 int br_faults_save(const struct br_faults *faults, const struct br_testbed *testbed)
 {
-    char path[BR_TESTBED_FOLDER + 32], fresh[BR_TESTBED_FOLDER + 32];
-    FILE *file = fopen(br_testbed_path(testbed, FILE_NAME ".new", fresh), "we");
-    bool good;
+    char path[BR_TESTBED_FOLDER + 32];
+    struct br_file file;
+    int rc = br_file_open(&file, NULL, br_testbed_path(testbed, FILE_NAME, path), false);
 
-    if (!file)
-        return br_error(errno, "cannot write %s: %s", fresh, strerror(errno));
+    if (rc)
+        return rc;
     for (int i = 0; i < faults->count; i++) {
-        br_fault_print(&faults->fault[i], testbed, file);
-        fputc('\n', file);
+        br_fault_print(&faults->fault[i], testbed, file.stream);
+        fputc('\n', file.stream);
     }
-    good = !ferror(file);
-    if (fclose(file) != 0 || !good || rename(fresh, br_testbed_path(testbed, FILE_NAME, path)) < 0)
-        return br_error(EIO, "cannot write %s", fresh);
-    return 0;
+    return br_file_close(&file, NULL, 0);
 }

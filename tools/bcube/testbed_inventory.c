@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The inventory of an emulated BCube. */
 #include "base/error.h"
+#include "base/file.h"
 #include "protocol/bootstrap/inventory.h"
 #include "tools/bcube/testbed.h"
 
@@ -30,7 +31,7 @@ int br_testbed_write_inventory(const struct br_testbed *testbed)
     char path[BR_TESTBED_FOLDER + 32];
     struct br_inventory inventory;
     int rc = br_inventory_default(&inventory, &testbed->cabling);
-    FILE *out;
+    struct br_file out;
 
     if (rc < 0)
         return rc;
@@ -39,14 +40,11 @@ int br_testbed_write_inventory(const struct br_testbed *testbed)
     inventory.rate = testbed->rate;
     for (uint32_t host = 0; host < testbed->hosts; host++)
         fill_host(&inventory, testbed, host);
-    out = fopen(br_testbed_path(testbed, BR_TESTBED_INVENTORY, path), "we");
-    if (!out) {
-        rc = br_error(errno, "cannot write %s: %s", path, strerror(errno));
-    } else {
-        fprintf(out, "# The emulated testbed %s, by `braid bcube emulate`; it goes with it.\n",
+    rc = br_file_open(&out, NULL, br_testbed_path(testbed, BR_TESTBED_INVENTORY, path), false);
+    if (!rc) {
+        fprintf(out.stream, "# The emulated testbed %s, by `braid bcube emulate`; it goes with it.\n",
                 testbed->name);
-        rc = br_inventory_write(&inventory, out);
-        fclose(out);
+        rc = br_file_close(&out, NULL, br_inventory_write(&inventory, out.stream));
     }
     br_inventory_destroy(&inventory);
     return rc;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The state folder of an emulated BCube. */
 #include "base/error.h"
+#include "base/file.h"
 #include "tools/bcube/testbed.h"
 
 #include <dirent.h>
@@ -102,18 +103,16 @@ static bool is_locked(const struct br_testbed *testbed)
 
 int br_testbed_save(const struct br_testbed *testbed)
 {
-    char path[BR_TESTBED_FOLDER + 32], fresh[BR_TESTBED_FOLDER + 32];
-    FILE *file = fopen(br_testbed_path(testbed, SETTINGS ".new", fresh), "we");
-    int rc;
+    char path[BR_TESTBED_FOLDER + 32];
+    struct br_file file;
+    int rc = br_file_open(&file, NULL, br_testbed_path(testbed, SETTINGS, path), false);
 
-    if (!file)
-        return br_error(errno, "cannot write %s: %s", fresh, strerror(errno));
-    fprintf(file, "shape %u,%u\nhosts %u\nrate %" PRIu64 "\nmtu %u\nloopback %d\nready %d\n", testbed->cube.n,
-            testbed->cube.k, testbed->hosts, testbed->rate, testbed->mtu, testbed->loopback, testbed->ready);
-    rc = ferror(file) ? -EIO : 0;
-    if (fclose(file) != 0 || rc < 0 || rename(fresh, br_testbed_path(testbed, SETTINGS, path)) < 0)
-        rc = br_error(errno ? errno : EIO, "cannot write %s: %s", fresh, strerror(errno));
-    return rc;
+    if (rc)
+        return rc;
+    fprintf(file.stream, "shape %u,%u\nhosts %u\nrate %" PRIu64 "\nmtu %u\nloopback %d\nready %d\n",
+            testbed->cube.n, testbed->cube.k, testbed->hosts, testbed->rate, testbed->mtu, testbed->loopback,
+            testbed->ready);
+    return br_file_close(&file, NULL, 0);
 }
 
 /* No file: cube.n stays 0. */
