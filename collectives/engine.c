@@ -8,6 +8,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "collectives/call.h"
 #include "collectives/engine_internal.h"
 #include "collectives/fragment.h"
 #include "collectives/type.h"
@@ -55,6 +56,7 @@ int br_engine_create(struct br_worker *worker, const struct br_engine_config *co
     if (!engine)
         return br_error(ENOMEM, "rank %d: no memory for the engine", config->rank);
     engine->worker = worker;
+    worker->disagreement_words = br_call_disagreement;
     engine->config = *config;
     engine->next_deadline = engine->expected = UINT64_MAX;
     apply_defaults(&engine->config);
@@ -193,13 +195,15 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
 /* Its view is known. */
 static int begin_collective(struct br_engine *engine, struct br_operation *op)
 {
+    struct br_call call;
     int rc = get_plan(engine, op);
 
     if (rc == -ENOMEM)
         br_worker_fail(engine->worker, ENOMEM, br_error_words());
     if (rc)
         return rc;
-    br_worker_begins(engine->worker, op->group->number, op->sequence, op->check);
+    call = br_call_of(op, BR_CALL_ENGINE);
+    br_worker_begins(engine->worker, op->group->number, op->sequence, op->check, &call);
     br_admission_add(engine, op);
     return 0;
 }

@@ -7,13 +7,20 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "collectives/call.h"
 #include "collectives/comm.h"
 #include "collectives/reduce.h"
 #include "collectives/share.h"
 #include "collectives/type.h"
 #include "transport/shm/shm.h"
+
+#define PATIENCE  (100 * BR_MS) /* then an operation that waits tells those that it waits for */
+#define SAY_AGAIN BR_SEC
+
+_Static_assert(sizeof(struct br_call) == BR_BOARD_NOTE, "a call is the note beside a round");
 
 /* ---- sharing ----------------------------------------------------------------------------------------------- */
 
@@ -221,25 +228,36 @@ static uint16_t digest(const struct br_operation *op)
     return br_digest_short(words, sizeof words / sizeof *words);
 }
 
+static struct br_call call_of(const struct br_operation *op)
+{
+    return br_call_of(op, op->local_way == BR_LOCAL_SHARES ? BR_CALL_EITHER : BR_CALL_SHARED);
+}
+
+/* all: those that are needed have published; else those that have are looked at. */
+static int check(const struct br_local *local, const struct br_operation *op, bool all)
+{
+    uint16_t mine = br_board_check(&local->board, local->rank, local->round);
+    struct br_call theirs, ours = call_of(op);
+    char words[300];
+
+    for (uint32_t r = 0; r < local->n; r++) {
+        if (r == local->rank || !needs(local, op, r) ||
+            (!all && !br_board_ready(&local->board, r, local->round)) ||
+            br_board_check(&local->board, r, local->round) == mine)
+            continue;
+        memcpy(&theirs, br_board_description(&local->board, r, local->round), sizeof theirs);
+        br_call_disagreement(
+            br_group_in_job(local->group, (int)r), br_group_in_job(local->group, (int)local->rank),
+            br_tag_of_group(local->group->number, op->sequence), &theirs, &ours, words, sizeof words);
+        return br_error(EPROTO, "%s", words);
+    }
+    return 0;
+}
+
 /* Nobody's data is used before everybody whose data is needed has shown to make the same call. */
 int br_local_check_agreement(const struct br_local *local, const struct br_operation *op)
 {
-    uint16_t mine = br_board_check(&local->board, local->rank, local->round);
-    char other[80];
-
-    for (uint32_t r = 0; r < local->n; r++) {
-        uint16_t said = needs(local, op, r) ? br_board_check(&local->board, r, local->round) : mine;
-
-        if (said != mine)
-            return br_error(EPROTO,
-                            "%s and we (rank %u) disagree about an operation (digest %04x there, %04x "
-                            "here for %s of "
-                            "%zu elements); every rank must make the same calls with the same arguments in "
-                            "the same order",
-                            br_group_name_rank(local->group, (int)r, other, sizeof other), local->rank, said,
-                            mine, br_collective_name(op->collective), op->count);
-    }
-    return 0;
+    return check(local, op, true);
 }
 
 bool br_local_publish(struct br_local *local, const struct br_operation *op, const void *data, size_t bytes)
@@ -247,6 +265,11 @@ bool br_local_publish(struct br_local *local, const struct br_operation *op, con
     if (!br_board_may_publish(&local->board, local->round + 1))
         return false;
     local->round++;
+    local->last = call_of(op);
+    local->last_group = op->group;
+    local->last_sequence = op->sequence;
+    local->untold = true;
+    br_board_describe(&local->board, local->round, &local->last);
     br_board_publish(&local->board, local->round, digest(op), data, bytes);
     return true;
 }
@@ -395,6 +418,44 @@ int br_local_lacks(const struct br_local *local, const struct br_operation *op)
     if (!first)
         return -1;
     return op || local->published ? br_local_waits_for(local, first) : behind(local);
+}
+
+void br_local_tell_last(struct br_local *local, struct br_worker *w)
+{
+    if (local->untold)
+        br_worker_begins(w, local->last_group->number, local->last_sequence,
+                         br_board_check(&local->board, local->rank, local->round), &local->last);
+    local->untold = false;
+}
+
+void br_local_watch(struct br_local *local, const struct br_operation *op, struct br_worker *w, uint64_t now)
+{
+    const struct br_operation *first = op ? op : head(local);
+    bool published = op || local->published;
+    struct br_call call;
+
+    if (!first || first->local_way == BR_LOCAL_PASSES || w->failed)
+        return;
+    call = call_of(first);
+    if (local->watched != first->sequence + 1) {
+        br_local_tell_last(local, w);
+        br_worker_begins(w, first->group->number, first->sequence, digest(first), &call);
+        local->untold = false;
+        local->watched = first->sequence + 1;
+        local->say_at = now + PATIENCE;
+    }
+    if (published && check(local, first, false)) {
+        br_worker_fail(w, EPROTO, br_error_words());
+        return;
+    }
+    if (now < local->say_at)
+        return;
+    local->say_at = now + SAY_AGAIN;
+    for (uint32_t r = 0; local->round && r < local->n; r++)
+        if (r != local->rank && (!published || needs(local, first, r)) &&
+            !br_board_ready(&local->board, r, local->round))
+            br_worker_waits_for(w, br_group_in_job(local->group, (int)r), first->group->number,
+                                first->sequence, digest(first), &call);
 }
 
 const char *br_local_name_waited(const struct br_local *local, const struct br_operation *op, char *words,

@@ -13,6 +13,7 @@
 #define BR_COLLECTIVES_LOCAL_H
 
 #include "collectives/operation.h"
+#include "protocol/message.h"
 #include "transport/shm/board.h"
 
 /* of a block, by default; measured: beyond, reading the peers' memory in place wins */
@@ -20,6 +21,7 @@
 
 struct braid_comm;
 struct br_group;
+struct br_worker;
 
 struct br_local {
     struct br_list node; /* in the family's boards */
@@ -33,6 +35,13 @@ struct br_local {
     struct br_list queue; /* operations, by submission: those of the board, and those that share (share.h) */
     struct br_list ended, passed;
     uint64_t operations;
+    /* The last operation that has published, and whether the worker has been told that it has begun (br_local_watch()). */
+    struct br_call last;
+    const struct br_group *last_group;
+    uint64_t last_sequence;
+    bool untold;
+    uint64_t watched,
+        say_at; /* 1 + the sequence of the operation that waits; when to tell those that it waits for, ns */
     struct br_share *share; /* all-reduces of GPUs' memory; NULL: there are none */
 };
 
@@ -71,6 +80,11 @@ int br_local_complete(struct br_local *local, struct br_operation *op);
 int br_local_waits_for(const struct br_local *local, const struct br_operation *op);
 /* The lowest rank whose part on the board is missing: of op, which is on the short way, or (NULL) of the head of the queue; -1: none. */
 int br_local_lacks(const struct br_local *local, const struct br_operation *op);
+/* An operation that waits, as br_local_lacks() has it: does it agree with what others have published? Lets the worker notice ranks that have begun
+ * another, which nothing on the board shows, and tells those that it waits for. Again and again, behind a turn. Fails the worker. */
+void br_local_watch(struct br_local *local, const struct br_operation *op, struct br_worker *w, uint64_t now);
+/* Before the engine begins an operation: what has been published since is known to the worker. */
+void br_local_tell_last(struct br_local *local, struct br_worker *w);
 /* "rank 2 (level 0, device shm0)", "copies of GPU 0": what keeps op, which is on the short way or in the queue. Returns words. */
 const char *br_local_name_waited(const struct br_local *local, const struct br_operation *op, char *words,
                                  size_t bytes);

@@ -143,6 +143,8 @@ void br_comm_to_engine(struct br_operation *op, uint64_t now)
     struct braid_comm *comm = op->comm;
     int rc;
 
+    if (comm->local && op->kind == BR_OPERATION_COLLECTIVE)
+        br_local_tell_last(comm->local, comm->family->worker);
     br_views_pass(comm->family, op, now);
     op->began = now;
     op->alone = comm->outstanding == 1;

@@ -119,6 +119,7 @@ static void watch_local(struct br_local *local, struct br_worker *w, uint64_t no
     if (overdue && !w->failed)
         fail_overdue_local(local, overdue);
     watch_left(local, NULL, w);
+    br_local_watch(local, NULL, w, now);
     if (w->failed && !w->fail_due)
         br_local_fail(local, w->failed, w->words);
 }
@@ -446,6 +447,7 @@ static int ask_board(struct braid_comm *comm, struct br_operation *op)
         if (now - started >= op->timeout && !family->worker->failed)
             fail_overdue_local(comm->local, op);
         watch_left(comm->local, op, family->worker);
+        br_local_watch(comm->local, op, family->worker, now);
         br_gate_let_in(family, now - started > NAP_AFTER ? BOARD_NAP : 0);
     }
     if (started) {

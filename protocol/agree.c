@@ -10,12 +10,19 @@
  * 4. All messages of an operation but WAITING arrive before it ends here. WAITING may come when the group has ended, and its number serves
  *    for a new one: so it is held against what we have begun, but not remembered. Nothing is missed: who begins that operation
  *    later with other arguments sends its messages with another digest, or waits, too, and says so.
+ * 5. An error names both sides' arguments. Ours are here; a message brings the other rank's digest alone. So that rank is told our arguments, by
+ *    WAITING, and fails the job with both; it remembers its own, as it has just sent that digest. If it does not within a second we fail, with the digests.
+ *    Rejected: arguments in every message, which small ones have no room for.
  */
 #include "protocol/internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/clock.h"
+
+#define DISPUTE BR_SEC /* for the other rank, which may stand still, to report what it and we have called */
 
 static void message_words(const struct br_worker *w, const struct br_transfer *t, const struct br_message *m,
                           char *words, size_t bytes)
@@ -38,40 +45,6 @@ static void message_words(const struct br_worker *w, const struct br_transfer *t
         t->is_send ? ours : theirs, t->is_send ? t->peer : w->config.rank, t->is_send ? theirs : ours);
 }
 
-bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t, const struct br_message *m)
-{
-    char words[sizeof w->words];
-
-    if (t->length == m->bytes && t->check == m->check)
-        return true;
-    if (br_tag_family(t->tag) == BR_TAG_P2P)
-        message_words(w, t, m, words, sizeof words);
-    else
-        snprintf(
-            words, sizeof words,
-            "rank %d and we (rank %d) disagree about an operation: %u bytes (digest %04x) there, %u "
-            "(digest %04x) here; every rank must make the same calls with the same arguments in the same "
-            "order",
-            t->peer, w->config.rank, m->bytes, m->check, t->length, t->check);
-    br_worker_fail(w, EPROTO, words);
-    return false;
-}
-
-static void disagree(struct br_worker *w, uint64_t tag, int rank, uint16_t theirs, uint16_t ours)
-{
-    uint32_t group = (uint32_t)(tag >> 52) & (BR_MAX_GROUPS - 1);
-    char words[sizeof w->words], of[40] = "";
-
-    if (group)
-        snprintf(of, sizeof of, " of communicator %u", group);
-    snprintf(
-        words, sizeof words,
-        "rank %d and we (rank %d) disagree about an operation (number %u%s; digest %04x there, %04x here); "
-        "every rank must make the same calls with the same arguments (and root) in the same order",
-        rank, w->config.rank, (uint32_t)(tag >> 32) & 0xfffff, of, theirs, ours);
-    br_worker_fail(w, EPROTO, words);
-}
-
 static struct br_agreed *place_of(struct br_worker *w, uint32_t operation)
 {
     return &w->agreed[(operation + (operation >> 20) * 37) % BR_AGREED];
@@ -82,18 +55,102 @@ static bool is_of(const struct br_agreed *a, uint32_t operation)
     return a->used && a->operation == operation;
 }
 
-void br_worker_begins(struct br_worker *w, uint32_t group, uint64_t sequence, uint16_t check)
+const struct br_call *br_agree_call(struct br_worker *w, uint64_t tag)
+{
+    const struct br_agreed *a = place_of(w, (uint32_t)(tag >> 32));
+
+    return is_of(a, (uint32_t)(tag >> 32)) && a->ours ? &a->call : NULL;
+}
+
+static void digest_words(const struct br_worker *w, int rank, uint64_t tag, uint16_t theirs, uint16_t ours,
+                         char *words, size_t bytes)
+{
+    uint32_t group = (uint32_t)(tag >> 52) & (BR_MAX_GROUPS - 1);
+    char of[40] = "";
+
+    if (group)
+        snprintf(of, sizeof of, " of communicator %u", group);
+    snprintf(
+        words, bytes,
+        "rank %d and we (rank %d) disagree about an operation (number %u%s; digest %04x there, %04x here); "
+        "every rank must make the same calls with the same arguments (and root) in the same order",
+        rank, w->config.rank, (uint32_t)(tag >> 32) & 0xfffff, of, theirs, ours);
+}
+
+void br_worker_waits_for(struct br_worker *w, int rank, uint32_t group, uint64_t sequence, uint16_t check,
+                         const struct br_call *call)
+{
+    struct br_peer *peer = &w->peers[rank];
+
+    if (!peer->n_rails)
+        return;
+    peer->call = (struct br_message){
+        .type = BR_MESSAGE_WAITING, .check = check, .tag = br_tag_of_group(group, sequence)};
+    br_waiting_describe(&peer->call, call);
+    peer->waiting_due = true;
+    br_peer_activate(w, peer);
+}
+
+/* The rank has other arguments than ours: a. Note 5. theirs: as it has described them, or NULL. */
+static void disagree(struct br_worker *w, uint64_t tag, int rank, uint16_t check, const struct br_agreed *a,
+                     const struct br_call *theirs)
+{
+    char words[sizeof w->words];
+
+    digest_words(w, rank, tag, check, a->check, words, sizeof words);
+    if (!w->disagreement_words || a->call.by == BR_CALL_UNKNOWN) {
+        br_worker_fail(w, EPROTO, words);
+    } else if (theirs) {
+        w->disagreement_words(rank, w->config.rank, tag, theirs, &a->call, words, sizeof words);
+        br_worker_fail(w, EPROTO, words);
+    } else if (!w->dispute_until) {
+        w->dispute_until = w->now + DISPUTE;
+        snprintf(w->disputed, sizeof w->disputed, "%s", words);
+        br_worker_waits_for(w, rank, (uint32_t)(tag >> 52) & (BR_MAX_GROUPS - 1), tag >> 32, a->check,
+                            &a->call);
+    }
+}
+
+void br_agree_timer(struct br_worker *w)
+{
+    if (w->dispute_until && w->now >= w->dispute_until)
+        br_worker_fail(w, EPROTO, w->disputed);
+}
+
+bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t, const struct br_message *m)
+{
+    const struct br_agreed *a = place_of(w, (uint32_t)(t->tag >> 32));
+    struct br_agreed digests = {.check = t->check};
+    char words[sizeof w->words];
+
+    if (t->length == m->bytes && t->check == m->check)
+        return true;
+    if (br_tag_family(t->tag) == BR_TAG_P2P) {
+        message_words(w, t, m, words, sizeof words);
+        br_worker_fail(w, EPROTO, words);
+    } else {
+        bool known = is_of(a, (uint32_t)(t->tag >> 32)) && a->ours;
+
+        disagree(w, t->tag, t->peer, m->check, known ? a : &digests, NULL);
+    }
+    return false;
+}
+
+void br_worker_begins(struct br_worker *w, uint32_t group, uint64_t sequence, uint16_t check,
+                      const struct br_call *call)
 {
     uint64_t tag = br_tag_of_group(group, sequence);
-    struct br_agreed *a = place_of(w, (uint32_t)(tag >> 32));
+    struct br_agreed *a = place_of(w, (uint32_t)(tag >> 32)), before = *a;
 
-    if (is_of(a, (uint32_t)(tag >> 32)) && !a->ours && a->check != check)
-        disagree(w, tag, a->rank, a->check, check);
     *a = (struct br_agreed){.operation = (uint32_t)(tag >> 32),
                             .check = check,
                             .used = true,
                             .ours = true,
                             .rank = w->config.rank};
+    if (call)
+        a->call = *call;
+    if (is_of(&before, a->operation) && !before.ours && before.check != check && a->call.by != BR_CALL_EITHER)
+        disagree(w, tag, before.rank, before.check, a, NULL);
 }
 
 void br_worker_forget_group(struct br_worker *w, uint32_t group)
@@ -114,10 +171,18 @@ void br_worker_forget_before(struct br_worker *w, uint32_t group, uint64_t seque
     }
 }
 
+static bool is_same_call(const struct br_call *a, const struct br_call *b)
+{
+    return a->collective == b->collective && a->type == b->type && a->reduction == b->reduction &&
+           a->root == b->root && a->count == b->count;
+}
+
 bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *m)
 {
     uint32_t operation = (uint32_t)(m->tag >> 32);
     struct br_agreed *a = place_of(w, operation);
+    struct br_call theirs = {.by = BR_CALL_UNKNOWN};
+    bool described, same;
 
     if (br_tag_family(m->tag) != BR_TAG_COLLECTIVE)
         return true;
@@ -126,8 +191,19 @@ bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *
             *a = (struct br_agreed){.operation = operation, .check = m->check, .used = true, .rank = rank};
         return true;
     }
-    if (!a->ours || a->check == m->check)
+    if (!a->ours)
         return true;
-    disagree(w, m->tag, rank, m->check, a->check);
+    if (m->type == BR_MESSAGE_WAITING)
+        theirs = br_waiting_described(m);
+    described = theirs.by != BR_CALL_UNKNOWN && a->call.by != BR_CALL_UNKNOWN;
+    if (described && (theirs.by == BR_CALL_EITHER || a->call.by == BR_CALL_EITHER))
+        same = is_same_call(&theirs, &a->call);
+    else if (described)
+        same = a->check == m->check && theirs.by == a->call.by && is_same_call(&theirs, &a->call);
+    else
+        same = a->check == m->check || a->call.by == BR_CALL_EITHER;
+    if (same)
+        return true;
+    disagree(w, m->tag, rank, m->check, a, described ? &theirs : NULL);
     return false;
 }

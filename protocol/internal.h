@@ -98,11 +98,17 @@ void br_match_forget_link(struct br_worker *w, struct br_rail *rail);
 
 /* agree.c: do both ends of a transfer, all ranks of an operation, want the same? If not the worker fails. */
 bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t,
-                       const struct br_message *m); /* m has its tag */
+                       const struct br_message *m);                     /* m has its tag */
+const struct br_call *br_agree_call(struct br_worker *w, uint64_t tag); /* ours of the operation, or NULL */
 bool br_agree_operation(struct br_worker *w, int rank,
                         const struct br_message *m); /* m has found no transfer; also of other families */
 
+void br_agree_timer(struct br_worker *w); /* a disagreement that nobody else has reported */
+
 /* waiting.c: WAITING, said and heard */
+#define BR_WAITING_PATIENCE (100 * BR_MS) /* then who waits says so */
+void br_waiting_describe(struct br_message *m, const struct br_call *call);
+struct br_call br_waiting_described(const struct br_message *m);   /* UNKNOWN: it says nothing of a call */
 void br_waiting_begin(struct br_worker *w, struct br_transfer *t); /* until its node is removed */
 bool br_waiting_post(struct br_worker *w, struct br_peer *peer,
                      struct br_rail *rail); /* false: link is full */

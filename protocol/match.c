@@ -140,8 +140,11 @@ int br_match_large(struct br_worker *w, struct br_transfer *t)
     struct br_unexpected *early;
     int rc = expect(w, &w->receives, t, &early);
 
-    if (!rc && early)
+    if (!rc && early) {
         br_agree_transfer(w, t, &early->message); /* which has another length: no EAGER is so long */
+        if (!w->failed)
+            forget(w, early);
+    }
     return rc;
 }
 
@@ -209,6 +212,8 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
     if (!value || untagged(value)) {
         if (br_agree_operation(w, rail->peer->rank, m))
             keep(w, rail, table, event, m);
+        else if (!w->failed)
+            release(w, rail, event->link, event->buffer, m->tag);
         return;
     }
     br_table_remove(table, m->tag, (uint32_t)rail->peer->rank);

@@ -24,7 +24,7 @@
 #include "transport/frame.h"
 #include "transport/slot.h"
 
-#define BR_PROTOCOL_VERSION 8u /* changes with anything below; negotiated in the handshake */
+#define BR_PROTOCOL_VERSION 9u /* changes with anything below; negotiated in the handshake */
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS       65536u
@@ -82,10 +82,28 @@ struct br_body_ready {
     uint64_t have;   /* renews: bit i: slice i is complete; else 0 */
 };
 
+/* What carries out a collective. Ranks of one operation that differ in this never meet. */
+enum br_call_by {
+    BR_CALL_UNKNOWN, /* the call is not described */
+    BR_CALL_ENGINE,  /* messages between the ranks */
+    BR_CALL_SHARED,  /* memory that the ranks of a host share */
+    BR_CALL_EITHER,  /* the ranks are about to find out (GPU memory of one host) */
+};
+
+/* WAITING of a collective: the call that it is about, for the words of an error. */
+struct br_call {
+    uint32_t root; /* 0 where there is none */
+    uint8_t collective, type, reduction;
+    uint8_t by; /* enum br_call_by */
+    uint64_t count;
+};
+
 struct br_body_waiting {
-    uint64_t total;    /* as in READY */
-    uint32_t receives; /* 1: who says it is to receive, 0: to send */
-    uint32_t reserved[3];
+    uint64_t total;    /* point to point: as in READY; collective: elements of a block */
+    uint32_t receives; /* 1: who says it is to receive, 0: to send; collective: 0 */
+    uint32_t root;     /* from here on: of a collective, as in struct br_call; else zero */
+    uint8_t collective, type, reduction, by;
+    uint32_t reserved;
 };
 
 struct br_body_onesided {

@@ -245,7 +245,8 @@ struct br_peer {
     struct br_list moving;             /* sends in MOVING or CONFIRMING */
     struct br_list waiting;   /* transfers that wait for their other end, by waits_since (waiting.c) */
     struct br_list expecting; /* likewise, small point-to-point receives */
-    bool waiting_due;         /* the first of them is to be said */
+    bool waiting_due;         /* the first of them is to be said, or `call` */
+    struct br_message call;   /* WAITING with our arguments of a collective; type 0: there is none to say */
     struct br_stream streams[BR_STREAMS]; /* by br_stream_of() */
     uint32_t dones[BR_DONES];             /* slots to report, ring */
     uint32_t done_head, done_tail;

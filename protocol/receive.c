@@ -86,7 +86,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     if (eager)
         return br_match_receive(w, t);
     rc = t->rendezvous ? 0 : br_match_large(w, t);
-    if (!rc && !w->failed)
+    if (!rc && !w->failed && !w->dispute_until) /* else the worker is about to fail */
         offer_place(w, t);
     return rc;
 }

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 
-#define PATIENCE (100 * BR_MS)
+#define PATIENCE BR_WAITING_PATIENCE
 #define FEW      BR_CREDITS_P2P_OWN /* with fewer messages held by this end the other one has credits */
 #define MANY     (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN)
 
@@ -94,18 +94,49 @@ uint64_t br_waiting_next_timer(const struct br_peer *peer)
     return t ? t->waits_since + PATIENCE : UINT64_MAX;
 }
 
+void br_waiting_describe(struct br_message *m, const struct br_call *call)
+{
+    m->waiting = (struct br_body_waiting){.total = call->count,
+                                          .root = call->root,
+                                          .collective = call->collective,
+                                          .type = call->type,
+                                          .reduction = call->reduction,
+                                          .by = call->by};
+}
+
+struct br_call br_waiting_described(const struct br_message *m)
+{
+    const struct br_body_waiting *b = &m->waiting;
+
+    return (struct br_call){.root = b->root,
+                            .collective = b->collective,
+                            .type = b->type,
+                            .reduction = b->reduction,
+                            .by = b->by <= BR_CALL_EITHER ? b->by : BR_CALL_UNKNOWN,
+                            .count = b->total};
+}
+
 /* One at a time, the next one in the next timers: they have no credits. */
 bool br_waiting_post(struct br_worker *w, struct br_peer *peer, struct br_rail *rail)
 {
     struct br_transfer *t = next_of(peer);
     struct br_message m = {.type = BR_MESSAGE_WAITING};
+    const struct br_call *call;
 
+    if (peer->call.type) {
+        if (br_control_post(rail, &peer->call, NULL, 0) != 1)
+            return false;
+        peer->call.type = 0;
+    }
     if (is_due(w, t)) { /* else it has found its other end meanwhile */
         m.tag = t->tag;
         m.check = t->check;
         m.bytes = t->length;
         m.waiting.total = t->total;
         m.waiting.receives = !t->is_send;
+        call = br_tag_family(t->tag) == BR_TAG_COLLECTIVE ? br_agree_call(w, t->tag) : NULL;
+        if (call)
+            br_waiting_describe(&m, call);
         if (br_control_post(rail, &m, NULL, 0) != 1)
             return false;
         br_list_remove(&t->node);

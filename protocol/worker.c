@@ -345,6 +345,7 @@ static void timers(struct br_worker *w, bool drained)
     w->last_timers = w->now;
     w->in_batch = true;
     br_connect_timers(w);
+    br_agree_timer(w);
     br_list_for_each (node, &w->known) {
         struct br_peer *peer = br_container_of(node, struct br_peer, known);
 
@@ -487,6 +488,8 @@ uint64_t br_worker_next_timer(const struct br_worker *w)
     if (w->failed)
         return w->fail_due ? w->fail_at : UINT64_MAX;
     next = br_connect_next_timer(w);
+    if (w->dispute_until && w->dispute_until < next)
+        next = w->dispute_until;
     relay = w->relay ? br_relay_next_timer(w) : UINT64_MAX;
     next = relay < next ? relay : next;
     br_list_for_each (node, &w->known) {

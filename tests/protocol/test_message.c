@@ -69,6 +69,19 @@ static void message__waiting_vector(void **state)
     check("waiting", &h);
 }
 
+static void message__waiting_collective_vector(void **state)
+{
+    struct br_message m = {
+        .type = BR_MESSAGE_WAITING,
+        .check = 0x1234,
+        .tag = br_tag_collective(3, 7, 0, 0),
+        .waiting = {.total = 2000, .collective = 0, .type = 6, .reduction = 0, .by = BR_CALL_SHARED}};
+    struct br_frame_header h = frame_of(&m);
+
+    (void)state;
+    check("waiting-collective", &h);
+}
+
 static void check_with_payload(const char *name, struct br_message *m, const uint8_t *tokens, uint32_t length)
 {
     struct br_frame_header h = frame_of(m);
@@ -248,6 +261,7 @@ int main(void)
         cmocka_unit_test(message__eager_vector),
         cmocka_unit_test(message__ready_vector),
         cmocka_unit_test(message__waiting_vector),
+        cmocka_unit_test(message__waiting_collective_vector),
         cmocka_unit_test(message__place_vectors),
         cmocka_unit_test(message__onesided_vectors),
         cmocka_unit_test(message__ack_vector),

@@ -202,7 +202,32 @@ static void operations__deadline(void **state)
 
 #define NOTICED_MS 15000 /* and not by missing the deadline; a rank may stand still for a moment */
 
-enum { OTHER_COUNT, OTHER_TYPE, OTHER_REDUCTION, OTHER_COLLECTIVE, OTHER_ROOT, OTHER_TARGET, DISAGREEMENTS };
+/* The last three: rank 2 has other numbers of elements, on the other side of what small collectives in shared memory take. */
+enum {
+    OTHER_COUNT,
+    OTHER_TYPE,
+    OTHER_REDUCTION,
+    OTHER_COLLECTIVE,
+    OTHER_ROOT,
+    OTHER_TARGET,
+    LARGER_COUNT,
+    SMALLER_COUNT,
+    LARGER_BROADCAST,
+    DISAGREEMENTS
+};
+
+/* What the words name: the difference, there and here, in either order. */
+static const char *const named[DISAGREEMENTS][3] = {
+    [OTHER_COUNT] = {"(count)", "", ""},
+    [OTHER_TYPE] = {"(type)", "uint32", " int32"},
+    [OTHER_REDUCTION] = {"(reduction)", "(max)", "(sum)"},
+    [OTHER_COLLECTIVE] = {"(collective)", "broadcast of", "allreduce of"},
+    [OTHER_ROOT] = {"(root)", "root 0", "root 1"},
+    [OTHER_TARGET] = {"(root)", "root 0", "root 1"},
+    [LARGER_COUNT] = {"(count)", "of 1000 ", "of 2000 "},
+    [SMALLER_COUNT] = {"(count)", "of 1000 ", "of 2000 "},
+    [LARGER_BROADCAST] = {"(count)", "broadcast of 1000 ", "broadcast of 2000 "},
+};
 
 struct disagreement {
     int what;
@@ -216,7 +241,12 @@ static int disagree(struct braid_comm *comm, void *context)
     int other = braid_rank(comm) == 2, rc;
     double start = ranks_now_ms();
 
-    if (d->what == OTHER_ROOT)
+    if (d->what == LARGER_BROADCAST)
+        rc = braid_broadcast(comm, data, out, other ? 2000 : 1000, BRAID_INT32, 0, NULL, NULL);
+    else if (d->what == LARGER_COUNT || d->what == SMALLER_COUNT)
+        rc = braid_allreduce(comm, data, out, other == (d->what == LARGER_COUNT) ? 2000 : 1000, BRAID_INT32,
+                             BRAID_SUM, NULL, NULL);
+    else if (d->what == OTHER_ROOT)
         rc = braid_broadcast(comm, data, out, d->count, BRAID_INT32, other, NULL, NULL);
     else if (d->what == OTHER_TARGET)
         rc = braid_reduce(comm, data, out, d->count, BRAID_INT32, BRAID_SUM, other, NULL, NULL);
@@ -231,6 +261,10 @@ static int disagree(struct braid_comm *comm, void *context)
     CHECK(rc == -EPROTO || rc == -ECANCELED, "disagreement %d, %zu elements: got %d", d->what, d->count, rc);
     CHECK(strstr(braid_last_error(), "disagree"), "the words do not say so");
     CHECK(ranks_now_ms() - start < NOTICED_MS, "noticed late");
+    if (strstr(braid_last_error(), " 0 (") || d->what >= LARGER_COUNT) /* not of the barrier that came next */
+        for (int i = 0; i < 3; i++)
+            CHECK(strstr(braid_last_error(), named[d->what][i]), "disagreement %d: the words lack %s",
+                  d->what, named[d->what][i]);
     return 0;
 }
 

@@ -81,7 +81,12 @@ field("bool", "tag.larger", "Requester is the larger rank", 8, nil, 4)
 field("uint8", "tag.part", "Part", base.DEC, onesided_part, 3)
 field("uint32", "slot", "Slot", base.HEX)
 field("uint32", "renews", "Slot so far", base.HEX)
-field("uint64", "total", "Bytes of the whole message", base.DEC)
+field("uint64", "total", "Bytes of the whole message, or elements of a block", base.DEC)
+field("uint32", "call_root", "Root of the call", base.DEC)
+field("uint8", "call_collective", "Collective", base.DEC)
+field("uint8", "call_type", "Type of an element", base.DEC)
+field("uint8", "call_reduction", "Reduction", base.DEC)
+field("uint8", "call_by", "By (1 messages, 2 shared memory, 3 one of both)", base.DEC)
 field("uint64", "have", "Slices that are complete", base.HEX)
 field("uint64", "onesided.offset", "Offset in the region", base.DEC)
 field("uint64", "onesided.check", "Check of the key", base.HEX)
@@ -318,7 +323,8 @@ local bodies = {
     [12] = {{"abort.reason", 24, 4}},
     [13] = {{"messages", 24, 4}},
     [15] = {{"relay_back.free", 24, 16}},
-    [16] = {{"total", 24, 8}},
+    [16] = {{"total", 24, 8}, {"call_root", 36, 4}, {"call_collective", 40, 1}, {"call_type", 41, 1},
+            {"call_reduction", 42, 1}, {"call_by", 43, 1}},
     [17] = {{"slot", 24, 4}, {"lost", 28, 4}},
     [18] = {{"onesided.offset", 24, 8}, {"onesided.check", 32, 8}, {"onesided.region", 40, 4}, {"onesided.operation", 44, 4}},
 }

@@ -17,6 +17,7 @@ struct area {
     _Alignas(64) _Atomic uint64_t round; /* and the check in the lowest CHECK_BITS */
     uint8_t small[BR_BOARD_SMALL];
     uint8_t large[BR_BOARD_BYTES];
+    _Alignas(64) uint8_t note[BR_BOARD_NOTE];
 };
 static_assert(offsetof(struct area, large) == 64, "a round and its small data share one cache line");
 
@@ -127,6 +128,16 @@ const void *br_board_data(const struct br_board *board, uint32_t rank, uint64_t 
     const struct area *area = area_of(board, rank, round);
 
     return bytes <= BR_BOARD_SMALL ? area->small : area->large;
+}
+
+void br_board_describe(struct br_board *board, uint64_t round, const void *note)
+{
+    memcpy(area_of(board, board->rank, round)->note, note, BR_BOARD_NOTE);
+}
+
+const void *br_board_description(const struct br_board *board, uint32_t rank, uint64_t round)
+{
+    return area_of(board, rank, round)->note;
 }
 
 void br_board_abort(struct br_board *board, uint32_t why)

@@ -29,6 +29,7 @@
 #define BR_BOARD_BYTES (128u << 10)
 #define BR_BOARD_SMALL 56u
 #define BR_BOARD_RANKS 256u /* at most */
+#define BR_BOARD_NOTE  16u  /* bytes about a round, for words of errors */
 
 struct br_board {
     uint8_t *base; /* NULL: not open */
@@ -48,6 +49,9 @@ void br_board_publish(struct br_board *board, uint64_t round, uint16_t check, co
 /* The same without a copy: the caller writes `bytes` at br_board_place() and then commits. */
 void *br_board_place(struct br_board *board, uint64_t round, size_t bytes);
 void br_board_commit(struct br_board *board, uint64_t round, uint16_t check);
+/* A note beside the round, which no rank reads while all goes well: before the round is published, and when it is ready. */
+void br_board_describe(struct br_board *board, uint64_t round, const void *note);
+const void *br_board_description(const struct br_board *board, uint32_t rank, uint64_t round);
 /* Has `rank` published this round? Then its data, valid until this rank publishes round + 1. */
 bool br_board_ready(const struct br_board *board, uint32_t rank, uint64_t round);
 uint16_t br_board_check(const struct br_board *board, uint32_t rank,
