@@ -105,6 +105,31 @@ static void placed__after_the_end(void **state)
     assert_int_equal(wire_take(x->links[0], BR_MESSAGE_DONE)->message.done.slots[0], slot);
 }
 
+/* A rank that guesses the slot of what another one is to send: its link ends, and nothing of it counts. */
+static void placed__into_a_transfer_of_another_rank(void **state)
+{
+    struct br_transfer t = receive_of(1, 2 * SLICE);
+    struct wired *x = *state;
+    uint32_t slot;
+
+    slot = posted(x, &t);
+    t.peer = 0; /* as if posted for another rank than that of the links */
+    place(x, 0, slot, 0, SLICE, BR_PLACED_DONE);
+    wired_turn(x, 0);
+    assert_true(x->w->peers[1].rails[0].state != BR_RAIL_UP);
+    assert_non_null(strstr(x->w->peers[1].rails[0].words, "transfer of another rank"));
+    assert_int_equal(x->w->peers[1].rails[1].state, BR_RAIL_UP);
+    assert_int_equal(t.state, BR_TRANSFER_MATCHING);
+    t.peer = 1;
+    place(x, 1, slot, SLICE, SLICE, 0);
+    wired_turn(x, 0);
+    assert_int_equal(t.state, BR_TRANSFER_MATCHING); /* the first slice is still missing */
+    place(x, 1, slot, 0, SLICE, 0);
+    wired_turn(x, 0);
+    assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    assert_memory_equal(to, from, 2 * SLICE);
+}
+
 static void placed__asks_for_done_and_ack(void **state)
 {
     struct br_transfer t = receive_of(1, SLICE);
@@ -477,6 +502,7 @@ int main(void)
         WIRED_TEST(placed__slices_in_any_order, .rails = 2, .up = true),
         WIRED_TEST(placed__twice_is_once, .rails = 2, .up = true),
         WIRED_TEST(placed__after_the_end, .rails = 2, .up = true),
+        WIRED_TEST(placed__into_a_transfer_of_another_rank, .rails = 2, .up = true),
         WIRED_TEST(placed__asks_for_done_and_ack, .rails = 1, .up = true),
         WIRED_TEST(placed__before_its_ready, .rails = 1, .up = true),
         WIRED_TEST(placed__for_a_slot_to_come, .rails = 1, .up = true),
