@@ -171,11 +171,6 @@ static uint32_t most_rails(const struct br_family *family)
     return (uint32_t)most;
 }
 
-static uint64_t start_deadline(const struct br_family *family)
-{
-    return br_clock_now() + family->settings.environment.init_timeout;
-}
-
 void br_comm_name_devices(const struct br_family *family, char text[BR_CALIBRATION_TEXT])
 {
     size_t used = 0;
@@ -206,7 +201,7 @@ static int init_network(struct br_family *family)
     if (network->topology.kind != BR_TOPOLOGY_BCUBE) /* emulated ones have slow links, as real ones have */
         network->topology.cores = family->settings.cores;
     rc = br_network_init(network, family->rank, place_of(family), most_rails(family),
-                         family->settings.calibration, devices, family->store, start_deadline(family));
+                         family->settings.calibration, devices, family->store, family->init_deadline);
     if (!rc && family->rank == 0 && network->measured)
         family->drift.bound = (double)family->settings.calibration_bound;
     return rc;
@@ -431,6 +426,7 @@ int braid_init(const struct braid_config *config, struct braid_comm **out)
     }
     family->rank = (int)family->settings.environment.rank;
     family->size = (int)family->settings.environment.size;
+    family->init_deadline = br_clock_now() + family->settings.environment.init_timeout;
     br_log_set_rank(family->rank);
     for (int i = 0; i < N_PHASES; i++) {
         rc = phases[i].begin ? phases[i].begin(family) : 0;

@@ -115,6 +115,7 @@ struct br_settings {
 struct br_family {
     int rank, size; /* of the job */
     uint32_t place; /* in the list of families (handles.c) */
+    uint64_t init_deadline; /* ns: braid_init() ends by then */
     unsigned forks; /* br_process_forks at braid_init(): another number is that of a child */
     struct br_settings settings;
     struct br_worker *worker;

@@ -191,11 +191,6 @@ static int connect_all(struct br_family *family, uint64_t until)
     return rc;
 }
 
-static uint64_t deadline(const struct br_family *family)
-{
-    return br_clock_now() + family->settings.environment.init_timeout;
-}
-
 /* A rank without shared memory counts as a host of its own. */
 static int set_topology(struct br_family *family, const struct record *all)
 {
@@ -269,7 +264,7 @@ int br_rendezvous(struct br_family *family)
 {
     struct record *all = calloc((size_t)family->size, sizeof *all);
     struct local local = {0};
-    uint64_t until = deadline(family);
+    uint64_t until = family->init_deadline;
     int rc;
 
     if (!all)
@@ -295,7 +290,7 @@ int br_rendezvous(struct br_family *family)
 /* With the own thread running: the last frames of our handshakes still have to leave while we wait for the others. */
 int br_rendezvous_meet(struct br_family *family)
 {
-    int rc = br_store_barrier(family->store, "connected", deadline(family));
+    int rc = br_store_barrier(family->store, "connected", family->init_deadline);
 
     br_store_close(family->store);
     family->store = NULL;

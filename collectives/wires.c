@@ -29,6 +29,7 @@ struct agreement {
     uint32_t probe_ms; /* 0: this rank cannot, or does not want to */
     uint8_t nonce[BR_BEACON_NONCE_BYTES];
     char host[64];
+    char backend[16], network[16]; /* as the user says; between hosts, what has come of it */
 };
 
 static const char *const size_names[4] = {"BRAID_SLICE_BYTES", "BRAID_EAGER_BYTES", "BRAID_CHUNK_BYTES",
@@ -51,6 +52,12 @@ static int compare(const struct agreement *first, const struct agreement *other,
         if (other->sizes[i] != first->sizes[i])
             return br_error(EPROTO, "%s is %u on rank %d and %u on rank 0; it must be the same on all ranks",
                             size_names[i], other->sizes[i], rank, first->sizes[i]);
+    if (strncmp(other->network, first->network, sizeof first->network) != 0)
+        return br_error(
+            EPROTO,
+            "BRAID_BACKEND is %.15s on rank %d, which is %.15s between hosts, and %.15s on rank 0, which is "
+            "%.15s; it must be the same on all ranks",
+            other->backend, rank, other->network, first->backend, first->network);
     if (other->n == first->n && other->k == first->k)
         return 0;
     topology_text(other, topology, sizeof topology);
@@ -75,6 +82,8 @@ static int agree(struct br_family *family, const struct br_devices *devices, str
 
     randombytes_buf(mine.nonce, sizeof mine.nonce);
     snprintf(mine.host, sizeof mine.host, "%s", s->host);
+    snprintf(mine.backend, sizeof mine.backend, "%s", s->backend);
+    snprintf(mine.network, sizeof mine.network, "%s", s->network);
     if (!*s->host && gethostname(mine.host, sizeof mine.host - 1))
         mine.host[0] = 0;
     rc = br_store_gather(family->store, "settings", &mine, sizeof mine, all, until);

@@ -99,7 +99,9 @@ struct braid_config {
     uint32_t slice_bytes;
     /* up to this size a message travels without asking (BRAID_EAGER_BYTES); default 32 KiB, in a BCube 16 KiB */
     uint32_t eager_bytes;
-    int init_timeout_ms; /* for all ranks to come and connect (BRAID_INIT_TIMEOUT, seconds); default 60,000 */
+    /* for all ranks to come and connect (BRAID_INIT_TIMEOUT, seconds); default 60,000. braid_init() takes an eighth longer at most, and at
+     * most 2 s, so that all ranks hear who is missing */
+    int init_timeout_ms;
     int timeout_ms; /* deadline of an operation that names none (BRAID_TIMEOUT, seconds); default 300,000 */
     int peer_timeout_ms; /* silence after which a peer counts as dead (BRAID_PEER_TIMEOUT, seconds); default 10,000 */
     int spin_us; /* how long a waiter spins before it yields or sleeps (BRAID_SPIN_US); default: 1,000 when there is

@@ -25,6 +25,7 @@
 #define LINGER         (2 * BR_SEC)
 /* beyond the caller's deadline, for the words of a store that stood still for a moment */
 #define GRACE      (2 * BR_SEC)
+#define PART       8 /* of the whole time that GRACE and, when that is over, LINGER may take at most */
 #define PROBE_TIME (2 * BR_SEC) /* to find out who has our port */
 #define REQUEST_BYTES                                                                                        \
     (sizeof(struct br_store_header) + sizeof(struct br_store_request) + BR_STORE_KEY_MAX + BR_STORE_VALUE_MAX)
@@ -32,6 +33,7 @@
 struct br_store {
     struct br_store_server *server; /* at rank 0 */
     uint32_t rank, size;
+    uint64_t deadline, grace; /* ns: of the start of the job; see GRACE */
     char where[BR_ENVIRONMENT_ADDRESS_MAX + 8];
     pthread_mutex_t lock; /* held by the call under way; guards what follows */
     int fd;               /* -1: not connected */
@@ -262,6 +264,8 @@ int br_store_open(const struct br_environment *environment, const struct br_secr
     store->fd = -1;
     store->rank = environment->rank;
     store->size = environment->size;
+    store->deadline = deadline;
+    store->grace = earlier(GRACE, environment->init_timeout / PART);
     pthread_mutex_init(&store->lock, NULL);
     snprintf(store->where, sizeof store->where, strchr(environment->address, ':') ? "[%s]:%u" : "%s:%u",
              environment->address, environment->port);
@@ -319,8 +323,8 @@ static int request(struct br_store *store, enum br_store_kind kind, const char *
     if (store->failed)
         return br_error(-store->failed, "the connection to the store at %s has failed before", store->where);
     rc = send_all(store, br_store_write_request(store->out, kind, timeout_of(deadline), key, bytes, n),
-                  deadline + GRACE);
-    return rc < 0 ? rc : receive_kind(store, BR_STORE_VALUE, answer, deadline + GRACE);
+                  deadline + store->grace);
+    return rc < 0 ? rc : receive_kind(store, BR_STORE_VALUE, answer, deadline + store->grace);
 }
 
 int br_store_put(struct br_store *store, const char *key, const void *bytes, size_t n, uint64_t deadline)
@@ -386,7 +390,9 @@ void br_store_close(struct br_store *store)
         send(store->fd, bye, br_store_write(bye, BR_STORE_BYE, NULL, 0), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     disconnect(store);
-    br_store_server_stop(store->server, LINGER);
+    /* whoever is late is told why, but not for much longer than the caller wants to wait */
+    br_store_server_stop(store->server,
+                         br_clock_now() < store->deadline ? LINGER : earlier(LINGER, store->grace));
     pthread_mutex_destroy(&store->lock);
     free(store->in);
     free(store);
