@@ -223,7 +223,7 @@ static int get_algorithm(const char *path, const cJSON *object, struct br_topolo
                          struct br_cost_measured *m)
 {
     char collective[32], name[BR_WAY_TEXT];
-    double ranks;
+    double ranks = 0;
     int rc;
 
     *m = (struct br_cost_measured){0};

@@ -80,8 +80,8 @@ INLINE void NAME(words)(enum braid_reduction reduction, const struct br_gpu_redu
     VECTOR v[UNROLL][PER_STEP];
 
     NAME(fetch)(now, r->src[0] + at, stride, unroll);
-    if (r->n_src > 1)
-        NAME(fetch)(next, r->src[1] + at, stride, unroll);
+    /* A single source is read a second time and not used, so that `next` always holds something. */
+    NAME(fetch)(next, r->src[r->n_src > 1] + at, stride, unroll);
     for (unsigned u = 0; u < unroll; u++)
         for (unsigned i = 0; i < PER_STEP; i++)
             v[u][i] = NAME(take)(&now[u], i);

@@ -8,7 +8,7 @@ if [[ -n $BRAID_SANITIZE ]]; then
 fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-cmake -S "$BRAID_SOURCE" -B "$scratch" -G Ninja -DBRAID_VERBS=OFF -DBRAID_DPDK=OFF -DBRAID_GPU_KERNELS=OFF -DBRAID_HWLOC=OFF > "$scratch/log"
+cmake -S "$BRAID_SOURCE" -B "$scratch" -G Ninja -DBRAID_WERROR=ON -DBRAID_VERBS=OFF -DBRAID_DPDK=OFF -DBRAID_GPU_KERNELS=OFF -DBRAID_HWLOC=OFF > "$scratch/log"
 objects=CMakeFiles/br_transport.dir/transport
 cmake --build "$scratch" --target $objects/table.c.o $objects/verbs/probe.c.o $objects/dpdk/library.c.o \
     CMakeFiles/br_tools.dir/tools/near.c.o >> "$scratch/log" 2>&1 || {
