@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "tests/says.h"
 #include "wired.h"
 
 static uint8_t memory[4096];
@@ -43,9 +44,9 @@ static void ping__in_silence(void **state)
     for (int ms = 0; ms < 1100; ms += 10)
         wired_turn(x, 10 * BR_MS);
     assert_true(x->w->failed < 0);
-    assert_non_null(strstr(x->w->words, "rank 1"));
-    assert_non_null(strstr(x->w->words, "wire0"));
-    assert_non_null(strstr(x->w->words, "silent"));
+    assert_says(x->w->words, "rank 1");
+    assert_says(x->w->words, "wire0");
+    assert_says(x->w->words, "silent");
 }
 
 /* We were stopped ourselves (SIGSTOP, a debugger): that silence was ours. */

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "tests/says.h"
 #include "wired.h"
 
 #define SLICE (64u << 10)
@@ -239,10 +240,10 @@ static void peer__lost_with_its_last_rail(void **state)
     assert_int_equal(x->w->failed, 0);
     wired_cut(x, 1);
     assert_int_equal(x->w->failed, -ECONNRESET);
-    assert_non_null(strstr(x->w->words, "rank 1 is lost"));
-    assert_non_null(strstr(x->w->words, "level 1"));
-    assert_non_null(strstr(x->w->words, "wire1"));
-    assert_non_null(strstr(x->w->words, "cut"));
+    assert_says(x->w->words, "rank 1|lost");
+    assert_says(x->w->words, "level 1");
+    assert_says(x->w->words, "wire1");
+    assert_says(x->w->words, "cut");
 }
 
 /* Rail 1 is lost and fenced and comes back; then rail 0. What RAIL_DOWN said through a lost rail is said again. */

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "tests/says.h"
 
 static void failed(struct wired *x, int error)
 {
@@ -63,7 +64,7 @@ static void worker_fail__waits_for_the_answer(void **state)
     wired_turn(&x, BR_MS);
     assert_true(x.links[0]->closed);
     assert_false(x.w->fail_due);
-    assert_non_null(strstr(x.w->words, "rank 7"));
+    assert_says(x.w->words, "rank 7");
     wired_destroy(&x);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "tests/says.h"
 #include "wired.h"
 
 static uint8_t data[1024];
@@ -88,7 +89,7 @@ static void eager__two_receives_with_one_tag(void **state)
 
     assert_int_equal(br_transfer_receive(x->w, &a), 0);
     assert_int_equal(br_transfer_receive(x->w, &b), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "tag"));
+    assert_says(br_error_words(), "tag");
 }
 
 /* A message that comes again on another rail is dropped, its credit goes back. */
@@ -157,7 +158,7 @@ static void sequence__far_ahead_fails_the_rail(void **state)
         wired_turn(&x, 0);
         assert_int_equal(x.w->failed, 0);
         assert_int_equal(x.w->peers[1].rails[0].state, BR_RAIL_FENCING);
-        assert_non_null(strstr(x.w->peers[1].rails[0].words, "sequence"));
+        assert_says(x.w->peers[1].rails[0].words, "sequence");
         wired_destroy(&x);
     }
 }
@@ -180,7 +181,7 @@ static void sequence__point_to_point_apart(void **state)
 static void expect_failed(struct wired *x, int error, const char *words)
 {
     assert_int_equal(x->w->failed, -error);
-    assert_non_null(strstr(x->w->words, words));
+    assert_says(x->w->words, words);
     wired_turn(x, 0);
     wired_turn(x, BR_LAST_WORDS); /* nobody answers the ABORT */
     assert_true(x->links[0]->closed);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "tests/says.h"
 #include "wired.h"
 
 #define SLICE (64u << 10)
@@ -115,8 +116,8 @@ static void receive__when_none_can(void **state)
     x->wires[0].refuses = true;
     (void)br_transfer_receive(x->w, &t);
     assert_int_equal(x->w->failed, -ENOMEM);
-    assert_non_null(strstr(x->w->words, "level 0 (device wire0) cannot"));
-    assert_non_null(strstr(x->w->words, "nothing can be pinned"));
+    assert_says(x->w->words, "level 0|wire0");
+    assert_says(x->w->words, "pinned");
 }
 
 static void receive__a_failed_worker_gives_them_back(void **state)

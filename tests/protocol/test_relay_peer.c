@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "cluster.h"
 #include "protocol/relay.h"
+#include "tests/says.h"
 
 #define MOST 64
 
@@ -253,7 +254,7 @@ static void peer__dead_rank(enum br_sim_fault_kind kind)
     while (!c.workers[0]->failed && br_sim_now(c.sim) < start + 5 * BR_SEC)
         assert_true(cluster_step(&c));
     assert_int_equal(c.workers[0]->failed, -ECONNRESET);
-    assert_non_null(strstr(c.workers[0]->words, "rank 4"));
+    assert_says(c.workers[0]->words, "rank 4");
     assert_true(br_sim_now(c.sim) - start < 1500 * BR_MS);
     finish(&c);
 }

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "cluster.h"
+#include "tests/says.h"
 
 static const struct br_sim_config plain = {.seed = 1};
 static const struct br_sim_config early = {.seed = 1, .early_sent = true};
@@ -256,7 +257,7 @@ static void failover__last_rail_is_the_peer(void **state)
             break;
     assert_true(c.workers[1]->failed < 0);
     assert_true(c.workers[2]->failed < 0);
-    assert_non_null(strstr(c.workers[1]->words, "rank 0"));
+    assert_says(c.workers[1]->words, "rank 0");
     cluster_destroy(&c);
 }
 
@@ -350,9 +351,7 @@ static void transfer__to_a_peer_without_rails(void **state)
     assert_int_equal(br_worker_create(&config, &w), 0);
     assert_true(br_worker_connected(w));
     assert_int_equal(br_transfer_send(w, &t), -EHOSTUNREACH);
-    assert_string_equal(
-        br_error_words(),
-        "rank 3 cannot reach rank 7: they are not neighbours, and there is no rail between them");
+    assert_says(br_error_words(), "rank 3|rank 7|neighbours");
     assert_int_equal(br_transfer_receive(w, &t), -EHOSTUNREACH);
     br_worker_leave(w);
     assert_true(br_worker_left(w));

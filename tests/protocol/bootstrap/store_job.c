@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "protocol/bootstrap/store_socket.h"
+#include "tests/says.h"
 
 struct store_rank store_ranks[STORE_RANKS];
 uint16_t store_port;
@@ -72,7 +73,7 @@ void store_all_fine(uint32_t n)
 
 void store_says(const struct store_rank *rank, int err, const char *words)
 {
-    if (rank->rc != -err || !strstr(rank->words, words))
+    if (rank->rc != -err || !says_all(rank->words, words))
         fail_msg("rank %u: %d \"%s\", expected %d and \"%s\"", rank->environment.rank, rank->rc, rank->words,
                  -err, words);
 }

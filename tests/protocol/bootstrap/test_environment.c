@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "braid/braid.h"
 #include "protocol/bootstrap/environment.h"
+#include "tests/says.h"
 
 static const char *const names[] = {
     "RANK",
@@ -60,7 +61,7 @@ static void refused(const char *words)
     struct br_environment e;
 
     assert_int_equal(br_environment_read(NULL, &e), -EINVAL);
-    if (!strstr(br_error_words(), words))
+    if (!says_all(br_error_words(), words))
         fail_msg("\"%s\" does not say \"%s\"", br_error_words(), words);
 }
 
@@ -117,7 +118,7 @@ static void environment_read__config_overrides_all(void **state)
     assert_int_equal(e.init_timeout, 1500 * BR_MS);
     config.rank = 3;
     assert_int_equal(br_environment_read(&config, &e), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "rank=3, size=3"));
+    assert_says(br_error_words(), "rank=3|size=3");
     config = (struct braid_config){.size = -1};
     assert_int_equal(br_environment_read(&config, &e), -EINVAL);
     config = (struct braid_config){.master_port = 65536};
@@ -161,16 +162,16 @@ static void environment_read__missing_values_are_named(void **state)
 {
     (void)state;
     unsetenv("RANK");
-    refused("RANK is not set");
+    refused("RANK|not set");
     setenv("RANK", "2", 1);
     unsetenv("WORLD_SIZE");
-    refused("RANK is set but WORLD_SIZE is not");
+    refused("RANK|WORLD_SIZE");
     setenv("WORLD_SIZE", "4", 1);
     unsetenv("MASTER_ADDR");
-    refused("MASTER_ADDR is not set");
+    refused("MASTER_ADDR|not set");
     setenv("MASTER_ADDR", "localhost", 1);
     unsetenv("MASTER_PORT");
-    refused("MASTER_PORT is not set");
+    refused("MASTER_PORT|not set");
 }
 
 static void environment_read__wrong_values_are_named(void **state)

@@ -118,7 +118,7 @@ static void store_get__nobody_puts(void **state)
     store_ranks[0].body = bad_arguments;
     store_start(0, 1);
     store_finish(0, 1);
-    store_says(&store_ranks[0], ETIMEDOUT, "nobody has stored 'nothing' in time");
+    store_says(&store_ranks[0], ETIMEDOUT, "'nothing'|in time");
 }
 
 /* ---- ranks that are wrong ---- */
@@ -131,7 +131,7 @@ static void store_open__two_processes_with_one_rank(void **state)
     store_start(0, 4);
     store_finish(0, 4);
     for (int i = 0; i < 4; i++)
-        store_says(&store_ranks[i], EEXIST, "two processes are rank 1: process ");
+        store_says(&store_ranks[i], EEXIST, "rank 1|process");
 }
 
 static void store_open__two_processes_with_rank_zero(void **state)
@@ -143,7 +143,7 @@ static void store_open__two_processes_with_rank_zero(void **state)
     store_start(0, 3);
     store_finish(0, 3);
     for (int i = 0; i < 3; i++)
-        store_says(&store_ranks[i], EEXIST, "two processes are rank 0: process ");
+        store_says(&store_ranks[i], EEXIST, "rank 0|process");
 }
 
 static void store_open__a_rank_that_never_comes(void **state)
@@ -160,7 +160,7 @@ static void store_open__a_rank_that_never_comes(void **state)
     store_finish(3, 4);
     for (int i = 0; i < 4; i++)
         if (i != 2)
-            store_says(&store_ranks[i], ETIMEDOUT, "ranks 2, 4 of 5 never came");
+            store_says(&store_ranks[i], ETIMEDOUT, "2|4|5");
     assert_true(br_clock_now() - begin < STORE_LONG / 4 * 3); /* the first to lose patience ends it for all */
 }
 
@@ -197,7 +197,7 @@ static void store_open__different_world_sizes(void **state)
     store_start(0, 3);
     store_finish(0, 3);
     for (int i = 0; i < 3; i++)
-        store_says(&store_ranks[i], EPROTO, "counts 4 ranks, rank 0 counts 3: set the same WORLD_SIZE");
+        store_says(&store_ranks[i], EPROTO, "4 ranks|rank 0|3|WORLD_SIZE");
 }
 
 static void store_open__wrong_secret(void **state)
@@ -208,10 +208,10 @@ static void store_open__wrong_secret(void **state)
     store_ranks[2].secret.key[0] ^= 1;
     store_start(0, 3);
     store_finish(0, 3);
-    store_says(&store_ranks[2], EPERM, "we do not know the job's secret");
+    store_says(&store_ranks[2], EPERM, "we do not|secret");
     for (int i = 0; i < 2; i++) {
-        store_says(&store_ranks[i], ETIMEDOUT, "rank 2 of 3 never came");
-        store_says(&store_ranks[i], ETIMEDOUT, "does not know the job's secret");
+        store_says(&store_ranks[i], ETIMEDOUT, "rank 2|3");
+        store_says(&store_ranks[i], ETIMEDOUT, "does not|secret");
     }
 }
 
@@ -226,7 +226,7 @@ static void store_open__a_rank_is_lost(void **state)
     close(fd);
     store_finish(0, 2);
     for (int i = 0; i < 2; i++)
-        store_says(&store_ranks[i], ECONNRESET, "rank 2 (process 4711 on byhand) has ended or was lost");
+        store_says(&store_ranks[i], ECONNRESET, "rank 2|process 4711|byhand");
 }
 
 static int leave_or_wait(struct br_store *store, struct store_rank *self)
@@ -270,7 +270,7 @@ static void store_gather__a_rank_is_late(void **state)
     store_start(0, 3);
     store_finish(0, 3);
     for (int i = 0; i < 3; i++)
-        store_says(&store_ranks[i], ETIMEDOUT, "rank 1 of 3 did not come to 'end' in time");
+        store_says(&store_ranks[i], ETIMEDOUT, "rank 1|3|'end'");
 }
 
 static int different_lengths(struct br_store *store, struct store_rank *self)
@@ -290,7 +290,7 @@ static void store_gather__different_lengths(void **state)
     store_start(0, 3);
     store_finish(0, 3);
     for (int i = 0; i < 3; i++)
-        store_says(&store_ranks[i], EPROTO, "different versions or settings");
+        store_says(&store_ranks[i], EPROTO, "versions|settings");
 }
 
 int main(void)
