@@ -45,8 +45,11 @@ struct form {
 };
 
 struct br_trace {
-    struct br_trace_event *ring;        /* [EVENTS] */
-    struct piece begin;                 /* of an event's line, up to its row */
+    struct br_trace_event *ring; /* [EVENTS] */
+    struct piece begin;          /* of an event's line, up to its row */
+    void (*take)(void *with,
+                 const struct br_trace_event *event); /* of a sink, which has none of the rest; else NULL */
+    void *with;
     _Alignas(64) _Atomic uint64_t tail; /* next to write, the producer's */
     uint64_t busy[BR_TRACE_GROUPS];     /* rows that have a span, the producer's */
     uint64_t share, left;  /* details of a tenth of a second, and what this one has left; the producer's */
@@ -418,10 +421,26 @@ int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details, s
     return 0;
 }
 
+int br_trace_open_sink(void (*take)(void *with, const struct br_trace_event *event), void *with,
+                       struct br_trace **out)
+{
+    struct br_trace *t = aligned_alloc(_Alignof(struct br_trace), sizeof *t);
+
+    if (!t)
+        return br_error(ENOMEM, "no memory for a timeline");
+    *t = (struct br_trace){.fd = -1, .take = take, .with = with};
+    *out = t;
+    return 0;
+}
+
 void br_trace_close(struct br_trace *t)
 {
     if (!t)
         return;
+    if (t->take) {
+        free(t);
+        return;
+    }
     pthread_mutex_lock(&t->lock);
     t->stop = true;
     pthread_cond_signal(&t->stopping);
@@ -434,6 +453,8 @@ void br_trace_close(struct br_trace *t)
 
 void br_trace_name(struct br_trace *t, uint32_t row, const char *words)
 {
+    if (t->take)
+        return;
     pthread_mutex_lock(&t->lock);
     name_line(t, row, "thread_name", words);
     pthread_mutex_unlock(&t->lock);
@@ -444,6 +465,9 @@ void br_trace_name(struct br_trace *t, uint32_t row, const char *words)
 bool br_trace_in_detail(struct br_trace *t, uint64_t now)
 {
     uint64_t tenth = (now + t->shift) / (BR_SEC / SHARES);
+
+    if (t->take)
+        return true;
 
     if (tenth != t->tenth) {
         t->tenth = tenth;
@@ -461,6 +485,10 @@ void br_trace_add(struct br_trace *t, const struct br_trace_event *event)
 {
     uint64_t tail = atomic_load_explicit(&t->tail, memory_order_relaxed);
 
+    if (t->take) {
+        t->take(t->with, event);
+        return;
+    }
     t->left -= event->kind->detail && t->left;
     if (tail - atomic_load_explicit(&t->head, memory_order_acquire) == EVENTS) {
         lose(t);

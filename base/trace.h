@@ -65,6 +65,10 @@ int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PA
 
 /* Creates the file and starts the thread. most: bytes that the file may have. details: a second, note 6. Errors of the file and -ENOMEM, with words. */
 int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details, struct br_trace **trace);
+/* A trace without a file and without a thread: `take` is called with each event, within br_trace_add(), in detail throughout. -ENOMEM with
+ * words. */
+int br_trace_open_sink(void (*take)(void *with, const struct br_trace_event *event), void *with,
+                       struct br_trace **trace);
 /* Writes what is left. Nobody writes records any more. NULL allowed. */
 void br_trace_close(struct br_trace *trace);
 

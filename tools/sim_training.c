@@ -8,7 +8,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/trace.h"
 #include "training/group.h"
+
+/* Of an iteration: frames of a group that are closer than this are one span of a drawing, which has no more pixels. */
+#define SAME_SPAN (1. / 500)
 
 struct rank {
     struct br_operation *ops; /* by group */
@@ -32,6 +36,12 @@ struct run {
     struct rank *ranks;
     void *memory;
     int failed;
+    /* what rank 0 sends */
+    struct br_trace *trace;
+    uint32_t *by_order, submitted; /* groups of this iteration in the order of their submission */
+    uint32_t *last;                /* by group: its last span, and 1; 0: it has none */
+    uint32_t room;                 /* of line->spans */
+    double together;               /* s: SAME_SPAN of the iteration before */
 };
 
 static struct br_operation allreduce(const char *algorithm, void *memory, size_t count, int32_t priority)
@@ -92,14 +102,57 @@ static void show_ready(struct run *run, uint32_t g, double now)
                                                       .ready = now};
 }
 
-/* The line is the group's that ends next. */
+static void add_span(struct run *run, uint32_t g, double start, double end)
+{
+    struct br_timeline *line = run->line;
+
+    if (line->n_spans == run->room) {
+        struct br_timeline_span *more = realloc(line->spans, 2 * (size_t)run->room * sizeof *more);
+
+        if (!more) {
+            run->failed = br_error(ENOMEM, "no memory for the spans of %u all-reduces", run->n_groups);
+            return;
+        }
+        line->spans = more;
+        run->room *= 2;
+    }
+    line->spans[line->n_spans++] = (struct br_timeline_span){g, start, end};
+    run->last[g] = line->n_spans;
+}
+
+/* A frame that rank 0 has sent: it goes on with the group's last span, unless others had the link for long in between. */
+static void show_frame(void *with, const struct br_trace_event *event)
+{
+    struct run *run = with;
+    struct rank *r = &run->ranks[0];
+    uint64_t base = run->submitted ? r->ops[run->by_order[0]].order : 0, order = (uint64_t)event->args[0];
+    double start = (double)(event->begin - r->began) / 1e9, end = (double)(event->end - r->began) / 1e9;
+    struct br_timeline_span *span;
+    uint32_t g;
+
+    if (event->row < BR_TRACE_OWN_ROWS || event->begin == event->end || event->begin < r->began ||
+        order < base || order - base >= run->submitted)
+        return; /* a step, an arrival, or of the iteration before */
+    g = run->by_order[order - base];
+    span = run->last[g] ? &run->line->spans[run->last[g] - 1] : NULL;
+    if (!span)
+        run->line->groups[g].start = start;
+    if (span && (run->last[g] == run->line->n_spans || start - span->end <= run->together))
+        span->end = fmax(span->end, end);
+    else
+        add_span(run, g, start, end);
+}
+
+/* Of one that had nothing to send the whole time from ready to end is shown. */
 static void show_end(struct run *run, uint32_t g, double now)
 {
     struct br_timeline_group *group = &run->line->groups[g];
 
-    group->start = fmax(group->ready, run->line->reduced);
+    if (!run->last[g]) {
+        group->start = group->ready;
+        add_span(run, g, group->start, now);
+    }
     group->end = now;
-    run->line->spans[run->line->n_spans++] = (struct br_timeline_span){g, group->start, now};
     run->line->reduced = now;
 }
 
@@ -113,8 +166,11 @@ static void submit(struct run *run, uint32_t rank, uint32_t g, uint64_t now)
 
     r->ended[g] = false;
     r->ops[g] = allreduce(run->training->algorithm, group->memory, group->count, group->priority);
-    if (rank == 0)
+    if (rank == 0) {
         show_ready(run, g, (double)(now - r->began) / 1e9);
+        r->ops[g].traced = true;
+        run->by_order[run->submitted++] = g;
+    }
     rc = br_sim_job_submit(run->job, rank, &r->ops[g]);
     run->failed = run->failed ? run->failed : rc;
 }
@@ -126,7 +182,8 @@ static void begin_iteration(struct run *run, struct rank *r, uint64_t now)
     r->layer = run->training->work->n - 1;
     if (r == run->ranks) {
         run->line->reduced = 0;
-        run->line->n_spans = 0;
+        run->line->n_spans = run->submitted = 0;
+        memset(run->last, 0, run->n_groups * sizeof *run->last);
     }
 }
 
@@ -134,6 +191,8 @@ static void end_iteration(struct run *run, struct rank *r, uint64_t now)
 {
     if (r->iteration > 0)
         r->seconds += (double)(now - r->began) / 1e9;
+    if (r == run->ranks)
+        run->together = SAME_SPAN * (double)(now - r->began) / 1e9;
     if (++r->iteration == run->training->iterations) {
         r->done = true;
         run->done++;
@@ -242,8 +301,14 @@ static int open_ranks(struct run *run)
     if (!run->n_groups)
         return br_error(EINVAL, "a plan without groups");
     run->ranks = calloc(run->job->n, sizeof *run->ranks);
-    if (!run->ranks)
+    run->by_order = calloc(run->n_groups, sizeof *run->by_order);
+    run->last = calloc(run->n_groups, sizeof *run->last);
+    if (!run->ranks || !run->by_order || !run->last)
         return br_error(ENOMEM, "no memory for %u ranks", run->job->n);
+    run->room = 2 * run->line->n_layers; /* br_timeline_open() */
+    if (br_trace_open_sink(show_frame, run, &run->trace))
+        return -ENOMEM;
+    run->job->ranks[0].worker->config.trace = run->trace;
     for (uint32_t r = 0; r < run->job->n; r++) {
         struct rank *rank = &run->ranks[r];
 
@@ -260,6 +325,10 @@ static int open_ranks(struct run *run)
 static void close_run(struct run *run)
 {
     run->job->program = (struct br_sim_job_program){0};
+    run->job->ranks[0].worker->config.trace = NULL;
+    br_trace_close(run->trace);
+    free(run->by_order);
+    free(run->last);
     for (uint32_t r = 0; run->ranks && r < run->job->n; r++) {
         free(run->ranks[r].ops);
         free(run->ranks[r].ended);

@@ -45,6 +45,30 @@ static void assert_near(double is, double should, double share)
         fail_msg("%g, not %g", is, should);
 }
 
+/* It has the link until layer 2 is there, which layer 1 overtakes in turn, and again when both are through. */
+static void assert_layer_3_is_overtaken(const struct br_timeline *line)
+{
+    const struct br_timeline_span *first = NULL, *last = NULL;
+
+    for (uint32_t i = 0; i < line->n_spans; i++) {
+        const struct br_timeline_span *span = &line->spans[i];
+
+        assert_true(span->end > span->start);
+        if (span->group != line->layers[2].group)
+            continue;
+        first = first ? first : span;
+        last = span;
+        if (span->start < .115 && span->end > .045)
+            fail_msg("layer 3 has the link from %g to %g s, which is the others'", span->start, span->end);
+    }
+    assert_non_null(first);
+    assert_true(last > first);
+    assert_near(first->start, .02, .02);
+    assert_near(first->end, .04, .05);
+    assert_near(last->end, .14, .05);
+    assert_near(line->groups[line->layers[2].group].start, .02, .02);
+}
+
 /*
  * P3's figure: three layers, forward and backward 1 unit each, synchronisation 2. The delay between the passes is 4 units in order, 2
  * by priority. A unit is 20 ms, in which two ranks all-reduce 2.5 MB at 1 Gb/s. Headers and what is already on its way when something more
@@ -67,6 +91,7 @@ static void training__p3s_three_layers(void **state)
     simulate(&simulation, &work, joins, true, &line);
     assert_near(line.delay, .04, .04);
     assert_near(line.iteration, .16, .02);
+    assert_layer_3_is_overtaken(&line);
     br_timeline_close(&line);
 }
 

@@ -57,6 +57,11 @@ grep -Eq '^  layerwise +3 +ready +(9\.9|10\.[01])' <<<"$out" || fail "sim layerw
 grep -Eq '^[ *] p3 +3 +urgent +9\.[2-8]' <<<"$out" || fail "sim p3: $out"
 [ "$(grep -cE '^<svg|^</svg>' "$dir/s.svg")" = 2 ] || fail "no drawing of the simulation"
 grep -q simulated_iteration_s "$dir/sp.json" || fail "no JSON of the simulation"
+# Gradients that take 20 ms, ready every 10: by p3 layer 3 is overtaken, and its all-reduce is drawn in two parts.
+sed s/,62500,/,2500000,/ "$dir/three.csv" >"$dir/large.csv"
+sed s/000/0000/g "$dir/times.csv" >"$dir/slow.csv"
+"$braid" sim --model "$dir/large.csv" --times "$dir/slow.csv" -n 2 --gbit 4 --latency 5 --policy p3 --layers >"$dir/out" || fail "sim p3"
+grep -Eq '^ +3  c .*\|b+=+ +=+ *f+ *\|$' "$dir/out" || fail "layer 3 is not drawn in two parts: $(cat "$dir/out")"
 "$braid" plan --simulate --model "$dir/three.csv" --topology bcube:2,2 --policy p3 | grep -q '^\* p3' || fail "plan --simulate"
 
 # a and b are the planner's, the algorithm is what runs: another prediction, and the same simulation to the last digit.
