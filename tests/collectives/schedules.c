@@ -10,6 +10,10 @@
 #include "base/error.h"
 #include "collectives/verifier.h"
 
+/* Without a shape: up to so many ranks each root and collective is proved in all three ways of being in place;
+ * beyond, where a proof takes long, in one of them, another for each number of ranks, root and collective. */
+#define ALL_IN_PLACE 32
+
 uint32_t schedules_most_ranks(void)
 {
     const char *sanitize = getenv("BRAID_SANITIZE");
@@ -68,8 +72,11 @@ uint32_t schedules_prove(enum br_algorithm algorithm, const struct br_shape *sha
         for (request.root = 0; request.root < n; request.root += rooted ? 1 + n / 3 : n) {
             if (br_algorithm_check(&request) != 0)
                 break;
-            for (int i = 0; i < 3; i++, count++)
-                prove(&request, (enum in_place)i);
+            for (int i = 0; i < 3; i++)
+                if (shape || n <= ALL_IN_PLACE || (n + request.root + (uint32_t)c + (uint32_t)i) % 3 == 0) {
+                    prove(&request, (enum in_place)i);
+                    count++;
+                }
         }
     }
     return count;
