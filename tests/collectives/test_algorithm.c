@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "tests/collectives/schedules.h"
+#include "tests/says.h"
 
 static void br_algorithm_build__is_proved_for_all_ranks(void **state)
 {
@@ -30,14 +31,14 @@ static void br_algorithm_build__refuses_what_does_not_apply(void **state)
         struct br_schedule_request request;
         const char *words;
     } cases[] = {
-        {{.collective = BR_BARRIER, .algorithm = BR_RING, .n = 4}, "ring does not do barrier"},
-        {{.collective = BR_REDUCE, .algorithm = BR_HALVING, .n = 4}, "halving does not do reduce"},
-        {{.collective = BR_BROADCAST, .algorithm = BR_TREE, .n = 4, .root = 4}, "no root 4 among 4"},
+        {{.collective = BR_BARRIER, .algorithm = BR_RING, .n = 4}, "ring|barrier"},
+        {{.collective = BR_REDUCE, .algorithm = BR_HALVING, .n = 4}, "halving|reduce"},
+        {{.collective = BR_BROADCAST, .algorithm = BR_TREE, .n = 4, .root = 4}, "root 4|among 4"},
         {{.collective = BR_ALLREDUCE, .algorithm = BR_RING, .n = 0}, "among 0"},
-        {{.collective = BR_ALLREDUCE, .algorithm = BR_RING, .n = 3, .rank = 3}, "no rank 3 among 3"},
+        {{.collective = BR_ALLREDUCE, .algorithm = BR_RING, .n = 3, .rank = 3}, "rank 3|among 3"},
         {{.collective = BR_ALLREDUCE, .algorithm = BR_DIMENSIONAL, .n = 3}, "dimensions"},
-        {{.collective = BR_ALLREDUCE, .algorithm = BR_HOST_TREE, .n = 4}, "two hosts or more"},
-        {{.collective = BR_COLLECTIVES, .algorithm = BR_RING, .n = 3}, "no such collective"},
+        {{.collective = BR_ALLREDUCE, .algorithm = BR_HOST_TREE, .n = 4}, "hosts"},
+        {{.collective = BR_COLLECTIVES, .algorithm = BR_RING, .n = 3}, "collective"},
     };
 
     (void)state;
@@ -46,7 +47,7 @@ static void br_algorithm_build__refuses_what_does_not_apply(void **state)
 
         assert_int_equal(br_algorithm_build(&cases[i].request, &schedule), -EINVAL);
         assert_null(schedule);
-        if (!strstr(br_error_words(), cases[i].words))
+        if (!says_all(br_error_words(), cases[i].words))
             fail_msg("\"%s\" instead of \"%s\"", br_error_words(), cases[i].words);
     }
 }
@@ -86,7 +87,7 @@ static void br_algorithm_find__knows_every_name(void **state)
     assert_int_equal(br_algorithm_find("server", &found), 0);
     assert_int_equal(found, BR_DIRECT);
     assert_int_equal(br_algorithm_find("rung", &found), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "'rung'"));
+    assert_says(br_error_words(), "'rung'");
 }
 
 int main(void)

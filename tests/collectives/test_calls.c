@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "tests/says.h"
+
 #include <braid/braid.h>
 #include <sodium.h>
 
@@ -32,7 +34,7 @@ static int leave(void **state)
 
 static void says(int got, int rc, const char *words, int line)
 {
-    if (got != rc || !strstr(braid_last_error(), words))
+    if (got != rc || !says_all(braid_last_error(), words))
         fail_msg("line %d: got %d, not %d with \"%s\": %s", line, got, rc, words, braid_last_error());
 }
 #define SAYS(rc, words, call) says(call, rc, words, __LINE__)
@@ -46,14 +48,13 @@ static void collective__arguments(void **state)
     enum braid_reduction none = (enum braid_reduction)5;
 
     (void)state;
-    SAYS(-EINVAL, "braid_allreduce: no communicator",
-         braid_allreduce(NULL, in, out, 8, I32, SUM, NULL, NULL));
-    SAYS(-EINVAL, "send is NULL", braid_allreduce(comm, NULL, out, 8, I32, SUM, NULL, NULL));
-    SAYS(-EINVAL, "recv is NULL", braid_allreduce(comm, in, NULL, 8, I32, SUM, NULL, NULL));
+    SAYS(-EINVAL, "braid_allreduce|communicator", braid_allreduce(NULL, in, out, 8, I32, SUM, NULL, NULL));
+    SAYS(-EINVAL, "send|NULL", braid_allreduce(comm, NULL, out, 8, I32, SUM, NULL, NULL));
+    SAYS(-EINVAL, "recv|NULL", braid_allreduce(comm, in, NULL, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "data type 10", braid_allreduce(comm, in, out, 8, no_type, SUM, NULL, NULL));
     SAYS(-EINVAL, "data type -1", braid_allreduce(comm, in, out, 8, negative, SUM, NULL, NULL));
     SAYS(-EINVAL, "reduction 5", braid_allreduce(comm, in, out, 8, I32, none, NULL, NULL));
-    SAYS(-EINVAL, "more than memory", braid_allreduce(comm, in, out, SIZE_MAX, I32, SUM, NULL, NULL));
+    SAYS(-EINVAL, "memory", braid_allreduce(comm, in, out, SIZE_MAX, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "braid_reduce_scatter: send",
          braid_reduce_scatter(comm, NULL, out, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "braid_reduce_scatter: recv",
@@ -62,13 +63,13 @@ static void collective__arguments(void **state)
     SAYS(-EINVAL, "braid_allgather: send", braid_allgather(comm, NULL, out, 8, I32, NULL, NULL));
     SAYS(-EINVAL, "braid_allgather: recv", braid_allgather(comm, in, NULL, 8, I32, NULL, NULL));
     SAYS(-EINVAL, "data type 10", braid_allgather(comm, in, out, 8, no_type, NULL, NULL));
-    SAYS(-EINVAL, "root is 1, ranks are 0 to 0", braid_broadcast(comm, in, out, 8, I32, 1, NULL, NULL));
-    SAYS(-EINVAL, "root is -1", braid_broadcast(comm, in, out, 8, I32, -1, NULL, NULL));
+    SAYS(-EINVAL, "root|1|0 to 0", braid_broadcast(comm, in, out, 8, I32, 1, NULL, NULL));
+    SAYS(-EINVAL, "root|-1", braid_broadcast(comm, in, out, 8, I32, -1, NULL, NULL));
     SAYS(-EINVAL, "braid_broadcast: send", braid_broadcast(comm, NULL, out, 8, I32, 0, NULL, NULL));
     SAYS(-EINVAL, "braid_broadcast: recv", braid_broadcast(comm, in, NULL, 8, I32, 0, NULL, NULL));
-    SAYS(-EINVAL, "root is 7", braid_reduce(comm, in, out, 8, I32, SUM, 7, NULL, NULL));
+    SAYS(-EINVAL, "root|7", braid_reduce(comm, in, out, 8, I32, SUM, 7, NULL, NULL));
     SAYS(-EINVAL, "braid_reduce: recv", braid_reduce(comm, in, NULL, 8, I32, SUM, 0, NULL, NULL));
-    SAYS(-EINVAL, "braid_barrier: no communicator", braid_barrier(NULL, NULL, NULL));
+    SAYS(-EINVAL, "braid_barrier|communicator", braid_barrier(NULL, NULL, NULL));
 }
 
 static void collective__options(void **state)
@@ -80,13 +81,12 @@ static void collective__options(void **state)
     struct braid_op *op;
 
     (void)state;
-    SAYS(-EINVAL, "timeout_ms is -1", braid_barrier(comm, &timeout, NULL));
+    SAYS(-EINVAL, "timeout_ms|-1", braid_barrier(comm, &timeout, NULL));
     SAYS(-EINVAL, "reserved", braid_barrier(comm, &reserved, NULL));
-    SAYS(-EINVAL, "timeout_ms is -1", braid_send(comm, in, 4, 0, &timeout, NULL));
-    SAYS(-EINVAL, "no algorithm is called 'quantum'",
-         braid_allreduce(comm, in, out, 8, I32, SUM, &name, NULL));
-    SAYS(-EINVAL, "no algorithm is called", braid_barrier(comm, &too_long, NULL));
-    SAYS(-EINVAL, "tree does not do allreduce", braid_allreduce(comm, in, out, 8, I32, SUM, &other, NULL));
+    SAYS(-EINVAL, "timeout_ms|-1", braid_send(comm, in, 4, 0, &timeout, NULL));
+    SAYS(-EINVAL, "algorithm|'quantum'", braid_allreduce(comm, in, out, 8, I32, SUM, &name, NULL));
+    SAYS(-EINVAL, "algorithm|dissemination of", braid_barrier(comm, &too_long, NULL));
+    SAYS(-EINVAL, "tree|allreduce", braid_allreduce(comm, in, out, 8, I32, SUM, &other, NULL));
     assert_int_equal(braid_allreduce(comm, in, out, 8, I32, SUM, &name, &op), 0);
     SAYS(-EINVAL, "quantum", braid_wait(op, -1)); /* and the communicator lives on */
     assert_int_equal(braid_allreduce(comm, in, out, 8, I32, SUM, NULL, NULL), 0);
@@ -99,27 +99,28 @@ static void persistent__arguments(void **state)
     int done = 7;
 
     (void)state;
-    SAYS(-EINVAL, "nowhere to store", braid_allreduce_init(comm, in, out, 8, I32, SUM, NULL, NULL));
-    SAYS(-EINVAL, "nowhere to store", braid_reduce_scatter_init(comm, in, out, 8, I32, SUM, NULL, NULL));
-    SAYS(-EINVAL, "nowhere to store", braid_allgather_init(comm, in, out, 8, I32, NULL, NULL));
-    SAYS(-EINVAL, "nowhere to store", braid_broadcast_init(comm, in, out, 8, I32, 0, NULL, NULL));
-    SAYS(-EINVAL, "nowhere to store", braid_reduce_init(comm, in, out, 8, I32, SUM, 0, NULL, NULL));
-    SAYS(-EINVAL, "nowhere to store", braid_alltoall_init(comm, in, out, 8, I32, NULL, NULL));
-    SAYS(-EINVAL, "nowhere to store", braid_gather_init(comm, in, out, 8, I32, 0, NULL, NULL));
-    SAYS(-EINVAL, "nowhere to store", braid_scatter_init(comm, in, out, 8, I32, 0, NULL, NULL));
-    SAYS(-EINVAL, "nowhere to store", braid_barrier_init(comm, NULL, NULL));
-    SAYS(-EINVAL, "no operation", braid_start(NULL));
-    SAYS(-EINVAL, "no operation", braid_wait(NULL, 0));
-    SAYS(-EINVAL, "no operation", braid_test(NULL, &done));
+    SAYS(-EINVAL, "braid_allreduce_init", braid_allreduce_init(comm, in, out, 8, I32, SUM, NULL, NULL));
+    SAYS(-EINVAL, "braid_reduce_scatter_init",
+         braid_reduce_scatter_init(comm, in, out, 8, I32, SUM, NULL, NULL));
+    SAYS(-EINVAL, "braid_allgather_init", braid_allgather_init(comm, in, out, 8, I32, NULL, NULL));
+    SAYS(-EINVAL, "braid_broadcast_init", braid_broadcast_init(comm, in, out, 8, I32, 0, NULL, NULL));
+    SAYS(-EINVAL, "braid_reduce_init", braid_reduce_init(comm, in, out, 8, I32, SUM, 0, NULL, NULL));
+    SAYS(-EINVAL, "braid_alltoall_init", braid_alltoall_init(comm, in, out, 8, I32, NULL, NULL));
+    SAYS(-EINVAL, "braid_gather_init", braid_gather_init(comm, in, out, 8, I32, 0, NULL, NULL));
+    SAYS(-EINVAL, "braid_scatter_init", braid_scatter_init(comm, in, out, 8, I32, 0, NULL, NULL));
+    SAYS(-EINVAL, "braid_barrier_init", braid_barrier_init(comm, NULL, NULL));
+    SAYS(-EINVAL, "braid_start|operation", braid_start(NULL));
+    SAYS(-EINVAL, "braid_wait|operation", braid_wait(NULL, 0));
+    SAYS(-EINVAL, "braid_test|operation", braid_test(NULL, &done));
     assert_int_equal(braid_op_free(NULL), 0);
     assert_int_equal(braid_barrier_init(comm, NULL, &op), 0);
-    SAYS(-EINVAL, "done is NULL", braid_test(op, NULL));
-    SAYS(-EINVAL, "not been started", braid_wait(op, 0));
+    SAYS(-EINVAL, "braid_test|done|NULL", braid_test(op, NULL));
+    SAYS(-EINVAL, "started", braid_wait(op, 0));
     assert_int_equal(braid_start(op), 0);
     assert_int_equal(braid_wait(op, -1), 0);
     assert_int_equal(braid_op_free(op), 0);
     assert_int_equal(braid_barrier(comm, NULL, &op), 0);
-    SAYS(-EINVAL, "not a persistent", braid_start(op));
+    SAYS(-EINVAL, "braid_start|persistent", braid_start(op));
     assert_int_equal(braid_op_free(op), 0);
     SAYS(-EINVAL, "not there any more", braid_wait(op, -1));
 }
@@ -169,12 +170,12 @@ static void point_to_point__arguments(void **state)
     SAYS(-EINVAL, "no communicator", braid_send(NULL, in, 4, 0, NULL, NULL));
     SAYS(-EINVAL, "peer is 1, ranks are 0 to 0", braid_send(comm, in, 4, 1, NULL, NULL));
     SAYS(-EINVAL, "peer is -1", braid_recv(comm, in, 4, -1, NULL, NULL));
-    SAYS(-EINVAL, "memory is NULL", braid_send(comm, NULL, 4, 0, NULL, NULL));
-    SAYS(-EINVAL, "memory is NULL", braid_recv(comm, NULL, 4, 0, NULL, NULL));
+    SAYS(-EINVAL, "memory|NULL", braid_send(comm, NULL, 4, 0, NULL, NULL));
+    SAYS(-EINVAL, "memory|NULL", braid_recv(comm, NULL, 4, 0, NULL, NULL));
     SAYS(-EINVAL, "no key", braid_put(comm, in, 4, NULL, 0, NULL, NULL));
     SAYS(-EINVAL, "no key", braid_get(comm, in, 4, NULL, 0, NULL, NULL));
     SAYS(-EINVAL, "no key", braid_fetch_add(comm, &word, 1, NULL, 0, NULL, NULL));
-    SAYS(-EINVAL, "memory is NULL", braid_fetch_add(comm, NULL, 1, &key, 0, NULL, NULL));
+    SAYS(-EINVAL, "memory|NULL", braid_fetch_add(comm, NULL, 1, &key, 0, NULL, NULL));
     SAYS(-EACCES, "not in a region", braid_compare_swap(comm, &word, 0, 1, &key, 96, NULL, NULL));
     SAYS(-EINVAL, "not on a multiple of 8", braid_compare_swap(comm, &word, 0, 1, &key, 4, NULL, NULL));
     assert_int_equal(braid_compare_swap(comm, &word, 0, 41, &key, 88, NULL, NULL), 0);
@@ -216,7 +217,7 @@ static void insight__arguments(void **state)
     SAYS(-EINVAL, "braid_rail_stats", braid_rail_stats(NULL, &rail, 1));
     SAYS(-EINVAL, "braid_rail_stats", braid_rail_stats(comm, NULL, 1));
     SAYS(-EINVAL, "braid_comm_abort", braid_comm_abort(NULL, NULL));
-    SAYS(-EINVAL, "nowhere to store", braid_init(NULL, NULL));
+    SAYS(-EINVAL, "store", braid_init(NULL, NULL));
     assert_int_equal(braid_rail_stats(comm, NULL, 0), 0);
     assert_null(braid_algorithm(NULL, "allreduce", 1, I32));
     assert_null(braid_algorithm(comm, NULL, 1, I32));
@@ -233,8 +234,7 @@ static void init__cpu_that_is_not_there(void **state)
     struct braid_comm *none = NULL;
 
     (void)state;
-    SAYS(-EINVAL, "cannot run on CPU 4095",
-         braid_init(&(struct braid_config){.size = 1, .pin_cpu = 4096}, &none));
+    SAYS(-EINVAL, "CPU 4095", braid_init(&(struct braid_config){.size = 1, .pin_cpu = 4096}, &none));
     assert_null(none);
 }
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/numa.h"
+#include "tests/says.h"
 
 static const char *const variables[] = {
     "BRAID_BACKEND",      "BRAID_DEVICES",       "BRAID_TOPOLOGY",
@@ -47,7 +48,7 @@ static void reads(const struct braid_config *config)
 static void refuses(const struct braid_config *config, const char *words)
 {
     assert_int_equal(br_settings_read(config, &settings), -EINVAL);
-    if (!strstr(br_error_words(), words))
+    if (!says_all(br_error_words(), words))
         fail_msg("\"%s\" is not in: %s", words, br_error_words());
 }
 
@@ -183,7 +184,7 @@ static void settings_read__bad_environment(void **state)
         unsetenv(bad[i][0]);
     }
     setenv("BRAID_TRACE_DETAIL", "abc", 1); /* steps a second, and no bytes */
-    refuses(NULL, "BRAID_TRACE_DETAIL=abc is not a whole number");
+    refuses(NULL, "BRAID_TRACE_DETAIL|abc");
     unsetenv("BRAID_TRACE_DETAIL");
 }
 
@@ -241,18 +242,18 @@ static void settings_read__bad_topology(void **state)
 {
     (void)state;
     job("torus:3,2", "9");
-    refuses(NULL, "BRAID_TOPOLOGY is \"torus:3,2\"; it must be mesh, or bcube:N,K as in bcube:3,2");
+    refuses(NULL, "BRAID_TOPOLOGY|\"torus:3,2\"|mesh|bcube:N,K");
     job("bcube:3", "9");
     refuses(NULL, "BRAID_TOPOLOGY=bcube:3: ");
     job("bcube:1,2", "1");
     refuses(NULL, "BRAID_TOPOLOGY=bcube:1,2: ");
     job("bcube:3,2", "10");
-    refuses(NULL, "BCube(3,2) has 9 hosts, one a rank, and the job has 10 ranks");
+    refuses(NULL, "BCube(3,2)|9 hosts|10 ranks");
     job("bcube:2,8", "9");
     refuses(NULL, "has 8 levels");
     job("bcube:3,2", "9");
-    refuses(&(struct braid_config){.backend = "shm"}, "BRAID_BACKEND=shm does not go with a BCube");
-    refuses(&(struct braid_config){.rails = 2}, "BRAID_RAILS=2 does not go with a BCube");
+    refuses(&(struct braid_config){.backend = "shm"}, "BRAID_BACKEND=shm|BCube");
+    refuses(&(struct braid_config){.rails = 2}, "BRAID_RAILS=2|BCube");
 }
 
 /* Writes an inventory and says so in the environment. */
@@ -315,7 +316,7 @@ static void settings_read__bad_inventory(void **state)
     refuses(NULL, "BRAID_TOPOLOGY=bcube:3,2, but");
     job("", "5");
     inventory(two_hosts);
-    refuses(NULL, "the job has 5 ranks");
+    refuses(NULL, "5 ranks");
     inventory("shape: {n: 2");
     refuses(NULL, "BRAID_INVENTORY: ");
     inventory("shape: {n: 2, k: 9}\n");

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "tests/says.h"
+
 #include <braid/braid.h>
 
 static struct braid_comm *comm;
@@ -29,7 +31,7 @@ static int leave(void **state)
 
 static void says(int got, int rc, const char *words, int line)
 {
-    if (got != rc || !strstr(braid_last_error(), words))
+    if (got != rc || !says_all(braid_last_error(), words))
         fail_msg("line %d: got %d, not %d with \"%s\": %s", line, got, rc, words, braid_last_error());
 }
 #define SAYS(rc, words, call) says(call, rc, words, __LINE__)
@@ -73,7 +75,7 @@ static void operation__handle_of_a_failing_call_is_null(void **state)
     struct braid_comm *other = (struct braid_comm *)in;
 
     (void)state;
-    SAYS(-EINVAL, "send is NULL", braid_allreduce(comm, NULL, out, 8, I32, SUM, NULL, &op));
+    SAYS(-EINVAL, "send|NULL", braid_allreduce(comm, NULL, out, 8, I32, SUM, NULL, &op));
     assert_null(op);
     op = (struct braid_op *)in;
     SAYS(-EINVAL, "peer is 3", braid_send(comm, in, 4, 3, NULL, &op));
@@ -129,8 +131,8 @@ static void finalize__returns_the_error_of_what_nobody_waited_for(void **state)
     ops[1] = start(&(struct braid_options){.algorithm = "quantum"});
     ops[2] = start(NULL);
     SAYS(-EINVAL, "quantum", braid_finalize(comm));
-    assert_non_null(strstr(braid_last_error(), "3 operations"));
-    assert_non_null(strstr(braid_last_error(), "allreduce of 8"));
+    assert_says(braid_last_error(), "3 operations");
+    assert_says(braid_last_error(), "allreduce of 8");
     for (int i = 0; i < 3; i++)
         SAYS(-EINVAL, GONE, braid_wait(ops[i], -1));
     assert_int_equal(join(state), 0);
@@ -209,8 +211,8 @@ static void alloc__of_more_than_there_is(void **state)
 {
     (void)state;
     assert_null(braid_alloc(comm, (size_t)1 << 46));
-    assert_non_null(strstr(braid_last_error(), "67108864 MiB"));
-    assert_non_null(strstr(braid_last_error(), "are free"));
+    assert_says(braid_last_error(), "67108864 MiB");
+    assert_says(braid_last_error(), "are free");
     assert_int_equal(braid_barrier(comm, NULL, NULL), 0);
 }
 

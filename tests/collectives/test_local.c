@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "collectives/group.h"
+#include "tests/says.h"
 
 #define N 3
 
@@ -191,7 +192,7 @@ static void complete__disagreement(void **state)
         assert_true(br_local_begin(&locals[2], &odd));
         memset(out[0], 0xee, sizeof out[0]);
         assert_int_equal(br_local_complete(&locals[0], &good[0]), -EPROTO);
-        assert_non_null(strstr(br_error_words(), "of communicator 5"));
+        assert_says(br_error_words(), "communicator 5");
         assert_int_equal(out[0][0], (int32_t)0xeeeeeeee);
         assert_int_equal(br_local_complete(&locals[1], &good[1]), 1); /* needs nobody */
         locals[2].busy = false;
@@ -222,7 +223,7 @@ static void assert_waited(const struct br_operation *op, const char *expected)
 {
     char words[120];
 
-    assert_string_equal(br_local_name_waited(&locals[0], op, words, sizeof words), expected);
+    assert_says(br_local_name_waited(&locals[0], op, words, sizeof words), expected);
 }
 
 static void name_waited__rank_or_gpu(void **state)
@@ -239,11 +240,11 @@ static void name_waited__rank_or_gpu(void **state)
     ops[1].board.batch.copy = (struct br_copy){.event = (void *)&buffer, .gpu = 3};
     br_list_push_back(&locals[1].ended, &ops[1].board.batch.node);
     assert_int_equal(br_local_step(&locals[0]), 1); /* the root needs nobody */
-    assert_waited(&ops[1], "copies of GPU 2");
+    assert_waited(&ops[1], "copies|GPU 2");
     br_list_remove(&ops[1].board.batch.node);
     ops[1].board.buffer = NULL;
     assert_int_equal(br_local_step(&locals[0]), 0); /* nor has anybody published the round before */
-    assert_waited(&ops[1], "rank 1 of communicator 5 (rank 7 of the job) (level 0, device shm0)");
+    assert_waited(&ops[1], "rank 1 of communicator 5|rank 7 of the job|level 0|shm0");
 }
 
 int main(void)

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "collectives/schedule.h"
+#include "tests/says.h"
 
 static void br_piece_offset__cuts_into_near_equal_parts(void **state)
 {
@@ -38,7 +39,7 @@ static void br_collective_find__knows_every_name(void **state)
         assert_int_equal(found, c);
     }
     assert_int_equal(br_collective_find("alreduce", &found), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "'alreduce'"));
+    assert_says(br_error_words(), "'alreduce'");
     assert_string_equal(br_collective_name((enum br_collective)77), "?");
 }
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "tests/says.h"
 
 #define IP(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
 
@@ -58,9 +59,8 @@ static void check__another_subnet(void **state)
     (void)state;
     subnets[3 * BR_WIRING_NICS + 1].address = IP(10, 7, 7, 7);
     assert_int_equal(br_subnet_check(&wiring, subnets), -ENETUNREACH);
-    assert_string_equal(br_error_words(),
-                        "both are on switch <1,1> of level 1, but rank 1: eth1 has 10.1.1.1/24 and rank 3: "
-                        "eth1 has 10.7.7.7/24; give them addresses of one subnet");
+    assert_says(br_error_words(),
+                "switch <1,1>|level 1|rank 1: eth1 has 10.1.1.1/24|rank 3: eth1 has 10.7.7.7/24");
 }
 
 static void check__one_address_twice(void **state)
@@ -68,7 +68,7 @@ static void check__one_address_twice(void **state)
     (void)state;
     subnets[1 * BR_WIRING_NICS].address = subnets[0].address;
     assert_int_equal(br_subnet_check(&wiring, subnets), -ENETUNREACH);
-    assert_non_null(strstr(br_error_words(), "rank 1: eth0 has 10.0.0.1/24; give them different addresses"));
+    assert_says(br_error_words(), "rank 1: eth0 has 10.0.0.1/24");
 }
 
 static void of__loopback(void **state)

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "collectives/type.h"
+#include "tests/says.h"
 
 static void br_type_size__every_type(void **state)
 {
@@ -60,8 +61,8 @@ static void br_type_parse__unknown(void **state)
     (void)state;
     assert_int_equal(br_type_parse("quad", &type), -EINVAL);
     assert_int_equal(type, BRAID_INT32);
-    assert_non_null(strstr(br_error_words(), "'quad'"));
-    assert_non_null(strstr(br_error_words(), "bfloat16"));
+    assert_says(br_error_words(), "'quad'");
+    assert_says(br_error_words(), "bfloat16");
 }
 
 static void br_reduction_parse__inverts_the_name(void **state)
@@ -82,7 +83,7 @@ static void br_reduction_parse__unknown(void **state)
     (void)state;
     assert_int_equal(br_reduction_parse("SUM", &reduction), -EINVAL);
     assert_int_equal(reduction, BRAID_MAX);
-    assert_non_null(strstr(br_error_words(), "'SUM'"));
+    assert_says(br_error_words(), "'SUM'");
 }
 
 int main(void)

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "collectives/verifier.h"
 #include "tests/collectives/schedules.h"
+#include "tests/says.h"
 
 #define RANKS 4
 
@@ -42,7 +43,7 @@ static void caught(struct patient *p, const char *words)
 {
     int rc = schedules_verify(&p->schedules, 4);
 
-    if (rc != -EINVAL || !strstr(br_error_words(), words) || !strstr(br_error_words(), "rank "))
+    if (rc != -EINVAL || !says_all(br_error_words(), words) || !says_all(br_error_words(), "rank "))
         fail_msg("verifier said %d, \"%s\" instead of \"%s\"", rc, rc ? br_error_words() : "", words);
     schedules_free(&p->schedules);
 }
@@ -110,7 +111,7 @@ static void br_verify__an_edge_cut(void **state)
                     break;
                 }
                 cut_edge(&p, cut);
-                caught(&p, "in no order");
+                caught(&p, "order");
                 free(p.ready);
                 cuts++;
             }
@@ -129,7 +130,7 @@ static void br_verify__a_step_doubled(void **state)
     admit(&p, BR_DIRECT, BR_ALLREDUCE, RANKS, 1, IN_PLACE_NOBODY);
     recv = find(&p, BR_STEP_RECV, 0);
     p.steps[find(&p, BR_STEP_RECV, recv + 1)] = p.steps[recv];
-    caught(&p, "in no order");
+    caught(&p, "order");
     admit(&p, BR_DIRECT, BR_ALLREDUCE, RANKS, 1, IN_PLACE_NOBODY);
     send = find(&p, BR_STEP_SEND, 0);
     p.steps[find(&p, BR_STEP_SEND, send + 1)].peer = p.steps[send].peer;
@@ -157,13 +158,13 @@ static void br_verify__a_span_shifted(void **state)
     /* The wrong block, of the right size: only the values tell. */
     admit(&p, BR_DIRECT, BR_REDUCE_SCATTER, RANKS, 2, IN_PLACE_NOBODY);
     p.steps[send].span.first = (p.steps[send].span.first + 1) % RANKS;
-    caught(&p, "adds chunks of different places");
+    caught(&p, "adds|chunks");
     admit(&p, BR_RING, BR_ALLREDUCE, RANKS, 0, IN_PLACE_NOBODY);
     p.steps[0].span.first = 1000;
-    caught(&p, "outside its buffer");
+    caught(&p, "outside|buffer");
     admit(&p, BR_RING, BR_ALLREDUCE, RANKS, 0, IN_PLACE_NOBODY);
     p.steps[0].span.count = RANKS + 1;
-    caught(&p, "outside its buffer");
+    caught(&p, "outside|buffer");
 }
 
 /* Blocks of one size: only the values tell whose they are. */
@@ -201,7 +202,7 @@ static void br_verify__a_block_of_or_for_another_rank(void **state)
         } else {
             span->first = (span->first + 1) % RANKS;
         }
-        caught(&p, "OUTPUT ends as another chunk");
+        caught(&p, "OUTPUT|chunk");
     }
     /* Two messages of a flat gather change places. */
     struct patient p;
@@ -211,7 +212,7 @@ static void br_verify__a_block_of_or_for_another_rank(void **state)
     first = find(&p, BR_STEP_RECV, 0);
     second = find(&p, BR_STEP_RECV, first + 1);
     p.steps[first].span.first = p.steps[second].span.first;
-    caught(&p, "in no order");
+    caught(&p, "order");
 }
 
 /* A message that holds other blocks than announced, or more, and a part of scratch that nobody has written. */
@@ -228,19 +229,19 @@ static void br_verify__a_packed_message(void **state)
     caught(&p, "sends pieces");
     admit(&p, BR_BRUCK, BR_ALLTOALL, RANKS, 1, IN_PLACE_NOBODY);
     p.head->packed = 1;
-    caught(&p, "another collective or rank");
+    caught(&p, "collective|rank");
     admit(&p, BR_BRUCK, BR_ALLTOALL, RANKS, 1, IN_PLACE_NOBODY);
     p.steps[send].span.count = p.head->max_span = 3;
-    caught(&p, "more blocks than announced");
+    caught(&p, "blocks");
     admit(&p, BR_TREE, BR_GATHER, RANKS, 2, IN_PLACE_NOBODY);
     p.steps[find(&p, BR_STEP_COPY, 0)].span.first = 1;
-    caught(&p, "in no order");
+    caught(&p, "order");
     admit(&p, BR_TREE, BR_SCATTER, RANKS, 2, IN_PLACE_NOBODY);
     p.sources[0].span.first = 1;
-    caught(&p, "OUTPUT ends as another chunk");
+    caught(&p, "OUTPUT|chunk");
     admit(&p, BR_TREE, BR_GATHER, RANKS, 1, IN_PLACE_NOBODY);
     p.steps[find(&p, BR_STEP_SEND, 0)].span.buffer = BR_OUTPUT;
-    caught(&p, "nobody has written");
+    caught(&p, "nobody");
 }
 
 static void br_verify__a_recv_from_the_wrong_peer(void **state)
@@ -255,7 +256,7 @@ static void br_verify__a_recv_from_the_wrong_peer(void **state)
     caught(&p, "of its own");
     admit(&p, BR_RING, BR_ALLREDUCE, RANKS, 2, IN_PLACE_ALL);
     p.steps[recv].peer = 2;
-    caught(&p, "no such peer");
+    caught(&p, "peer");
     /* Two receives from one peer in the wrong order. */
     admit(&p, BR_RING, BR_ALLGATHER, RANKS, 2, IN_PLACE_ALL);
     recv = find(&p, BR_STEP_RECV, 0);
@@ -274,7 +275,7 @@ static void br_verify__a_source_missing(void **state)
     reduce = find(&p, BR_STEP_REDUCE, 0);
     p.steps[reduce].n_sources--;
     p.head->max_sources--;
-    caught(&p, "is final, but lacks ranks");
+    caught(&p, "final|ranks");
     admit(&p, BR_HALVING, BR_ALLREDUCE, RANKS, 1, IN_PLACE_ALL);
     p.steps[find(&p, BR_STEP_REDUCE, 0)].n_sources--;
     caught(&p, "rank");
@@ -289,7 +290,7 @@ static void br_verify__a_division_too_few_or_too_many(void **state)
     admit(&p, BR_RING, BR_ALLREDUCE, RANKS, 1, IN_PLACE_NOBODY);
     reduce = find(&p, BR_STEP_REDUCE, 0);
     p.steps[reduce].flags |= BR_STEP_FINAL;
-    caught(&p, "is final, but lacks ranks");
+    caught(&p, "final|ranks");
     admit(&p, BR_FLAT, BR_ALLREDUCE, RANKS, 1, IN_PLACE_NOBODY);
     p.steps[find(&p, BR_STEP_REDUCE, 0)].flags &= (uint8_t)~BR_STEP_FINAL;
     caught(&p, "not final");
@@ -307,7 +308,7 @@ static void br_verify__a_step_missing(void **state)
     p.head->n_steps--;
     p.head->n_recvs--;
     p.head->n_ready--;
-    caught(&p, "has no RECV");
+    caught(&p, "RECV");
 }
 
 /* In place a rank's REDUCE waits for its SEND to end; mapped, that SEND waits for the other's REDUCE. */
@@ -354,13 +355,13 @@ static void br_verify__a_head_that_lies(void **state)
     (void)state;
     admit(&p, BR_RING, BR_ALLREDUCE, RANKS, 0, IN_PLACE_ALL);
     p.head->n_scratch = 1;
-    caught(&p, "outside its buffer");
+    caught(&p, "outside|buffer");
     admit(&p, BR_RING, BR_ALLREDUCE, RANKS, 1, IN_PLACE_ALL);
     p.head->max_span++;
     caught(&p, "counts");
     admit(&p, BR_RING, BR_ALLREDUCE, RANKS, 1, IN_PLACE_ALL);
     p.head->rank = 2;
-    caught(&p, "another collective or rank");
+    caught(&p, "collective|rank");
     admit(&p, BR_RING, BR_ALLREDUCE, RANKS, 1, IN_PLACE_ALL);
     p.head->n_ready--;
     caught(&p, "ready");
@@ -373,7 +374,7 @@ static void br_verify__input_is_not_written(void **state)
     (void)state;
     admit(&p, BR_RING, BR_ALLREDUCE, RANKS, 0, IN_PLACE_NOBODY);
     p.steps[find(&p, BR_STEP_REDUCE, 0)].span.buffer = BR_INPUT;
-    caught(&p, "INPUT is not for writing");
+    caught(&p, "INPUT");
 }
 
 int main(void)

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "collectives/way.h"
 #include "tests/collectives/schedules.h"
+#include "tests/says.h"
 
 static void parse(const char *topology, const char *text, struct br_way *way)
 {
@@ -83,26 +84,26 @@ static void br_way_parse__refuses_in_words(void **state)
     static const struct {
         const char *topology, *text, *words;
     } bad[] = {
-        {"9", "nonsense", "there are flat"},
-        {"9", "host_tree", "needs several hosts"},
+        {"9", "nonsense", "flat"},
+        {"9", "host_tree", "hosts"},
         {"9", "nonsense", "blueconnect"},
         {"9", "bml", "BRAID_TOPOLOGY"},
-        {"9", "bml:2,2", "has 4 ranks"},
+        {"9", "bml:2,2", "4 ranks"},
         {"9", "bml:3", "3"},
-        {"9", "ring:3", "behind a colon"},
-        {"9", "dimensional", "name bml"},
-        {"9", "blueconnect:4x2", "there are 9 ranks"},
-        {"9", "blueconnect:", "write the factors"},
-        {"9", "blueconnect:3x", "write the factors"},
-        {"9", "blueconnect:3q", "write the factors"},
-        {"9", "blueconnect:3x3/3", "write the factors"},
-        {"9", "blueconnect:3x3/0", "write the factors"},
-        {"9", "blueconnect:3x3/", "write the factors"},
-        {"9", "blueconnect:3x3/1x", "write the factors"},
-        {"hosts:2x4 cyclic", "host_tree", "one host after the other"},
-        {"9", "blueconnect:-3", "write the factors"},
-        {"9", "blueconnect:99999999999x2", "write the factors"},
-        {"9", "blueconnect:3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3", "there are 9 ranks"},
+        {"9", "ring:3", "colon"},
+        {"9", "dimensional", "bml"},
+        {"9", "blueconnect:4x2", "9 ranks"},
+        {"9", "blueconnect:", "factors"},
+        {"9", "blueconnect:3x", "factors"},
+        {"9", "blueconnect:3q", "factors"},
+        {"9", "blueconnect:3x3/3", "factors"},
+        {"9", "blueconnect:3x3/0", "factors"},
+        {"9", "blueconnect:3x3/", "factors"},
+        {"9", "blueconnect:3x3/1x", "factors"},
+        {"hosts:2x4 cyclic", "host_tree", "host"},
+        {"9", "blueconnect:-3", "factors"},
+        {"9", "blueconnect:99999999999x2", "factors"},
+        {"9", "blueconnect:3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3x3", "9 ranks"},
     };
     struct br_topology t;
     struct br_way way;
@@ -111,7 +112,7 @@ static void br_way_parse__refuses_in_words(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(br_topology_parse(&t, bad[i].topology), 0);
         assert_int_equal(br_way_parse(&t, bad[i].text, &way), -EINVAL);
-        if (!strstr(br_error_words(), bad[i].words))
+        if (!says_all(br_error_words(), bad[i].words))
             fail_msg("%s: '%s' does not say '%s'", bad[i].text, br_error_words(), bad[i].words);
     }
 }

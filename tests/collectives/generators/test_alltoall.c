@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "bcube/address.h"
 #include "tests/collectives/schedules.h"
+#include "tests/says.h"
 
 static struct br_schedule *build(enum br_algorithm algorithm, uint32_t n, uint32_t rank, bool in_place)
 {
@@ -108,7 +109,7 @@ static void br_generate_bruck__is_proved_for_mixed_digits(void **state)
     assert_int_equal(schedules_prove(BR_BRUCK, &shape, 12), 3);
     request.n = 13;
     assert_int_equal(br_algorithm_check(&request), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "bruck needs a shape of direct dimensions with all 13 ranks"));
+    assert_says(br_error_words(), "bruck|13 ranks");
 }
 
 int main(void)
