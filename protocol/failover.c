@@ -24,6 +24,7 @@
 #include "base/log.h"
 
 #define BACKOFF_FIRST (10 * BR_MS)
+#define DETOURS_QUIET (60 * BR_SEC)
 
 void br_link_retire(struct br_worker *w, struct br_link *link)
 {
@@ -115,6 +116,30 @@ void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     br_worker_fail(w, error == EPROTO ? EPROTO : ECONNRESET, text);
 }
 
+/* Of the detours to a peer one a minute: a fault in between, which its neighbours warn of, breaks many of them, and they are
+ * soon up again on other routes. */
+static void warn_lost(struct br_worker *w, const struct br_rail *rail)
+{
+    struct br_peer *peer = rail->peer;
+    char more[64] = "";
+
+    if (rail->detour && peer->detours_warned && w->now - peer->detours_warned < DETOURS_QUIET) {
+        peer->detours_quiet++;
+        br_log_info("rank %d: rail to rank %d on level %d (device %s) is lost: %s", w->config.rank,
+                    peer->rank, rail->level, rail->device->name, rail->words);
+        return;
+    }
+    if (rail->detour) {
+        if (peer->detours_quiet)
+            snprintf(more, sizeof more, " (%u losses before were not warned of)", peer->detours_quiet);
+        peer->detours_warned = w->now;
+        peer->detours_quiet = 0;
+    }
+    br_log_warn("rank %d: rail to rank %d on level %d (device %s) is lost: %s; its slices move to the "
+                "other rails%s",
+                w->config.rank, peer->rank, rail->level, rail->device->name, rail->words, more);
+}
+
 void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words)
 {
     struct br_peer *peer = rail->peer;
@@ -149,9 +174,7 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
         br_relay_cut(w, peer, error == ETIMEDOUT ? rail->last_rx : w->now);
     }
     if (peer->state != BR_PEER_LEFT && !w->leaving) /* else it goes in good order, one rail after the other */
-        br_log_warn("rank %d: rail to rank %d on level %d (device %s) is lost: %s; its slices move to the "
-                    "other rails",
-                    w->config.rank, peer->rank, rail->level, rail->device->name, rail->words);
+        warn_lost(w, rail);
     peer->bye_sent = false; /* what was said through the lost rail may be lost as well */
     for (int i = 0; i < peer->n_rails; i++)
         if (peer->rails[i].unfenced)

@@ -259,11 +259,13 @@ struct br_peer {
     struct br_list active; /* in the worker's list of peers with something to send */
 
     /* with relaying */
-    int n_detours;          /* the last ones of rails[] */
-    uint8_t detours;        /* a bit each */
-    uint64_t cut_at;        /* no rail is up, and nothing was heard since then, ns; 0: not cut */
-    uint64_t knock_at;      /* cut: when to ask it again to connect */
-    uint64_t knocked_until; /* it has asked us */
+    int n_detours;           /* the last ones of rails[] */
+    uint8_t detours;         /* a bit each */
+    uint64_t cut_at;         /* no rail is up, and nothing was heard since then, ns; 0: not cut */
+    uint64_t knock_at;       /* cut: when to ask it again to connect */
+    uint64_t knocked_until;  /* it has asked us */
+    uint64_t detours_warned; /* the last warning that a detour is lost, ns; 0: none yet */
+    uint32_t detours_quiet;  /* detours lost since, without a warning */
 };
 
 /* Its rail that is no detour and UP, or NULL. */

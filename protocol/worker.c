@@ -16,6 +16,8 @@
 #define EAGER_WITH_MAPS (2u << 10)    /* bytes; measured with shm: reading in place costs less from here on */
 #define TARGET_DELAY    (1 * BR_MS)
 #define CONNECT_BACKOFF (5 * BR_MS)
+#define ASK_PART        4  /* a rail of a mesh is asked after this part of the peer timeout in silence, */
+#define RELAY_ASK_PART  16 /* one of a BCube after this */
 
 static int create_pools(struct br_worker *w)
 {
@@ -164,7 +166,9 @@ static void set_rail(struct br_worker *w, struct br_rail *rail, const struct br_
     rail->detour = !config;
     rail->connector = w->config.rank > rail->peer->rank;
     rail->backoff = CONNECT_BACKOFF;
-    rail->patience = w->relay ? w->config.peer_timeout / 4 : w->config.peer_timeout;
+    rail->patience = !w->relay      ? w->config.peer_timeout
+                     : rail->detour ? w->config.peer_timeout / 4 * 3
+                                    : w->config.peer_timeout / 4;
     rail->target_delay = w->config.target_delay ? w->config.target_delay : TARGET_DELAY;
     snprintf(rail->words, sizeof rail->words, "%s",
              rail->connector ? "not tried yet" : "it has not connected to us");
@@ -304,16 +308,27 @@ void br_worker_event(struct br_worker *w, const struct br_event *event)
     }
 }
 
-/* Silence: ask at a quarter of the time, give up at all of it. */
+static uint64_t ask_after(const struct br_worker *w)
+{
+    return w->config.peer_timeout / (w->relay ? RELAY_ASK_PART : ASK_PART);
+}
+
+/*
+ * Silence: ask after a while, give up after the rail's patience. A BCube's direct rail, which can be gone around, has a quarter
+ * of the peer timeout. A detour has three: each process on its way may be late by as much as a direct rail allows, and PING
+ * waits for all of them in turn. Whoever of them really falls silent is noticed by its neighbours on their direct rails, and
+ * they tell the ends at once (UNREACHABLE). So the detour's own patience is only for what nobody tells, and the last
+ * quarter is left to find another way.
+ */
 static void keepalive(struct br_worker *w, struct br_rail *rail)
 {
-    uint64_t silent = w->now - rail->last_rx, quarter = rail->patience / 4;
+    uint64_t silent = w->now - rail->last_rx, ask = ask_after(w);
     char words[100];
 
     if (silent > rail->patience) {
         snprintf(words, sizeof words, "silent for %llu ms", (unsigned long long)(silent / BR_MS));
         br_rail_lost(w, rail, ETIMEDOUT, words);
-    } else if (silent > quarter && w->now - rail->last_ping > quarter) {
+    } else if (silent > ask && w->now - rail->last_ping > ask) {
         rail->last_ping = w->now;
         rail->ping_due = true;
         br_peer_activate(w, rail->peer);
@@ -455,7 +470,7 @@ bool br_worker_left(const struct br_worker *w)
 
 static uint64_t rail_next_timer(const struct br_worker *w, const struct br_rail *rail)
 {
-    uint64_t next, quarter = rail->patience / 4;
+    uint64_t next;
 
     switch (rail->state) {
     case BR_RAIL_IDLE:
@@ -465,7 +480,7 @@ static uint64_t rail_next_timer(const struct br_worker *w, const struct br_rail 
     case BR_RAIL_HANDSHAKE:
         return rail->deadline;
     case BR_RAIL_UP:
-        next = (rail->last_rx > rail->last_ping ? rail->last_rx : rail->last_ping) + quarter + 1;
+        next = (rail->last_rx > rail->last_ping ? rail->last_rx : rail->last_ping) + ask_after(w) + 1;
         if (rail->last_rx + rail->patience + 1 < next)
             next = rail->last_rx + rail->patience + 1;
         if (rail->unannounced_since && rail->unannounced_since + ACK_DELAY + 1 < next)

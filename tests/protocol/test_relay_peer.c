@@ -5,8 +5,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/clock.h"
@@ -242,6 +244,114 @@ static void peer__route_breaks(void **state)
     finish(&c);
 }
 
+/* A starved machine: each rank runs every 100 ms only, by turns, so a frame waits on every host on its way. */
+static void starve(struct cluster *c, uint64_t ns)
+{
+    static const uint64_t period = 100 * BR_MS;
+    uint64_t until = br_sim_now(c->sim) + ns, next[MOST];
+
+    for (int i = 0; i < c->n; i++)
+        next[i] = br_sim_now(c->sim) + period * (uint64_t)(i * 7 % c->n) / (uint64_t)c->n;
+    while (br_sim_now(c->sim) < until) {
+        int i = 0;
+
+        for (int k = 1; k < c->n; k++)
+            i = next[k] < next[i] ? k : i;
+        br_sim_advance_to(c->sim, next[i]);
+        next[i] += period;
+        while (br_worker_poll(c->workers[i], br_sim_host_now(c->sim, i)) +
+               br_worker_pump(c->workers[i], br_sim_host_now(c->sim, i)))
+            ;
+    }
+}
+
+static uint64_t failures(const struct cluster *c, bool detours)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < c->n; i++)
+        for (int r = 0; r < c->n; r++)
+            for (int k = 0; k < c->workers[i]->peers[r].n_rails; k++)
+                if (c->workers[i]->peers[r].rails[k].detour == detours)
+                    n += c->workers[i]->peers[r].rails[k].failures;
+    return n;
+}
+
+/* Between ranks four hops apart PING and its answer wait eight times for a rank to run: longer than a direct rail may be silent. */
+static void peer__starved_hosts_in_between(void **state)
+{
+    struct cluster c;
+
+    (void)state;
+    cluster_create_bcube(&c, 2, 4, &(struct br_sim_config){.seed = 1}, NULL);
+    for (int r = 0; r < c.n; r++)
+        post(&c, r, c.n - 1 - r, 3000);
+    run_until_done(&c);
+    starve(&c, 10 * BR_SEC);
+    for (int i = 0; i < c.n; i++)
+        assert_int_equal(c.workers[i]->failed, 0);
+    assert_int_equal(failures(&c, false), 0);
+    assert_int_equal(failures(&c, true), 0);
+    for (int r = 0; r < c.n; r++)
+        post(&c, r, c.n - 1 - r, 3000);
+    run_until_done(&c);
+    part(&c);
+    finish(&c);
+}
+
+static struct br_rail *detour_up(struct cluster *c, int from, int to)
+{
+    struct br_peer *peer = &c->workers[from]->peers[to];
+
+    for (int i = 0; i < peer->n_rails; i++)
+        if (peer->rails[i].detour && peer->rails[i].state == BR_RAIL_UP)
+            return &peer->rails[i];
+    return NULL;
+}
+
+/* Detours to one peer that are lost again and again: a warning at each end, and the next one a minute later says how many. */
+static void peer__lost_detours_warn_once_a_minute(void **state)
+{
+    int saved = dup(STDERR_FILENO), lines = 0, counted = 0;
+    FILE *log = tmpfile();
+    struct cluster c;
+    char line[512];
+
+    (void)state;
+    assert_non_null(log);
+    assert_true(saved >= 0);
+    cluster_create_bcube(&c, 3, 2, &(struct br_sim_config){.seed = 8}, NULL);
+    post(&c, 0, 4, 3000);
+    run_until_done(&c);
+    br_log_set_level(BR_LOG_WARN);
+    dup2(fileno(log), STDERR_FILENO);
+    for (int i = 0; i < 21; i++) {
+        struct br_rail *rail;
+
+        run_for(&c, i < 20 ? BR_SEC : 61 * BR_SEC);
+        rail = detour_up(&c, 0, 4);
+        if (!rail)
+            break;
+        br_rail_lost(c.workers[0], rail, ECONNRESET, "cut");
+        lines += i < 20;
+    }
+    run_for(&c, BR_SEC);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    br_log_set_level(BR_LOG_ERROR);
+    assert_int_equal(lines, 20);
+    assert_int_equal(failures(&c, true), 42); /* 21 at each end */
+    rewind(log);
+    for (lines = 0; fgets(line, sizeof line, log); lines++) {
+        assert_says(line, "rank 0|rank 4|relay");
+        counted += strstr(line, "19 ") != NULL;
+    }
+    fclose(log);
+    assert_int_equal(lines, 4);
+    assert_int_equal(counted, 2);
+    finish(&c);
+}
+
 static void peer__dead_rank(enum br_sim_fault_kind kind)
 {
     struct cluster c;
@@ -286,6 +396,8 @@ int main(void)
         cmocka_unit_test_setup(peer__nic_down_and_up, reset),
         cmocka_unit_test_setup(peer__switch_down_and_up, reset),
         cmocka_unit_test_setup(peer__route_breaks, reset),
+        cmocka_unit_test_setup(peer__starved_hosts_in_between, reset),
+        cmocka_unit_test_setup(peer__lost_detours_warn_once_a_minute, reset),
         cmocka_unit_test_setup(peer__power_cut, reset),
         cmocka_unit_test_setup(peer__killed, reset),
     };
