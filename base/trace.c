@@ -50,6 +50,8 @@ struct br_trace {
     void (*take)(void *with,
                  const struct br_trace_event *event); /* of a sink, which has none of the rest; else NULL */
     void *with;
+    bool in_virtual_time; /* who adds events writes them, to the stream of `file`: no ring, thread or lock */
+    uint64_t latest;      /* in virtual time: ns, the last end of an event */
     _Alignas(64) _Atomic uint64_t tail; /* next to write, the producer's */
     uint64_t busy[BR_TRACE_GROUPS];     /* rows that have a span, the producer's */
     uint64_t share, left;  /* details of a tenth of a second, and what this one has left; the producer's */
@@ -70,6 +72,7 @@ struct br_trace {
     uint64_t beyond;                 /* events that the file has no room for */
     uint64_t named[BR_TRACE_GROUPS]; /* rows that have a name in the file */
     bool broken;                     /* a write has failed */
+    int reason;                      /* in virtual time: the errno of that */
     char *buffer;                    /* [BUFFER] */
     size_t filled;
     struct form forms[FORMS];
@@ -101,6 +104,18 @@ int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PA
 
 /* ---- the file ------------------------------------------------------------------------------- */
 
+/* In virtual time the bracket comes at the end: nobody reads the file before. */
+static void write_through(struct br_trace *t)
+{
+    errno = EIO;
+    if (fwrite(t->buffer, 1, t->filled, t->file.stream) < t->filled) {
+        t->broken = true;
+        t->reason = errno;
+    }
+    t->at += t->filled;
+    t->filled = 0;
+}
+
 /* The buffer and the bracket, in one write over the last bracket. */
 static void flush(struct br_trace *t)
 {
@@ -110,6 +125,10 @@ static void flush(struct br_trace *t)
         t->filled = 0;
     if (!t->filled)
         return;
+    if (t->in_virtual_time) {
+        write_through(t);
+        return;
+    }
     memcpy(t->buffer + t->filled, "\n]\n", 3);
     while (done < bytes) {
         ssize_t n = pwrite(t->fd, t->buffer + done, bytes - done, (off_t)(t->at + done));
@@ -285,7 +304,7 @@ static void event_line(struct br_trace *t, const struct br_trace_event *e)
 }
 
 /* An instant that says how many events are missing up to here. */
-static void say_lost(struct br_trace *t)
+static void say_lost(struct br_trace *t, uint64_t now)
 {
     uint64_t lost = atomic_load_explicit(&t->lost, memory_order_relaxed) + t->beyond;
     char *to;
@@ -294,11 +313,19 @@ static void say_lost(struct br_trace *t)
         return;
     to = line(t, "i", 0);
     to = stpcpy(to, ",\"name\":\"events lost\",\"s\":\"p\",\"ts\":");
-    to = put_time(to, br_clock_now() + t->shift);
+    to = put_time(to, now + t->shift);
     to = stpcpy(to, ",\"args\":{\"events\":");
     to = put_number(to, lost - t->said_lost);
     t->said_lost = lost;
     end_line(t, stpcpy(to, "}"));
+}
+
+static void write_event(struct br_trace *t, const struct br_trace_event *event)
+{
+    if (t->at + t->filled + LONGEST > t->most)
+        t->beyond++;
+    else
+        event_line(t, event);
 }
 
 static void drain(struct br_trace *t)
@@ -307,14 +334,11 @@ static void drain(struct br_trace *t)
     uint64_t tail = atomic_load_explicit(&t->tail, memory_order_acquire);
 
     for (; head < tail; head++) {
-        if (t->at + t->filled + LONGEST > t->most)
-            t->beyond++;
-        else
-            event_line(t, &t->ring[head % EVENTS]);
+        write_event(t, &t->ring[head % EVENTS]);
         atomic_store_explicit(&t->head, head + 1, memory_order_release);
     }
     if (!t->beyond)
-        say_lost(t);
+        say_lost(t, br_clock_now());
     flush(t);
 }
 
@@ -333,7 +357,7 @@ static void *serve(void *argument)
         pthread_cond_timedwait(&t->stopping, &t->lock, &until);
     }
     drain(t);
-    say_lost(t);
+    say_lost(t, br_clock_now());
     flush(t);
     pthread_mutex_unlock(&t->lock);
     return NULL;
@@ -376,10 +400,18 @@ static uint64_t shift_of_day(void)
     return (uint64_t)wall.tv_sec % DAY * BR_SEC + (uint64_t)wall.tv_nsec - br_clock_now();
 }
 
+static void first_line(struct br_trace *t)
+{
+    char words[40];
+
+    make_piece(&t->begin, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":", t->rank);
+    snprintf(words, sizeof words, "rank %d", t->rank);
+    name_line(t, 0, "process_name", words);
+}
+
 int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details, struct br_trace **out)
 {
     struct br_trace *t = aligned_alloc(_Alignof(struct br_trace), sizeof *t);
-    char words[40];
     int rc;
 
     if (!t)
@@ -402,9 +434,7 @@ int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details, s
         return rc;
     }
     t->fd = fileno(t->file.stream);
-    make_piece(&t->begin, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":", rank);
-    snprintf(words, sizeof words, "rank %d", rank);
-    name_line(t, 0, "process_name", words);
+    first_line(t);
     flush(t);
     /* From here on the file can be read, also when the job does not end well. An older one goes only now that the disk has taken
      * the first lines. A full disk costs the trace, not the job. */
@@ -433,6 +463,43 @@ int br_trace_open_sink(void (*take)(void *with, const struct br_trace_event *eve
     return 0;
 }
 
+int br_trace_open_virtual(const char *path, int rank, uint64_t most, uint64_t details, struct br_trace **out)
+{
+    struct br_trace *t = aligned_alloc(_Alignof(struct br_trace), sizeof *t);
+    uint64_t share = (details + SHARES - 1) / SHARES;
+    int rc;
+
+    if (!t)
+        return br_error(ENOMEM, "BRAID_TRACE: no memory");
+    /* The first tenth begins at 0. */
+    *t = (struct br_trace){
+        .fd = -1, .rank = rank, .most = most, .share = share, .left = share, .in_virtual_time = true};
+    t->buffer = malloc(BUFFER);
+    rc = t->buffer ? br_file_open(&t->file, "BRAID_TRACE", path, false)
+                   : br_error(ENOMEM, "BRAID_TRACE: no memory");
+    if (rc) {
+        release(t);
+        return rc;
+    }
+    first_line(t);
+    *out = t;
+    return 0;
+}
+
+int br_trace_close_virtual(struct br_trace *t, int rc)
+{
+    if (!t)
+        return rc;
+    say_lost(t, t->latest);
+    t->filled = (size_t)(stpcpy(next_line(t), "\n]\n") - t->buffer);
+    flush(t);
+    if (rc >= 0 && t->broken)
+        rc = br_error(t->reason, "BRAID_TRACE: cannot write %s: %s", t->file.target, strerror(t->reason));
+    rc = br_file_close(&t->file, "BRAID_TRACE", rc);
+    release(t);
+    return rc;
+}
+
 void br_trace_close(struct br_trace *t)
 {
     if (!t)
@@ -455,6 +522,10 @@ void br_trace_name(struct br_trace *t, uint32_t row, const char *words)
 {
     if (t->take)
         return;
+    if (t->in_virtual_time) {
+        name_line(t, row, "thread_name", words);
+        return;
+    }
     pthread_mutex_lock(&t->lock);
     name_line(t, row, "thread_name", words);
     pthread_mutex_unlock(&t->lock);
@@ -490,6 +561,11 @@ void br_trace_add(struct br_trace *t, const struct br_trace_event *event)
         return;
     }
     t->left -= event->kind->detail && t->left;
+    if (t->in_virtual_time) {
+        t->latest = event->end > t->latest ? event->end : t->latest;
+        write_event(t, event);
+        return;
+    }
     if (tail - atomic_load_explicit(&t->head, memory_order_acquire) == EVENTS) {
         lose(t);
         return;

@@ -69,7 +69,17 @@ int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details, s
  * words. */
 int br_trace_open_sink(void (*take)(void *with, const struct br_trace_event *event), void *with,
                        struct br_trace **trace);
-/* Writes what is left. Nobody writes records any more. NULL allowed. */
+/* The file of a simulated rank: as br_trace_open(), but time stamps are the virtual times that the caller
+ * gives, and the same events make the same file. Whoever adds an event writes it: there is no ring that could be
+ * full, and no thread. An older file stays until br_trace_close_virtual(). */
+int br_trace_open_virtual(const char *path, int rank, uint64_t most, uint64_t details,
+                          struct br_trace **trace);
+/* Ends that file. rc: of the caller's work; if it is negative, an older file stays as it was and rc is returned.
+ * Otherwise 0, or a negative errno with words: the file could not be written, and an older one is as it was.
+ * NULL allowed. Blocks on the disk. */
+int br_trace_close_virtual(struct br_trace *trace, int rc);
+/* Ends what br_trace_open() and br_trace_open_sink() have opened: writes what is left. Nobody writes records any
+ * more. NULL allowed. */
 void br_trace_close(struct br_trace *trace);
 
 /* Names a row of the caller's own. Not on the data path. */

@@ -201,6 +201,9 @@ struct braid_comm {
 
 /* configure.c: *settings from config, environment and defaults; -EINVAL with words. Blocks on a secret file. */
 int br_settings_read(const struct braid_config *config, struct br_settings *settings);
+/* configure.c: of *settings only what BRAID_TRACE, BRAID_TRACE_BYTES and BRAID_TRACE_DETAIL say. details: the
+ * default of BRAID_TRACE_DETAIL. -EINVAL with words. */
+int br_settings_read_trace(struct br_settings *settings, int64_t details);
 
 /* place.c: shape, name and NICs of this rank's host, from an inventory file; environment and cube of *settings are known. -EINVAL and
  * errors of the file, with words. Blocks on it. */
@@ -308,9 +311,10 @@ void br_comm_operation_ended(struct br_operation *op); /* under the lock */
 int br_tracing_open(struct br_family *family);
 void br_tracing_close(struct br_family *family);
 int br_tracing_rails(struct br_family *family); /* names the rows of all rails */
-/* Under the lock. end: of an operation that has a span. */
-void br_tracing_begin(struct br_operation *op, uint64_t now);
-void br_tracing_end(struct br_operation *op);
+/* begin: when the engine gets the operation; end: when it has ended. trace: of its rank; NULL: nobody wants one, and
+ * there is only begin. Under the family's lock, where there is a family. */
+void br_tracing_begin(struct br_trace *trace, struct br_operation *op, uint64_t now);
+void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t now);
 
 /* gate.c */
 void br_gate_lock(struct br_family *family);      /* for a moment: whoever drives lets us in */

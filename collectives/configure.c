@@ -213,11 +213,22 @@ static bool known_backend(const char *name)
     return false;
 }
 
+int br_settings_read_trace(struct br_settings *s, int64_t details)
+{
+    int rc;
+
+    if ((rc = read_text(NULL, "BRAID_TRACE", "", s->trace, sizeof s->trace)) ||
+        (rc = br_env_bytes("BRAID_TRACE_BYTES", 4096, UINT64_MAX / 2, 1u << 30, &s->trace_bytes)) ||
+        (rc = br_env_number("BRAID_TRACE_DETAIL", 0, INT64_MAX / 2, details, &details)))
+        return rc;
+    s->trace_details = (uint64_t)details;
+    return 0;
+}
+
 int br_settings_read(const struct braid_config *config, struct br_settings *s)
 {
     static const struct braid_config none;
     const struct braid_config *c = config ? config : &none;
-    int64_t details = 0;
     int rc;
 
     memset(s, 0, sizeof *s);
@@ -226,15 +237,12 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         (rc = read_text(c->backend, "BRAID_BACKEND", "auto", s->backend, sizeof s->backend)) ||
         (rc = read_text(c->devices, "BRAID_DEVICES", "", s->devices, sizeof s->devices)) ||
         (rc = read_text(NULL, "BRAID_REPORT", "", s->report, sizeof s->report)) ||
-        (rc = read_text(NULL, "BRAID_TRACE", "", s->trace, sizeof s->trace)) ||
+        (rc = br_settings_read_trace(s, TRACE_DETAILS)) ||
         (rc = read_text(NULL, "BRAID_STATS", "", s->stats, sizeof s->stats)) ||
-        (rc = br_env_bytes("BRAID_TRACE_BYTES", 4096, UINT64_MAX / 2, 1u << 30, &s->trace_bytes)) ||
-        (rc = br_env_number("BRAID_TRACE_DETAIL", 0, INT64_MAX / 2, TRACE_DETAILS, &details)) ||
         (rc = read_text(NULL, "BRAID_CALIBRATION", "", s->calibration, sizeof s->calibration)) ||
         (rc = read_topology(c, s)) || (rc = read_times(c, s)) || (rc = read_spin(c, s)) ||
         (rc = read_sizes(c, s)) || (rc = read_gpus(s)))
         return rc;
-    s->trace_details = (uint64_t)details;
     if (!known_backend(s->backend))
         return br_error(
             EINVAL,

@@ -148,7 +148,7 @@ void br_comm_to_engine(struct br_operation *op, uint64_t now)
     br_views_pass(comm->family, op, now);
     op->began = now;
     op->alone = comm->outstanding == 1;
-    br_tracing_begin(op, now);
+    br_tracing_begin(comm->family->trace, op, now);
     rc = br_engine_submit(comm->family->engine, op, now);
     if (rc) {
         op->status = rc;
@@ -238,7 +238,7 @@ static void watch_calibration(struct br_family *family, const struct br_operatio
 void br_comm_operation_ended(struct br_operation *op)
 {
     if (op->span.row)
-        br_tracing_end(op);
+        br_tracing_end(op->comm->family->trace, op, op->comm->family->now);
     br_comm_unuse_memory(op->comm, op);
     if (op->whole) /* no call of the program's: neither counted nor reported */
         return;

@@ -34,17 +34,15 @@ static size_t bytes_of(const struct br_operation *op)
     return op->send_bytes > op->recv_bytes ? op->send_bytes : op->recv_bytes;
 }
 
-void br_tracing_begin(struct br_operation *op, uint64_t now)
+void br_tracing_begin(struct br_trace *trace, struct br_operation *op, uint64_t now)
 {
-    struct br_trace *trace = op->comm->family->trace;
-
     if (!trace)
         return;
     op->traced = br_trace_in_detail(trace, now);
     br_trace_begin(trace, BR_TRACE_OPERATIONS, now, &op->span);
 }
 
-void br_tracing_end(struct br_operation *op)
+void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t now)
 {
     static const struct br_trace_kind kind = {.category = "operation",
                                               .label = "algorithm",
@@ -61,5 +59,5 @@ void br_tracing_end(struct br_operation *op)
                  op->priority, op->status},
     };
 
-    br_trace_end(op->comm->family->trace, &op->span, op->comm->family->now, &event);
+    br_trace_end(trace, &op->span, now, &event);
 }

@@ -57,7 +57,7 @@ static int add_row(struct table *t, enum br_policy policy)
     if (!rc)
         br_timeline_run(&row->line, &t->w.load, row->plan.joins, row->plan.urgent);
     if (!rc && t->set->simulate)
-        rc = br_plan_simulation_run(&t->simulation, &t->w.load, &row->plan, &row->simulated);
+        rc = br_plan_simulation_run(&t->simulation, &t->w.load, &row->plan, false, &row->simulated);
     return rc;
 }
 
@@ -194,10 +194,27 @@ static int write_files(const struct table *t)
     return rc;
 }
 
+/* Which policy is the best is known only now, so its iterations run once more. They are the same to the nanosecond. */
+static int write_traces(struct table *t)
+{
+    struct br_timeline line;
+    int rc;
+
+    if (!t->simulation.traces)
+        return 0;
+    rc = br_timeline_open(&line, t->w.load.n);
+    if (!rc)
+        rc = br_plan_simulation_run(&t->simulation, &t->w.load, &best(t)->plan, true, &line);
+    br_timeline_close(&line);
+    return rc;
+}
+
 static int open_workload(struct table *t, const struct br_cost_model *model, const char *figures)
 {
     int rc = t->set->simulate ? br_plan_simulation_open(&t->simulation, t->set, model) : 0;
 
+    if (!rc && t->set->simulate)
+        rc = br_plan_simulation_open_traces(&t->simulation);
     if (!rc)
         rc = br_tool_workload_open(&t->w, t->set, t->set->simulate ? &t->simulation.config.model : model,
                                    figures);
@@ -218,13 +235,16 @@ int br_plan_model(const struct br_plan_settings *set, const struct br_cost_model
     int rc = open_workload(&t, model, figures);
 
     if (rc)
-        return rc;
+        return br_plan_simulation_close_traces(&t.simulation, rc);
     t.compute = br_workload_compute(&t.w.load);
     rc = make_rows(&t);
     if (!rc) {
         print(&t);
         rc = write_files(&t);
     }
+    if (!rc)
+        rc = write_traces(&t);
+    rc = br_plan_simulation_close_traces(&t.simulation, rc);
     for (int i = 0; i < t.n; i++) {
         br_timeline_close(&t.rows[i].line);
         br_timeline_close(&t.rows[i].simulated);

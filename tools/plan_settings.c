@@ -70,11 +70,15 @@ static int parse(struct br_plan_settings *s, int argc, char **argv)
     };
     int rc = br_options_parse(options, argc, argv);
 
-    if (rc == 1)
+    if (rc == 1) {
         br_options_help(options,
                         s->simulate ? "braid sim --model FILE [options]"
                                     : "[braid run -n N --] braid plan [options]",
                         stdout);
+        puts("With BRAID_TRACE=FILE in the environment a simulation writes the best policy's timeline of "
+             "operations,\n"
+             "steps and frames, a file a rank (doc/trace.md).");
+    }
     return rc;
 }
 

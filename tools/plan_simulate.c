@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "collectives/comm.h"
 #include "tools/workload.h"
 
 #define FORWARD_BYTES 1500u /* as switches with packets of this size; our frames are longer */
@@ -107,14 +109,47 @@ int br_plan_simulation_behind(const struct br_plan_simulation *s, const struct b
     return rc;
 }
 
+int br_plan_simulation_open_traces(struct br_plan_simulation *s)
+{
+    static struct br_settings wanted;
+    uint32_t n = s->config.topology->n;
+    char path[BR_TRACE_PATH];
+    int rc = br_settings_read_trace(&wanted, INT64_MAX / 2);
+
+    if (rc || !wanted.trace[0])
+        return rc;
+    s->traces = calloc(n, sizeof(struct br_trace *));
+    if (!s->traces)
+        return br_error(ENOMEM, "BRAID_TRACE: no memory for the files of %u ranks", n);
+    for (uint32_t r = 0; r < n && !rc; r++) {
+        rc = br_trace_path(wanted.trace, (int)r, (int)n, path);
+        if (!rc)
+            rc = br_trace_open_virtual(path, (int)r, wanted.trace_bytes, wanted.trace_details, &s->traces[r]);
+    }
+    if (rc == -EMFILE)
+        br_error(EMFILE, "BRAID_TRACE: %u ranks have a file each, and fewer may be open; raise `ulimit -n`",
+                 n);
+    return rc ? br_plan_simulation_close_traces(s, rc) : 0;
+}
+
+int br_plan_simulation_close_traces(struct br_plan_simulation *s, int rc)
+{
+    for (uint32_t r = 0; s->traces && r < s->config.topology->n; r++)
+        rc = br_trace_close_virtual(s->traces[r], rc);
+    free(s->traces);
+    s->traces = NULL;
+    return rc;
+}
+
 int br_plan_simulation_run(const struct br_plan_simulation *s, const struct br_workload *work,
-                           const struct br_policy_plan *plan, struct br_timeline *line)
+                           const struct br_policy_plan *plan, bool traces, struct br_timeline *line)
 {
     struct br_sim_training training = {.work = work,
                                        .joins = plan->joins,
                                        .urgent = plan->urgent,
                                        .algorithm = s->algorithm,
-                                       .iterations = s->iterations};
+                                       .iterations = s->iterations,
+                                       .traces = traces ? s->traces : NULL};
     struct br_sim_job job;
     int rc = br_sim_job_open(&job, &s->config);
 

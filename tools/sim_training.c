@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/trace.h"
+#include "collectives/comm.h"
 #include "training/group.h"
 
 /* Of an iteration: frames of a group that are closer than this are one span of a drawing, which has no more pixels. */
@@ -166,9 +167,12 @@ static void submit(struct run *run, uint32_t rank, uint32_t g, uint64_t now)
 
     r->ended[g] = false;
     r->ops[g] = allreduce(run->training->algorithm, group->memory, group->count, group->priority);
+    if (run->training->traces)
+        br_tracing_begin(run->training->traces[rank], &r->ops[g], now);
+    else
+        r->ops[g].traced = rank == 0;
     if (rank == 0) {
         show_ready(run, g, (double)(now - r->began) / 1e9);
-        r->ops[g].traced = true;
         run->by_order[run->submitted++] = g;
     }
     rc = br_sim_job_submit(run->job, rank, &r->ops[g]);
@@ -260,6 +264,8 @@ static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t n
     uint32_t g = (uint32_t)(op - r->ops);
 
     r->ended[g] = true;
+    if (run->training->traces)
+        br_tracing_end(run->training->traces[rank], op, now);
     if (rank == 0)
         show_end(run, g, (double)(now - r->began) / 1e9);
     if (op->status && !run->failed)
@@ -312,6 +318,10 @@ static int open_ranks(struct run *run)
     for (uint32_t r = 0; r < run->job->n; r++) {
         struct rank *rank = &run->ranks[r];
 
+        if (run->training->traces) {
+            run->job->ranks[r].worker->config.trace = run->training->traces[r];
+            br_tracing_name(run->job->ranks[r].worker);
+        }
         rank->ops = calloc(run->n_groups, sizeof *rank->ops);
         rank->ended = calloc(run->n_groups, sizeof *rank->ended);
         if (!rank->ops || !rank->ended)
@@ -325,7 +335,8 @@ static int open_ranks(struct run *run)
 static void close_run(struct run *run)
 {
     run->job->program = (struct br_sim_job_program){0};
-    run->job->ranks[0].worker->config.trace = NULL;
+    for (uint32_t r = 0; r < run->job->n; r++)
+        run->job->ranks[r].worker->config.trace = NULL;
     br_trace_close(run->trace);
     free(run->by_order);
     free(run->last);

@@ -20,6 +20,9 @@ struct br_sim_training {
     bool urgent;
     const char *algorithm; /* of the all-reduces; NULL: the engine chooses */
     uint32_t iterations;   /* at least 2: the first one does not count, as its memory is new to the engine */
+    /* [ranks] the timeline of each (base/trace.h), borrowed: gets the rank's operations, steps and frames. Then the
+     * spans of `line` are not those of frames. NULL: none */
+    struct br_trace **traces;
 };
 
 /* Runs them. line: opened for the layers (timeline.h); becomes rank 0's last iteration, with iteration and exposed of the slowest rank, the mean

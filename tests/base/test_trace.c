@@ -274,6 +274,71 @@ static void trace_open__says_what_is_wrong(void **state)
     br_trace_close(NULL);
 }
 
+static void trace_open_virtual__has_the_times_it_is_given(void **state)
+{
+    struct br_trace_span spans[BR_TRACE_ROWS + 1];
+    struct br_trace *trace;
+
+    (void)state;
+    assert_int_equal(br_trace_open_virtual(path, 2, 1 << 30, 20, &trace), 0);
+    br_trace_name(trace, BR_TRACE_OWN_ROWS + 5, "rail 0");
+    assert_true(br_trace_in_detail(trace, 5000)); /* in the first tenth of a second, too */
+    for (uint32_t i = 0; i <= BR_TRACE_ROWS; i++)
+        br_trace_begin(trace, BR_TRACE_STEPS, 5000 + i, &spans[i]);
+    for (uint32_t i = 0; i <= BR_TRACE_ROWS; i++) {
+        struct br_trace_event e = event("send", i);
+
+        br_trace_end(trace, &spans[i], 9001, &e);
+    }
+    assert_false(br_trace_in_detail(trace, 9002));
+    assert_true(br_trace_in_detail(trace, 2 * BR_SEC));
+    assert_int_equal(br_trace_close_virtual(trace, 0), 0);
+    is_whole();
+    assert_int_equal(count("\"ph\":\"X\""), BR_TRACE_ROWS);
+    assert_non_null(strstr(
+        content(), "\"pid\":2,\"tid\":65,\"cat\":\"step\",\"name\":\"send\",\"ts\":5.000,\"dur\":4.001,"));
+    assert_non_null(strstr(content(), "\"events lost\",\"s\":\"p\",\"ts\":9.001,\"args\":{\"events\":1}}"));
+}
+
+/* Far more events than a ring has room for, and none is lost. */
+static void trace_open_virtual__loses_nothing(void **state)
+{
+    struct br_trace *trace;
+
+    (void)state;
+    assert_int_equal(br_trace_open_virtual(path, 0, 1 << 30, 0, &trace), 0);
+    for (int i = 0; i < 100000; i++) {
+        struct br_trace_event e = event("send", i);
+
+        br_trace_add(trace, &e);
+    }
+    assert_int_equal(br_trace_close_virtual(trace, 0), 0);
+    is_whole();
+    assert_int_equal(count("\"ph\":\"X\""), 100000);
+    assert_int_equal(count("events lost"), 0);
+}
+
+static void trace_close_virtual__leaves_the_older_file_after_an_error(void **state)
+{
+    struct br_trace_event e = event("send", 1);
+    struct br_trace *trace;
+    FILE *file = fopen(path, "w");
+
+    (void)state;
+    assert_non_null(file);
+    fputs("older", file);
+    fclose(file);
+    assert_int_equal(br_trace_open_virtual(path, 0, 1 << 20, 0, &trace), 0);
+    br_trace_add(trace, &e);
+    assert_int_equal(br_trace_close_virtual(trace, -EIO), -EIO);
+    assert_string_equal(content(), "older");
+    assert_int_equal(br_trace_open_virtual("/dev/full", 0, 1 << 20, 0, &trace), 0);
+    assert_int_equal(br_trace_close_virtual(trace, 0), -ENOSPC);
+    assert_non_null(strstr(br_error_words(), "/dev/full"));
+    assert_int_equal(br_trace_open_virtual("/no/such/folder/a.json", 0, 1 << 20, 0, &trace), -ENOENT);
+    assert_int_equal(br_trace_close_virtual(NULL, -EIO), -EIO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +350,9 @@ int main(void)
         cmocka_unit_test(trace_path__one_file_a_rank),
         cmocka_unit_test(trace_path__refuses_folders),
         cmocka_unit_test(trace_open__says_what_is_wrong),
+        cmocka_unit_test(trace_open_virtual__has_the_times_it_is_given),
+        cmocka_unit_test(trace_open_virtual__loses_nothing),
+        cmocka_unit_test(trace_close_virtual__leaves_the_older_file_after_an_error),
     };
     int fd = mkstemp(path), rc;
 

@@ -36,7 +36,7 @@ static void simulate(const struct br_plan_simulation *simulation, const struct b
     struct br_policy_plan plan = {.joins = joins, .urgent = urgent};
 
     assert_int_equal(br_timeline_open(line, work->n), 0);
-    assert_int_equal(br_plan_simulation_run(simulation, work, &plan, line), 0);
+    assert_int_equal(br_plan_simulation_run(simulation, work, &plan, false, line), 0);
 }
 
 static void assert_near(double is, double should, double share)

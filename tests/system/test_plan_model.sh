@@ -62,12 +62,51 @@ sed s/,62500,/,2500000,/ "$dir/three.csv" >"$dir/large.csv"
 sed s/000/0000/g "$dir/times.csv" >"$dir/slow.csv"
 "$braid" sim --model "$dir/large.csv" --times "$dir/slow.csv" -n 2 --gbit 4 --latency 5 --policy p3 --layers >"$dir/out" || fail "sim p3"
 grep -Eq '^ +3  c .*\|b+=+ +=+ *f+ *\|$' "$dir/out" || fail "layer 3 is not drawn in two parts: $(cat "$dir/out")"
+
+# BRAID_TRACE in virtual time: of the only policy, or of the best one.
+traced() { # PATTERN ARGUMENT...
+    BRAID_TRACE=$1 "$braid" sim --model "$dir/large.csv" --times "$dir/slow.csv" -n 2 --gbit 4 --latency 5 "${@:2}" 2>&1
+}
+traced "$dir/f.json" --policy p3 >"$dir/out" || fail "BRAID_TRACE: $(cat "$dir/out")"
+traced "$dir/g.%r.json" --policy p3 >/dev/null || fail "BRAID_TRACE with %r"
+cmp "$dir/f.0.json" "$dir/g.0.json" && cmp "$dir/f.1.json" "$dir/g.1.json" || fail "the same run, other timelines"
+traced "$dir/b.json" >"$dir/out.all" && grep -q '^\* p3' "$dir/out.all" || fail "p3 is not the best: $(cat "$dir/out.all")"
+cmp "$dir/f.0.json" "$dir/b.0.json" || fail "the best policy's timeline is not p3's"
+python3 - "$dir" <<'END' || fail "the timelines of P3's three layers"
+import json, sys
+table = [line.split() for line in open(sys.argv[1] + "/out") if line.startswith("* p3")]
+for rank in 0, 1:
+    events = json.load(open(f"{sys.argv[1]}/f.{rank}.json"))
+    assert {e["pid"] for e in events} == {rank} and "events lost" not in {e["name"] for e in events}
+    assert {f"rank {rank}", f"from rank {1 - rank}, rail 0"} <= {e["args"]["name"] for e in events if e["ph"] == "M"}
+    # 3 iterations of layers 3, 2, 1; the last one has the orders 6, 7, 8.
+    begins = {e["args"]["order"]: e["ts"] for e in events if e.get("cat") == "operation"}
+    assert sorted(begins) == list(range(9)), begins
+    assert abs((begins[6] - begins[3]) / 1e3 - float(table[0][4])) < 0.01, (begins, table)
+    frames = [e["args"]["order"] for e in sorted(events, key=lambda e: e.get("ts", 0)) if e["name"] == "send slice"]
+    assert sum(e["args"]["bytes"] for e in events if e["name"] == "send slice") >= 9 * 10e6
+    assert 8 in frames[frames.index(6):len(frames) - 1 - frames[::-1].index(6)], "layer 3 is not overtaken by layer 1"
+END
+ln -s /dev/full "$dir/full.1.json"
+out=$(traced "$dir/full.json" --policy p3) && fail "no error on a full disk"
+grep -q '^\*' <<<"$out" && grep -q 'BRAID_TRACE.*/dev/full: No space left' <<<"$out" || fail "a full disk: $out"
+refused() { # WORDS PATTERN: before anything is simulated
+    out=$(traced "$2" --policy p3) && fail "BRAID_TRACE=$2 should fail"
+    grep -q "$1" <<<"$out" && [ "$(wc -l <<<"$out")" = 1 ] || fail "BRAID_TRACE=$2: $out"
+}
+refused 'BRAID_TRACE=.* is a folder' "$dir"
+refused 'BRAID_TRACE: cannot write .*/no/x.0.json' "$dir/no/x.json"
+BRAID_TRACE_DETAIL=some refused 'BRAID_TRACE_DETAIL=some' "$dir/d.json"
+BRAID_TRACE_DETAIL=0 traced "$dir/d.json" --policy p3 >/dev/null || fail "BRAID_TRACE_DETAIL=0"
+[ "$(grep -c '"ph":"X"' "$dir/d.0.json")" = 9 ] || fail "not operations alone: $(cat "$dir/d.0.json")"
+(cd "$dir" && ! ls -- *.new 2>/dev/null) || fail "temporary files are left"
+
 "$braid" plan --simulate --model "$dir/three.csv" --topology bcube:2,2 --policy p3 | grep -q '^\* p3' || fail "plan --simulate"
 
 # a and b are the planner's, the algorithm is what runs: another prediction, and the same simulation to the last digit.
 row() { # ARGUMENT...: simulated and predicted milliseconds
     "$braid" sim --model "$dir/three.csv" --times "$dir/times.csv" --topology bcube:2,2 --gbit 1 --policy p3 "$@" >"$dir/out" || fail "sim $*"
-    awk '/^\*/ {print $5, $10}' "$dir/out"
+    awk '/^\*/ {print $5, $11}' "$dir/out"
 }
 read -r ring fitted < <(row --algorithm ring)
 grep -q '^# simulated all-reduces: ring$' "$dir/out" || fail "what is simulated: $(cat "$dir/out")"
