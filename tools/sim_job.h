@@ -72,8 +72,8 @@ void br_sim_job_wake(struct br_sim_job *job, uint32_t rank);
  * set here. Every rank must submit the same collectives in the same order. The operation is the job's until `ended`. */
 int br_sim_job_submit(struct br_sim_job *job, uint32_t rank, struct br_operation *op);
 
-/* Turns for all who have something to do, then on to the next moment at which something happens. -ETIMEDOUT with words: nothing will, or not
- * within an hour of virtual time. */
+/* Turns for all who have something to do, then on to the next moment at which something happens. -ETIMEDOUT with
+ * words: nobody had something to do, and nothing will happen within an hour of virtual time. */
 int br_sim_job_advance(struct br_sim_job *job);
 
 #endif

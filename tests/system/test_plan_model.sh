@@ -103,6 +103,10 @@ BRAID_TRACE_DETAIL=0 traced "$dir/d.json" --policy p3 >/dev/null || fail "BRAID_
 
 "$braid" plan --simulate --model "$dir/three.csv" --topology bcube:2,2 --policy p3 | grep -q '^\* p3' || fail "plan --simulate"
 
+# One rank has nothing to wait for once its iterations are through: 3 layers of 20 ms.
+out=$("$braid" sim --model "$dir/large.csv" --times "$dir/slow.csv" -n 1 --policy p3 2>&1) || fail "sim -n 1: $out"
+grep -Eq '^\* p3 +3 +urgent +60\.000 +0\.000 +1\.00' <<<"$out" || fail "sim -n 1: $out"
+
 # a and b are the planner's, the algorithm is what runs: another prediction, and the same simulation to the last digit.
 row() { # ARGUMENT...: simulated and predicted milliseconds
     "$braid" sim --model "$dir/three.csv" --times "$dir/times.csv" --topology bcube:2,2 --gbit 1 --policy p3 "$@" >"$dir/out" || fail "sim $*"
