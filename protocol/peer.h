@@ -114,6 +114,8 @@ struct br_probe {
 };
 #define BR_PROBES 16u
 
+#define BR_LATE_MOST 2u
+
 struct br_rail {
     struct br_peer *peer;
     uint8_t index; /* 0..n_rails-1, the same on both sides: what messages call the rail */
@@ -134,6 +136,8 @@ struct br_rail {
     bool unfenced;                         /* and the peer has not confirmed that it is fenced */
     bool detour;                           /* its link is a route through other hosts (relay.h) */
     uint32_t attempts;                     /* detours: routes tried */
+    uint8_t late;                          /* detours: attempts that ran out of time since it was up or the
+                                            * peer was cut, at most BR_LATE_MOST */
     struct br_link *probe;       /* of a peer that is cut: is this refused? NULL: none (relay_probe.c) */
     uint64_t probe_at;           /* ns; the next one, or the end of this one */
     uint64_t retry_at, deadline; /* next connect; end of CONNECTING and HANDSHAKE */

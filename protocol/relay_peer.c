@@ -70,6 +70,7 @@ void br_relay_cut(struct br_worker *w, struct br_peer *peer, uint64_t since)
 
         if (rail->state != BR_RAIL_IDLE && rail->state != BR_RAIL_FENCING)
             continue;
+        rail->late = 0;
         rail->backoff = BACKOFF_FIRST;
         rail->retry_at = rail->detour ? w->now : w->now + BACKOFF_FIRST;
     }

@@ -244,10 +244,9 @@ static void peer__route_breaks(void **state)
     finish(&c);
 }
 
-/* A starved machine: each rank runs every 100 ms only, by turns, so a frame waits on every host on its way. */
-static void starve(struct cluster *c, uint64_t ns)
+/* A starved machine: each rank runs once a period only, one after the other, so a frame waits on every host on its way. */
+static void starve(struct cluster *c, uint64_t period, uint64_t ns)
 {
-    static const uint64_t period = 100 * BR_MS;
     uint64_t until = br_sim_now(c->sim) + ns, next[MOST];
 
     for (int i = 0; i < c->n; i++)
@@ -287,7 +286,7 @@ static void peer__starved_hosts_in_between(void **state)
     for (int r = 0; r < c.n; r++)
         post(&c, r, c.n - 1 - r, 3000);
     run_until_done(&c);
-    starve(&c, 10 * BR_SEC);
+    starve(&c, 100 * BR_MS, 10 * BR_SEC);
     for (int i = 0; i < c.n; i++)
         assert_int_equal(c.workers[i]->failed, 0);
     assert_int_equal(failures(&c, false), 0);
@@ -295,6 +294,24 @@ static void peer__starved_hosts_in_between(void **state)
     for (int r = 0; r < c.n; r++)
         post(&c, r, c.n - 1 - r, 3000);
     run_until_done(&c);
+    part(&c);
+    finish(&c);
+}
+
+/* The handshake takes four messages over four hops each: longer than an attempt has where other routes may be better. */
+static void peer__reached_on_a_starved_machine(void **state)
+{
+    struct cluster c;
+
+    (void)state;
+    cluster_create_bcube(&c, 2, 4, &(struct br_sim_config){.seed = 1}, NULL);
+    for (int r = 0; r < c.n; r++)
+        post(&c, r, c.n - 1 - r, 3000);
+    starve(&c, 40 * BR_MS, 3 * BR_SEC);
+    for (int i = 0; i < c.n; i++)
+        assert_int_equal(c.workers[i]->failed, 0);
+    run_until_done(&c);
+    assert_int_equal(failures(&c, true), 0);
     part(&c);
     finish(&c);
 }
@@ -397,6 +414,7 @@ int main(void)
         cmocka_unit_test_setup(peer__switch_down_and_up, reset),
         cmocka_unit_test_setup(peer__route_breaks, reset),
         cmocka_unit_test_setup(peer__starved_hosts_in_between, reset),
+        cmocka_unit_test_setup(peer__reached_on_a_starved_machine, reset),
         cmocka_unit_test_setup(peer__lost_detours_warn_once_a_minute, reset),
         cmocka_unit_test_setup(peer__power_cut, reset),
         cmocka_unit_test_setup(peer__killed, reset),
