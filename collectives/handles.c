@@ -89,9 +89,9 @@ static int not_one(const char *name)
 /* *op, or an error with words. */
 static int find(struct braid_op *handle, const char *name, struct br_operation **op)
 {
+    *op = handle ? look_up(handle) : NULL;
     if (!handle)
         return br_error(EINVAL, "%s: no operation", name);
-    *op = look_up(handle);
     return *op ? br_comm_check((*op)->comm, name) : not_one(name);
 }
 

@@ -24,7 +24,7 @@
 #include "transport/frame.h"
 #include "transport/slot.h"
 
-#define BR_PROTOCOL_VERSION 9u /* changes with anything below; negotiated in the handshake */
+#define BR_PROTOCOL_VERSION 8u /* changes with anything below; negotiated in the handshake */
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS       65536u
