@@ -254,7 +254,7 @@ int braid_free(struct braid_comm *comm, void *memory)
 int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region)
 {
     BR_HOLD_CANCELLATION;
-    struct braid_region *new;
+    struct braid_region *new = NULL;
     int rc = br_comm_check(comm, "braid_register"), gpu;
 
     if (region)
