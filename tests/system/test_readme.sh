@@ -53,6 +53,8 @@ cat > table << 'END'
 - installs packages; system/demo runs `braid demo`
 ./dev test
 - is what runs this test
+./dev test --all
+- the same
 ./dev test --gpu
 - needs a GPU
 ./dev bench
@@ -61,7 +63,9 @@ cat > table << 'END'
 - its tools are not everywhere; CI runs it
 cmake --preset release && cmake --build build/release
 - has been done: this test runs what it made
-cmake --install build/release --prefix /usr/local
+cmake -B build && cmake --build build -j
+- house/release builds with both compilers
+cmake --install build --prefix /usr/local
 cmake --install "$BRAID_BUILD" --prefix "$PWD/prefix" && [ -x prefix/bin/braid ]
 cc main.c $(pkg-config --cflags --libs braid)
 lib=$(dirname "$(find "$PWD/prefix" -name libbraid.so)"); export PKG_CONFIG_PATH=$lib/pkgconfig; cc main.c $(pkg-config --cflags --libs braid) -Wl,-rpath,"$lib"
