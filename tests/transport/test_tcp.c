@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "tests/says.h"
 #include "transport/tcp.h"
 
 #include <errno.h>
@@ -121,7 +122,7 @@ static void listen__first_free_port_of_the_range(void **state)
         assert_int_equal(ntohs(address.v4.sin_port), 27312 + i);
     }
     assert_int_equal(br_tcp_listen(&lo, &options, &address), -EADDRINUSE);
-    assert_non_null(strstr(br_error_words(), "no free port in 27312-27313 at 127."));
+    assert_says(br_error_words(), "27312-27313|127.");
     assert_non_null(strstr(br_error_words(), "BRAID_PORT_RANGE"));
     close(fds[0]);
     close(fds[1]);

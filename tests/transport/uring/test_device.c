@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "ends.h"
+#include "tests/says.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -80,10 +81,10 @@ static void device_open__names(void **state)
     ends_close(&ends_a);
     ends_close(&ends_b);
     assert_int_equal(ends_open(&ends_a, "no-such-if", 2), -ENODEV);
-    assert_non_null(strstr(br_error_words(), "no network interface no-such-if; there are: "));
+    assert_says(br_error_words(), "no-such-if");
     ends_close(&ends_a);
     assert_int_equal(ends_open(&ends_a, "203.0.113.7", 2), -EADDRNOTAVAIL);
-    assert_non_null(strstr(br_error_words(), "203.0.113.7 is no address of this host"));
+    assert_says(br_error_words(), "203.0.113.7");
     ends_close(&ends_a);
     assert_int_equal(ends_open(&ends_a, NULL, 2), 0);
     ends_close(&ends_a);
@@ -152,7 +153,7 @@ static void probe__finds_loopback(void **state)
     for (int i = 0; i < n; i++)
         if (info[i].loopback && !*info[i].why_not) {
             assert_non_null(strstr(info[i].detail, "127.0.0.1"));
-            assert_non_null(strstr(info[i].detail, "zero-copy send off"));
+            assert_says(info[i].detail, "zero-copy|off");
             found++;
         }
     assert_int_equal(found, 1);

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "rig.h"
+#include "tests/says.h"
 
 static int setup(void **state)
 {
@@ -64,7 +65,7 @@ static void listen__no_librdmacm(void **state)
     rig_close(&rig->a);
     fake_without_cm();
     assert_int_equal(rig_open(&rig->a), -EOPNOTSUPP);
-    assert_non_null(strstr(br_error_words(), "BRAID_VERBS_CONNECT=cm: librdmacm is not installed"));
+    assert_says(br_error_words(), "BRAID_VERBS_CONNECT=cm|librdmacm");
     unsetenv("BRAID_VERBS_CONNECT"); /* without it nobody needs that library */
     assert_int_equal(rig_open(&rig->a), 0);
 }

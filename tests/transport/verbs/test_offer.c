@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "tests/says.h"
 #include "transport/verbs/offer.h"
 
 /* mlx5_0 with an address of each family, mlx5_1 with IPv4 only, rxe0, which is soft-RoCE; all of them can be used. */
@@ -65,12 +66,12 @@ static struct br_verbs_offer offer(int n, const char *first, const char *second)
     return out;
 }
 
-static void assert_refused(int n, const char *first, const char *second, const char *words)
+static void assert_refused(int n, const char *first, const char *second, const char *nouns)
 {
     struct br_verbs_offer out = offer(n, first, second);
 
     assert_false(out.usable);
-    assert_non_null(strstr(out.why_not, words));
+    assert_says(out.why_not, nouns);
 }
 
 static void offer__hardware_without_a_name(void **state)
@@ -81,7 +82,7 @@ static void offer__hardware_without_a_name(void **state)
     assert_true(out.usable);
     assert_int_equal(out.families, 1 << BR_GID_IPV4); /* what both ports have */
     ports[1].infiniband = true;
-    assert_refused(0, "", "", "of Ethernet and of InfiniBand");
+    assert_refused(0, "", "", "Ethernet|InfiniBand");
     strcpy(ports[1].trouble.what, "its port is down");
     out = offer(0, "", "");
     assert_true(out.usable);
@@ -93,7 +94,7 @@ static void offer__soft_roce_by_its_own_name_only(void **state)
     (void)state;
     assert_true(offer(1, "rxe0", "").usable);
     assert_true(offer(2, "rxe0", "mlx5_0").usable);
-    assert_refused(1, "eth2", "", "soft-RoCE, which counts only by its own name, rxe0");
+    assert_refused(1, "eth2", "", "soft-RoCE|rxe0");
     assert_refused(1, "10.2.0.1", "", "soft-RoCE");
     host.ports = &ports[2];
     host.n_ports = 1;
@@ -111,14 +112,14 @@ static void offer__names(void **state)
     assert_refused(1, "127.0.0.1", "", "127.0.0.1");
     strcpy(ports[0].trouble.what, "its interface eth0 is down");
     strcpy(ports[0].trouble.mend, "ip link set eth0 up");
-    assert_refused(2, "mlx5_1", "mlx5_0", "its interface eth0 is down");
+    assert_refused(2, "mlx5_1", "mlx5_0", "interface eth0|down");
 }
 
 static void offer__nothing_that_would_fail_to_open(void **state)
 {
     (void)state;
     host.around.memlock = 64 << 10;
-    assert_refused(0, "", "", "64 KiB of memory");
+    assert_refused(0, "", "", "64 KiB");
     host.around.memlock = UINT64_MAX;
     strcpy(host.library, "libibverbs.so.1 is not there");
     assert_refused(0, "", "", "libibverbs.so.1");
@@ -128,9 +129,9 @@ static void offer__nothing_that_would_fail_to_open(void **state)
     host.built = true;
     for (int i = 0; i < 3; i++)
         strcpy(ports[i].trouble.what, "its port is down");
-    assert_refused(0, "", "", "its port is down");
+    assert_refused(0, "", "", "port|down");
     host.n_ports = 0;
-    assert_refused(0, "", "", "no RDMA devices");
+    assert_refused(0, "", "", "RDMA devices");
 }
 
 static void offer__kinds_of_address(void **state)
@@ -140,7 +141,7 @@ static void offer__kinds_of_address(void **state)
     set_port(1, "mlx5_1", "eth1", 1);
     assert_int_equal(offer(0, "", "").families, 1 << BR_GID_IPV6);
     set_port(0, "mlx5_0", "eth0", 1);
-    assert_refused(0, "", "", "no kind of address in common");
+    assert_refused(0, "", "", "address");
 }
 
 /* Whatever this machine has. */

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "tests/says.h"
 #include "transport/verbs/trouble.h"
 
 static struct br_verbs_host host;
@@ -49,24 +50,27 @@ static int setup(void **state)
     return 0;
 }
 
+/* What the trouble and its remedy name. */
 static void expect_port(const char *what, const char *mend)
 {
     br_verbs_port_trouble(&host, &port, &trouble);
-    assert_string_equal(trouble.what, what);
-    assert_string_equal(trouble.mend, mend);
+    assert_says(trouble.what, what);
+    assert_says(trouble.mend, mend);
 }
 
 static void expect_host(const char *what, const char *mend)
 {
     assert_int_equal(br_verbs_host_troubles(&host, &trouble, 1), 1);
-    assert_string_equal(trouble.what, what);
-    assert_string_equal(trouble.mend, mend);
+    assert_says(trouble.what, what);
+    assert_says(trouble.mend, mend);
 }
 
 static void port_trouble__none_of_a_healthy_one(void **state)
 {
     (void)state;
-    expect_port("", "");
+    br_verbs_port_trouble(&host, &port, &trouble);
+    assert_string_equal(trouble.what, "");
+    assert_string_equal(trouble.mend, "");
     assert_int_equal(br_verbs_host_troubles(&host, &trouble, 1), 0);
 }
 
@@ -76,32 +80,29 @@ static void port_trouble__not_opened(void **state)
     port.port = 0;
     port.error = EACCES;
     br_verbs_port_trouble(&host, &port, &trouble);
-    assert_string_equal(trouble.what, "no permission to open it");
+    assert_says(trouble.what, "permission");
     port.error = ENODEV;
-    expect_port("libibverbs does not know it: the user-space part of its driver is missing",
-                "apt-get install ibverbs-providers; `ibv_devices` then lists it");
+    expect_port("libibverbs|driver", "ibverbs-providers|ibv_devices");
     port.error = ENOENT; /* of this device; others may have one */
     br_verbs_port_trouble(&host, &port, &trouble);
     assert_non_null(strstr(trouble.mend, "modprobe ib_uverbs"));
     port.error = EBUSY;
-    expect_port("it cannot be opened: Device or resource busy", "dmesg says why");
+    expect_port(strerror(EBUSY), "dmesg");
     host.around.nodes = false;
-    expect_port("there is no /dev/infiniband/uverbs* to reach it by",
-                "modprobe ib_uverbs; into a container: --device /dev/infiniband");
+    expect_port("/dev/infiniband/uverbs*", "modprobe ib_uverbs|--device /dev/infiniband");
 }
 
 static void port_trouble__interface_down_or_without_cable(void **state)
 {
     (void)state;
     port.state = BR_VERBS_DOWN;
-    expect_port("its port is down: eth0 has no carrier", "plug in the cable, or enable the switch's port");
+    expect_port("port|eth0|carrier", "cable|switch's");
     host.around.interfaces[1].up = false;
-    expect_port("its interface eth0 is down", "ip link set eth0 up");
+    expect_port("interface eth0|down", "ip link set eth0 up");
     host.around.n_interfaces = 1;
-    expect_port("its port is down, and its interface eth0 is in another network namespace",
-                "where the interface is: ip link set eth0 up");
+    expect_port("interface eth0|namespace", "ip link set eth0 up");
     port.netdev[0] = '\0';
-    expect_port("its port is down: it has no carrier", "plug in the cable, or enable the switch's port");
+    expect_port("port|carrier", "cable|switch's");
 }
 
 static void port_trouble__infiniband_without_a_subnet_manager(void **state)
@@ -109,15 +110,15 @@ static void port_trouble__infiniband_without_a_subnet_manager(void **state)
     (void)state;
     port.infiniband = true;
     port.state = BR_VERBS_INIT;
-    expect_port("its port waits for a subnet manager (init)",
-                "on one host or switch of the fabric: apt-get install opensm");
+    expect_port("subnet manager|init", "opensm");
     port.state = BR_VERBS_DOWN;
     br_verbs_port_trouble(&host, &port, &trouble);
-    assert_string_equal(trouble.what, "its port is down");
+    assert_says(trouble.what, "port|down");
+    assert_null(strstr(trouble.what, "carrier")); /* which a port of InfiniBand does not have */
     port.state = BR_VERBS_ACTIVE;
     port.choice.entry[BR_GID_IPV4] = -1;
     port.n_gids = 0;
-    expect_port("its port has no GID", "see what the subnet manager gave it: ibv_devinfo -v -d rxe0");
+    expect_port("port|GID", "ibv_devinfo -v -d rxe0");
 }
 
 static void port_trouble__no_address(void **state)
@@ -125,20 +126,17 @@ static void port_trouble__no_address(void **state)
     (void)state;
     port.choice.entry[BR_GID_IPV4] = -1;
     port.n_gids = 1;
-    expect_port("it has no GID that a router takes: eth0 has neither an IPv4 nor a global IPv6 address",
-                "ip addr add ADDRESS/24 dev eth0");
+    expect_port("GID|eth0|IPv4|IPv6", "ip addr add ADDRESS/24 dev eth0");
     port.n_gids = 2;
     br_gid_parse("169.254.3.4", gids[1].raw);
     br_verbs_port_trouble(&host, &port, &trouble);
     assert_string_equal(trouble.mend, "ip addr add ADDRESS/24 dev eth0");
     br_gid_parse("10.0.0.1", gids[1].raw);
     gids[1].type = BR_GID_ROCE_V1;
-    expect_port("it has addresses, but RoCE v1 GIDs of them only",
-                "cma_roce_mode -d rxe0 -p 1 -m 2; cards that know RoCE v1 only cannot be used");
+    expect_port("addresses|RoCE v1", "cma_roce_mode -d rxe0 -p 1 -m 2|RoCE v1");
     gids[1].type = BR_GID_ROCE_V2;
     gids[1].foreign = true;
-    expect_port("its addresses are in another network namespace",
-                "run there: ip netns exec NAME ...; or take a device whose interface is in this one");
+    expect_port("addresses|namespace", "ip netns exec");
 }
 
 static void port_trouble__no_reliable_connections(void **state)
@@ -148,7 +146,7 @@ static void port_trouble__no_reliable_connections(void **state)
     br_verbs_port_trouble(&host, &port, &trouble);
     assert_non_null(strstr(trouble.what, "iWARP"));
     port.error = EIO;
-    expect_port("its port cannot be asked: Input/output error", "dmesg says why");
+    expect_port(strerror(EIO), "dmesg");
 }
 
 static void host_troubles__build_and_libraries(void **state)
@@ -156,34 +154,29 @@ static void host_troubles__build_and_libraries(void **state)
     struct br_verbs_trouble all[BR_VERBS_TROUBLES];
 
     (void)state;
-    strcpy(host.cm, "librdmacm cannot be loaded");
-    expect_host("no connections by rdma_cm: librdmacm cannot be loaded", "apt-get install librdmacm1");
-    strcpy(host.library, "libibverbs cannot be loaded");
+    strcpy(host.cm, "librdmacm.so.1");
+    expect_host("rdma_cm|librdmacm", "apt-get install librdmacm1");
+    strcpy(host.library, "libibverbs.so.1");
     assert_int_equal(br_verbs_host_troubles(&host, all, BR_VERBS_TROUBLES), 2);
-    expect_host("libibverbs cannot be loaded",
-                "apt-get install rdma-core libibverbs1 ibverbs-providers librdmacm1");
+    expect_host("libibverbs", "rdma-core|libibverbs1|ibverbs-providers|librdmacm1");
     host.built = false;
-    expect_host("this build of braid has no verbs back end",
-                "apt-get install libibverbs-dev librdmacm-dev, then configure and build braid again");
+    expect_host("build|verbs", "libibverbs-dev|librdmacm-dev|build");
 }
 
 static void host_troubles__no_devices(void **state)
 {
     (void)state;
     host.around.n_devices = 0;
-    expect_host("no RDMA devices; soft-RoCE would make one of any interface",
-                "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0");
+    expect_host("RDMA|soft-RoCE", "modprobe rdma_rxe|rxe0|netdev eth0");
     strcpy(host.around.interfaces[1].driver, "mlx5_core");
-    expect_host("no RDMA devices, though eth0 (mlx5_core) may be one", "modprobe mlx5_ib");
+    expect_host("RDMA|eth0 (mlx5_core)", "modprobe mlx5_ib");
     strcpy(host.around.interfaces[1].driver, "virtio_net");
     host.around.soft_roce = false;
     br_verbs_host_troubles(&host, &trouble, 1);
-    assert_string_equal(trouble.what,
-                        "no RDMA devices, and Linux 6.1.0-56-amd64 has no soft-RoCE (rdma_rxe)");
+    assert_says(trouble.what, "Linux 6.1.0-56-amd64|soft-RoCE|devices");
     host.around.core = false;
     br_verbs_host_troubles(&host, &trouble, 1);
-    assert_string_equal(trouble.what,
-                        "Linux 6.1.0-56-amd64 has no RDMA: neither devices nor the module rdma_rxe");
+    assert_says(trouble.what, "Linux 6.1.0-56-amd64|RDMA:|rdma_rxe");
     assert_non_null(strstr(trouble.mend, "apt-get install linux-image-amd64"));
 }
 
@@ -192,8 +185,7 @@ static void host_troubles__locked_memory(void **state)
     (void)state;
     host.around.memlock = 8 << 20;
     br_verbs_host_troubles(&host, &trouble, 1);
-    assert_string_equal(trouble.what,
-                        "only 8192 KiB of memory may be locked, which registered memory counts as");
+    assert_says(trouble.what, "8192 KiB|locked");
     assert_non_null(strstr(trouble.mend, "ulimit -l unlimited"));
     assert_non_null(strstr(trouble.mend, "LimitMEMLOCK=infinity"));
     host.around.n_devices = 0; /* no devices: the limit is nobody's trouble */
