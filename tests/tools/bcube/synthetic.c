@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/says.h"
 #include "tests/tools/bcube/synthetic.h"
 
 #include <setjmp.h>
@@ -97,15 +98,15 @@ void synthetic_diagnose(const struct br_survey *survey, struct br_findings *find
     assert_int_equal(br_diagnose(survey, findings), 0);
 }
 
-void expect_one(const struct br_survey *survey, const char *code, const char *words)
+void expect_one(const struct br_survey *survey, const char *code, const char *nouns)
 {
     struct br_findings findings;
     synthetic_diagnose(survey, &findings);
     int grave = br_findings_count(&findings, BR_ERROR) + br_findings_count(&findings, BR_WARNING);
-    if (grave != 1 || strcmp(findings.list[0].code, code) != 0 || !strstr(findings.list[0].title, words)) {
+    if (grave != 1 || strcmp(findings.list[0].code, code) != 0 || !says_all(findings.list[0].title, nouns)) {
         for (int i = 0; i < findings.count; i++)
             print_error("%s %s\n", findings.list[i].code, findings.list[i].title);
-        fail_msg("expected one %s with '%s'", code, words);
+        fail_msg("expected one %s that names '%s'", code, nouns);
     }
     assert_true(findings.list[0].mend[0] != 0);
     br_findings_destroy(&findings);

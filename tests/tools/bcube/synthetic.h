@@ -17,8 +17,8 @@ void synthetic_wires(const struct br_survey *survey, int *wires);
  * cannot reach it. */
 void synthetic_hear(struct br_survey *survey, const int *wires);
 
-/* Diagnoses; fails the test unless there is exactly one finding that is no note, of this code, with these words in its title. */
-void expect_one(const struct br_survey *survey, const char *code, const char *words);
+/* Diagnoses; fails the test unless there is exactly one finding that is no note, of this code, whose title names all of `nouns`. */
+void expect_one(const struct br_survey *survey, const char *code, const char *nouns);
 /* Nothing at all. */
 void expect_none(const struct br_survey *survey);
 

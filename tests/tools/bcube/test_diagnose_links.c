@@ -40,21 +40,21 @@ static void links__port_unreachable(void **state)
     (void)state;
     synthetic_link(&survey, 4, 3)->got = synthetic_link(&survey, 3, 4)->got = 0;
     synthetic_link(&survey, 4, 5)->got = synthetic_link(&survey, 5, 4)->got = 0;
-    expect_one(&survey, "BC080", "eth0 of h04 is not reached by its neighbours");
+    expect_one(&survey, "BC080", "eth0 of h04|neighbours");
 }
 
 static void links__one_direction_unreachable(void **state)
 {
     (void)state;
     synthetic_link(&survey, 3, 4)->got = synthetic_link(&survey, 5, 4)->got = 0;
-    expect_one(&survey, "BC080", "nothing that is sent to eth0 of h04 is answered");
+    expect_one(&survey, "BC080", "to eth0 of h04");
 }
 
 static void links__pair_unreachable(void **state)
 {
     (void)state;
     synthetic_link(&survey, 4, 3)->got = synthetic_link(&survey, 3, 4)->got = 0;
-    expect_one(&survey, "BC080", "eth0 of h03 and eth0 of h04 do not reach each other");
+    expect_one(&survey, "BC080", "eth0 of h03|eth0 of h04");
 }
 
 static void links__switch_port_mtu(void **state)
@@ -62,7 +62,7 @@ static void links__switch_port_mtu(void **state)
     (void)state;
     synthetic_link(&survey, 4, 3)->path_mtu = synthetic_link(&survey, 3, 4)->path_mtu = 1404;
     synthetic_link(&survey, 4, 5)->path_mtu = synthetic_link(&survey, 5, 4)->path_mtu = 1404;
-    expect_one(&survey, "BC051", "full packets do not pass the switch port of eth0 of h04");
+    expect_one(&survey, "BC051", "switch port|eth0 of h04");
 }
 
 static void links__loss(void **state)
@@ -95,7 +95,7 @@ static void links__slow(void **state)
     set_rate(3, 4, 20e6);
     set_rate(4, 5, 20e6);
     set_rate(5, 4, 20e6);
-    expect_one(&survey, "BC082", "the link of eth0 of h04 is slow");
+    expect_one(&survey, "BC082", "link|eth0 of h04");
 }
 
 static void links__slow_one_direction(void **state)
@@ -104,12 +104,12 @@ static void links__slow_one_direction(void **state)
     set_rate(4, 3, 20e6);
     set_rate(4, 5, 20e6);
     synthetic_link(&survey, 3, 4)->together = 10e6; /* its acknowledgements */
-    expect_one(&survey, "BC082", "eth0 of h04 sends slowly");
+    expect_one(&survey, "BC082", "eth0 of h04|sends");
     set_rate(4, 3, 95e6);
     set_rate(4, 5, 95e6);
     set_rate(3, 4, 20e6);
     set_rate(5, 4, 20e6);
-    expect_one(&survey, "BC082", "eth0 of h04 receives slowly");
+    expect_one(&survey, "BC082", "eth0 of h04|receives");
 }
 
 /* With two ports a switch nobody can tell which end it is. */
@@ -119,7 +119,7 @@ static void links__slow_pair(void **state)
     br_survey_destroy(&survey);
     make(2, 2);
     set_rate(1, 0, 20e6);
-    expect_one(&survey, "BC082", "the link between eth0 of h01 and eth0 of h00 is slow");
+    expect_one(&survey, "BC082", "link|eth0 of h01|eth0 of h00");
 }
 
 /* Under more load it was not. */
@@ -150,7 +150,7 @@ static void links__a_level_below_nominal(void **state)
     for (uint32_t l = 0; l < br_survey_links(&survey); l++)
         if (br_survey_level_of(&survey, l / 2) == 1)
             survey.links[l].alone = 40e6;
-    expect_one(&survey, "BC086", "level 1 reaches 0.04 of 0.1 Gb/s on all links");
+    expect_one(&survey, "BC086", "level 1|0.04 of 0.1 Gb/s");
 }
 
 static void links__late(void **state)
@@ -158,7 +158,7 @@ static void links__late(void **state)
     (void)state;
     synthetic_link(&survey, 4, 3)->min_us = synthetic_link(&survey, 3, 4)->min_us = 2000;
     synthetic_link(&survey, 4, 5)->min_us = synthetic_link(&survey, 5, 4)->min_us = 2000;
-    expect_one(&survey, "BC084", "the latency of eth0 of h04 is high");
+    expect_one(&survey, "BC084", "latency|eth0 of h04");
 }
 
 static void links__collapse_under_load(void **state)
@@ -166,7 +166,7 @@ static void links__collapse_under_load(void **state)
     (void)state;
     synthetic_link(&survey, 4, 3)->together = synthetic_link(&survey, 4, 5)->together = 5e6;
     synthetic_link(&survey, 3, 4)->together = synthetic_link(&survey, 5, 4)->together = 5e6;
-    expect_one(&survey, "BC085", "eth0 of h04 is slow when all links are busy");
+    expect_one(&survey, "BC085", "eth0 of h04|all links");
 }
 
 static void links__counters(void **state)
@@ -174,7 +174,7 @@ static void links__counters(void **state)
     (void)state;
     synthetic_nic(&survey, 4, 1)->before[2] = 10;
     synthetic_nic(&survey, 4, 1)->after[2] = 17;
-    expect_one(&survey, "BC087", "error counters of eth1 of h04 rise under load");
+    expect_one(&survey, "BC087", "error counters|eth1 of h04");
 }
 
 int main(void)

@@ -41,14 +41,14 @@ static void nics__missing(void **state)
     (void)state;
     survey.hosts[4].n_nics = 1;
     wires[br_survey_port_of(&survey, 4, 1)] = -1;
-    hear_and_expect("BC010", "h04 has no NIC eth1 (level 1)");
+    hear_and_expect("BC010", "h04|NIC eth1|level 1");
 }
 
 static void nics__renamed(void **state)
 {
     (void)state;
     strcpy(synthetic_nic(&survey, 4, 1)->name, "enp7s0");
-    hear_and_expect("BC011", "NIC eth1 of h04 is called enp7s0");
+    hear_and_expect("BC011", "NIC eth1 of h04|enp7s0");
 }
 
 /* By whom it hears, when neither MAC nor address tell. */
@@ -74,14 +74,14 @@ static void nics__mac(void **state)
 {
     (void)state;
     synthetic_nic(&survey, 4, 1)->mac[1] = 77;
-    hear_and_expect("BC012", "eth1 of h04 has another MAC");
+    hear_and_expect("BC012", "eth1 of h04|MAC");
 }
 
 static void nics__same_mac(void **state)
 {
     (void)state;
     memcpy(synthetic_nic(&survey, 4, 1)->mac, synthetic_nic(&survey, 1, 1)->mac, 6);
-    hear_and_expect("BC018", "eth1 of h01 and eth1 of h04 have the same MAC");
+    hear_and_expect("BC018", "eth1 of h01|eth1 of h04|MAC");
 }
 
 static void nics__place(void **state)
@@ -93,11 +93,11 @@ static void nics__place(void **state)
     synthetic_hear(&survey, wires);
     expect_none(&survey);
     strcpy(synthetic_nic(&survey, 4, 1)->pci, "0000:5e:00.0");
-    expect_one(&survey, "BC013", "eth1 of h04 sits in another PCI slot");
+    expect_one(&survey, "BC013", "eth1 of h04|PCI");
     strcpy(synthetic_nic(&survey, 4, 1)->pci, "0000:3b:00.0");
     survey.ports[port].numa = 1;
     synthetic_nic(&survey, 4, 1)->numa = 0;
-    expect_one(&survey, "BC014", "eth1 of h04 is at another NUMA node");
+    expect_one(&survey, "BC014", "eth1 of h04|NUMA");
 }
 
 static void nics__down(void **state)
@@ -111,14 +111,14 @@ static void nics__no_carrier(void **state)
 {
     (void)state;
     synthetic_nic(&survey, 4, 1)->carrier = false;
-    hear_and_expect("BC016", "no carrier on the cable from eth1 of h04 to port 1 of switch s1-1");
+    hear_and_expect("BC016", "carrier|eth1 of h04|port 1 of switch s1-1");
 }
 
 static void nics__host_dark(void **state)
 {
     (void)state;
     synthetic_nic(&survey, 4, 0)->carrier = synthetic_nic(&survey, 4, 1)->carrier = false;
-    hear_and_expect("BC016", "no carrier on any cable of host h04");
+    hear_and_expect("BC016", "carrier|host h04");
 }
 
 static void nics__switch_down(void **state)
@@ -133,7 +133,7 @@ static void nics__speed(void **state)
 {
     (void)state;
     survey.ports[br_survey_port_of(&survey, 4, 1)].rate = 25e9;
-    hear_and_expect("BC017", "eth1 of h04 runs at 10 Gb/s instead of 25");
+    hear_and_expect("BC017", "eth1 of h04|10 Gb/s|25");
 }
 
 static void nics__mtu(void **state)
@@ -142,7 +142,7 @@ static void nics__mtu(void **state)
     synthetic_nic(&survey, 4, 1)->mtu = 1400;
     synthetic_link(&survey, 4, 1)->path_mtu = synthetic_link(&survey, 1, 4)->path_mtu = 1400;
     synthetic_link(&survey, 4, 7)->path_mtu = synthetic_link(&survey, 7, 4)->path_mtu = 1400;
-    hear_and_expect("BC050", "eth1 of h04 has an MTU of 1400 instead of 1500");
+    hear_and_expect("BC050", "eth1 of h04|MTU of 1400|1500");
 }
 
 static void hosts__not_reached(void **state)
@@ -153,7 +153,7 @@ static void hosts__not_reached(void **state)
     survey.hosts[4].n_nics = 0;
     strcpy(survey.hosts[4].words, "ssh: connect to host: No route to host");
     wires[br_survey_port_of(&survey, 4, 0)] = wires[br_survey_port_of(&survey, 4, 1)] = -1;
-    hear_and_expect("BC001", "host h04 cannot be asked");
+    hear_and_expect("BC001", "host h04");
     synthetic_diagnose(&survey, &findings);
     assert_string_equal(findings.list[0].evidence[0], "ssh: connect to host: No route to host");
     assert_int_equal(findings.list[0].consequences, 8);
@@ -169,7 +169,7 @@ static void hosts__same_reason(void **state)
         strcpy(survey.hosts[h].words, "the agent has ended: sh: 1: braid: not found");
     }
     br_survey_match(&survey);
-    expect_one(&survey, "BC001", "hosts h00, h01, h02, h03 and 5 more cannot be asked");
+    expect_one(&survey, "BC001", "hosts h00, h01, h02, h03|5 more");
 }
 
 /* A host that could not listen is not taken for one that hears nobody. */

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "tests/says.h"
 #include "tools/perf/pair.h"
 
 static void br_pair_validate__sees_what_did_not_arrive(void **state)
@@ -18,7 +19,7 @@ static void br_pair_validate__sees_what_did_not_arrive(void **state)
 
     (void)state;
     assert_int_equal(br_pair_validate(&pair, sizeof memory), -EIO);
-    assert_non_null(strstr(br_error_words(), "of 4096 bytes are wrong, the first at offset 0"));
+    assert_says(br_error_words(), "4096 bytes|offset 0");
 }
 
 int main(void)
