@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "tests/says.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -76,7 +77,7 @@ static void log__unknown_level_is_told(void **state)
 
     (void)state;
     capture("loud", say_all, out, sizeof out);
-    assert_non_null(strstr(out, "BRAID_LOG=loud is none of error, warn, info, debug"));
+    assert_says(out, "BRAID_LOG=loud|error|warn|info|debug");
     assert_non_null(strstr(out, "braid warn: w 2\n"));
     assert_null(strstr(out, "i 3"));
 }
@@ -149,7 +150,7 @@ static void log_limited__eight_a_minute_and_the_rest_counted(void **state)
     assert_non_null(strstr(out, "braid warn: peer 0\n"));
     assert_non_null(strstr(out, "braid warn: peer 7\nbraid warn: further lines"));
     assert_null(strstr(out, "peer 8\n"));
-    assert_non_null(strstr(out, "more lines were left out: lines of a test\n"));
+    assert_says(out, "lines of a test");
     assert_null(strstr(out, "nothing any more"));
     capture("error", say_without_end, out, sizeof out);
     assert_string_equal(out, "");

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "bcube/route.h"
 #include "tests/bcube/exhaustive.h"
+#include "tests/says.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -313,7 +314,7 @@ static void route_around__gives_up(void **state)
         for (uint32_t j = 0; j < i; j++)
             assert_int_equal(br_failures_add(&failures, BR_FAILURE_HOST, 0xffffu ^ 1u << i ^ 1u << j, 0), 0);
     assert_int_equal(br_route_around(&cube, 0, 0xffff, &failures, &route), -EHOSTUNREACH);
-    assert_non_null(strstr(br_error_words(), "gave up after 4096 hosts"));
+    assert_says(br_error_words(), "4096 hosts");
     br_failures_destroy(&failures);
 }
 
@@ -329,16 +330,16 @@ static void route_around__words(void **state)
     assert_int_equal(route.hops, 0);
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_HOST, 4, 0), 0);
     assert_int_equal(br_route_around(&cube, 0, 4, &failures, &route), -EHOSTUNREACH);
-    assert_string_equal(br_error_words(), "host 4 [1,1] does not work");
+    assert_says(br_error_words(), "host 4 [1,1]");
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_NIC, 8, 0), 0);
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_SWITCH, 2, 1), 0);
     assert_int_equal(br_route_around(&cube, 8, 0, &failures, &route), -EHOSTUNREACH);
-    assert_string_equal(br_error_words(), "host 8 [2,2] has no level that works");
+    assert_says(br_error_words(), "host 8 [2,2]|level");
     br_failures_destroy(&failures);
     for (uint32_t index = 0; index < 3; index++)
         assert_int_equal(br_failures_add(&failures, BR_FAILURE_SWITCH, index, 1), 0);
     assert_int_equal(br_route_around(&cube, 0, 8, &failures, &route), -EHOSTUNREACH);
-    assert_non_null(strstr(br_error_words(), "divides the cube"));
+    assert_says(br_error_words(), "cube");
     br_failures_destroy(&failures);
 }
 

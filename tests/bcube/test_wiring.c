@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every way to wire a cube wrongly, and the words for it. */
 #include "bcube/wiring.h"
+#include "tests/says.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -64,17 +65,18 @@ static int judge(struct bed *bed)
 }
 
 /* The findings are exactly these, in this order; the testbed is gone then. */
-static void finds(struct bed *bed, const char *const *words)
+/* One finding for each of `nouns`, in their order, and no others. */
+static void finds(struct bed *bed, const char *const *nouns)
 {
     int n = judge(bed);
 
     for (int i = 0; i < n; i++) {
-        if (!words[i])
+        if (!nouns[i])
             fail_msg("also: %s", bed->wiring.findings[i]);
-        assert_string_equal(bed->wiring.findings[i], words[i]);
+        assert_says(bed->wiring.findings[i], nouns[i]);
     }
-    if (n < 0 || words[n])
-        fail_msg("%d findings, and not: %s", n, words[n < 0 ? 0 : n]);
+    if (n < 0 || nouns[n])
+        fail_msg("%d findings, and not: %s", n, nouns[n < 0 ? 0 : n]);
     br_wiring_destroy(&bed->wiring);
 }
 
@@ -152,7 +154,7 @@ static void judge__other_networks(void **state)
         bed.network[h][2] = 7777;
     }
     bed.network[4][1] = bed.network[0][1]; /* a switch with four hosts is no network of all */
-    FINDS(&bed, "rank 4: eth1 is plugged into switch <1,0>, it belongs into <1,1>");
+    FINDS(&bed, "rank 4|eth1|into switch <1,0>|into <1,1>");
 }
 
 static void judge__swapped(void **state)
@@ -163,21 +165,21 @@ static void judge__swapped(void **state)
     build(&bed, 3, 2, 9, true);
     swap(&bed, 4, 0, 4, 1);
     snprintf(bed.wiring.hosts[4].name, sizeof bed.wiring.hosts[4].name, "h11");
-    FINDS(&bed, "rank 4 (host h11): the cables of eth0 (level 0) and eth1 (level 1) are swapped");
+    FINDS(&bed, "rank 4 (host h11)|cables of eth0 (level 0)|eth1 (level 1)");
     build(&bed, 2, 2, 4, true);
     swap(&bed, 3, 0, 3, 1);
-    FINDS(&bed, "rank 3: the cables of eth0 (level 0) and eth1 (level 1) are swapped");
+    FINDS(&bed, "rank 3|cables of eth0 (level 0)|eth1 (level 1)");
     build(&bed, 2, 3, 8, true);
     swap(&bed, 0, 0, 0, 2);
     swap(&bed, 6, 1, 6, 2);
-    FINDS(&bed, "rank 0: the cables of eth0 (level 0) and eth2 (level 2) are swapped",
-          "rank 6: the cables of eth1 (level 1) and eth2 (level 2) are swapped");
+    FINDS(&bed, "rank 0|cables of eth0 (level 0)|eth2 (level 2)",
+          "rank 6|cables of eth1 (level 1)|eth2 (level 2)");
     build(&bed, 2, 3, 8, true);
     swap(&bed, 5, 0, 5, 1);
     swap(&bed, 5, 1, 5, 2); /* all three in a ring */
-    FINDS(&bed, "rank 5: eth0 (level 0) is plugged into switch <1,3>, it belongs into <0,2>",
-          "rank 5: eth1 (level 1) is plugged into switch <2,1>, it belongs into <1,3>",
-          "rank 5: eth2 (level 2) is plugged into switch <0,2>, it belongs into <2,1>");
+    FINDS(&bed, "rank 5|eth0 (level 0)|into switch <1,3>|into <0,2>",
+          "rank 5|eth1 (level 1)|into switch <2,1>|into <1,3>",
+          "rank 5|eth2 (level 2)|into switch <0,2>|into <2,1>");
 }
 
 static void judge__wrong_switch(void **state)
@@ -187,36 +189,34 @@ static void judge__wrong_switch(void **state)
     (void)state;
     build(&bed, 3, 2, 9, true);
     bed.network[4][1] = bed.network[0][1];
-    FINDS(&bed, "rank 4: eth1 (level 1) is plugged into switch <1,0>, it belongs into <1,1>");
+    FINDS(&bed, "rank 4|eth1 (level 1)|into switch <1,0>|into <1,1>");
     build(&bed, 2, 2, 4, true); /* the partner hears nobody, which is no fault of its own */
     bed.network[0][1] = bed.network[1][1];
-    FINDS(&bed, "rank 0: eth1 (level 1) is plugged into switch <1,1>, it belongs into <1,0>");
+    FINDS(&bed, "rank 0|eth1 (level 1)|into switch <1,1>|into <1,0>");
     build(&bed, 3, 2, 9, true); /* two hosts, in each other's place */
     swap(&bed, 4, 0, 7, 0);
-    FINDS(&bed, "rank 4: eth0 (level 0) is plugged into switch <0,2>, it belongs into <0,1>",
-          "rank 7: eth0 (level 0) is plugged into switch <0,1>, it belongs into <0,2>");
+    FINDS(&bed, "rank 4|eth0 (level 0)|into switch <0,2>|into <0,1>",
+          "rank 7|eth0 (level 0)|into switch <0,1>|into <0,2>");
     build(&bed, 3, 2, 9, false);
     bed.network[4][1] = bed.network[0][1];
-    FINDS(&bed, "rank 4: eth1 is plugged into switch <1,0>, it belongs into <1,1>");
+    FINDS(&bed, "rank 4|eth1|into switch <1,0>|into <1,1>");
 }
 
 static void judge__both_on_one_switch(void **state)
 {
-    static const char *const words =
-        "rank 4: eth0 (level 0) and eth1 (level 1) are both on switch <0,1>; eth1 belongs into <1,1>";
+    static const char *const nouns = "rank 4|eth0 (level 0)|eth1 (level 1)|on switch <0,1>|into <1,1>";
     struct bed bed;
 
     (void)state;
     build(&bed, 3, 2, 9, true);
     bed.network[4][1] = bed.network[4][0];
-    FINDS(&bed, words);
+    FINDS(&bed, nouns);
     build(&bed, 3, 2, 9, false);
     bed.network[4][1] = bed.network[4][0];
-    FINDS(&bed, "rank 4: eth0 (level 0) and eth1 are both on switch <0,1>; eth1 belongs into <1,1>");
+    FINDS(&bed, "rank 4|eth0 (level 0)|eth1|on switch <0,1>|into <1,1>");
     build(&bed, 2, 2, 4, true);
     bed.network[0][1] = bed.network[0][0];
-    FINDS(&bed,
-          "rank 0: eth0 (level 0) and eth1 (level 1) are both on switch <0,0>; eth1 belongs into <1,0>");
+    FINDS(&bed, "rank 0|eth0 (level 0)|eth1 (level 1)|on switch <0,0>|into <1,0>");
 }
 
 static void judge__cable_missing(void **state)
@@ -226,30 +226,21 @@ static void judge__cable_missing(void **state)
     (void)state;
     build(&bed, 3, 2, 9, true);
     bed.network[4][1] = NONE;
-    FINDS(&bed,
-          "rank 4: eth1 (level 1) hears nobody of switch <1,1>: its cable is missing, or a port is dead");
+    FINDS(&bed, "rank 4|eth1 (level 1)|switch <1,1>|cable");
     build(&bed, 3, 2, 9, true);
     bed.network[4][1] = NONE;
     bed.wiring.hosts[4].nics[1].up = false;
-    FINDS(
-        &bed,
-        "rank 4: eth1 (level 1) is down or has no carrier; plug its cable in, and say: ip link set eth1 up");
+    FINDS(&bed, "rank 4|eth1 (level 1)|carrier|ip link set eth1 up");
     build(&bed, 2, 2, 4, true); /* which of the two nobody can tell */
     bed.network[0][1] = NONE;
-    FINDS(&bed, "switch <1,0>: eth1 of rank 0, eth1 of rank 2 do not hear each other: a cable is missing, a "
-                "port or the "
-                "switch is dead");
+    FINDS(&bed, "switch <1,0>|eth1 of rank 0|eth1 of rank 2|cable");
     build(&bed, 2, 2, 4, true); /* unless one of them knows */
     bed.network[0][1] = NONE;
     bed.wiring.hosts[0].nics[1].up = false;
-    FINDS(
-        &bed,
-        "rank 0: eth1 (level 1) is down or has no carrier; plug its cable in, and say: ip link set eth1 up");
+    FINDS(&bed, "rank 0|eth1 (level 1)|carrier|ip link set eth1 up");
     build(&bed, 3, 2, 9, false);
     bed.network[4][1] = NONE;
-    FINDS(&bed, "rank 4: none of its NICs hears anybody of switch <1,1>, level 1: a cable is missing, a port "
-                "dead, or a NIC "
-                "down");
+    FINDS(&bed, "rank 4|NICs|switch <1,1>|level 1|cable");
 }
 
 static void judge__switch_off(void **state)
@@ -259,16 +250,13 @@ static void judge__switch_off(void **state)
     (void)state;
     build(&bed, 3, 2, 9, true);
     bed.network[1][1] = bed.network[4][1] = bed.network[7][1] = NONE;
-    FINDS(&bed, "switch <1,1>: nobody hears anybody (eth1 of rank 1, eth1 of rank 4, eth1 of rank 7): it is "
-                "off, or keeps its ports apart");
+    FINDS(&bed, "switch <1,1>|eth1 of rank 1|eth1 of rank 4|eth1 of rank 7|ports");
     build(&bed, 3, 2, 9, true);
     for (uint32_t h = 1; h < 9; h += 3) {
         bed.network[h][1] = NONE;
         bed.wiring.hosts[h].nics[1].up = false;
     }
-    FINDS(&bed,
-          "switch <1,1>: no carrier at eth1 of rank 1, eth1 of rank 4, eth1 of rank 7: it is off, or all its "
-          "cables are out");
+    FINDS(&bed, "switch <1,1>|carrier|eth1 of rank 1|eth1 of rank 4|eth1 of rank 7");
 }
 
 static void judge__switch_split(void **state)
@@ -278,9 +266,7 @@ static void judge__switch_split(void **state)
     (void)state;
     build(&bed, 4, 2, 16, true);
     bed.network[6][0] = bed.network[7][0] = 5555;
-    FINDS(&bed, "switch <0,1> is split: ranks 4, 5 and ranks 6, 7 do not hear each other; it is two VLANs, "
-                "or two switches "
-                "without a cable between them");
+    FINDS(&bed, "switch <0,1>|ranks 4, 5|ranks 6, 7|VLANs");
 }
 
 static void join(struct bed *bed, int a, int b)
@@ -299,20 +285,14 @@ static void judge__joined(void **state)
     for (int ordered = 0; ordered < 2; ordered++) {
         build(&bed, 3, 2, 9, ordered);
         join(&bed, bed.network[0][0], bed.network[0][1]);
-        FINDS(&bed, "levels 0 and 1 are joined: switches <0,0> and <1,0> are one network; take out the cable "
-                    "between them, "
-                    "or give each a VLAN of its own");
+        FINDS(&bed, "levels 0 and 1|<0,0>|<1,0>|cable|VLAN");
         build(&bed, 3, 2, 9, ordered);
         join(&bed, bed.network[0][0], bed.network[3][0]);
-        FINDS(&bed, "on level 0 switches are joined: switches <0,0> and <0,1> are one network; take out the "
-                    "cable between "
-                    "them, or give each a VLAN of its own");
+        FINDS(&bed, "level 0|<0,0>|<0,1>|cable|VLAN");
         build(&bed, 3, 2, 9, ordered);
         for (uint32_t h = 0; h < 9; h++)
             bed.network[h][0] = bed.network[h][1] = 1;
-        FINDS(&bed, "levels 0 and 1 are joined: switches <0,0> and <1,0> and <1,1> and <1,2> and <0,1> and "
-                    "<0,2> are one "
-                    "network; take out the cable between them, or give each a VLAN of its own");
+        FINDS(&bed, "levels 0 and 1|<0,0>|<1,0>|<1,1>|<1,2>|<0,1>|<0,2>|cable|VLAN");
     }
 }
 

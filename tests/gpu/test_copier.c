@@ -12,6 +12,7 @@
 #include "gpu/driver.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fresh.h"
+#include "tests/says.h"
 
 #define EVENTS_MADE 64 /* by br_copier_open(), of a GPU */
 
@@ -122,7 +123,7 @@ static void move__within_the_memory(void **state)
     strcpy(fake_cuda()->fail, "cuMemcpyAsync");
     fake_cuda()->fail_result = BR_CUDA_LAUNCH_FAILED;
     assert_int_equal(br_copier_move(copier, 1, device(), device(), 6), -EIO);
-    assert_non_null(strstr(br_error_words(), "GPU 0: a copy of 6 bytes within its memory"));
+    assert_says(br_error_words(), "GPU 0|6 bytes|within");
 }
 
 static void copy__now(void **state)
@@ -270,7 +271,7 @@ static void copy_within__waits_and_gives_up(void **state)
     fake_cuda()->late = UINT32_MAX;
     assert_int_equal(br_copier_copy_within(copier, 1, BR_COPY_TO_GPU, device(), host, 6, 1000000),
                      -ETIMEDOUT);
-    assert_non_null(strstr(br_error_words(), "GPU 0: a copy of 6 bytes does not end"));
+    assert_says(br_error_words(), "GPU 0|6 bytes");
     assert_true(br_copier_is_lost(copier, 1));
     stays = 2; /* the trial's memory, on both sides */
 }

@@ -16,6 +16,7 @@
 #include "gpu/driver.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fresh.h"
+#include "tests/says.h"
 
 static struct br_gpu_info gpus[BR_GPUS];
 
@@ -49,7 +50,7 @@ static void survey__says_what_fails(void **state)
     fake_cuda()->fail_result = BR_CUDA_ILLEGAL_ADDRESS;
     assert_int_equal(br_gpu_survey(gpus), 1);
     assert_false(gpus[0].dmabuf);
-    assert_non_null(strstr(gpus[0].copies, "the trial copy: CUDA_ERROR_ILLEGAL_ADDRESS"));
+    assert_says(gpus[0].copies, "CUDA_ERROR_ILLEGAL_ADDRESS");
 }
 
 static void survey__without_a_gpu(void **state)
