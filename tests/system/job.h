@@ -42,7 +42,8 @@ int job_end(struct job *job);
 const char *job_line(const struct job *job, int rank, const char *words, char *line, size_t bytes);
 bool job_has_line(const struct job *job, int rank, const char *words);
 bool job_has(const struct job *job, const char *words);
-void job_must_have(const struct job *job, const char *words);
+/* One line of the output names all of `nouns` (tests/says.h); fails the test otherwise. */
+void job_must_have(const struct job *job, const char *nouns);
 
 /* The TCP ports on which somebody listens in this network namespace; returns how many. */
 int job_ports(uint16_t *ports, int max);

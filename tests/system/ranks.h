@@ -10,6 +10,8 @@
 
 #include <braid/braid.h>
 
+#include "tests/says.h"
+
 #define RANKS_LIMIT 60
 #define RANKS_PATIENCE                                                                                       \
     45000 /* ms of a call whose deadline is not what is tested: one that hangs says so before its rank is killed */
@@ -69,11 +71,11 @@ void ranks_await(int event, int n);
         CHECK(got_ == (rc), "got %d, not %d", got_, (rc));                                                   \
     } while (0)
 
-/* The same, and the words must contain `text`. */
-#define SAYS(rc, text, call)                                                                                 \
+/* The same, and the words must name all of `nouns` (tests/says.h). */
+#define SAYS(rc, nouns, call)                                                                                \
     do {                                                                                                     \
         RETURNS(rc, call);                                                                                   \
-        CHECK(strstr(braid_last_error(), text) != NULL, "the words lack \"%s\"", text);                      \
+        CHECK(says_all(braid_last_error(), nouns), "the words do not name all of \"%s\"", nouns);            \
     } while (0)
 
 #endif

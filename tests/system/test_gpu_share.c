@@ -349,7 +349,7 @@ static int hanging(struct braid_comm *comm, void *context)
     if (braid_rank(comm) == 0) {
         strcpy(fake_cuda()->fail, "cuEventQuery");
         fake_cuda()->fail_result = BR_CUDA_NOT_READY;
-        SAYS(-ETIMEDOUT, "missed its deadline of 3000 ms: waits for a reduction on GPU 0",
+        SAYS(-ETIMEDOUT, "deadline|3000 ms|reduction|GPU 0",
              braid_allreduce(comm, data, data, 10000, BRAID_INT32, BRAID_SUM, &hasty, NULL));
         fake_cuda()->fail[0] = 0;
     } else {

@@ -157,7 +157,7 @@ static int no_weights(struct braid_comm *comm, void *context)
     strcpy(fake_cuda()->fail, "cuMemcpyAsync");
     fake_cuda()->fail_result = BR_CUDA_ILLEGAL_ADDRESS;
     SAYS(braid_rank(comm) ? -EPROTO : -EIO,
-         braid_rank(comm) ? "another rank has failed" : "initial: GPU 0: a copy of 400 bytes to the host",
+         braid_rank(comm) ? "another rank" : "initial|GPU 0|400 bytes|host",
          braid_parameters_create(comm, &layer, 1, &options, &parameters));
     fake_cuda()->fail[0] = 0;
     RETURNS(0, braid_barrier(comm, NULL, NULL));

@@ -215,8 +215,7 @@ static int accesses(struct braid_comm *comm, struct tally *tally, uint8_t *memor
     ends = (struct ends){memory, window, true, true, {0}};
     if (put_and_get(comm, tally, &ends, 1))
         return 1;
-    SAYS(-EOPNOTSUPP, "memory of a GPU, where there is no fetch-and-add",
-         braid_fetch_add(comm, &before, 1, &ends.theirs, 0, NULL, NULL));
+    SAYS(-EOPNOTSUPP, "GPU|fetch-and-add", braid_fetch_add(comm, &before, 1, &ends.theirs, 0, NULL, NULL));
     ends = (struct ends){memory, host, true, false, {0}};
     if (put_and_get(comm, tally, &ends, 3))
         return 1;

@@ -41,7 +41,7 @@ RANK=4 WORLD_SIZE=9 MASTER_ADDR=127.0.0.1 MASTER_PORT=7777 BRAID_SECRET=01234567
 grep -qF 'BCube(3,2), 9 ranks; rank 4 is host [1,1]' "$scratch/text" || fail "no place in the cube"
 grep -qE 'level 1 +lo .*port 1 of switch <1,1>; neighbours: 1, 7$' "$scratch/text" || fail "no level 1"
 BRAID_TOPOLOGY=ring "$braid" info > "$scratch/text" || fail "exit code $?"
-grep -q 'BRAID_TOPOLOGY is "ring"' "$scratch/text" || fail "a wrong BRAID_TOPOLOGY is not shown"
+grep -q 'BRAID_TOPOLOGY.*"ring"' "$scratch/text" || fail "a wrong BRAID_TOPOLOGY is not shown"
 BRAID_GID_INDEX=nonsense "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q 'BRAID_GID_INDEX.*nonsense' "$scratch/text" || fail "a wrong BRAID_GID_INDEX is not shown"
 # Other variables that a job would refuse.
@@ -68,18 +68,18 @@ if [[ -n $library ]] && unshare -m true 2> /dev/null; then
     # shellcheck disable=SC2016 # for the inner shell
     unshare -m sh -c 'mount --bind /dev/null "$1" && exec "$2" info' sh "$(readlink -f "$library")" "$braid" > "$scratch/text" ||
         fail "exit code $? without libibverbs"
-    grep -q 'libibverbs cannot be loaded' "$scratch/text" || fail "a lacking libibverbs is not shown"
-    grep -q 'to mend: apt-get install rdma-core' "$scratch/text" || fail "how to get libibverbs is not shown"
+    grep -q 'libibverbs.*loaded' "$scratch/text" || fail "a lacking libibverbs is not shown"
+    grep -q 'apt-get install rdma-core' "$scratch/text" || fail "how to get libibverbs is not shown"
 fi
 # GPUs: why there are none; and what a driver says.
 BRAID_CUDA_LIBRARY=/nowhere.so "$braid" info > "$scratch/text" || fail "exit code $?"
-grep -q 'none: the CUDA driver cannot be loaded .*apt-get install' "$scratch/text" || fail "a lacking CUDA driver is not shown"
+grep -q 'CUDA driver.*apt-get install' "$scratch/text" || fail "a lacking CUDA driver is not shown"
 BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=devices=2 "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q '  1   fake GPU 1, .*sm_90' "$scratch/text" || fail "a GPU is not shown"
-grep -q 'staged through pinned host memory; dma-buf: yes' "$scratch/text" || fail "the path of a GPU's memory is not shown"
-grep -q 'shared with other processes of this host: yes' "$scratch/text" || fail "it is not said that a GPU's memory is shared"
+grep -q 'staged.*dma-buf: yes' "$scratch/text" || fail "the path of a GPU's memory is not shown"
+grep -q 'shared.*processes.*: yes' "$scratch/text" || fail "it is not said that a GPU's memory is shared"
 FAKE_CUDA=no_ipc BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA "$BRAID_BUILD/braid" info 2> /dev/null |
-    grep -q 'of this host: an IPC handle of GPU memory: CUDA_ERROR_NOT_SUPPORTED' || fail "it is not said why a GPU's memory is not shared"
+    grep -q 'IPC.*CUDA_ERROR_NOT_SUPPORTED' || fail "it is not said why a GPU's memory is not shared"
 grep -q ' NICs: hwloc sees no PCI device fa0e:01:00.0\| NICs: this build has no hwloc: apt-get install' "$scratch/text" ||
     fail "why no distance is known is not shown"
 if ! grep -q 'no hwloc' "$scratch/text"; then
@@ -89,7 +89,7 @@ if ! grep -q 'no hwloc' "$scratch/text"; then
         fail "the distances of the NICs are not shown"
 fi
 BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=no_dmabuf,fail=cuStreamSynchronize:719 "$braid" info > "$scratch/text" || fail "exit code $?"
-grep -q 'dma-buf: the driver gives none' "$scratch/text" || fail "a lacking dma-buf is not shown"
-grep -q 'not usable: GPU 0: the trial copy: CUDA_ERROR_LAUNCH_FAILED' "$scratch/text" || fail "a failing trial is not shown"
+grep -q 'dma-buf: .*none' "$scratch/text" || fail "a lacking dma-buf is not shown"
+grep -q 'not usable.*GPU 0.*CUDA_ERROR_LAUNCH_FAILED' "$scratch/text" || fail "a failing trial is not shown"
 BRAID_SIMD=nonsense "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q 'reductions .*nonsense' "$scratch/text" || fail "a wrong BRAID_SIMD is not shown"

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "tests/says.h"
 #include "tests/system/ranks.h"
 
 #define SOON 15000.0 /* ms; the deadline of the calls is RANKS_PATIENCE */
@@ -21,7 +22,7 @@
         int left_ = (call);                                                                                  \
                                                                                                              \
         CHECK(left_ == -ECONNRESET, "got %d", left_);                                                        \
-        CHECK(strstr(braid_last_error(), "rank 1") && strstr(braid_last_error(), "has left the job"),        \
+        CHECK(strstr(braid_last_error(), "rank 1") && says_all(braid_last_error(), "left"),                  \
               "rank 1 is not named");                                                                        \
         CHECK(strstr(braid_last_error(), name), "the operation is not named");                               \
         CHECK(ranks_now_ms() - began_ < SOON, "after %.0f ms", ranks_now_ms() - began_);                     \

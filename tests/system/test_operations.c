@@ -102,13 +102,13 @@ static int persistent(struct braid_comm *comm, void *context)
     (void)context;
     RETURNS(0, braid_allreduce_init(comm, data, data, count, BRAID_FLOAT32, BRAID_AVG, NULL, &op));
     RETURNS(0, braid_barrier_init(comm, NULL, &barrier));
-    SAYS(-EINVAL, "not been started", braid_wait(op, -1));
-    SAYS(-EINVAL, "not been started", braid_test(op, &done));
+    SAYS(-EINVAL, "started", braid_wait(op, -1));
+    SAYS(-EINVAL, "started", braid_test(op, &done));
     for (int i = 0; i < 20; i++) {
         for (size_t k = 0; k < count; k++)
             data[k] = (float)(i + braid_rank(comm));
         RETURNS(0, braid_start(op));
-        SAYS(-EBUSY, "wait for it first", braid_start(op));
+        SAYS(-EBUSY, "wait", braid_start(op));
         RETURNS(0, braid_wait(op, -1));
         CHECK(data[count - 1] == (float)i + 0.5f, "%g in repetition %d", (double)data[count - 1], i);
         RETURNS(0, braid_start(barrier));
@@ -117,7 +117,7 @@ static int persistent(struct braid_comm *comm, void *context)
     }
     RETURNS(0, braid_start(op));
     RETURNS(0, braid_op_free(op)); /* while it runs: it ends all the same */
-    SAYS(-EINVAL, "not there any more", braid_wait(op, -1));
+    SAYS(-EINVAL, "not there", braid_wait(op, -1));
     RETURNS(0, braid_op_free(barrier));
     RETURNS(0, braid_barrier(comm, NULL, NULL));
     CHECK(data[count - 1] == 19.5f, "%g in the last repetition", (double)data[count - 1]);

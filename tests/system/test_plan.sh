@@ -20,7 +20,7 @@ done
 
 out=$("$braid" run -n 3 --backend uring --no-prefix -- "$braid" plan --measure "$dir/cal.json" --run -b 1K -e 64K -f 64 --algorithm ring) ||
     fail "measuring: $out"
-grep -q 'median error of 2 predictions' <<<"$out" || fail "no error line: $out"
+grep -q '2 predictions' <<<"$out" || fail "no error line: $out"
 out=$(BRAID_CALIBRATION=$dir/cal.json "$braid" run -n 3 --backend uring --no-prefix -- "$braid" plan -b 1K -e 1K)
 grep -q 'calibration of the job' <<<"$out" || fail "the calibration is not used: $out"
 "$braid" plan -n 5 --calibration "$dir/cal.json" | grep -q 'calibration .*cal.json' || fail "the calibration is not read"
@@ -44,6 +44,6 @@ grep -q '^  allreduce  *65536  *2  [a-z]*  *[0-9]*  *[0-9.]*  *[0-9.]*  cheapest
 BRAID_REPORT=$dir/report "${run[@]}" >/dev/null || fail "a report into a file"
 grep -q '^# braid report of rank 0' "$dir/report" || fail "no report in the file"
 out=$(BRAID_REPORT=/dev/full "${run[@]}" 2>&1) || fail "a job fails because its report cannot be written: $out"
-grep -q 'BRAID_REPORT: cannot write /dev/full: No space' <<<"$out" || fail "a report that is lost without a word: $out"
+grep -q 'BRAID_REPORT.*/dev/full.*No space' <<<"$out" || fail "a report that is lost without a word: $out"
 grep -q '^# braid report' <<<"$("${run[@]}" 2>&1)" && fail "a report that nobody wanted"
 echo "braid plan is fine"

@@ -17,6 +17,7 @@
 #include "base/random.h"
 #include "collectives/calibration.h"
 #include "collectives/choice.h"
+#include "tests/says.h"
 #include "tests/system/ranks.h"
 
 #define N          7
@@ -347,8 +348,8 @@ static int missing(struct braid_comm *comm, void *context)
     RETURNS(0, braid_gradient_ready(session, 2));
     if (braid_rank(comm) == 0) {
         RETURNS(0, braid_gradient_wait(session, 2));
-        SAYS(-EINVAL, "layer 0 does not travel before layer 1:", braid_gradient_wait(session, 0));
-        SAYS(-EINVAL, "layer 1 does not travel before layer 1:", braid_gradient_wait(session, 1));
+        SAYS(-EINVAL, "layer 0|before layer 1", braid_gradient_wait(session, 0));
+        SAYS(-EINVAL, "before layer 1", braid_gradient_wait(session, 1));
         SAYS(-EINVAL, "without layer 1:", braid_session_step(session));
         ranks_await(0, 1);
         braid_session_free(session);
@@ -358,7 +359,7 @@ static int missing(struct braid_comm *comm, void *context)
     RETURNS(0, braid_gradient_wait(session, 2));
     rc = braid_gradient_wait(session, 1);
     CHECK(rc == -ETIMEDOUT, "%d", rc);
-    CHECK(strstr(braid_last_error(), "the sum of layer 1:"), "the words do not name the layer");
+    CHECK(says_all(braid_last_error(), "layer 1"), "the words do not name the layer");
     ranks_tell(0);
     braid_session_free(session);
     return 0;
@@ -386,7 +387,7 @@ static int wrong_options(struct braid_comm *comm)
     SAYS(-EINVAL, "1001 layers", braid_session_create(comm, layers, 1001, NULL, &session));
     SAYS(-EINVAL, "either all", braid_session_create(comm, half, 2, NULL, &session));
     SAYS(-EINVAL, "nowhere", braid_session_create(comm, layers, 2, NULL, NULL));
-    SAYS(-EINVAL, "no such policy",
+    SAYS(-EINVAL, "policy",
          braid_session_create(comm, layers, 2, &(struct braid_session_options){.policy = "best"}, &session));
     SAYS(-EINVAL, "quickest",
          braid_session_create(comm, layers, 2, &(struct braid_session_options){.algorithm = "quickest"},
@@ -395,7 +396,7 @@ static int wrong_options(struct braid_comm *comm)
          braid_session_create(
              comm, layers, 2,
              &(struct braid_session_options){.algorithm = braid_rank(comm) ? "ring" : "direct"}, &session));
-    SAYS(-EINVAL, "no data type",
+    SAYS(-EINVAL, "type",
          braid_session_create(comm, layers, 2, &(struct braid_session_options){.type = 99}, &session));
     SAYS(-EINVAL, "warmup is -1",
          braid_session_create(comm, layers, 2, &(struct braid_session_options){.warmup = -1}, &session));
@@ -422,23 +423,23 @@ static int wrong_order(struct braid_comm *comm)
     RETURNS(0, braid_gradient_wait(session, 1));
     SAYS(-EINVAL, "no layer 3", braid_gradient_ready(session, 3));
     SAYS(-EINVAL, "no layer -1", braid_gradient_wait(session, -1));
-    SAYS(-EINVAL, "session is NULL", braid_gradient_wait(NULL, 0));
+    SAYS(-EINVAL, "session|NULL", braid_gradient_wait(NULL, 0));
     CHECK(!braid_gradient(session, 3), "a layer that is not there");
     SAYS(-EINVAL, "no layer 3", braid_gradient_unused(session, 3));
     SAYS(-EINVAL, "no layer -2", braid_gradient_unused(session, -2));
     RETURNS(0, braid_gradient_ready(session, 2));
-    SAYS(-EINVAL, "layer 2 has been made ready", braid_gradient_ready(session, 2));
-    SAYS(-EINVAL, "layer 2 has been made ready", braid_gradient_unused(session, 2));
-    SAYS(-EINVAL, "layer 2 does not travel before layers 0, 1:", braid_gradient_wait(session, 2));
-    SAYS(-EINVAL, "layer 1 does not travel before layers 0, 1:", braid_gradient_wait(session, 1));
+    SAYS(-EINVAL, "layer 2|ready", braid_gradient_ready(session, 2));
+    SAYS(-EINVAL, "layer 2|ready", braid_gradient_unused(session, 2));
+    SAYS(-EINVAL, "layer 2|before layers 0, 1", braid_gradient_wait(session, 2));
+    SAYS(-EINVAL, "layer 1|before layers 0, 1", braid_gradient_wait(session, 1));
     SAYS(-EINVAL, "without layers 0, 1:", braid_session_step(session));
     RETURNS(0, braid_gradient_ready(session, 0));
     SAYS(-EINVAL, "without layer 1:", braid_session_step(session));
     RETURNS(0, braid_gradient_ready(session, 1));
-    SAYS(-EINVAL, "layer 2 has been made ready", braid_gradient_ready(session, 2));
+    SAYS(-EINVAL, "layer 2|ready", braid_gradient_ready(session, 2));
     RETURNS(0, braid_gradient_wait(session, 2));
     RETURNS(0, braid_gradient_wait(session, 2));
-    SAYS(-EINVAL, "layer 2 has been made ready", braid_gradient_ready(session, 2));
+    SAYS(-EINVAL, "layer 2|ready", braid_gradient_ready(session, 2));
     RETURNS(0, braid_session_step(session));
     RETURNS(0, braid_session_report(session, &report));
     CHECK(report.iterations == 1 && !report.plans, "%d iterations", (int)report.iterations);

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "tests/says.h"
 #include "tests/system/ranks.h"
 
 #define I32 BRAID_INT32
@@ -340,7 +341,7 @@ static int again_and_again(struct braid_comm *comm, void *context)
         CHECK(sum == 1 + (braid_size(comm) > 1), "the sum is %d", (int)sum);
         stale = part;
     }
-    SAYS(-EINVAL, "braid_barrier: the communicator has been finalized", braid_barrier(stale, NULL, NULL));
+    SAYS(-EINVAL, "braid_barrier|finalized", braid_barrier(stale, NULL, NULL));
     SAYS(-EINVAL, "finalized", braid_finalize(stale));
     SAYS(-EINVAL, "finalized", braid_send(stale, &one, 4, 0, NULL, NULL));
     SAYS(-EINVAL, "finalized", braid_comm_split(stale, 0, 0, &part));
@@ -417,10 +418,9 @@ static int wrong_color(struct braid_comm *comm, void *context)
     struct braid_comm *part = comm;
 
     (void)context;
-    SAYS(-EINVAL, "the color of rank 1 is -7",
-         braid_comm_split(comm, braid_rank(comm) == 1 ? -7 : 0, 0, &part));
+    SAYS(-EINVAL, "color|rank 1|-7", braid_comm_split(comm, braid_rank(comm) == 1 ? -7 : 0, 0, &part));
     CHECK(part == NULL, "a communicator came out");
-    SAYS(-EINVAL, "nowhere to store", braid_comm_split(comm, 0, 0, NULL));
+    SAYS(-EINVAL, "nowhere", braid_comm_split(comm, 0, 0, NULL));
     SAYS(-EINVAL, "no communicator", braid_comm_split(NULL, 0, 0, &part));
     return braid_comm_split(comm, 0, 0, &part);
 }
@@ -446,19 +446,19 @@ static int late(struct braid_comm *comm, void *context)
     ranks_tell(0);
     if (rank == 2) {
         ranks_await(0, 3); /* the split is over everywhere: that must not fail */
-        SAYS(-ETIMEDOUT, "allreduce of 1000 int32 (operation 0 of communicator 1) missed its deadline",
+        SAYS(-ETIMEDOUT, "allreduce of 1000 int32|operation 0|communicator 1|deadline",
              braid_allreduce(part, in, out, 1000, I32, SUM, &hasty, NULL));
-        CHECK(strstr(braid_last_error(), "rank 1 of communicator 1 (rank 1 of the job)"), "whom");
+        CHECK(says_all(braid_last_error(), "rank 1 of communicator 1 (rank 1"), "whom");
     } else { /* neither takes part, one is not even in it */
         rc = braid_barrier(comm, NULL, NULL);
         CHECK(rc == -ETIMEDOUT || rc == -ECANCELED, "got %d", rc);
-        CHECK(strstr(braid_last_error(), "missed its deadline"), "why");
+        CHECK(says_all(braid_last_error(), "deadline"), "why");
     }
-    SAYS(-ECANCELED, "failed before", braid_barrier(comm, NULL, NULL));
+    SAYS(-ECANCELED, "before", braid_barrier(comm, NULL, NULL));
     if (part) {
-        SAYS(-ECANCELED, "failed before", braid_barrier(part, NULL, NULL));
+        SAYS(-ECANCELED, "before", braid_barrier(part, NULL, NULL));
         RETURNS(0, braid_finalize(part));
-        CHECK(strstr(braid_last_error(), "failed before: "), "finalize has taken the words away");
+        CHECK(says_all(braid_last_error(), "before"), "finalize has taken the words away");
     }
     return 0;
 }

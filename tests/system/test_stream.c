@@ -346,10 +346,10 @@ static int refused(struct braid_comm *comm, void *context)
 {
     (void)context;
     RETURNS(0, open_stream());
-    SAYS(-EINVAL, "braid_allreduce_on_stream: recv is NULL",
+    SAYS(-EINVAL, "braid_allreduce_on_stream|recv|NULL",
          braid_allreduce_on_stream(comm, data, NULL, 1, BRAID_INT32, BRAID_SUM, NULL, stream));
     fake_cuda_capture(stream, BR_CUDA_CAPTURE_ACTIVE);
-    SAYS(-EOPNOTSUPP, "braid_allreduce_on_stream: the stream is being captured", sum(comm, 1, NULL));
+    SAYS(-EOPNOTSUPP, "braid_allreduce_on_stream|captured", sum(comm, 1, NULL));
     fake_cuda_capture(stream, BR_CUDA_CAPTURE_NONE);
     strcpy(fake_cuda()->fail, "cuMemHostRegister_v2");
     fake_cuda()->fail_result = BR_CUDA_OUT_OF_MEMORY;
@@ -372,12 +372,12 @@ static void stream__what_is_refused(void **state)
 static int unseen(struct braid_comm *comm, void *context)
 {
     (void)context;
-    SAYS(-ENOENT, "GPUs are not used: BRAID_CUDA_LIBRARY is none",
+    SAYS(-ENOENT, "BRAID_CUDA_LIBRARY|none",
          braid_allreduce_on_stream(comm, &gate, &gate, 1, BRAID_INT32, BRAID_SUM, NULL, stream));
     br_cuda_forget();
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
     RETURNS(0, open_stream());
-    SAYS(-ENODEV, "braid_init() has found no GPU", sum(comm, 1, NULL));
+    SAYS(-ENODEV, "braid_init()|GPU", sum(comm, 1, NULL));
     return 0;
 }
 
@@ -404,8 +404,8 @@ static int hangs(struct braid_comm *comm, void *context)
         RETURNS(0, sum(comm, 100, NULL));
         RETURNS(0, after_the_other(comm));
     }
-    SAYS(-ETIMEDOUT, "missed its deadline of 200 ms: waits for work before it", wait_for_error(comm));
-    SAYS(-ECANCELED, "has failed before: ", sum(comm, 100, NULL));
+    SAYS(-ETIMEDOUT, "deadline|200 ms|work", wait_for_error(comm));
+    SAYS(-ECANCELED, "before", sum(comm, 100, NULL));
     open_gate();
     CHECK(cuda->stream_synchronize(stream) == BR_CUDA_SUCCESS, "synchronize");
     return 0;

@@ -42,7 +42,7 @@ top() {
 }
 
 out=$(top) && fail "no job, and it is fine"
-grep -q 'no job runs here' "$dir/err" || fail "words without a job: $(cat "$dir/err")"
+grep -q 'no job' "$dir/err" || fail "words without a job: $(cat "$dir/err")"
 top --wrong && fail "an option that is none"
 [ $? -le 2 ] || fail "its exit code"
 top --json --prometheus && fail "two formats at once"
@@ -58,7 +58,7 @@ grep -q "$dir/nowhere: No such file" "$dir/err" || fail "words for it: $(cat "$d
 # On a terminal: words and the exit code as elsewhere.
 if command -v script >/dev/null; then
     out=$(timeout 60 script -qec "$braid top" /dev/null) && fail "no job, on a terminal, and it is fine: $out"
-    grep -q 'no job runs here' <<<"$out" || fail "words without a job on a terminal: $out"
+    grep -q 'no job' <<<"$out" || fail "words without a job on a terminal: $out"
 fi
 
 # The rails come after the sockets; if the ranks stand still for as long as top looks, there are no rates; and who does not answer within a
@@ -74,7 +74,7 @@ grep -qE '^job [0-9a-f]{8}: 3 of 3 ranks on this host$' <<<"$out" || fail "the h
 name=$(sed -n 's/^job \([0-9a-f]*\):.*/\1/p' <<<"$out")
 within 30 top "${name:0:4}" --once --interval 50 >/dev/null || fail "by the begin of its name: $(cat "$dir/err")"
 top 0123456789 --once && fail "a job that is not there"
-grep -q 'there is no job 0123456789' "$dir/err" || fail "words for it: $(cat "$dir/err")"
+grep -q 'job 0123456789' "$dir/err" || fail "words for it: $(cat "$dir/err")"
 
 prometheus() {
     local line="^braid_rail_tx_bytes_total\{job=\"$name\",rank=\"[012]\",peer=\"[012]\",rail=\"[01]\",level=\"[01]\",device=\"uring:lo\"\} [0-9]+$"
@@ -107,7 +107,7 @@ fi
 for format in --json --prometheus --once; do
     full() {
         top "$format" >/dev/full
-        [ $? = 1 ] && grep -q 'cannot write to standard output' "$dir/err"
+        [ $? = 1 ] && grep -q 'standard output' "$dir/err"
     }
     within 30 full || fail "$format to a full disk: $(cat "$dir/err")"
 done
@@ -133,7 +133,7 @@ if command -v script >/dev/null; then
     within 60 has_ended "$live" || fail "a live table outlives its job: $(cat "$dir/live")"
     wait "$live" || fail "the exit code of a live table: $(cat "$dir/live")"
     live=
-    grep -q 'the job has ended' "$dir/live" || fail "the end of the job is not said: $(cat "$dir/live")"
+    grep -q 'has ended' "$dir/live" || fail "the end of the job is not said: $(cat "$dir/live")"
     kill "$single"
     wait "$single" 2>/dev/null
     single=
@@ -144,7 +144,7 @@ fi
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     chmod 755 "$dir"
     BRAID_STATS=$dir/stats setpriv --reuid 65534 --clear-groups "$braid" top --once 2>"$dir/err" && fail "another user sees the job"
-    grep -q "is not a folder of this user's" "$dir/err" || fail "words for another user: $(cat "$dir/err")"
+    grep -q "folder.*user" "$dir/err" || fail "words for another user: $(cat "$dir/err")"
 fi
 
 # A killed job leaves its names; who looks next removes them.
@@ -154,7 +154,7 @@ job=
 left=$(find "$BRAID_STATS" -name '*.sock' | wc -l)
 [ "$left" -ge 1 ] || fail "a killed rank cannot have removed its name"
 out=$(top --once) && fail "a job that is gone: $out"
-grep -q "removed the sockets of $left process" "$dir/err" || fail "words for stale sockets: $(cat "$dir/err")"
+grep -q "sockets of $left process" "$dir/err" || fail "words for stale sockets: $(cat "$dir/err")"
 [ -z "$(ls "$BRAID_STATS")" ] || fail "names are left: $(ls "$BRAID_STATS")"
 
 # Two jobs at once are listed; one in shared memory has rails without budget.
