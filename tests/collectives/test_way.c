@@ -114,6 +114,7 @@ static void br_way_parse__refuses_in_words(void **state)
         assert_int_equal(br_way_parse(&t, bad[i].text, &way), -EINVAL);
         if (!says_all(br_error_words(), bad[i].words))
             fail_msg("%s: '%s' does not say '%s'", bad[i].text, br_error_words(), bad[i].words);
+        br_topology_destroy(&t);
     }
 }
 
@@ -177,6 +178,7 @@ static void br_way_parse__bml_is_proved(void **state)
                 fail_msg("%s: %s", cubes[i], br_error_words());
             schedules_free(&schedules);
         }
+        br_topology_destroy(&t);
     }
 }
 
