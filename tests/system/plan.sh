@@ -7,10 +7,13 @@ fail() {
     exit 1
 }
 
-# says WORDS ARGUMENT...: fails, and these words are in what it says
+# says NOUN|NOUN... ARGUMENT...: fails, and what it says names all of these
 says() {
-    local words=$1 out
+    local nouns noun out
+    IFS='|' read -ra nouns <<<"$1"
     shift
     out=$("$braid" plan "$@" 2>&1) && fail "plan $* should fail"
-    grep -qF -- "$words" <<<"$out" || fail "plan $*: '$words' is not in: $out"
+    for noun in "${nouns[@]}"; do
+        grep -qF -- "$noun" <<<"$out" || fail "plan $*: '$noun' is not in: $out"
+    done
 }

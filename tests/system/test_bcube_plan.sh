@@ -69,7 +69,7 @@ count out 'number' 0
 sed 's#10.0.1.2/24#10.0.1.1/24#' i.yaml > bad.yaml
 line=$(grep -n '10.0.1.1/24' bad.yaml | tail -n 1 | cut -d: -f1)
 plan 1 --check bad.yaml
-has out "bad.yaml:$line: h11 ens1 has the same address 10.0.1.1 as h10 ens1"
+grep -q "bad.yaml:$line: h11 ens1 .*10\.0\.1\.1 .*h10 ens1" out || fail "not the address of two NICs"
 has out 'bad.yaml: 1 contradiction'
 plan 1 --inventory bad.yaml --svg bad.svg
 has err "bad.yaml:$line:"

@@ -28,14 +28,14 @@ grep -q 'calibration of the job' <<<"$out" || fail "the calibration is not used:
 echo '{"format": 1}' >"$dir/bad.json"
 out=$(BRAID_CALIBRATION=$dir/bad.json "$braid" run -n 2 -- "$braid" plan 2>&1) && fail "a bad calibration is taken"
 [ "$(grep -c 'BRAID_CALIBRATION: calibration .*"topology" is missing' <<<"$out")" -ge 1 ] || fail "words: $out"
-says '"topology" is missing' -n 4 --calibration "$dir/bad.json"
-says 'measured on flat' --hosts 2x4 --calibration "$dir/cal.json"
-says 'no topology' --topology ring:3
-says 'no such collective' --collective nothing
-says 'need a job' --run
-says 'say one of' -n 4 --hosts 2x2
-says 'there are flat' -n 4 --algorithm nothing
-says '64 ranks at most' --topology bcube:3,4 -b 1M -e 1M --dot "$dir/x.dot"
+says 'bad.json|"topology"' -n 4 --calibration "$dir/bad.json"
+says 'flat:3|hosts:2x4' --hosts 2x4 --calibration "$dir/cal.json"
+says "'ring:3'|topology" --topology ring:3
+says '--collective|nothing' --collective nothing
+says '--run|braid run' --run
+says '--ranks|--topology|--hosts' -n 4 --hosts 2x2
+says "'nothing'|flat, tree" -n 4 --algorithm nothing
+says '64 ranks' --topology bcube:3,4 -b 1M -e 1M --dot "$dir/x.dot"
 says 'No such file' -n 4 --json "$dir/no/where.json"
 # The report after a run.
 run=("$braid" run -n 2 --backend uring --no-prefix -- "$braid" allreduce -b 64K -e 64K -n 4)

@@ -120,35 +120,35 @@ read -r bml _ < <(row --algorithm bml --links ring:20,8,0)
 [ "$bml" != "$ring" ] || fail "bml takes as long as ring: $bml ms"
 
 simulated() { says "$1" --simulate --model "$dir/three.csv" "${@:2}"; }
-simulated 'a number from' --gbit fast
-simulated 'a number from' --latency -3
-simulated 'a NIC a level' --topology bcube:2,2 --rails 2
-simulated 'leave --hosts' --hosts 2x2
-simulated 'what can be simulated' --topology hosts:2x2
-simulated "no algorithm is called 'nothing'" --algorithm nothing --line 5,1
-simulated 'bml needs a BCube' -n 4 --algorithm bml --line 5,1
-says 'say --simulate' --model "$dir/three.csv" --gbit 1
-says 'say --model' --simulate
+simulated '--gbit fast|0.001|10000' --gbit fast
+simulated '--latency -3|0.01' --latency -3
+simulated '--rails|BCube' --topology bcube:2,2 --rails 2
+simulated '--hosts|--calibration|--measure' --hosts 2x2
+simulated 'rails|rank|BCube' --topology hosts:2x2
+simulated "--algorithm|'nothing'" --algorithm nothing --line 5,1
+simulated 'bml|BCube|BRAID_TOPOLOGY' -n 4 --algorithm bml --line 5,1
+says '--gbit|--simulate' --model "$dir/three.csv" --gbit 1
+says '--model FILE' --simulate
 
 says 'No such file' --model "$dir/none.csv"
-says 'line 2: must be' --model "$dir/times.csv"
-says 'must be a number above 0' --model "$dir/three.csv" --speed fast
-says 'must be A,B' --model "$dir/three.csv" --line 5
-says 'must be A,B' --model "$dir/three.csv" --line 5,-1
-says 'must be LAW' --model "$dir/three.csv" --links ring:5
-says 'no such law' --model "$dir/three.csv" --links star:5,1,1
-says 'comes from one of' --model "$dir/three.csv" -n 4 --algorithm ring --line 1,1
-says 'no such policy' --model "$dir/three.csv" --policy fast
-says 'there are' --model "$dir/three.csv" -n 4 --algorithm nothing
-says 'say --model' --svg "$dir/x.svg"
-says 'leave them or --model out' --model "$dir/three.csv" --dot "$dir/x.dot"
-says 'not both' --model "$dir/three.csv" --speed 1 --times "$dir/times.csv"
-says 'comes from one of' --model "$dir/three.csv" --line 1,1 --links ring:1,1,1
+says 'times.csv, line 2' --model "$dir/times.csv"
+says '--speed fast' --model "$dir/three.csv" --speed fast
+says '--line 5|A,B' --model "$dir/three.csv" --line 5
+says '--line 5,-1|A,B' --model "$dir/three.csv" --line 5,-1
+says '--links ring:5|LAW:ALPHA,BETA,GAMMA' --model "$dir/three.csv" --links ring:5
+says 'star|ring, halving' --model "$dir/three.csv" --links star:5,1,1
+says '--line|--links|--calibration' --model "$dir/three.csv" -n 4 --algorithm ring --line 1,1
+says '--policy fast|layerwise' --model "$dir/three.csv" --policy fast
+says "'nothing'|flat, tree" --model "$dir/three.csv" -n 4 --algorithm nothing
+says '--model FILE' --svg "$dir/x.svg"
+says '--dot|--model' --model "$dir/three.csv" --dot "$dir/x.dot"
+says '--times|--speed' --model "$dir/three.csv" --speed 1 --times "$dir/times.csv"
+says '--line|--links|--calibration' --model "$dir/three.csv" --line 1,1 --links ring:1,1,1
 says 'No such file' --model "$dir/three.csv" --svg "$dir/no/where.svg"
 printf '1,1000,1000\n3,1,1\n' >"$dir/bad.csv"
-says 'line 2: must be 2,forward_us,backward_us' --model "$dir/three.csv" --times "$dir/bad.csv"
+says 'bad.csv, line 2|2,forward_us,backward_us' --model "$dir/three.csv" --times "$dir/bad.csv"
 head -n 2 "$dir/times.csv" >"$dir/bad.csv"
-says 'times of 1 layers, the model has 3' --model "$dir/three.csv" --times "$dir/bad.csv"
+says 'bad.csv|1 layers|3' --model "$dir/three.csv" --times "$dir/bad.csv"
 (cat "$dir/times.csv" && echo 4,1,1) >"$dir/bad.csv"
-says 'the model has 3 layers only' --model "$dir/three.csv" --times "$dir/bad.csv"
+says 'bad.csv, line 5|3 layers' --model "$dir/three.csv" --times "$dir/bad.csv"
 echo "braid plan --model is fine"
