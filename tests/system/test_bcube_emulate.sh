@@ -198,7 +198,7 @@ bcube 0 emulate 3 2 --name "$bed" --rate 40mbit
 has out 'BCube\(3,2\), 9 hosts of 2 NICs, 6 switches, 40mbit, MTU 1500'
 [[ $(ip netns list | grep -c "^$bed-") -eq 10 ]] || fail "ip netns does not see 9 hosts and the switches"
 bcube 1 emulate 3 2 --name "$bed"
-has err "there is a testbed $bed already"
+has err "testbed $bed already"
 bcube 0 list
 has out "^$bed +BCube\(3,2\), 9 hosts, 40mbit"
 [[ $(at h12 hostname) = h12 ]] || fail "the host does not know its name"
@@ -240,11 +240,11 @@ has out '^\[h22\] h22 8/9 0/1 '
 [[ $(wc -l < "$work/out") -eq 9 ]] || fail "not one line a host"
 bcube 0 run --name "$bed" --ranks-per-host 2 -- sh -c 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE ${BRAID_TOPOLOGY-none}"'
 has out '^\[h01\.1\] 3/18 1/2 none$'
-has err 'hosts that share no switch do not reach each other; .*: braid bcube emulate 9 1$'
+has err 'hosts .*switch .*: braid bcube emulate 9 1$'
 bcube 0 run --name "$bed" -- "$braid" allreduce -b 64K -e 64K -n 2 -w 1
 has out '^\[h00\] .*65536 .* 0 '
 bcube 5 run --name "$bed" -- sh -c "if [ \$RANK = 4 ]; then sleep 0.3; exit 5; fi; exec sleep 4321.$$"
-has err '^braid bcube run: host h11: rank 4 \(process [0-9]+\) ended with exit code 5, ending the others$'
+has err '^braid bcube run: host h11: rank 4 \(process [0-9]+\) .*exit code 5'
 within 30 no_sleepers || fail "processes are left after a failure"
 bcube 124 run --name "$bed" --timeout 1 -- sleep "4321.$$"
 bcube 127 run --name "$bed" -- /no/such/command
