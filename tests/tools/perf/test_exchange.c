@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,9 +74,12 @@ static const char *reply;
 static void *answer_once(void *unused)
 {
     uint8_t length[4] = {(uint8_t)strlen(reply)}, question[4096];
-    int fd = accept(listener, NULL, NULL);
+    struct pollfd client_comes = {.fd = listener, .events = POLLIN};
+    int fd;
 
     (void)unused;
+    poll(&client_comes, 1, -1); /* the listener does not block */
+    fd = accept(listener, NULL, NULL);
     if (recv(fd, question, sizeof question, 0) > 0 && send(fd, length, 4, MSG_NOSIGNAL) == 4 &&
         send(fd, reply, strlen(reply), MSG_NOSIGNAL) > 0)
         while (recv(fd, question, sizeof question, 0) > 0) /* the client closes first */
