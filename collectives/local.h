@@ -78,10 +78,11 @@ bool br_local_begin(struct br_local *local, struct br_operation *op);
 int br_local_complete(struct br_local *local, struct br_operation *op);
 /* The lowest rank that op, which has published, still waits for; -1: none. */
 int br_local_waits_for(const struct br_local *local, const struct br_operation *op);
-/* The lowest rank whose part on the board is missing: of op, which is on the short way, or (NULL) of the head of the queue; -1: none. */
+/* The lowest rank that has not published its part in shared memory: for op, which a caller drives, or (NULL) for the head of
+ * the queue; -1: none. */
 int br_local_lacks(const struct br_local *local, const struct br_operation *op);
 /* An operation that waits, as br_local_lacks() has it: does it agree with what others have published? Lets the worker notice ranks that have begun
- * another, which nothing on the board shows, and tells those that it waits for. Again and again, behind a turn. Fails the worker. */
+ * another, which nothing in shared memory shows, and tells those that it waits for. Again and again, behind a turn. Fails the worker. */
 void br_local_watch(struct br_local *local, const struct br_operation *op, struct br_worker *w, uint64_t now);
 /* Before the engine begins an operation: what has been published since is known to the worker. */
 void br_local_tell_last(struct br_local *local, struct br_worker *w);

@@ -93,7 +93,7 @@ static void fail_overdue_local(const struct br_local *local, const struct br_ope
     br_worker_fail(op->comm->family->worker, ETIMEDOUT, words);
 }
 
-/* Who waits on the board for a rank that has left the job waits in vain: it has published whatever it was to publish before it said so.
+/* A rank that has left the job published all that it was to publish in shared memory before it said so: waiting for more is in vain.
  * op: on the short way; NULL: the head of the queue. */
 static void watch_left(struct br_local *local, const struct br_operation *op, struct br_worker *w)
 {
