@@ -23,6 +23,8 @@ struct call {
     enum braid_type type;
     enum braid_reduction reduction;
     int root;
+    /* Set by check_call(): what this rank reads and writes, 0 where it does not. */
+    size_t send_bytes, recv_bytes;
 };
 
 /* ---- checks ------------------------------------------------------------------------------------------------ */
@@ -40,35 +42,20 @@ static int check_options(const char *name, const struct braid_options *options)
     return 0;
 }
 
-/* Does this rank read `send`, write `recv`? */
-static bool reads(const struct braid_comm *comm, const struct call *c)
-{
-    return !br_collective_from_root(c->collective) || c->root == comm->rank;
-}
-
-static bool writes(const struct braid_comm *comm, const struct call *c)
-{
-    return !br_collective_to_root(c->collective) || c->root == comm->rank;
-}
-
 /* send and recv of this rank may be apart, or in place as braid.h says; anything else would be overwritten before it is read. */
 static int check_overlap(const struct braid_comm *comm, const char *name, const struct call *c)
 {
     uintptr_t send = (uintptr_t)c->send, recv = (uintptr_t)c->recv;
-    size_t block = c->count * br_type_size(c->type), own = (size_t)comm->rank * block;
-    uint32_t n = (uint32_t)comm->size;
-    size_t send_bytes = block * br_collective_blocks(c->collective, n, BR_INPUT);
-    size_t recv_bytes = block * br_collective_blocks(c->collective, n, BR_OUTPUT);
+    size_t own = (size_t)comm->rank * c->count * br_type_size(c->type);
     const char *in_place = "recv == send";
     bool is_in_place = recv == send;
 
-    if (!block || !reads(comm, c) || !writes(comm, c) || send + send_bytes <= recv ||
-        recv + recv_bytes <= send)
+    if (!c->send_bytes || !c->recv_bytes || send + c->send_bytes <= recv || recv + c->recv_bytes <= send)
         return 0;
-    if (send_bytes > recv_bytes) {
+    if (c->send_bytes > c->recv_bytes) {
         in_place = "recv == send + rank * count";
         is_in_place = recv == send + own;
-    } else if (send_bytes < recv_bytes) {
+    } else if (c->send_bytes < c->recv_bytes) {
         in_place = "send == recv + rank * count";
         is_in_place = send == recv + own;
     }
@@ -78,13 +65,15 @@ static int check_overlap(const struct braid_comm *comm, const char *name, const 
                      EINVAL,
                      "%s: send (%zu bytes from %p) and recv (%zu bytes from %p) of rank %d overlap; they "
                      "may only if it is in place: %s",
-                     name, send_bytes, c->send, recv_bytes, c->recv, comm->rank, in_place);
+                     name, c->send_bytes, c->send, c->recv_bytes, c->recv, comm->rank, in_place);
 }
 
-static int check_call(struct braid_comm *comm, const char *name, const struct call *c,
+static int check_call(struct braid_comm *comm, const char *name, struct call *c,
                       const struct braid_options *options)
 {
     int rc = br_comm_check(comm, name);
+    uint32_t n;
+    size_t block;
 
     if (!rc)
         rc = check_options(name, options);
@@ -99,9 +88,15 @@ static int check_call(struct braid_comm *comm, const char *name, const struct ca
     if (c->count > SIZE_MAX / 8 / (size_t)comm->size)
         return br_error(EINVAL, "%s: %zu elements from each of %d ranks are more than memory can hold", name,
                         c->count, comm->size);
-    if (c->count && reads(comm, c) && !c->send)
+    n = (uint32_t)comm->size;
+    block = c->count * br_type_size(c->type);
+    if (!br_collective_from_root(c->collective) || c->root == comm->rank)
+        c->send_bytes = block * br_collective_blocks(c->collective, n, BR_INPUT);
+    if (!br_collective_to_root(c->collective) || c->root == comm->rank)
+        c->recv_bytes = block * br_collective_blocks(c->collective, n, BR_OUTPUT);
+    if (c->send_bytes && !c->send)
         return br_error(EINVAL, "%s: send is NULL", name);
-    if (c->count && writes(comm, c) && !c->recv)
+    if (c->recv_bytes && !c->recv)
         return br_error(EINVAL, "%s: recv is NULL", name);
     return check_overlap(comm, name, c);
 }
@@ -143,8 +138,7 @@ static int go(struct br_operation *op, struct braid_op **out)
 static void fill(const struct braid_comm *comm, const struct call *c, const struct braid_options *options,
                  struct br_operation *op)
 {
-    size_t bytes = c->collective == BR_BARRIER ? 0 : c->count * br_type_size(c->type);
-    uint32_t n = (uint32_t)comm->size;
+    bool reads = !br_collective_from_root(c->collective) || c->root == comm->rank;
 
     apply_options(comm, options, op);
     op->kind = BR_OPERATION_COLLECTIVE;
@@ -153,10 +147,10 @@ static void fill(const struct braid_comm *comm, const struct call *c, const stru
     op->type = c->type;
     op->reduction = c->reduction;
     op->root = c->root;
-    op->send = reads(comm, c) ? c->send : c->recv;
+    op->send = reads ? c->send : c->recv;
     op->recv = c->recv;
-    op->send_bytes = reads(comm, c) ? bytes * br_collective_blocks(c->collective, n, BR_INPUT) : 0;
-    op->recv_bytes = writes(comm, c) ? bytes * br_collective_blocks(c->collective, n, BR_OUTPUT) : 0;
+    op->send_bytes = c->send_bytes;
+    op->recv_bytes = c->recv_bytes;
 }
 
 /* The short way for small collectives of one host; the operation lives on the stack. */
@@ -192,7 +186,7 @@ static int make(struct braid_comm *comm, const char *name, const struct call *c,
     return rc;
 }
 
-static int call(struct braid_comm *comm, const char *name, const struct call *c,
+static int call(struct braid_comm *comm, const char *name, struct call *c,
                 const struct braid_options *options, bool persistent, struct braid_op **out)
 {
     BR_HOLD_CANCELLATION;
@@ -226,8 +220,9 @@ static int call(struct braid_comm *comm, const char *name, const struct call *c,
 int braid_allreduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
                     enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_allreduce", &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0},
-                options, false, op);
+    return call(comm, "braid_allreduce",
+                &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0, 0, 0}, options, false,
+                op);
 }
 
 int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -235,7 +230,7 @@ int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, 
                          const struct braid_options *options, struct braid_op **op)
 {
     return call(comm, "braid_allreduce_init",
-                &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0}, options, true, op);
+                &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0, 0, 0}, options, true, op);
 }
 
 int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -243,7 +238,7 @@ int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *r
                               const struct braid_options *options, void *stream)
 {
     BR_HOLD_CANCELLATION;
-    const struct call c = {BR_ALLREDUCE, send, recv, count, type, reduction, 0};
+    struct call c = {BR_ALLREDUCE, send, recv, count, type, reduction, 0, 0, 0};
     const char *name = "braid_allreduce_on_stream";
     struct br_operation *op;
     int rc = check_call(comm, name, &c, options);
@@ -261,7 +256,8 @@ int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, 
                          const struct braid_options *options, struct braid_op **op)
 {
     return call(comm, "braid_reduce_scatter",
-                &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0}, options, false, op);
+                &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0, 0, 0}, options,
+                false, op);
 }
 
 int braid_reduce_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -269,28 +265,31 @@ int braid_reduce_scatter_init(struct braid_comm *comm, const void *send, void *r
                               const struct braid_options *options, struct braid_op **op)
 {
     return call(comm, "braid_reduce_scatter_init",
-                &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0}, options, true, op);
+                &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0, 0, 0}, options, true,
+                op);
 }
 
 int braid_allgather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
                     const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_allgather", &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0},
-                options, false, op);
+    return call(comm, "braid_allgather",
+                &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0, 0, 0}, options, false,
+                op);
 }
 
 int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
                          enum braid_type type, const struct braid_options *options, struct braid_op **op)
 {
     return call(comm, "braid_allgather_init",
-                &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0}, options, true, op);
+                &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0, 0, 0}, options, true, op);
 }
 
 int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
                     int root, const struct braid_options *options, struct braid_op **op)
 {
     return call(comm, "braid_broadcast",
-                &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root}, options, false, op);
+                &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, false,
+                op);
 }
 
 int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -298,15 +297,17 @@ int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, 
                          struct braid_op **op)
 {
     return call(comm, "braid_broadcast_init",
-                &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root}, options, true, op);
+                &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, true,
+                op);
 }
 
 int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
                  enum braid_reduction reduction, int root, const struct braid_options *options,
                  struct braid_op **op)
 {
-    return call(comm, "braid_reduce", &(struct call){BR_REDUCE, send, recv, count, type, reduction, root},
-                options, false, op);
+    return call(comm, "braid_reduce",
+                &(struct call){BR_REDUCE, send, recv, count, type, reduction, root, 0, 0}, options, false,
+                op);
 }
 
 int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -314,28 +315,29 @@ int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, siz
                       const struct braid_options *options, struct braid_op **op)
 {
     return call(comm, "braid_reduce_init",
-                &(struct call){BR_REDUCE, send, recv, count, type, reduction, root}, options, true, op);
+                &(struct call){BR_REDUCE, send, recv, count, type, reduction, root, 0, 0}, options, true, op);
 }
 
 int braid_alltoall(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
                    const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_alltoall", &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0},
-                options, false, op);
+    return call(comm, "braid_alltoall",
+                &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0, 0, 0}, options, false, op);
 }
 
 int braid_alltoall_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
                         enum braid_type type, const struct braid_options *options, struct braid_op **op)
 {
     return call(comm, "braid_alltoall_init",
-                &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0}, options, true, op);
+                &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0, 0, 0}, options, true, op);
 }
 
 int braid_gather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
                  int root, const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_gather", &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root},
-                options, false, op);
+    return call(comm, "braid_gather",
+                &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, false,
+                op);
 }
 
 int braid_gather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -343,14 +345,15 @@ int braid_gather_init(struct braid_comm *comm, const void *send, void *recv, siz
                       struct braid_op **op)
 {
     return call(comm, "braid_gather_init",
-                &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root}, options, true, op);
+                &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, true, op);
 }
 
 int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
                   int root, const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_scatter", &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root},
-                options, false, op);
+    return call(comm, "braid_scatter",
+                &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, false,
+                op);
 }
 
 int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -358,17 +361,19 @@ int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, si
                        struct braid_op **op)
 {
     return call(comm, "braid_scatter_init",
-                &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root}, options, true, op);
+                &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, true,
+                op);
 }
 
 int braid_barrier(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_barrier", &(struct call){.collective = BR_BARRIER}, options, false, op);
+    return call(comm, "braid_barrier", &(struct call){.collective = BR_BARRIER, 0, 0}, options, false, op);
 }
 
 int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op)
 {
-    return call(comm, "braid_barrier_init", &(struct call){.collective = BR_BARRIER}, options, true, op);
+    return call(comm, "braid_barrier_init", &(struct call){.collective = BR_BARRIER, 0, 0}, options, true,
+                op);
 }
 
 /* ---- point to point ---------------------------------------------------------------------------------------- */

@@ -237,7 +237,7 @@ static struct br_call call_of(const struct br_operation *op)
 static int check(const struct br_local *local, const struct br_operation *op, bool all)
 {
     uint16_t mine = br_board_check(&local->board, local->rank, local->round);
-    struct br_call theirs, ours = call_of(op);
+    struct br_call theirs, ours;
     char words[300];
 
     for (uint32_t r = 0; r < local->n; r++) {
@@ -245,6 +245,7 @@ static int check(const struct br_local *local, const struct br_operation *op, bo
             (!all && !br_board_ready(&local->board, r, local->round)) ||
             br_board_check(&local->board, r, local->round) == mine)
             continue;
+        ours = call_of(op);
         memcpy(&theirs, br_board_description(&local->board, r, local->round), sizeof theirs);
         br_call_disagreement(
             br_group_in_job(local->group, (int)r), br_group_in_job(local->group, (int)local->rank),

@@ -11,22 +11,6 @@ static const char *const names[BR_COLLECTIVES] = {"allreduce", "reduce_scatter",
                                                   "broadcast", "reduce",         "barrier",
                                                   "alltoall",  "gather",         "scatter"};
 
-uint32_t br_collective_blocks(enum br_collective collective, uint32_t n, enum br_buffer buffer)
-{
-    switch (collective) {
-    case BR_REDUCE_SCATTER:
-    case BR_SCATTER:
-        return buffer == BR_INPUT ? n : 1;
-    case BR_ALLGATHER:
-    case BR_GATHER:
-        return buffer == BR_OUTPUT ? n : 1;
-    case BR_ALLTOALL:
-        return n;
-    default:
-        return 1;
-    }
-}
-
 const char *br_collective_name(enum br_collective collective)
 {
     return (unsigned)collective < BR_COLLECTIVES ? names[collective] : "?";

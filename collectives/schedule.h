@@ -137,7 +137,21 @@ static inline bool br_collective_reduces(enum br_collective collective)
 }
 
 /* Blocks of a user buffer: 1, or n where the buffer holds a block of each rank. */
-uint32_t br_collective_blocks(enum br_collective collective, uint32_t n, enum br_buffer buffer);
+static inline uint32_t br_collective_blocks(enum br_collective collective, uint32_t n, enum br_buffer buffer)
+{
+    switch (collective) {
+    case BR_REDUCE_SCATTER:
+    case BR_SCATTER:
+        return buffer == BR_INPUT ? n : 1;
+    case BR_ALLGATHER:
+    case BR_GATHER:
+        return buffer == BR_OUTPUT ? n : 1;
+    case BR_ALLTOALL:
+        return n;
+    default:
+        return 1;
+    }
+}
 
 /* "allreduce", ...; br_collective_find: -EINVAL with words when there is none of this name. */
 const char *br_collective_name(enum br_collective collective);

@@ -49,19 +49,23 @@ int br_gpu_check(void)
                          "the driver's library");
 }
 
-int br_gpu_of(const void *memory)
+static int ask_driver(const struct br_cuda *cuda, const void *memory)
 {
-    const struct br_cuda *cuda = atomic_load_explicit(&driver, memory_order_acquire);
     unsigned int attributes[] = {BR_CUDA_POINTER_KIND, BR_CUDA_POINTER_MANAGED, BR_CUDA_POINTER_DEVICE};
     unsigned int kind = 0, managed = 0;
     int device = -1;
     void *out[] = {&kind, &managed, &device};
 
-    if (!cuda || !memory)
-        return 0;
     if (cuda->pointer_attributes(3, attributes, out, (uintptr_t)memory) != BR_CUDA_SUCCESS)
         return 0;
     return kind == BR_CUDA_KIND_DEVICE && !managed && device >= 0 ? device + 1 : 0;
+}
+
+int br_gpu_of(const void *memory)
+{
+    const struct br_cuda *cuda = atomic_load_explicit(&driver, memory_order_acquire);
+
+    return cuda && memory ? ask_driver(cuda, memory) : 0;
 }
 
 bool br_gpu_is_in(const void *memory, const struct CUctx_st *context)
