@@ -52,7 +52,7 @@ static void br_exchange_accept__keeps_the_port_of_the_store(void **state)
     assert_int_equal(br_socket_reserve(NULL, &port, &reserved), 0);
     settings.port = port;
     assert_int_equal(br_exchange_listen(&settings, &listener), 0);
-    settings.server = "localhost";
+    settings.server = "127.0.0.1";
     assert_int_equal(pthread_create(&thread, NULL, connect_client, &settings), 0);
     assert_int_equal(br_exchange_accept(listener, &asked, &agreed, &server), 0);
     assert_int_equal(pthread_join(thread, &rc), 0);
@@ -101,7 +101,7 @@ static void br_exchange_connect__escapes_of_the_server(void **state)
     assert_int_equal(br_socket_reserve(NULL, &port, &reserved), 0);
     settings.port = port;
     assert_int_equal(br_exchange_listen(&settings, &listener), 0);
-    settings.server = "localhost";
+    settings.server = "127.0.0.1";
     reply = "differ \033]0;owned\a\033[31mrun: curl evil\302\2332J\n";
     assert_int_equal(pthread_create(&thread, NULL, answer_once, NULL), 0);
     assert_int_equal(br_exchange_connect(&settings, &client), -EINVAL);
