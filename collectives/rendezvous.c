@@ -39,6 +39,7 @@ struct local {
     int shm;                 /* device index, -1: none */
     int net[BR_MAX_DEVICES]; /* device indexes */
     int n_net;
+    bool warned_of_rails;
     struct record record;
 };
 
@@ -108,7 +109,7 @@ static bool use_shm(const struct local *local, const struct record *peer)
     return local->shm >= 0 && peer->shm.bytes && !br_shm_address_resolve(&peer->shm, socket);
 }
 
-static int set_peer(struct br_family *family, const struct local *local, int rank, const struct record *peer)
+static int set_peer(struct br_family *family, struct local *local, int rank, const struct record *peer)
 {
     struct br_rail_config rails[BR_MAX_RAILS];
     uint32_t n;
@@ -125,6 +126,12 @@ static int set_peer(struct br_family *family, const struct local *local, int ran
                         "BRAID_BACKEND=auto",
                         rank, family->rank);
     n = peer->rails < local->record.rails ? peer->rails : local->record.rails;
+    if (n < local->record.rails && !local->warned_of_rails) {
+        local->warned_of_rails = true;
+        br_log_warn("rank %d: rank %d has %u rails where this rank has %u, so the two use %u; give all "
+                    "ranks the same BRAID_RAILS and as many devices",
+                    family->rank, rank, peer->rails, local->record.rails, n);
+    }
     for (uint32_t i = 0; i < n; i++)
         rails[i] = (struct br_rail_config){.device = local->net[i % (uint32_t)local->n_net],
                                            .address = peer->net[i % peer->n_net],
@@ -149,7 +156,7 @@ static int set_cube_peer(struct br_family *family, const struct local *local, in
         1);
 }
 
-static int set_peers(struct br_family *family, const struct local *local, const struct record *all)
+static int set_peers(struct br_family *family, struct local *local, const struct record *all)
 {
     int rc = 0;
 

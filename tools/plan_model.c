@@ -107,7 +107,7 @@ static void print(const struct table *t)
     char bytes[BR_FORMAT_BYTES];
     double forward = forward_of(t);
 
-    printf("# braid plan: %s\n", t->w.model.title);
+    printf("# braid %s: %s\n", t->set->simulate ? "sim" : "plan", t->w.model.title);
     printf("# %u layers, %s of gradients; forward pass %.3f ms, backward pass %.3f ms", t->w.load.n,
            br_format_bytes(bytes, (double)t->w.model.parameters * sizeof(float)), forward * 1e3,
            (t->compute - forward) * 1e3);
@@ -134,7 +134,7 @@ static void print(const struct table *t)
                row->planned_us);
         if (t->set->simulate)
             printf(" %13.3f %+5.1f %%", row->line.iteration * 1e3,
-                   (row->line.iteration / line->iteration - 1) * 100);
+                   line->iteration > 0 ? (row->line.iteration / line->iteration - 1) * 100 : 0);
         putchar('\n');
     }
 }

@@ -39,7 +39,7 @@ target_link_libraries(shared_user PRIVATE braid::braid)
 add_executable(static_user main.c)
 target_link_libraries(static_user PRIVATE braid::braid_static)
 LISTS
-cmake -S "$scratch/user" -B "$scratch/user/build" -DCMAKE_PREFIX_PATH="$prefix" > "$scratch/user.log"
+cmake -S "$scratch/user" -B "$scratch/user/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" > "$scratch/user.log"
 cmake --build "$scratch/user/build" >> "$scratch/user.log" || {
     cat "$scratch/user.log"
     exit 1

@@ -46,6 +46,13 @@ out=$(mesh 2 -s 1K --json /dev/full --svg "$dir/other.svg") && fail "a full disk
 grep -q 'cannot write /dev/full: No space' <<<"$out" || fail "words for a full disk: $out"
 grep -q '</svg>' "$dir/other.svg" || fail "the drawing is lost with the JSON: $out"
 
+# Ranks with different numbers of rails use the smaller one and say so, once.
+# shellcheck disable=SC2016 # the ranks' shells expand it
+out=$(timeout 100 "$braid" run -n 3 --backend uring --no-prefix -- bash -c 'BRAID_RAILS=$((RANK + 1)) exec "$0" perf mesh -s 1K' "$braid" 2>&1) ||
+    fail "ranks with different numbers of rails: $out"
+[ "$(grep -c 'rank 1: rank 0 has 1 rails .* 2,' <<<"$out")" = 1 ] || fail "rank 1 does not name rank 0: $out"
+[ "$(grep -c 'rank [02]: rank . has . rails' <<<"$out")" = 1 ] || fail "rank 2 warns once, rank 0 has nothing to say: $out"
+
 # Ranks that measure different things would wait for each other.
 # shellcheck disable=SC2016 # the ranks' shells expand it
 out=$(timeout 100 "$braid" run -n 2 --backend uring --no-prefix -- bash -c 'exec "$0" perf mesh -s $((RANK + 1))K' "$braid" 2>&1)

@@ -63,7 +63,7 @@ cat > table << 'END'
 - its tools are not everywhere; CI runs it
 cmake --preset release && cmake --build build/release
 - has been done: this test runs what it made
-cmake -B build && cmake --build build -j
+cmake -B build -G Ninja && cmake --build build -j
 - house/release builds with both compilers
 cmake --install build --prefix /usr/local
 cmake --install "$BRAID_BUILD" --prefix "$PWD/prefix" && [ -x prefix/bin/braid ]

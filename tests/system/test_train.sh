@@ -49,9 +49,11 @@ tiny() { # OPTIONS...
         fail "train -n 502 $*: exit code $?"
     sed -n 's/.*weights //p' "$out"
 }
-default=$(tiny)
-[[ -n $default && $default == "$(tiny --warmup 500)" ]] || fail "the warm-up is not of 500 iterations: $default"
-[[ $default != "$(tiny --warmup 501)" ]] || fail "the warm-up makes no difference"
+if [[ $BRAID_SANITIZE != thread ]]; then # one thread computes 1,500 iterations: nothing for ThreadSanitizer, and minutes with it
+    default=$(tiny)
+    [[ -n $default && $default == "$(tiny --warmup 500)" ]] || fail "the warm-up is not of 500 iterations: $default"
+    [[ $default != "$(tiny --warmup 501)" ]] || fail "the warm-up makes no difference"
+fi
 
 "$braid" train --help > "$out"
 [[ $(head -n 1 "$out") == "usage: braid train "* ]] || fail "train --help does not begin with its usage"
