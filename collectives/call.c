@@ -24,7 +24,8 @@ static void describe(const struct br_call *call, bool path, char *words, size_t 
     enum br_collective collective = (enum br_collective)call->collective;
     bool known = call->collective < BR_COLLECTIVES;
     char root[24] = "", reduction[24] = "";
-    static const char *const by[] = {"", " by messages", " in shared memory", ""};
+    static const char *const by[] = {"", " by messages", " in shared memory", " by GPU memory or messages",
+                                     " by messages, for want of GPU memory"};
 
     if (known && br_collective_rooted(collective))
         snprintf(root, sizeof root, ", root %u", call->root);
@@ -32,11 +33,11 @@ static void describe(const struct br_call *call, bool path, char *words, size_t 
         snprintf(reduction, sizeof reduction, " (%s)",
                  br_reduction_name((enum braid_reduction)call->reduction));
     if (known && collective == BR_BARRIER)
-        snprintf(words, bytes, "barrier%s", path && call->by <= BR_CALL_EITHER ? by[call->by] : "");
+        snprintf(words, bytes, "barrier%s", path && call->by <= BR_CALL_ASKED ? by[call->by] : "");
     else
         snprintf(words, bytes, "%s of %llu %s%s%s%s", br_collective_name(collective),
                  (unsigned long long)call->count, br_type_name((enum braid_type)call->type), reduction, root,
-                 path && call->by <= BR_CALL_EITHER ? by[call->by] : "");
+                 path && call->by <= BR_CALL_ASKED ? by[call->by] : "");
 }
 
 /* The first thing in which they differ that explains the others. */

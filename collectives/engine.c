@@ -202,7 +202,7 @@ static int begin_collective(struct br_engine *engine, struct br_operation *op)
         br_worker_fail(engine->worker, ENOMEM, br_error_words());
     if (rc)
         return rc;
-    call = br_call_of(op, BR_CALL_ENGINE);
+    call = br_call_of(op, op->local_way == BR_LOCAL_SHARES ? BR_CALL_ASKED : BR_CALL_ENGINE);
     br_worker_begins(engine->worker, op->group->number, op->sequence, op->check, &call);
     br_admission_add(engine, op);
     return 0;

@@ -177,6 +177,19 @@ static bool is_same_call(const struct br_call *a, const struct br_call *b)
            a->root == b->root && a->count == b->count;
 }
 
+/* One rank may have found out what the other is about to; else both do the same by the same means, and the digests say that it is so. */
+static bool is_agreed(const struct br_agreed *ours, const struct br_call *theirs, uint16_t check)
+{
+    const struct br_call *call = &ours->call;
+
+    if (!is_same_call(theirs, call))
+        return false;
+    if (theirs->by != call->by)
+        return (theirs->by == BR_CALL_EITHER && call->by == BR_CALL_ASKED) ||
+               (theirs->by == BR_CALL_ASKED && call->by == BR_CALL_EITHER);
+    return call->by == BR_CALL_EITHER || ours->check == check;
+}
+
 bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *m)
 {
     uint32_t operation = (uint32_t)(m->tag >> 32);
@@ -196,12 +209,7 @@ bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *
     if (m->type == BR_MESSAGE_WAITING)
         theirs = br_waiting_described(m);
     described = theirs.by != BR_CALL_UNKNOWN && a->call.by != BR_CALL_UNKNOWN;
-    if (described && (theirs.by == BR_CALL_EITHER || a->call.by == BR_CALL_EITHER))
-        same = is_same_call(&theirs, &a->call);
-    else if (described)
-        same = a->check == m->check && theirs.by == a->call.by && is_same_call(&theirs, &a->call);
-    else
-        same = a->check == m->check || a->call.by == BR_CALL_EITHER;
+    same = described ? is_agreed(a, &theirs, m->check) : a->check == m->check || a->call.by == BR_CALL_EITHER;
     if (same)
         return true;
     disagree(w, m->tag, rank, m->check, a, described ? &theirs : NULL);

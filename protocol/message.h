@@ -88,6 +88,7 @@ enum br_call_by {
     BR_CALL_ENGINE,  /* messages between the ranks */
     BR_CALL_SHARED,  /* memory that the ranks of a host share */
     BR_CALL_EITHER,  /* the ranks are about to find out (GPU memory of one host) */
+    BR_CALL_ASKED,   /* messages, as the ranks have found out: others may be at BR_CALL_EITHER still */
 };
 
 /* WAITING of a collective: the call that it is about, for the words of an error. */

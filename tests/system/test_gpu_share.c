@@ -393,6 +393,53 @@ static void share__waits_for_a_rank(void **state)
     run(late, NULL);
 }
 
+/* ---- disagreement --------------------------------------------------------------------------- */
+
+#define NOTICED_MS 10000 /* on a busy machine; the communicator's deadline comes much later */
+
+enum { LARGER, SMALL, NAMED, BROADCAST, ON_HOST, DISAGREEMENTS };
+
+/* Rank 1 makes another call than the others, whose all-reduce goes by the memory of their GPUs; its own goes each way there is. */
+static int disagree(struct braid_comm *comm, void *context)
+{
+    static const char *const names[] = {"count|allreduce of 10000 int32|20000",
+                                        "count|allreduce of 10000 int32|100", "rank 1|algorithm|messages|GPU",
+                                        "collective|allreduce of 10000 int32|broadcast of 10000 int32",
+                                        "count|allreduce of 10000 int32|300"};
+    static int32_t host[300];
+    const struct braid_options ring = {.algorithm = "ring"};
+    int what = *(const int *)context, rc;
+    double start = ranks_now_ms();
+    int32_t *data = allocate(20000);
+
+    if (braid_rank(comm) != 1)
+        rc = braid_allreduce(comm, data, data, 10000, BRAID_INT32, BRAID_SUM, NULL, NULL);
+    else if (what == LARGER || what == SMALL)
+        rc = braid_allreduce(comm, data, data, what == LARGER ? 20000 : 100, BRAID_INT32, BRAID_SUM, NULL,
+                             NULL);
+    else if (what == NAMED)
+        rc = braid_allreduce(comm, data, data, 10000, BRAID_INT32, BRAID_SUM, &ring, NULL);
+    else if (what == BROADCAST)
+        rc = braid_broadcast(comm, data, data, 10000, BRAID_INT32, 0, NULL, NULL);
+    else
+        rc = braid_allreduce(comm, host, host, 300, BRAID_INT32, BRAID_SUM, NULL, NULL);
+    if (!rc) /* a leaf of a broadcast may have nothing to notice yet */
+        rc = braid_barrier(comm, NULL, NULL);
+    CHECK(rc == -EPROTO || rc == -ECANCELED, "disagreement %d: got %d", what, rc);
+    CHECK(ranks_now_ms() - start < NOTICED_MS, "disagreement %d: noticed late", what);
+    CHECK(says_all(braid_last_error(), names[what]), "disagreement %d: the message does not name all of %s",
+          what, names[what]);
+    own_gpu_free(data);
+    return 0;
+}
+
+static void share__disagreement(void **state)
+{
+    (void)state;
+    for (int what = 0; what < DISAGREEMENTS; what++)
+        run(disagree, &what);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +452,7 @@ int main(void)
         cmocka_unit_test(share__fails),
         cmocka_unit_test(share__hangs),
         cmocka_unit_test(share__waits_for_a_rank),
+        cmocka_unit_test(share__disagreement),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
