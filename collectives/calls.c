@@ -121,18 +121,16 @@ static void apply_options(const struct braid_comm *comm, const struct braid_opti
 static int go(struct br_operation *op, struct braid_op **out)
 {
     struct braid_op *handle = out ? br_operation_give(op) : NULL;
-    int rc = br_progress_submit(op, out != NULL);
+    int rc = out ? br_progress_submit(op) : br_progress_run(op);
 
     if (rc) {
         br_comm_put_operation(op);
         return rc;
     }
-    if (out) {
-        *out = handle;
-        return 0;
-    }
-    br_progress_wait(op, UINT64_MAX); /* its deadline ends it */
-    return br_comm_finish_operation(op);
+    if (!out)
+        return br_comm_finish_operation(op);
+    *out = handle;
+    return 0;
 }
 
 static void fill(const struct braid_comm *comm, const struct call *c, const struct braid_options *options,

@@ -9,8 +9,9 @@
  *    thread turns it only when nobody has for a while: it serves peers while the program computes.
  * 2. The own thread stays out of the way: while callers drive, it naps for NAP at a time and looks again. Rejected: waking it
  *    when a caller leaves, which costs a system call and a thread switch after every blocking call.
- * 3. Submission goes through the submission ring, always, so that a thread's operations cannot overtake each other; with the
- *    lock free the call takes them out itself, else whoever drives does.
+ * 3. With the lock free a call hands its operation to the engine itself, and a blocking call goes on to drive without letting go of the
+ *    lock. Else operations go through the submission ring, and whoever drives takes them out. A thread's operations do not overtake each
+ *    other: the ring is emptied before an operation goes past it.
  * 4. Who drives keeps the lock as long as it waits, and a mutex is not fair: those who need it (to allocate, to abort, to look whether
  *    what has woken them was for them) say so in `wanted` and are let in between two turns. One of those may drive from then on; then who
  *    drove before waits for the end of its operation, not for the lock: that would come as late as the other one falls asleep.
@@ -345,8 +346,10 @@ void br_progress_stop(struct br_family *family);
 int br_progress_turn(struct br_family *family, uint64_t now); /* under the lock; returns how much was done */
 void br_progress_end(struct br_operation *op);                /* under the lock: the operation has ended */
 void br_progress_fail(struct br_operation *op);               /* likewise, with the worker's failure */
-/* Submits; when the lock is free the first frames leave at once. `wake`: nobody is going to wait for it right away. */
-int br_progress_submit(struct br_operation *op, bool wake);
+/* Submits, and returns: when the lock is free the first frames leave at once, else whoever drives takes it. -EAGAIN with words. */
+int br_progress_submit(struct br_operation *op);
+/* Submits and drives until the operation has ended. -EAGAIN with words: it was not submitted. */
+int br_progress_run(struct br_operation *op);
 /* Drives until the operation has ended or `most` ns have passed (UINT64_MAX: no limit); true: it has ended. */
 bool br_progress_wait(struct br_operation *op, uint64_t most);
 /* Drives until something has happened since `seen` was read, or for `most` ns: an operation ended, somebody nudged. What the caller waits for it

@@ -159,7 +159,7 @@ int braid_start(struct braid_op *handle)
         return br_error(EINVAL, "braid_start: not a persistent operation");
     if (atomic_load(&op->state) != BR_OPERATION_IDLE)
         return br_error(EBUSY, "braid_start: the operation runs; wait for it first");
-    return br_progress_submit(op, true);
+    return br_progress_submit(op);
 }
 
 int braid_op_free(struct braid_op *handle)

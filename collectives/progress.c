@@ -288,27 +288,38 @@ void br_progress_stop(struct br_family *family)
 
 /* ---- callers ----------------------------------------------------------------------------------------------- */
 
-int br_progress_submit(struct br_operation *op, bool wake_up)
+/* With the lock the engine takes the operation at once, unless one of this thread is on its way through the ring still, behind another
+ * thread's that is not published yet. Else it goes into the ring, and whoever drives takes it out. -EAGAIN with words. */
+static int hand_in(struct br_operation *op, bool locked, uint64_t now)
 {
     struct br_family *family = op->comm->family;
 
     atomic_store_explicit(&op->state, BR_OPERATION_SUBMITTED, memory_order_relaxed);
     atomic_fetch_add(&op->comm->outstanding, 1);
-    if (!br_ring_push(&family->submissions, op)) { /* as large as the pool: cannot be full */
+    if (locked)
+        accept_submissions(family, now);
+    if (locked && br_ring_idle(&family->submissions)) {
+        br_comm_start_operation(op, now);
+    } else if (!br_ring_push(&family->submissions, op)) { /* as large as the pool: cannot be full */
         atomic_fetch_sub(&op->comm->outstanding, 1);
         return br_error(EAGAIN, "rank %d: the submission ring is full", family->rank);
     }
-    if (br_gate_try(family)) {
-        uint64_t now = br_clock_now();
+    return 0;
+}
 
-        accept_submissions(family, now);
-        if (wake_up)
-            br_progress_turn(family, now);
+int br_progress_submit(struct br_operation *op)
+{
+    struct br_family *family = op->comm->family;
+    bool locked = br_gate_try(family);
+    uint64_t now = locked ? br_clock_now() : 0;
+    int rc = hand_in(op, locked, now);
+
+    if (locked) {
+        br_progress_turn(family, now);
         br_gate_unlock(family);
     }
-    if (wake_up)
-        br_gate_wake(family);
-    return 0;
+    br_gate_wake(family);
+    return rc;
 }
 
 /* Somebody else drives: sleep until an operation ends, but look again soon, as the driver may leave. */
@@ -389,6 +400,26 @@ static bool wait_for(struct br_family *family, const struct goal *goal, uint64_t
     }
     atomic_fetch_sub(&family->callers, 1);
     return is_reached(family, goal);
+}
+
+int br_progress_run(struct br_operation *op)
+{
+    struct br_family *family = op->comm->family;
+    const struct goal goal = {.op = op};
+    bool locked = br_gate_try(family);
+    int rc = hand_in(op, locked, locked ? br_clock_now() : 0);
+
+    if (locked) {
+        atomic_fetch_add(&family->callers, 1);
+        if (rc || drive(family, &goal, UINT64_MAX)) { /* else another drives */
+            atomic_fetch_add(&family->turns, 1);
+            br_gate_unlock(family);
+        }
+        atomic_fetch_sub(&family->callers, 1);
+    }
+    if (!rc)
+        wait_for(family, &goal, UINT64_MAX); /* its deadline ends it */
+    return rc;
 }
 
 bool br_progress_wait(struct br_operation *op, uint64_t most)

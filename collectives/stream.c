@@ -88,7 +88,7 @@ static int begin_and_submit(struct br_operation *op, void *stream)
     if (rc)
         return rc;
     use_host_memory(op);
-    rc = br_progress_submit(op, true);
+    rc = br_progress_submit(op);
     if (rc)
         br_passage_release(op->passage);
     return rc;
