@@ -196,14 +196,18 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
 static int begin_collective(struct br_engine *engine, struct br_operation *op)
 {
     struct br_call call;
+    const struct br_operation *called = op->whole ? op->whole : op; /* by the program */
     int rc = get_plan(engine, op);
 
     if (rc == -ENOMEM)
         br_worker_fail(engine->worker, ENOMEM, br_error_words());
     if (rc)
         return rc;
-    call = br_call_of(op, op->local_way == BR_LOCAL_SHARES ? BR_CALL_ASKED : BR_CALL_ENGINE);
+    call = br_call_of(called, op->local_way == BR_LOCAL_SHARES ? BR_CALL_ASKED : BR_CALL_ENGINE);
     br_worker_begins(engine->worker, op->group->number, op->sequence, op->check, &call);
+    if (op->whole)
+        br_worker_is_part(engine->worker, op->group->number, op->sequence,
+                          br_tag_of_group(called->group->number, called->sequence));
     br_admission_add(engine, op);
     return 0;
 }

@@ -249,7 +249,7 @@ static int check(const struct br_local *local, const struct br_operation *op, bo
         memcpy(&theirs, br_board_description(&local->board, r, local->round), sizeof theirs);
         br_call_disagreement(
             br_group_in_job(local->group, (int)r), br_group_in_job(local->group, (int)local->rank),
-            br_tag_of_group(local->group->number, op->sequence), &theirs, &ours, words, sizeof words);
+            br_tag_of_group(op->group->number, op->sequence), &theirs, &ours, words, sizeof words);
         return br_error(EPROTO, "%s", words);
     }
     return 0;

@@ -101,7 +101,8 @@ static void disagree(struct br_worker *w, uint64_t tag, int rank, uint16_t check
     if (!w->disagreement_words || a->call.by == BR_CALL_UNKNOWN) {
         br_worker_fail(w, EPROTO, words);
     } else if (theirs) {
-        w->disagreement_words(rank, w->config.rank, tag, theirs, &a->call, words, sizeof words);
+        w->disagreement_words(rank, w->config.rank, a->part ? a->whole : tag, theirs, &a->call, words,
+                              sizeof words);
         br_worker_fail(w, EPROTO, words);
     } else if (!w->dispute_until) {
         w->dispute_until = w->now + DISPUTE;
@@ -109,6 +110,17 @@ static void disagree(struct br_worker *w, uint64_t tag, int rank, uint16_t check
         br_worker_waits_for(w, rank, (uint32_t)(tag >> 52) & (BR_MAX_GROUPS - 1), tag >> 32, a->check,
                             &a->call);
     }
+}
+
+void br_worker_is_part(struct br_worker *w, uint32_t group, uint64_t sequence, uint64_t whole)
+{
+    uint32_t operation = (uint32_t)(br_tag_of_group(group, sequence) >> 32);
+    struct br_agreed *a = place_of(w, operation);
+
+    if (!is_of(a, operation) || !a->ours)
+        return;
+    a->part = true;
+    a->whole = whole;
 }
 
 void br_agree_timer(struct br_worker *w)

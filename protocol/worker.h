@@ -81,9 +81,10 @@ struct br_rail_config {
 struct br_agreed {
     uint32_t operation; /* its part of the tag: group and number */
     uint16_t check;
-    bool used, ours;
+    bool used, ours, part;
     int rank;            /* whose */
     struct br_call call; /* ours: the arguments */
+    uint64_t whole;      /* part: the tag of the operation that it is a part of */
 };
 
 /* Puts into words that `rank` and we, `self`, disagree about the operation of this tag. */
@@ -170,6 +171,8 @@ void br_worker_missing(const struct br_worker *worker, char *words, size_t bytes
  * sequence: its number in the group, not cut to the tag's bits. call: the arguments in full; NULL: words name digests. */
 void br_worker_begins(struct br_worker *worker, uint32_t group, uint64_t sequence, uint16_t check,
                       const struct br_call *call);
+/* A collective that has begun is a part of the one with the tag `whole`, and its `call` is that of the whole: errors name that one. */
+void br_worker_is_part(struct br_worker *worker, uint32_t group, uint64_t sequence, uint64_t whole);
 /* A collective that has begun waits for this rank outside the worker: tells it so, that it notices if it has begun another. */
 void br_worker_waits_for(struct br_worker *worker, int rank, uint32_t group, uint64_t sequence,
                          uint16_t check, const struct br_call *call);

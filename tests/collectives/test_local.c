@@ -60,6 +60,7 @@ static struct br_operation make(int rank, enum br_collective collective, size_t 
 {
     return (struct br_operation){
         .kind = BR_OPERATION_COLLECTIVE,
+        .group = &group,
         .collective = collective,
         .send = in[rank],
         .recv = out[rank],

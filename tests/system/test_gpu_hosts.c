@@ -359,13 +359,80 @@ static void hosts__a_rank_is_missing(void **state)
     run(missing, "dies");
 }
 
+/* ---- disagreement --------------------------------------------------------------------------- */
+
+#define NOTICED_MS 10000 /* on a busy machine; the communicator's deadline comes much later */
+
+/* What some ranks call where the others sum LARGE elements by their GPUs' memory and the network; words: what all ranks must read of it. */
+struct other {
+    const char *words;
+    int first; /* the ranks from this one on make the other call: rank 3 alone, or all of its host */
+    size_t count;
+    enum braid_reduction reduction;
+    const char *algorithm;
+    bool broadcasts;
+};
+
+static int disagree(struct braid_comm *comm, void *context)
+{
+    const struct other *other = context;
+    struct braid_options options = {0};
+    double start;
+    int32_t *data;
+    int rc;
+
+    data = own_gpu_alloc(2 * LARGE * sizeof *data);
+    if (sum_and_check(comm, data, LARGE)) /* opens the GPU and maps the memory */
+        return 1;
+    ranks_tell(0);
+    ranks_await(0, RANKS); /* all have ended that one */
+    start = ranks_now_ms();
+    if (other->algorithm)
+        options.algorithm = other->algorithm;
+    if (braid_rank(comm) < other->first)
+        rc = braid_allreduce(comm, data, data, LARGE, BRAID_INT32, BRAID_SUM, NULL, NULL);
+    else if (other->broadcasts)
+        rc = braid_broadcast(comm, data, data, other->count, BRAID_INT32, 0, NULL, NULL);
+    else
+        rc = braid_allreduce(comm, data, data, other->count, BRAID_INT32, other->reduction, &options, NULL);
+    CHECK(rc == -EPROTO, "%s: got %d", other->words, rc);
+    CHECK(ranks_now_ms() - start < NOTICED_MS, "%s: noticed late", other->words);
+    CHECK(says_all(braid_last_error(), other->words), "the message does not name all of %s", other->words);
+    /* It is about what the program has called, whichever part of it has shown the difference. */
+    CHECK(!strstr(braid_last_error(), " of communicator "), "not the program's communicator");
+    own_gpu_free(data);
+    return 0;
+}
+
+static void hosts__disagreement(void **state)
+{
+    static const struct other others[] = {
+        {"count|allreduce of 70001 int32|100", 3, 100, BRAID_SUM, NULL, false},
+        {"count|allreduce of 70001 int32|60000", 3, 60000, BRAID_SUM, NULL, false},
+        {"count|allreduce of 70001 int32|80000", 3, 80000, BRAID_SUM, NULL, false},
+        {"reduction|allreduce of 70001 int32 (sum)|(avg)", 3, LARGE, BRAID_AVG, NULL, false},
+        {"algorithm|messages|GPU", 3, LARGE, BRAID_SUM, "ring", false},
+        {"collective|allreduce of 70001 int32|broadcast of 70001 int32", 3, LARGE, BRAID_SUM, NULL, true},
+        {"count|allreduce of 70001 int32|100", 2, 100, BRAID_SUM, NULL, false},
+        {"count|allreduce of 70001 int32|60000", 2, 60000, BRAID_SUM, NULL, false},
+        {"count|allreduce of 70001 int32|80000", 2, 80000, BRAID_SUM, NULL, false},
+        {"reduction|allreduce of 70001 int32 (sum)|(avg)", 2, LARGE, BRAID_AVG, NULL, false},
+        {"reduction|allreduce of 70001 int32 (sum)|(max)", 2, LARGE, BRAID_MAX, NULL, false},
+        {"algorithm|messages|GPU", 2, LARGE, BRAID_SUM, "ring", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        run(disagree, (void *)(uintptr_t)&others[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts__results),           cmocka_unit_test(hosts__memory_of_cuMemCreate),
         cmocka_unit_test(hosts__averages),          cmocka_unit_test(hosts__not_all_have_a_gpu),
         cmocka_unit_test(hosts__refused),           cmocka_unit_test(hosts__fails),
-        cmocka_unit_test(hosts__a_rank_is_missing),
+        cmocka_unit_test(hosts__a_rank_is_missing), cmocka_unit_test(hosts__disagreement),
     };
 
     if (geteuid()) {
