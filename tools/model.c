@@ -47,6 +47,8 @@ static int parse(struct br_model *model, FILE *file, const char *path)
                 path, number, BR_MODEL_LAYERS);
         }
     }
+    if (!model->title[0])
+        snprintf(model->title, sizeof model->title, "%.95s", path);
     return model->count ? 0 : br_error(EINVAL, "%s has no layers", path);
 }
 

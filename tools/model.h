@@ -18,7 +18,7 @@ struct br_model_layer {
 };
 
 struct br_model {
-    char title[96]; /* the first comment line */
+    char title[96]; /* the first comment line with text; without one, the path */
     struct br_model_layer *layers;
     int count;
     size_t parameters; /* of all layers */

@@ -83,6 +83,7 @@ static void reductions(const struct drawing *d, const struct br_timeline_view *v
 static void panel(const struct drawing *d, const struct br_timeline_view *view, double y)
 {
     double end = LEFT + view->line->iteration * d->scale;
+    double computes = view->line->iteration > 0 ? view->compute / view->line->iteration : 1;
 
     fprintf(d->out, "<text x=\"%d\" y=\"%.1f\" class=\"name\">%s</text>\n", LEFT - 10, y + LANE - 2,
             view->policy);
@@ -95,7 +96,7 @@ static void panel(const struct drawing *d, const struct br_timeline_view *view, 
     fprintf(d->out, "<text x=\"%.2f\" y=\"%.1f\" class=\"time\">%.2f ms</text>\n", end + 6, y + LANE - 4,
             view->line->iteration * 1e3);
     fprintf(d->out, "<text x=\"%.2f\" y=\"%.1f\" class=\"note left\">%.1f %%</text>\n", end + 6,
-            y + 2 * LANE - 4, 100 * view->compute / view->line->iteration);
+            y + 2 * LANE - 4, 100 * computes);
 }
 
 static void axis(const struct drawing *d, double most, int height)

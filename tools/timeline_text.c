@@ -10,10 +10,12 @@
 /* Marks [from, to) of the iteration in the bar; something short has a column, too. */
 static void mark(char bar[COLUMNS + 1], double iteration, double from, double to, char with)
 {
-    int first = (int)(from / iteration * COLUMNS), last = (int)(to / iteration * COLUMNS);
+    int first, last;
 
-    if (to <= from)
+    if (to <= from) /* as in an iteration of no time */
         return;
+    first = (int)(from / iteration * COLUMNS);
+    last = (int)(to / iteration * COLUMNS);
     first = first < COLUMNS ? first : COLUMNS - 1;
     last = last > first ? last : first + 1;
     memset(bar + first, with, (size_t)((last < COLUMNS ? last : COLUMNS) - first));

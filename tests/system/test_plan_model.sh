@@ -107,6 +107,16 @@ BRAID_TRACE_DETAIL=0 traced "$dir/d.json" --policy p3 >/dev/null || fail "BRAID_
 out=$("$braid" sim --model "$dir/large.csv" --times "$dir/slow.csv" -n 1 --policy p3 2>&1) || fail "sim -n 1: $out"
 grep -Eq '^\* p3 +3 +urgent +60\.000 +0\.000 +1\.00' <<<"$out" || fail "sim -n 1: $out"
 
+# No title, no computation, and one rank: an iteration of no time, of which nothing is a part.
+printf 'layer,name,kind,parameters,forward_multiply_adds\n1,a,Linear,250,0\n' >"$dir/plain.csv"
+"$braid" sim --model "$dir/plain.csv" -n 1 --layers --svg "$dir/n.svg" --trace "$dir/n.trace" --json "$dir/n.json" >"$dir/out" ||
+    fail "sim of no time: $(cat "$dir/out")"
+[ "$(head -n 1 "$dir/out")" = "# braid sim: $dir/plain.csv" ] || fail "not named by its file: $(cat "$dir/out")"
+grep -Eq '^. layerwise .* 0\.000 +1\.00 +100\.0 %.* 0\.000 +\+0\.0 %$' "$dir/out" || fail "sim of no time: $(cat "$dir/out")"
+for file in out n.svg n.trace n.json; do
+    grep -Ewiq -- '-?nan|inf|null' "$dir/$file" && fail "no number in $file: $(cat "$dir/$file")"
+done
+
 # a and b are the planner's, the algorithm is what runs: another prediction, and the same simulation to the last digit.
 row() { # ARGUMENT...: simulated and predicted milliseconds
     "$braid" sim --model "$dir/three.csv" --times "$dir/times.csv" --topology bcube:2,2 --gbit 1 --policy p3 "$@" >"$dir/out" || fail "sim $*"

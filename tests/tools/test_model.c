@@ -45,6 +45,16 @@ static void model_load__layers_in_forward_order(void **state)
     br_model_free(&model);
 }
 
+static void model_load__title_is_the_path_without_a_comment(void **state)
+{
+    struct br_model model;
+
+    (void)state;
+    assert_int_equal(load("#\n" NAMES "1,a,Linear,10,20\n", &model), 0);
+    assert_int_equal(strncmp(model.title, "/tmp/braid_model_", 17), 0);
+    br_model_free(&model);
+}
+
 static void model_load__bad_lines_are_named(void **state)
 {
     (void)state;
@@ -90,6 +100,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_load__layers_in_forward_order),
+        cmocka_unit_test(model_load__title_is_the_path_without_a_comment),
         cmocka_unit_test(model_load__bad_lines_are_named),
         cmocka_unit_test(model_load__more_layers_than_fit),
         cmocka_unit_test(model_load__missing_file),
