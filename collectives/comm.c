@@ -145,13 +145,19 @@ static void destroy_worker(struct br_family *family)
     br_worker_destroy(family->worker);
 }
 
+bool br_comm_maps(const struct br_family *family, int rank)
+{
+    const struct br_peer *peer = &family->worker->peers[rank];
+
+    return peer->n_rails && peer->rails[0].device->caps.maps; /* then it is the only rail */
+}
+
 bool br_comm_one_host(const struct br_family *family, const int *ranks, int size)
 {
     for (int i = 0; i < size; i++) {
         int r = ranks ? ranks[i] : i;
-        const struct br_peer *peer = &family->worker->peers[r];
 
-        if (r != family->rank && (!peer->n_rails || strcmp(peer->rails[0].device->ops->name, "shm") != 0))
+        if (r != family->rank && !br_comm_maps(family, r))
             return false;
     }
     return true;

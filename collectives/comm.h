@@ -241,6 +241,8 @@ int br_streams_create(struct br_family *family); /* -ENOMEM */
 int br_comm_check(const struct braid_comm *comm,
                   const char *name); /* -EINVAL with words: none, or finalized; -EPERM: this is a fork */
 uint64_t br_comm_now(const struct braid_comm *comm); /* ns; for those above that read no clock themselves */
+/* Do this rank and `rank` of the job, another one, map each other's memory? Then both are on one host. */
+bool br_comm_maps(const struct br_family *family, int rank);
 /* ranks of the job, NULL: all. Do they share this host's memory? Each finds the same. */
 bool br_comm_one_host(const struct br_family *family, const int *ranks, int size);
 /* "uring:eth0,uring:eth1": this rank's devices. */

@@ -383,8 +383,7 @@ int br_memory_open(struct br_family *family)
     int rc;
 
     for (int r = 0; r < family->size; r++)
-        family->shares_host = family->shares_host ||
-                              (w->peers[r].n_rails && !strcmp(w->peers[r].rails[0].device->ops->name, "shm"));
+        family->shares_host = family->shares_host || br_comm_maps(family, r);
     if (!any_pins(family))
         return 0;
     if (!family->settings.cache_bytes) {

@@ -59,7 +59,8 @@ struct br_caps {
     bool ordered;           /* frames of a link arrive in the order posted */
     bool sent_means_placed; /* SENT comes only after the bytes stand in the receiver's place */
     bool zero_copy_send;    /* no copy of payload in user space on the way out */
-    bool maps;              /* may report mapped arrivals for slots with may_map */
+    /* the peers' memory is mapped, so they are on this host: may report mapped arrivals for slots with may_map */
+    bool maps;
     bool combines;          /* applies a slot's combiner itself (note 9) */
     bool pins;              /* region_register pins memory and costs: worth keeping (cache.h) */
     bool gpu;               /* takes regions of GPUs' memory, if gpu_trial says so of the GPU (note 11) */
