@@ -6,7 +6,9 @@
  *    sockets and segments with its parent. What was made before the fork is recognised by the number of forks at that time.
  * 2. Rejected: getpid() in each call, which is a system call since glibc 2.25, and a page with MADV_WIPEONFORK, which would also
  *    notice a fork by syscall(SYS_fork) but costs a cache line of its own on the data path.
- * 3. Nearly everything that a public function waits in is a cancellation point, often with a lock held. A handler that unwinds
+ * 3. A lock that another thread holds at the fork stays locked in the child for ever. So what the whole process shares has a lock that
+ *    fork() takes before it copies the process and releases on both sides.
+ * 4. Nearly everything that a public function waits in is a cancellation point, often with a lock held. A handler that unwinds
  *    would have to end an operation that belongs to the engine, so cancellation waits for the end of the call.
  */
 #ifndef BR_BASE_PROCESS_H
@@ -19,6 +21,11 @@ extern unsigned br_process_forks;
 
 /* Counts forks from now on. Returns 0 or -ENOMEM with words. From any thread; calls after the first do nothing. */
 int br_process_watch(void);
+
+/* The lock of lists of the whole process (note 3). For short sections that take no other lock, as fork() waits for them; after
+ * br_process_watch(). From any thread. */
+void br_process_lock(void);
+void br_process_unlock(void);
 
 static inline int br_cancellation_hold(void)
 {

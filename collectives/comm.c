@@ -287,31 +287,30 @@ static int init_first(struct br_family *family)
 /* Communicators that have been finalized with their job. The program may still hold their addresses: they stay what they are for
  * KEPT others. */
 #define KEPT 64
-static struct {
-    pthread_mutex_t lock;
+static struct {          /* under br_process_lock() */
     struct br_list list; /* the oldest first; by `holding` */
     int n;
-} retired = {.lock = PTHREAD_MUTEX_INITIALIZER, .list = {&retired.list, &retired.list}};
+} retired = {.list = {&retired.list, &retired.list}};
 
 static void retire(struct braid_comm *comm)
 {
-    pthread_mutex_lock(&retired.lock);
+    br_process_lock();
     br_list_push_back(&retired.list, &comm->holding);
     retired.n++;
-    pthread_mutex_unlock(&retired.lock);
+    br_process_unlock();
 }
 
 static struct braid_comm *make_comm(void)
 {
     struct braid_comm *comm = NULL;
 
-    pthread_mutex_lock(&retired.lock);
+    br_process_lock();
     if (retired.n > KEPT) {
         comm = br_container_of(retired.list.next, struct braid_comm, holding);
         br_list_remove(&comm->holding);
         retired.n--;
     }
-    pthread_mutex_unlock(&retired.lock);
+    br_process_unlock();
     return comm ? comm : calloc(1, sizeof *comm);
 }
 

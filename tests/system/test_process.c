@@ -265,12 +265,70 @@ static void process__a_fork_is_refused_and_changes_nothing(void **state)
     ranks_everywhere(RANKS_KINDS, 2, forked);
 }
 
+/* Comes and goes until it is told to stop: a job of its own, again and again. */
+static void *come_and_go(void *stop)
+{
+    while (!atomic_load((atomic_bool *)stop)) {
+        struct braid_comm *comm;
+
+        if (braid_init(&(struct braid_config){.size = 1}, &comm) || braid_finalize(comm))
+            return "a job of one rank fails";
+    }
+    return NULL;
+}
+
+static int alone(void)
+{
+    struct braid_comm *own;
+
+    RETURNS(0, braid_init(&(struct braid_config){.size = 1}, &own));
+    RETURNS(0, braid_finalize(own));
+    return 0;
+}
+
+/* Whatever another thread has locked when the program forks, the child can use braid. */
+static void process__a_fork_beside_other_threads_leaves_no_lock(void **state)
+{
+    enum { THREADS = 3, FORKS = 300 };
+    atomic_bool stop = false;
+    pthread_t threads[THREADS];
+
+    (void)state;
+    if (!CHILD_MAY_START_THREADS)
+        skip();
+    assert_int_equal(alone(), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, come_and_go, &stop), 0);
+    for (int i = 0; i < FORKS; i++) {
+        int status = -1;
+        pid_t pid = fork();
+
+        if (!pid) {
+            alarm(RANKS_LIMIT);
+            _exit(alone());
+        }
+        assert_true(pid > 0);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (status)
+            fail_msg("child %d ended with %d", i, status);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < THREADS; i++) {
+        void *failed;
+
+        assert_int_equal(pthread_join(threads[i], &failed), 0);
+        if (failed)
+            fail_msg("%s", (const char *)failed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(process__no_signal_reaches_a_thread_of_braid),
         cmocka_unit_test(process__cancelled_threads_leave_no_lock),
         cmocka_unit_test(process__a_fork_is_refused_and_changes_nothing),
+        cmocka_unit_test(process__a_fork_beside_other_threads_leaves_no_lock),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
