@@ -9,7 +9,7 @@
 #define NAME_BYTES 512
 
 /* *out = the number behind `key` in a file of lines, behind nothing for "". false: there is none ("max" is none). */
-static bool read_number(const char *path, const char *key, uint64_t *out)
+static bool available_read_number(const char *path, const char *key, uint64_t *out)
 {
     FILE *file = fopen(path, "re");
     size_t n = strlen(key);
@@ -57,13 +57,13 @@ static bool left_in(const char *folder, bool v1, uint64_t *left)
     uint64_t most, used, cache = 0;
 
     snprintf(path, sizeof path, "%.900s/%s", folder, v1 ? "memory.limit_in_bytes" : "memory.max");
-    if (!read_number(path, "", &most))
+    if (!available_read_number(path, "", &most))
         return false;
     snprintf(path, sizeof path, "%.900s/%s", folder, v1 ? "memory.usage_in_bytes" : "memory.current");
-    if (!read_number(path, "", &used))
+    if (!available_read_number(path, "", &used))
         return false;
     snprintf(path, sizeof path, "%.900s/memory.stat", folder);
-    read_number(path, "inactive_file ", &cache); /* shared memory is not in it */
+    available_read_number(path, "inactive_file ", &cache); /* shared memory is not in it */
     used -= cache < used ? cache : used;
     *left = used < most ? most - used : 0;
     return true;
@@ -92,7 +92,7 @@ uint64_t br_available_memory(const char *root, const char **limit)
 
     *limit = "MemAvailable";
     snprintf(path, sizeof path, "%.255s/proc/meminfo", root);
-    if (read_number(path, "MemAvailable:", &kib))
+    if (available_read_number(path, "MemAvailable:", &kib))
         least = kib << 10;
     if (cgroup < least) {
         least = cgroup;

@@ -14,7 +14,7 @@
 #define SHOWN 60 /* characters of a bad value that an error repeats */
 
 /* NULL when the variable is unset or empty, which both mean "use the fallback". */
-static const char *value_of(const char *name)
+static const char *env_value_of(const char *name)
 {
     const char *text = getenv(name);
 
@@ -23,7 +23,7 @@ static const char *value_of(const char *name)
 
 int br_env_number(const char *name, int64_t min, int64_t max, int64_t fallback, int64_t *out)
 {
-    const char *text = value_of(name);
+    const char *text = env_value_of(name);
     long long number;
     char *end;
 
@@ -70,7 +70,7 @@ int br_parse_bytes(const char *text, uint64_t *out)
 
 int br_env_bytes(const char *name, uint64_t min, uint64_t max, uint64_t fallback, uint64_t *out)
 {
-    const char *text = value_of(name);
+    const char *text = env_value_of(name);
     uint64_t bytes;
 
     *out = fallback;
@@ -86,8 +86,8 @@ int br_env_bytes(const char *name, uint64_t min, uint64_t max, uint64_t fallback
 
 int br_env_choice(const char *name, const char *const *choices, int fallback, int *out)
 {
-    const char *text = value_of(name);
-    char list[BR_ERROR_WORDS] = "";
+    const char *text = env_value_of(name);
+    char list[BR_ERROR_BYTES] = "";
     size_t at = 0;
 
     *out = fallback;

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char words[BR_ERROR_WORDS];
+static _Thread_local char words[BR_ERROR_BYTES];
 
 int(br_error)(int err, const char *format, ...)
 {
-    char text[BR_ERROR_WORDS]; /* apart, because an argument may be br_error_words() itself */
+    char text[BR_ERROR_BYTES]; /* apart, because an argument may be br_error_message() itself */
     va_list args;
 
     va_start(args, format);
@@ -21,7 +21,7 @@ int(br_error)(int err, const char *format, ...)
 
 int br_error_prefix(int rc, const char *format, ...)
 {
-    char text[BR_ERROR_WORDS];
+    char text[BR_ERROR_BYTES];
     va_list args;
     int n;
 
@@ -34,7 +34,7 @@ int br_error_prefix(int rc, const char *format, ...)
     return rc;
 }
 
-const char *br_error_words(void)
+const char *br_error_message(void)
 {
     return words;
 }

@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-#define BR_ERROR_WORDS 512 /* bytes of one message, the final zero included; longer ones are cut */
+#define BR_ERROR_BYTES 512 /* bytes of one message, the final zero included; longer ones are cut */
 
 /* Stores the words of this thread's last error. err: a positive errno. Returns -err. Never fails. */
 int br_error(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -25,6 +25,6 @@ int br_error_prefix(int rc, const char *format, ...) __attribute__((format(print
 
 /* The words of this thread's last error; "" when there was none. Owned by the thread, valid until its next
  * error. */
-const char *br_error_words(void);
+const char *br_error_message(void);
 
 #endif

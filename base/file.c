@@ -12,12 +12,12 @@
 
 #define ATTEMPTS 100 /* at a name for the temporary file */
 
-static int failed(const char *what, const char *path, int err)
+static int file_failed(const char *what, const char *path, int err)
 {
     return br_error(err, "%s%scannot write %s: %s", what ? what : "", what ? ": " : "", path, strerror(err));
 }
 
-static void release(struct br_file *file)
+static void file_release(struct br_file *file)
 {
     free(file->target);
     free(file->aside);
@@ -94,19 +94,19 @@ int br_file_open(struct br_file *file, const char *what, const char *path, bool 
         file->stream = fdopen(fd, "w");
     if (file->stream && file->target)
         return 0;
-    rc = failed(what, path, fd < 0 ? -fd : ENOMEM);
+    rc = file_failed(what, path, fd < 0 ? -fd : ENOMEM);
     if (file->stream)
         fclose(file->stream);
     else if (fd >= 0)
         close(fd);
     if (fd >= 0 && file->aside)
         unlink(file->aside);
-    release(file);
+    file_release(file);
     return rc;
 }
 
 /* Why an earlier write failed: stdio has not kept the reason. The temporary file is lost anyway, so asking again does no harm. */
-static int reason(const struct br_file *file)
+static int file_reason(const struct br_file *file)
 {
     static const char page[4096];
 
@@ -116,7 +116,7 @@ static int reason(const struct br_file *file)
 
 int br_file_publish(struct br_file *file, const char *what)
 {
-    int err = ferror(file->stream) ? reason(file) : 0;
+    int err = ferror(file->stream) ? file_reason(file) : 0;
 
     if (fflush(file->stream) != 0)
         err = errno;
@@ -126,7 +126,7 @@ int br_file_publish(struct br_file *file, const char *what)
     if (!err && file->aside && rename(file->aside, file->target) != 0)
         err = errno;
     if (err)
-        return failed(what, file->target, err);
+        return file_failed(what, file->target, err);
     free(file->aside);
     file->aside = NULL;
     file->made = false;
@@ -143,11 +143,11 @@ int br_file_close(struct br_file *file, const char *what, int rc)
         rc = published < 0 ? published : rc;
     }
     if (fclose(file->stream) != 0 && rc >= 0)
-        rc = failed(what, file->target, errno);
+        rc = file_failed(what, file->target, errno);
     if (file->aside)
         unlink(file->aside);
     else if (file->made)
         unlink(file->target);
-    release(file);
+    file_release(file);
     return rc;
 }

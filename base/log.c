@@ -57,7 +57,7 @@ bool br_log_enabled(enum br_log_level level)
 }
 
 /* Adds to the line what fits and returns the new length, at most LINE_BYTES - 1. */
-static size_t append(char *line, size_t at, const char *format, va_list args)
+static size_t log_append(char *line, size_t at, const char *format, va_list args)
 {
     int n = vsnprintf(line + at, LINE_BYTES - at, format, args);
 
@@ -76,7 +76,7 @@ static void write_line(enum br_log_level level, const char *format, va_list args
         length = (size_t)snprintf(line, sizeof line, "braid[%d] %s: ", rank, level_names[level]);
     else
         length = (size_t)snprintf(line, sizeof line, "braid %s: ", level_names[level]);
-    length = append(line, length, format, args);
+    length = log_append(line, length, format, args);
     if (length == LINE_BYTES - 1)
         length--; /* the line was cut; the newline replaces its last byte */
     line[length++] = '\n';

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static int compare(const void *a, const void *b)
+static int median_compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
 
@@ -14,6 +14,6 @@ double br_median(double *values, size_t n)
 {
     if (!n)
         return 0;
-    qsort(values, n, sizeof *values, compare);
+    qsort(values, n, sizeof *values, median_compare);
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }

@@ -2,7 +2,7 @@
 /* xoshiro256** and splitmix64 as published by D. Blackman and S. Vigna (public domain algorithms). */
 #include "base/random.h"
 
-static uint64_t rotl(uint64_t x, int k)
+static uint64_t random_rotl(uint64_t x, int k)
 {
     return (x << k) | (x >> (64 - k));
 }
@@ -23,7 +23,7 @@ void br_random_seed(struct br_random *random, uint64_t seed)
 uint64_t br_random_next(struct br_random *random)
 {
     uint64_t *s = random->s;
-    uint64_t result = rotl(s[1] * 5, 7) * 9;
+    uint64_t result = random_rotl(s[1] * 5, 7) * 9;
     uint64_t t = s[1] << 17;
 
     s[2] ^= s[0];
@@ -31,7 +31,7 @@ uint64_t br_random_next(struct br_random *random)
     s[1] ^= s[2];
     s[0] ^= s[3];
     s[2] ^= t;
-    s[3] = rotl(s[3], 45);
+    s[3] = random_rotl(s[3], 45);
     return result;
 }
 

@@ -32,7 +32,7 @@ void br_table_destroy(struct br_table *table)
 }
 
 /* Where a key would like to stand: the finalizer of MurmurHash3 spreads consecutive tags. */
-static uint32_t home(const struct br_table *table, uint64_t tag, uint32_t peer)
+static uint32_t base_table_home(const struct br_table *table, uint64_t tag, uint32_t peer)
 {
     uint64_t x = tag + (uint64_t)peer * UINT64_C(0x9e3779b97f4a7c15);
 
@@ -43,9 +43,9 @@ static uint32_t home(const struct br_table *table, uint64_t tag, uint32_t peer)
 
 /* The key's entry, or the free one where it would be inserted. There always is one, as the load is at most
  * 1/2. */
-static uint32_t position(const struct br_table *table, uint64_t tag, uint32_t peer)
+static uint32_t base_table_position(const struct br_table *table, uint64_t tag, uint32_t peer)
 {
-    uint32_t i = home(table, tag, peer);
+    uint32_t i = base_table_home(table, tag, peer);
 
     while (table->entries[i].used && (table->entries[i].tag != tag || table->entries[i].peer != peer))
         i = (i + 1) & table->mask;
@@ -54,12 +54,12 @@ static uint32_t position(const struct br_table *table, uint64_t tag, uint32_t pe
 
 void *br_table_find(const struct br_table *table, uint64_t tag, uint32_t peer)
 {
-    return table->entries[position(table, tag, peer)].value; /* NULL in a free entry */
+    return table->entries[base_table_position(table, tag, peer)].value; /* NULL in a free entry */
 }
 
 int br_table_insert(struct br_table *table, uint64_t tag, uint32_t peer, void *value)
 {
-    struct br_table_entry *entry = &table->entries[position(table, tag, peer)];
+    struct br_table_entry *entry = &table->entries[base_table_position(table, tag, peer)];
 
     if (entry->used)
         return -EEXIST;
@@ -72,14 +72,14 @@ int br_table_insert(struct br_table *table, uint64_t tag, uint32_t peer, void *v
 
 void *br_table_remove(struct br_table *table, uint64_t tag, uint32_t peer)
 {
-    uint32_t gap = position(table, tag, peer);
+    uint32_t gap = base_table_position(table, tag, peer);
     void *value = table->entries[gap].value;
 
     if (!table->entries[gap].used)
         return NULL;
     /* Close the gap: each follower moves into it unless its home lies between the gap and itself. */
     for (uint32_t i = (gap + 1) & table->mask; table->entries[i].used; i = (i + 1) & table->mask) {
-        uint32_t wanted = home(table, table->entries[i].tag, table->entries[i].peer);
+        uint32_t wanted = base_table_home(table, table->entries[i].tag, table->entries[i].peer);
 
         if (((i - wanted) & table->mask) >= ((i - gap) & table->mask)) {
             table->entries[gap] = table->entries[i];

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Bytes of the valid UTF-8 character at `at`, which is longer than one byte; 0: it is none, or a control character. */
-static size_t character(const uint8_t *at)
+static size_t text_character(const uint8_t *at)
 {
     size_t n = at[0] >= 0xf0 && at[0] <= 0xf4 ? 4 : at[0] >= 0xe0 ? 3 : 2;
     uint32_t code = at[0] & (0xffu >> (n + 1));
@@ -28,7 +28,7 @@ void br_text_clean(char *text, bool lines)
     uint8_t *at = (uint8_t *)text;
 
     while (*at) {
-        size_t n = *at >= 0x80 ? character(at) : 0;
+        size_t n = *at >= 0x80 ? text_character(at) : 0;
 
         if (n) {
             at += n;

@@ -117,7 +117,7 @@ static void write_through(struct br_trace *t)
 }
 
 /* The buffer and the bracket, in one write over the last bracket. */
-static void flush(struct br_trace *t)
+static void base_trace_flush(struct br_trace *t)
 {
     size_t bytes = t->filled + 3, done = 0;
 
@@ -193,11 +193,11 @@ static char *put_time(char *to, uint64_t ns)
 static char *next_line(struct br_trace *t)
 {
     if (t->filled > BUFFER - 2 * LONGEST)
-        flush(t);
+        base_trace_flush(t);
     return t->buffer + t->filled;
 }
 
-static char *line(struct br_trace *t, const char *phase, uint32_t row)
+static char *base_trace_line(struct br_trace *t, const char *phase, uint32_t row)
 {
     char *to = next_line(t);
 
@@ -216,15 +216,15 @@ static void end_line(struct br_trace *t, char *to)
 }
 
 /* what: thread_name, process_name. Words that JSON would not like are mended. */
-static void name_line(struct br_trace *t, uint32_t row, const char *what, const char *words)
+static void name_line(struct br_trace *t, uint32_t row, const char *what, const char *text)
 {
-    char *to = line(t, "M", row);
+    char *to = base_trace_line(t, "M", row);
 
     to = stpcpy(to, ",\"name\":\"");
     to = stpcpy(to, what);
     to = stpcpy(to, "\",\"args\":{\"name\":\"");
-    for (size_t i = 0; words[i] && i < LONGEST / 2; i++)
-        *to++ = words[i] == '"' || words[i] == '\\' || (unsigned char)words[i] < ' ' ? '?' : words[i];
+    for (size_t i = 0; text[i] && i < LONGEST / 2; i++)
+        *to++ = text[i] == '"' || text[i] == '\\' || (unsigned char)text[i] < ' ' ? '?' : text[i];
     to = stpcpy(to, "\"}");
     end_line(t, to);
 }
@@ -233,13 +233,13 @@ static void name_own_row(struct br_trace *t, uint32_t row)
 {
     static const char *const names[] = {"operations", "steps"};
     uint32_t group = (row - 1) / BR_TRACE_ROWS, n = (row - 1) % BR_TRACE_ROWS;
-    char words[32];
+    char text[32];
 
     if (!row || row >= BR_TRACE_OWN_ROWS || t->named[group] >> n & 1)
         return;
     t->named[group] |= 1ull << n;
-    snprintf(words, sizeof words, "%s %u", names[group], n);
-    name_line(t, row, "thread_name", words);
+    snprintf(text, sizeof text, "%s %u", names[group], n);
+    name_line(t, row, "thread_name", text);
 }
 
 __attribute__((format(printf, 2, 3))) static void make_piece(struct piece *piece, const char *format, ...)
@@ -311,7 +311,7 @@ static void say_lost(struct br_trace *t, uint64_t now)
 
     if (lost == t->said_lost)
         return;
-    to = line(t, "i", 0);
+    to = base_trace_line(t, "i", 0);
     to = stpcpy(to, ",\"name\":\"events lost\",\"s\":\"p\",\"ts\":");
     to = put_time(to, now + t->shift);
     to = stpcpy(to, ",\"args\":{\"events\":");
@@ -328,7 +328,7 @@ static void write_event(struct br_trace *t, const struct br_trace_event *event)
         event_line(t, event);
 }
 
-static void drain(struct br_trace *t)
+static void base_trace_drain(struct br_trace *t)
 {
     uint64_t head = atomic_load_explicit(&t->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&t->tail, memory_order_acquire);
@@ -339,10 +339,10 @@ static void drain(struct br_trace *t)
     }
     if (!t->beyond)
         say_lost(t, br_clock_now());
-    flush(t);
+    base_trace_flush(t);
 }
 
-static void *serve(void *argument)
+static void *base_trace_serve(void *argument)
 {
     struct br_trace *t = argument;
     struct timespec until;
@@ -351,21 +351,21 @@ static void *serve(void *argument)
     setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* where it is refused, no harm is done */
     pthread_mutex_lock(&t->lock);
     while (!t->stop) {
-        drain(t);
+        base_trace_drain(t);
         next = br_clock_now() + PERIOD;
         until = (struct timespec){(time_t)(next / BR_SEC), (long)(next % BR_SEC)};
         pthread_cond_timedwait(&t->stopping, &t->lock, &until);
     }
-    drain(t);
+    base_trace_drain(t);
     say_lost(t, br_clock_now());
-    flush(t);
+    base_trace_flush(t);
     pthread_mutex_unlock(&t->lock);
     return NULL;
 }
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-static int start(struct br_trace *t)
+static int base_trace_start(struct br_trace *t)
 {
     pthread_condattr_t clock;
     int rc;
@@ -375,7 +375,7 @@ static int start(struct br_trace *t)
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->stopping, &clock);
     pthread_condattr_destroy(&clock);
-    rc = br_thread_start(&t->thread, serve, t);
+    rc = br_thread_start(&t->thread, base_trace_serve, t);
     if (rc) {
         pthread_cond_destroy(&t->stopping);
         pthread_mutex_destroy(&t->lock);
@@ -384,7 +384,7 @@ static int start(struct br_trace *t)
     return 0;
 }
 
-static void release(struct br_trace *t)
+static void base_trace_release(struct br_trace *t)
 {
     br_file_close(&t->file, "BRAID_TRACE", -ECANCELED); /* what is written is published already */
     free(t->buffer);
@@ -402,11 +402,11 @@ static uint64_t shift_of_day(void)
 
 static void first_line(struct br_trace *t)
 {
-    char words[40];
+    char text[40];
 
     make_piece(&t->begin, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":", t->rank);
-    snprintf(words, sizeof words, "rank %d", t->rank);
-    name_line(t, 0, "process_name", words);
+    snprintf(text, sizeof text, "rank %d", t->rank);
+    name_line(t, 0, "process_name", text);
 }
 
 int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details, struct br_trace **out)
@@ -424,27 +424,27 @@ int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details, s
     t->ring = calloc(EVENTS, sizeof *t->ring);
     t->buffer = malloc(BUFFER);
     if (!t->ring || !t->buffer) {
-        release(t);
+        base_trace_release(t);
         return br_error(ENOMEM, "BRAID_TRACE: no memory");
     }
     memset(t->ring, 0, EVENTS * sizeof *t->ring); /* its pages are there before the job begins */
     rc = br_file_open(&t->file, "BRAID_TRACE", path, false);
     if (rc) {
-        release(t);
+        base_trace_release(t);
         return rc;
     }
     t->fd = fileno(t->file.stream);
     first_line(t);
-    flush(t);
+    base_trace_flush(t);
     /* From here on the file can be read, also when the job does not end well. An older one goes only now that the disk has taken
      * the first lines. A full disk costs the trace, not the job. */
     if (!t->broken && br_file_publish(&t->file, "BRAID_TRACE")) {
-        br_log_warn("%s", br_error_words());
+        br_log_warn("%s", br_error_message());
         t->broken = true;
     }
-    rc = start(t);
+    rc = base_trace_start(t);
     if (rc) {
-        release(t);
+        base_trace_release(t);
         return rc;
     }
     *out = t;
@@ -478,7 +478,7 @@ int br_trace_open_virtual(const char *path, int rank, uint64_t most, uint64_t de
     rc = t->buffer ? br_file_open(&t->file, "BRAID_TRACE", path, false)
                    : br_error(ENOMEM, "BRAID_TRACE: no memory");
     if (rc) {
-        release(t);
+        base_trace_release(t);
         return rc;
     }
     first_line(t);
@@ -492,11 +492,11 @@ int br_trace_close_virtual(struct br_trace *t, int rc)
         return rc;
     say_lost(t, t->latest);
     t->filled = (size_t)(stpcpy(next_line(t), "\n]\n") - t->buffer);
-    flush(t);
+    base_trace_flush(t);
     if (rc >= 0 && t->broken)
         rc = br_error(t->reason, "BRAID_TRACE: cannot write %s: %s", t->file.target, strerror(t->reason));
     rc = br_file_close(&t->file, "BRAID_TRACE", rc);
-    release(t);
+    base_trace_release(t);
     return rc;
 }
 
@@ -515,19 +515,19 @@ void br_trace_close(struct br_trace *t)
     pthread_join(t->thread, NULL);
     pthread_cond_destroy(&t->stopping);
     pthread_mutex_destroy(&t->lock);
-    release(t);
+    base_trace_release(t);
 }
 
-void br_trace_name(struct br_trace *t, uint32_t row, const char *words)
+void br_trace_name(struct br_trace *t, uint32_t row, const char *text)
 {
     if (t->take)
         return;
     if (t->in_virtual_time) {
-        name_line(t, row, "thread_name", words);
+        name_line(t, row, "thread_name", text);
         return;
     }
     pthread_mutex_lock(&t->lock);
-    name_line(t, row, "thread_name", words);
+    name_line(t, row, "thread_name", text);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -547,7 +547,7 @@ bool br_trace_in_detail(struct br_trace *t, uint64_t now)
     return t->left > 0;
 }
 
-static void lose(struct br_trace *t)
+static void base_trace_lose(struct br_trace *t)
 {
     atomic_fetch_add_explicit(&t->lost, 1, memory_order_relaxed);
 }
@@ -567,7 +567,7 @@ void br_trace_add(struct br_trace *t, const struct br_trace_event *event)
         return;
     }
     if (tail - atomic_load_explicit(&t->head, memory_order_acquire) == EVENTS) {
-        lose(t);
+        base_trace_lose(t);
         return;
     }
     t->ring[tail % EVENTS] = *event;
@@ -582,7 +582,7 @@ void br_trace_begin(struct br_trace *t, enum br_trace_group group, uint64_t now,
 
     *span = (struct br_trace_span){.begin = now};
     if (!idle) {
-        lose(t);
+        base_trace_lose(t);
         return;
     }
     row = (uint32_t)__builtin_ctzll(idle);

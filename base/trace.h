@@ -83,7 +83,7 @@ int br_trace_close_virtual(struct br_trace *trace, int rc);
 void br_trace_close(struct br_trace *trace);
 
 /* Names a row of the caller's own. Not on the data path. */
-void br_trace_name(struct br_trace *trace, uint32_t row, const char *words);
+void br_trace_name(struct br_trace *trace, uint32_t row, const char *text);
 
 /* Is what begins now to be told of in detail? Then all of it is. Under the rules of br_trace_add(). */
 bool br_trace_in_detail(struct br_trace *trace, uint64_t now);

@@ -29,7 +29,7 @@ int br_bcube_init(struct br_bcube *cube, int64_t n, int64_t k)
 }
 
 /* A whole number of at most 9 digits at *at, which moves behind it; -1: there is none. */
-static int64_t number(const char **at)
+static int64_t bcube_address_number(const char **at)
 {
     char digits[10];
     size_t length = strspn(*at, "0123456789");
@@ -44,10 +44,10 @@ static int64_t number(const char **at)
 int br_bcube_parse(struct br_bcube *cube, const char *text)
 {
     const char *at = text ? text : "";
-    int64_t n = number(&at);
+    int64_t n = bcube_address_number(&at);
     if (n < 0 || *at++ != ',')
         goto malformed;
-    int64_t k = number(&at);
+    int64_t k = bcube_address_number(&at);
     if (k < 0 || *at)
         goto malformed;
     return br_bcube_init(cube, n, k);
@@ -108,7 +108,7 @@ int br_bcube_parse_host(const struct br_bcube *cube, const char *text, uint32_t 
     const char *at = text ? text : "";
     char example[BR_BCUBE_TEXT];
     if (*at != '[') {
-        int64_t value = number(&at);
+        int64_t value = bcube_address_number(&at);
         if (value < 0 || *at || value >= cube->hosts)
             goto malformed;
         *host = (uint32_t)value;
@@ -116,7 +116,7 @@ int br_bcube_parse_host(const struct br_bcube *cube, const char *text, uint32_t 
     }
     for (uint32_t i = cube->k; i--;) {
         at++;
-        int64_t value = number(&at);
+        int64_t value = bcube_address_number(&at);
         if (value < 0 || value >= cube->n || *at != (i ? ',' : ']'))
             goto malformed;
         digits[i] = (uint32_t)value;

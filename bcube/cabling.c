@@ -81,7 +81,7 @@ static int parse_network(struct br_cabling *cabling, const char *network)
 }
 
 /* Chooses the management network, the size of a subnet and where levels begin. */
-static int lay_out(struct br_cabling *cabling)
+static int cabling_lay_out(struct br_cabling *cabling)
 {
     const struct br_bcube *cube = &cabling->cube;
     uint32_t all = (uint32_t)(UINT64_C(1) << (32 - cabling->network_bits));
@@ -116,7 +116,7 @@ int br_cabling_init(struct br_cabling *cabling, const struct br_bcube *cube, int
         return br_error(EINVAL, "%" PRId64 " hosts: BCube(%u,%u) has from 1 to %u of them", hosts, cube->n,
                         cube->k, cube->hosts);
     int rc = parse_network(cabling, network ? network : BR_CABLING_NETWORK);
-    return rc ? rc : lay_out(cabling);
+    return rc ? rc : cabling_lay_out(cabling);
 }
 
 uint32_t br_cabling_subnet(const struct br_cabling *cabling, uint32_t level, uint32_t index)

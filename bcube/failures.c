@@ -13,7 +13,7 @@ static uint32_t key_of(enum br_failure kind, uint32_t number, uint32_t level)
 }
 
 /* Index of the first key that is not less. */
-static uint32_t place_of(const struct br_failures *failures, uint32_t key)
+static uint32_t failures_place_of(const struct br_failures *failures, uint32_t key)
 {
     uint32_t low = 0, high = failures->count;
     while (low < high) {
@@ -26,7 +26,7 @@ static uint32_t place_of(const struct br_failures *failures, uint32_t key)
     return low;
 }
 
-static int check(uint32_t number, uint32_t level)
+static int failures_check(uint32_t number, uint32_t level)
 {
     if (number < BR_BCUBE_HOSTS_MAX && level < BR_BCUBE_LEVELS_MAX)
         return 0;
@@ -43,7 +43,7 @@ void br_failures_destroy(struct br_failures *failures)
 int br_failures_add(struct br_failures *failures, enum br_failure kind, uint32_t number, uint32_t level)
 {
     uint32_t key = key_of(kind, number, level);
-    int rc = check(number, level);
+    int rc = failures_check(number, level);
     if (rc || br_failures_has(failures, kind, number, level))
         return rc;
     if (failures->count == failures->capacity) {
@@ -54,7 +54,7 @@ int br_failures_add(struct br_failures *failures, enum br_failure kind, uint32_t
         failures->keys = keys;
         failures->capacity = capacity;
     }
-    uint32_t place = place_of(failures, key);
+    uint32_t place = failures_place_of(failures, key);
     memmove(failures->keys + place + 1, failures->keys + place, (failures->count - place) * sizeof key);
     failures->keys[place] = key;
     failures->count++;
@@ -63,10 +63,10 @@ int br_failures_add(struct br_failures *failures, enum br_failure kind, uint32_t
 
 int br_failures_remove(struct br_failures *failures, enum br_failure kind, uint32_t number, uint32_t level)
 {
-    int rc = check(number, level);
+    int rc = failures_check(number, level);
     if (rc || !br_failures_has(failures, kind, number, level))
         return rc;
-    uint32_t place = place_of(failures, key_of(kind, number, level));
+    uint32_t place = failures_place_of(failures, key_of(kind, number, level));
     failures->count--;
     memmove(failures->keys + place, failures->keys + place + 1,
             (failures->count - place) * sizeof *failures->keys);
@@ -78,7 +78,7 @@ bool br_failures_has(const struct br_failures *failures, enum br_failure kind, u
 {
     if (!failures || !failures->count)
         return false;
-    uint32_t key = key_of(kind, number, level), place = place_of(failures, key);
+    uint32_t key = key_of(kind, number, level), place = failures_place_of(failures, key);
     return place < failures->count && failures->keys[place] == key;
 }
 

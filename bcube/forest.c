@@ -44,7 +44,7 @@ static uint64_t fourth_power(uint64_t x)
     return x * x * x * x;
 }
 
-static uint64_t cost_of(const struct growth *g, uint32_t host, uint32_t level)
+static uint64_t forest_cost_of(const struct growth *g, uint32_t host, uint32_t level)
 {
     uint32_t load = *load_of(g, host, level);
 
@@ -57,7 +57,7 @@ static uint32_t turn_of(const struct growth *g, uint32_t host)
     return (host + g->forest->hosts - g->tree % g->forest->hosts) % g->forest->hosts;
 }
 
-static bool is_better(const struct growth *g, uint32_t level, uint32_t a, uint32_t b)
+static bool forest_is_better(const struct growth *g, uint32_t level, uint32_t a, uint32_t b)
 {
     uint32_t load_a, load_b;
 
@@ -85,19 +85,19 @@ static void look_at_switch(const struct growth *g, uint32_t level, uint32_t inde
         if (host >= g->forest->hosts || !br_nic_works(cube, g->failures, host, level))
             continue;
         side = g->depth[host] == NOBODY ? &outside : &inside;
-        if (is_better(g, level, host, *side))
+        if (forest_is_better(g, level, host, *side))
             *side = host;
     }
     if (inside == NOBODY || outside == NOBODY)
         return;
-    cost = cost_of(g, inside, level) + cost_of(g, outside, level);
+    cost = forest_cost_of(g, inside, level) + forest_cost_of(g, outside, level);
     if (best->from != NOBODY &&
         (cost > best->cost || (cost == best->cost && g->depth[inside] >= g->depth[best->from])))
         return;
     *best = (struct edge){inside, outside, level, cost};
 }
 
-static int grow(struct growth *g)
+static int forest_grow(struct growth *g)
 {
     struct br_forest *f = g->forest;
     uint32_t root = g->tree % f->hosts, switches = br_bcube_power(&f->cube, f->cube.k - 1);
@@ -127,7 +127,7 @@ static int grow(struct growth *g)
 /* ---- the centre -------------------------------------------------------------------------------------------- */
 
 /* Edges between two hosts of a tree, by way of where their ways to the root meet. */
-static uint32_t distance(const struct growth *g, const uint16_t *parents, uint32_t a, uint32_t b)
+static uint32_t forest_distance(const struct growth *g, const uint16_t *parents, uint32_t a, uint32_t b)
 {
     uint32_t n = 0;
 
@@ -140,7 +140,7 @@ static uint32_t distance(const struct growth *g, const uint16_t *parents, uint32
 }
 
 /* Note 4: the host whose farthest one is the nearest. */
-static uint32_t centre(const struct growth *g, const uint16_t *parents)
+static uint32_t forest_centre(const struct growth *g, const uint16_t *parents)
 {
     uint32_t best = 0, least = NOBODY;
 
@@ -148,7 +148,7 @@ static uint32_t centre(const struct growth *g, const uint16_t *parents)
         uint32_t farthest = 0;
 
         for (uint32_t other = 0; other < g->forest->hosts && farthest < least; other++) {
-            uint32_t d = distance(g, parents, h, other);
+            uint32_t d = forest_distance(g, parents, h, other);
 
             farthest = d > farthest ? d : farthest;
         }
@@ -195,9 +195,9 @@ static int grow_all(struct growth *g)
     for (; g->tree < f->trees && !rc; g->tree++) {
         uint16_t *parents = &f->parents[g->tree * f->hosts];
 
-        rc = grow(g);
+        rc = forest_grow(g);
         if (!rc)
-            hang_up(parents, centre(g, parents));
+            hang_up(parents, forest_centre(g, parents));
         for (uint32_t h = 0; h < f->hosts && !rc; h++) {
             uint32_t depth = br_forest_depth(f, g->tree, h);
 
@@ -244,9 +244,9 @@ int br_forest_new(const struct br_bcube *cube, const struct br_failures *failure
     return rc;
 }
 
-void br_forest_free(struct br_forest *forest)
+void br_forest_free(struct br_forest *trees)
 {
-    free(forest);
+    free(trees);
 }
 
 uint32_t br_forest_depth(const struct br_forest *f, uint32_t tree, uint32_t host)

@@ -26,16 +26,16 @@ struct br_forest {
 
 /* -ENOMEM; -EINVAL with words: the cube is too large; -EHOSTUNREACH with words: the links that work do not join all hosts. Missing
  * hosts (failures->missing_from) are left out, failed ones are not allowed for. */
-int br_forest_new(const struct br_bcube *cube, const struct br_failures *failures, struct br_forest **forest);
-void br_forest_free(struct br_forest *forest); /* NULL allowed */
+int br_forest_new(const struct br_bcube *cube, const struct br_failures *failures, struct br_forest **trees);
+void br_forest_free(struct br_forest *trees); /* NULL allowed */
 
-static inline uint32_t br_forest_parent(const struct br_forest *forest, uint32_t tree, uint32_t host)
+static inline uint32_t br_forest_parent(const struct br_forest *trees, uint32_t tree, uint32_t host)
 {
-    return forest->parents[tree * forest->hosts + host];
+    return trees->parents[tree * trees->hosts + host];
 }
 
 /* Edges from the root to the host, and from the host to its lowest leaf. */
-uint32_t br_forest_depth(const struct br_forest *forest, uint32_t tree, uint32_t host);
-uint32_t br_forest_height(const struct br_forest *forest, uint32_t tree, uint32_t host);
+uint32_t br_forest_depth(const struct br_forest *trees, uint32_t tree, uint32_t host);
+uint32_t br_forest_height(const struct br_forest *trees, uint32_t tree, uint32_t host);
 
 #endif

@@ -48,7 +48,7 @@ bool br_route_works(const struct br_bcube *cube, const struct br_failures *failu
 }
 
 /* Corrects, from the end of the route on, level `first`, the ones below it and round again; `last`, if >= 0, at the end. */
-static void correct(const struct br_bcube *cube, uint32_t from, uint32_t to, uint32_t first, int last,
+static void route_correct(const struct br_bcube *cube, uint32_t from, uint32_t to, uint32_t first, int last,
                     struct br_route *route)
 {
     for (uint32_t i = 0; i <= cube->k; i++) {
@@ -65,12 +65,12 @@ static void correct(const struct br_bcube *cube, uint32_t from, uint32_t to, uin
 }
 
 /* Over `via`, the source's neighbour on a level, to b, ending on that level. */
-static void detour(const struct br_bcube *cube, uint32_t b, uint32_t level, uint32_t via,
+static void route_detour(const struct br_bcube *cube, uint32_t b, uint32_t level, uint32_t via,
                    struct br_route *route)
 {
     route->hops = 0;
     route->hosts[route->hops++] = (uint16_t)via;
-    correct(cube, via, b, (level + cube->k - 1) % cube->k, (int)level, route);
+    route_correct(cube, via, b, (level + cube->k - 1) % cube->k, (int)level, route);
 }
 
 int br_route_shortest(const struct br_bcube *cube, uint32_t a, uint32_t b, const uint32_t *levels,
@@ -104,9 +104,9 @@ int br_route_disjoint(const struct br_bcube *cube, uint32_t a, uint32_t b, struc
     for (uint32_t i = 0; i < cube->k; i++) {
         routes[i].hops = 0;
         if (br_bcube_digit(cube, a, i) != br_bcube_digit(cube, b, i))
-            correct(cube, a, b, i, -1, &routes[i]);
+            route_correct(cube, a, b, i, -1, &routes[i]);
         else
-            detour(cube, b, i, br_bcube_neighbour(cube, a, i, 0), &routes[i]);
+            route_detour(cube, b, i, br_bcube_neighbour(cube, a, i, 0), &routes[i]);
     }
     return 0;
 }
@@ -119,7 +119,7 @@ static bool try_direct(const struct br_bcube *cube, uint32_t a, uint32_t b,
         if (br_bcube_digit(cube, a, i) == br_bcube_digit(cube, b, i))
             continue;
         route->hops = 0;
-        correct(cube, a, b, i, -1, route);
+        route_correct(cube, a, b, i, -1, route);
         if (br_route_works(cube, failures, a, route))
             return true;
     }
@@ -138,7 +138,7 @@ static bool try_detours(const struct br_bcube *cube, uint32_t a, uint32_t b,
             uint32_t via = br_bcube_neighbour(cube, a, level, i);
             if (!br_link_works(cube, failures, a, via, level))
                 continue;
-            detour(cube, b, level, via, route);
+            route_detour(cube, b, level, via, route);
             if (br_route_works(cube, failures, a, route))
                 return true;
         }
@@ -159,7 +159,7 @@ static bool level_works(const struct br_bcube *cube, uint32_t host, uint32_t lev
 }
 
 /* Cheap reasons for which no search will find anything. */
-static int check_end(const struct br_bcube *cube, uint32_t host, const struct br_failures *failures)
+static int route_check_end(const struct br_bcube *cube, uint32_t host, const struct br_failures *failures)
 {
     char text[BR_BCUBE_TEXT];
     br_bcube_text(cube, host, text);
@@ -178,9 +178,9 @@ int br_route_around(const struct br_bcube *cube, uint32_t a, uint32_t b, const s
     route->hops = 0;
     if (rc || a == b)
         return rc;
-    rc = check_end(cube, a, failures);
+    rc = route_check_end(cube, a, failures);
     if (!rc)
-        rc = check_end(cube, b, failures);
+        rc = route_check_end(cube, b, failures);
     if (rc)
         return rc;
     if (try_direct(cube, a, b, failures, route) || try_detours(cube, a, b, failures, true, route) ||

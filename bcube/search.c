@@ -30,7 +30,7 @@ struct search {
 };
 
 /* A way to the host over `before` (NULL: it is the source). */
-static void reach(struct search *search, const struct node *before, uint32_t host)
+static void search_reach(struct search *search, const struct node *before, uint32_t host)
 {
     uint32_t hops = before ? before->hops + 1u : 0, left = br_bcube_distance(search->cube, host, search->to);
     struct node *node = br_table_find(&search->found, host, 0);
@@ -57,7 +57,7 @@ static void reach(struct search *search, const struct node *before, uint32_t hos
     br_list_push_front(&search->open[hops + left], &node->link);
 }
 
-static struct node *take(struct search *search)
+static struct node *search_take(struct search *search)
 {
     for (int i = 0; i <= BR_ROUTE_HOPS; i++) {
         if (br_list_empty(&search->open[i]))
@@ -70,7 +70,7 @@ static struct node *take(struct search *search)
     return NULL;
 }
 
-static void expand(struct search *search, const struct node *node)
+static void search_expand(struct search *search, const struct node *node)
 {
     const struct br_bcube *cube = search->cube;
     for (uint32_t level = 0; level < cube->k; level++) {
@@ -83,12 +83,12 @@ static void expand(struct search *search, const struct node *node)
                 return;
             }
             if (br_nic_works(cube, search->failures, other, level))
-                reach(search, node, other);
+                search_reach(search, node, other);
         }
     }
 }
 
-static int nowhere(const struct search *search, uint32_t a)
+static int search_nowhere(const struct search *search, uint32_t a)
 {
     const struct br_bcube *cube = search->cube;
     char from[BR_BCUBE_TEXT], to[BR_BCUBE_TEXT];
@@ -107,14 +107,14 @@ static int nowhere(const struct search *search, uint32_t a)
                     a, from, search->to, to);
 }
 
-static int run(struct search *search, uint32_t a, struct br_route *route)
+static int search_run(struct search *search, uint32_t a, struct br_route *route)
 {
     const struct node *node;
-    reach(search, NULL, a);
-    while ((node = take(search)) != NULL && node->host != search->to && search->links < BR_ROUTE_SEARCH_LINKS)
-        expand(search, node);
+    search_reach(search, NULL, a);
+    while ((node = search_take(search)) != NULL && node->host != search->to && search->links < BR_ROUTE_SEARCH_LINKS)
+        search_expand(search, node);
     if (!node || node->host != search->to)
-        return nowhere(search, a);
+        return search_nowhere(search, a);
     route->hops = node->hops;
     for (; node->before; node = node->before)
         route->hosts[node->hops - 1] = (uint16_t)node->host;
@@ -134,7 +134,7 @@ int br_route_search(const struct br_bcube *cube, uint32_t a, uint32_t b, const s
     if (!search.nodes || br_table_init(&search.found, search.capacity))
         br_error(ENOMEM, "no memory to search a route over %u hosts", search.capacity);
     else
-        rc = run(&search, a, route);
+        rc = search_run(&search, a, route);
     br_table_destroy(&search.found);
     free(search.nodes);
     return rc;

@@ -80,7 +80,7 @@ const struct br_wiring_segment *br_wiring_segment_of(const struct br_wiring *w, 
 /* ---- segments ------------------------------------------------------------------------------------------------ */
 
 /* Ports go to their segments in one pass: counted, placed, as in a bucket sort. */
-static void gather(struct br_wiring *w)
+static void wiring_gather(struct br_wiring *w)
 {
     uint32_t n = w->n_hosts * BR_WIRING_NICS, at = 0;
 
@@ -124,7 +124,7 @@ static uint32_t distinct_hosts(const struct br_wiring *w, const struct br_wiring
 }
 
 /* NICs of a host that may still be those of the cube. */
-static uint32_t candidates(const struct br_wiring *w, uint32_t host)
+static uint32_t wiring_candidates(const struct br_wiring *w, uint32_t host)
 {
     uint32_t n = 0;
 
@@ -141,7 +141,7 @@ static bool is_out_of_band(const struct br_wiring *w, const struct br_wiring_seg
     for (uint32_t i = 0; i < segment->n; i++) {
         uint32_t port = w->ports[segment->first + i], host = br_wiring_host_of(port);
 
-        if (w->hosts[host].nics[port % BR_WIRING_NICS].level >= 0 || candidates(w, host) <= w->cube.k)
+        if (w->hosts[host].nics[port % BR_WIRING_NICS].level >= 0 || wiring_candidates(w, host) <= w->cube.k)
             return false;
     }
     return true;
@@ -167,7 +167,7 @@ static void set_apart(struct br_wiring *w)
 
 /* How well a segment fits a switch: 2 for each host of it that is here, and 1 more when with the NIC of that level. Without
  * `but` those hosts count only whose NIC here has no place in the switch `but`. */
-static uint32_t fit(const struct br_wiring *w, const struct br_wiring_segment *segment,
+static uint32_t wiring_fit(const struct br_wiring *w, const struct br_wiring_segment *segment,
                     struct br_wiring_switch at, const struct br_wiring_switch *but, uint32_t *hosts)
 {
     uint32_t score = 0;
@@ -194,7 +194,7 @@ static uint32_t fit(const struct br_wiring *w, const struct br_wiring_segment *s
 }
 
 /* The best switch of a segment; among equals one that no other segment is, so far. */
-static void identify(const struct br_wiring *w, struct br_wiring_segment *segment, const bool *claimed)
+static void wiring_identify(const struct br_wiring *w, struct br_wiring_segment *segment, const bool *claimed)
 {
     uint32_t best = 0, hosts, k = w->cube.k, of_level = br_bcube_power(&w->cube, k - 1);
     bool best_free = false;
@@ -204,7 +204,7 @@ static void identify(const struct br_wiring *w, struct br_wiring_segment *segmen
         for (uint32_t level = 0; level < k; level++) {
             uint32_t host = br_wiring_host_of(w->ports[segment->first + i]);
             struct br_wiring_switch at = {level, br_bcube_switch(&w->cube, host, level)};
-            uint32_t score = fit(w, segment, at, NULL, &hosts);
+            uint32_t score = wiring_fit(w, segment, at, NULL, &hosts);
             bool free_ = !claimed[level * of_level + at.index];
 
             if (score < best || (score == best && (best_free || !free_)))
@@ -232,7 +232,7 @@ static void find_joined(const struct br_wiring *w, struct br_wiring_segment *seg
                 return;
             if (br_wiring_segment_is(segment, at))
                 continue;
-            fit(w, segment, at, &first, &hosts);
+            wiring_fit(w, segment, at, &first, &hosts);
             if (hosts >= 2 && 2 * hosts > br_wiring_expected(w, at))
                 segment->is[segment->n_is++] = at;
         }
@@ -242,7 +242,7 @@ struct ranked {
     uint32_t segment, score;
 };
 
-static int better(const void *a, const void *b)
+static int wiring_better(const void *a, const void *b)
 {
     const struct ranked *x = a, *y = b;
 
@@ -260,16 +260,16 @@ static int identify_all(struct br_wiring *w)
 
     if (claimed && order) {
         for (uint32_t s = 0; s < w->n_segments; s++) {
-            identify(w, &w->segments[s], claimed);
+            wiring_identify(w, &w->segments[s], claimed);
             order[s] = (struct ranked){s, w->segments[s].score};
         }
-        qsort(order, w->n_segments, sizeof *order, better);
+        qsort(order, w->n_segments, sizeof *order, wiring_better);
         for (uint32_t i = 0; i < w->n_segments; i++) {
             struct br_wiring_segment *segment = &w->segments[order[i].segment];
 
             if (segment->out_of_band)
                 continue;
-            identify(w, segment, claimed);
+            wiring_identify(w, segment, claimed);
             if (segment->n_is)
                 find_joined(w, segment);
             for (uint32_t j = 0; j < segment->n_is; j++)
@@ -319,7 +319,7 @@ int br_wiring_judge(struct br_wiring *w)
     w->n_findings = 0;
     for (uint32_t host = 0; host < w->n_hosts; host++)
         forget_levels(&w->hosts[host]);
-    gather(w);
+    wiring_gather(w);
     set_apart(w);
     rc = identify_all(w);
     if (rc)

@@ -23,7 +23,7 @@
 
 #define BR_WIRING_NICS     16 /* of one host */
 #define BR_WIRING_FINDINGS 32 /* that are kept in words */
-#define BR_WIRING_WORDS    240
+#define BR_WIRING_TEXT    240
 
 struct br_wiring_nic {
     char name[16];
@@ -50,7 +50,7 @@ struct br_wiring {
     uint32_t n_segments;
     uint32_t *segment_of; /* by port */
     uint32_t n_findings;  /* may be more than are kept */
-    char (*findings)[BR_WIRING_WORDS];
+    char (*findings)[BR_WIRING_TEXT];
 };
 
 /* 0 or -ENOMEM with words. */

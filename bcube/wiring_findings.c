@@ -10,13 +10,13 @@
 
 #define LISTED 6 /* ranks that are named one by one */
 
-static void __attribute__((format(printf, 2, 3))) say(struct br_wiring *w, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) wiring_findings_say(struct br_wiring *w, const char *format, ...)
 {
     va_list args;
 
     if (w->n_findings < BR_WIRING_FINDINGS) {
         va_start(args, format);
-        vsnprintf(w->findings[w->n_findings], BR_WIRING_WORDS, format, args);
+        vsnprintf(w->findings[w->n_findings], BR_WIRING_TEXT, format, args);
         va_end(args);
     }
     w->n_findings++;
@@ -24,20 +24,20 @@ static void __attribute__((format(printf, 2, 3))) say(struct br_wiring *w, const
 
 /* Text that grows and is cut where it is full. */
 struct text {
-    char words[120];
+    char message[120];
     size_t used;
 };
 
-static void __attribute__((format(printf, 2, 3))) add(struct text *t, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) wiring_findings_add(struct text *t, const char *format, ...)
 {
     va_list args;
     int n;
 
     va_start(args, format);
-    n = vsnprintf(t->words + t->used, sizeof t->words - t->used, format, args);
+    n = vsnprintf(t->message + t->used, sizeof t->message - t->used, format, args);
     va_end(args);
     if (n > 0)
-        t->used = t->used + (size_t)n < sizeof t->words ? t->used + (size_t)n : sizeof t->words - 1;
+        t->used = t->used + (size_t)n < sizeof t->message ? t->used + (size_t)n : sizeof t->message - 1;
 }
 
 /* ---- where a host's NIC of a level is ---------------------------------------------------------------------------- */
@@ -73,7 +73,7 @@ static int stray_nic(const struct br_wiring *w, uint32_t host, uint32_t level)
     return found;
 }
 
-static struct place place_of(const struct br_wiring *w, uint32_t host, uint32_t level)
+static struct place wiring_findings_place_of(const struct br_wiring *w, uint32_t host, uint32_t level)
 {
     struct place p = {.where = ALONE,
                       .nic = br_wiring_nic_on(w, host, level),
@@ -97,7 +97,7 @@ static struct place place_of(const struct br_wiring *w, uint32_t host, uint32_t 
 }
 
 /* "rank 4 (host h04)" */
-static const char *name_of(const struct br_wiring *w, uint32_t host, char out[96])
+static const char *wiring_findings_name_of(const struct br_wiring *w, uint32_t host, char out[96])
 {
     const char *name = w->hosts[host].name;
 
@@ -126,16 +126,16 @@ static void judge_joined(struct br_wiring *w, const struct br_wiring_segment *se
     for (uint32_t level = 0; level < w->cube.k; level++)
         for (uint32_t i = 0; i < segment->n_is; i++)
             if (segment->is[i].level == level) {
-                add(&levels, n_levels++ ? " and %u" : "%u", level);
+                wiring_findings_add(&levels, n_levels++ ? " and %u" : "%u", level);
                 break;
             }
     for (uint32_t i = 0; i < segment->n_is; i++)
-        add(&switches, "%s<%u,%u>", i ? " and " : "", segment->is[i].level, segment->is[i].index);
-    say(w,
+        wiring_findings_add(&switches, "%s<%u,%u>", i ? " and " : "", segment->is[i].level, segment->is[i].index);
+    wiring_findings_say(w,
         "%s %s %s joined: switches %s%s are one network; take out the cable between them, or give each a "
         "VLAN of its own",
-        n_levels > 1 ? "levels" : "on level", levels.words, n_levels > 1 ? "are" : "switches are",
-        switches.words, segment->n_is == BR_WIRING_JOINED ? " and more" : "");
+        n_levels > 1 ? "levels" : "on level", levels.message, n_levels > 1 ? "are" : "switches are",
+        switches.message, segment->n_is == BR_WIRING_JOINED ? " and more" : "");
 }
 
 static void list_ranks(const struct br_wiring *w, const struct br_wiring_segment *segment,
@@ -148,7 +148,7 @@ static void list_ranks(const struct br_wiring *w, const struct br_wiring_segment
 
         if (!br_wiring_belongs(w, host, at) || n > LISTED)
             continue;
-        add(t, n == LISTED ? " and others" : n ? ", %u" : "%u", host);
+        wiring_findings_add(t, n == LISTED ? " and others" : n ? ", %u" : "%u", host);
         n++;
     }
 }
@@ -185,11 +185,11 @@ static void judge_split(struct br_wiring *w, uint32_t s)
             continue;
         list_ranks(w, other, one->is[0], &ours);
         list_ranks(w, one, one->is[0], &theirs);
-        say(w,
+        wiring_findings_say(w,
             "switch <%u,%u> is split: ranks %s and ranks %s do not hear each other; it is two VLANs, or two "
             "switches "
             "without a cable between them",
-            one->is[0].level, one->is[0].index, ours.words, theirs.words);
+            one->is[0].level, one->is[0].index, ours.message, theirs.message);
         return;
     }
 }
@@ -210,13 +210,13 @@ static void count_lonely(const struct br_wiring *w, struct br_wiring_switch at, 
 
         if (host >= w->n_hosts)
             continue;
-        p = place_of(w, host, at.level);
+        p = wiring_findings_place_of(w, host, at.level);
         out->others = out->others || p.where == RIGHT;
         out->n_down += p.where == DOWN;
         if (p.where != ALONE && p.where != DOWN)
             continue;
         if (out->n < LISTED)
-            add(&out->text, "%s%s of rank %u", out->n ? ", " : "",
+            wiring_findings_add(&out->text, "%s%s of rank %u", out->n ? ", " : "",
                 p.nic < 0 ? "a NIC" : w->hosts[host].nics[p.nic].name, host);
         out->n++;
     }
@@ -236,20 +236,20 @@ static void judge_silent(struct br_wiring *w, struct br_wiring_switch at)
     if (!is_silent(&lonely))
         return;
     if (lonely.n_down)
-        say(w, "switch <%u,%u>: no carrier at %s: it is off, or all its cables are out", at.level, at.index,
-            lonely.text.words);
+        wiring_findings_say(w, "switch <%u,%u>: no carrier at %s: it is off, or all its cables are out", at.level, at.index,
+            lonely.text.message);
     else if (lonely.n == 2)
-        say(w, "switch <%u,%u>: %s do not hear each other: a cable is missing, a port or the switch is dead",
-            at.level, at.index, lonely.text.words);
+        wiring_findings_say(w, "switch <%u,%u>: %s do not hear each other: a cable is missing, a port or the switch is dead",
+            at.level, at.index, lonely.text.message);
     else
-        say(w, "switch <%u,%u>: nobody hears anybody (%s): it is off, or keeps its ports apart", at.level,
-            at.index, lonely.text.words);
+        wiring_findings_say(w, "switch <%u,%u>: nobody hears anybody (%s): it is off, or keeps its ports apart", at.level,
+            at.index, lonely.text.message);
 }
 
 /* ---- hosts ----------------------------------------------------------------------------------------------------------- */
 
 /* The other NIC of the host that is on the same segment; -1: none. */
-static int twin(const struct br_wiring *w, uint32_t host, const struct place *p)
+static int wiring_findings_twin(const struct br_wiring *w, uint32_t host, const struct place *p)
 {
     for (uint32_t nic = 0; nic < w->hosts[host].n_nics; nic++)
         if ((int)nic != p->nic && br_wiring_segment_of(w, host, nic) == p->segment)
@@ -261,7 +261,7 @@ static int twin(const struct br_wiring *w, uint32_t host, const struct place *p)
 static bool is_swapped(const struct br_wiring *w, uint32_t host, const struct place *p, struct place *with)
 {
     for (uint32_t level = 0; level < w->cube.k; level++) {
-        *with = place_of(w, host, level);
+        *with = wiring_findings_place_of(w, host, level);
         if (with->where == ELSEWHERE && with->nic != p->nic &&
             br_wiring_segment_is(p->segment, with->belongs) &&
             br_wiring_segment_is(with->segment, p->belongs))
@@ -274,20 +274,20 @@ static void judge_elsewhere(struct br_wiring *w, uint32_t host, const struct pla
 {
     struct br_wiring_switch is = p->segment->is[0];
     char rank[96], nic[48], other[48];
-    int both = twin(w, host, p);
+    int both = wiring_findings_twin(w, host, p);
     struct place with;
 
-    name_of(w, host, rank);
+    wiring_findings_name_of(w, host, rank);
     nic_name(w, host, p->nic, nic);
     if (is_swapped(w, host, p, &with)) {
         if (p->belongs.level < with.belongs.level)
-            say(w, "%s: the cables of %s and %s are swapped", rank, nic, nic_name(w, host, with.nic, other));
+            wiring_findings_say(w, "%s: the cables of %s and %s are swapped", rank, nic, nic_name(w, host, with.nic, other));
     } else if (both >= 0) {
-        say(w, "%s: %s and %s are both on switch <%u,%u>; %s belongs into <%u,%u>", rank,
+        wiring_findings_say(w, "%s: %s and %s are both on switch <%u,%u>; %s belongs into <%u,%u>", rank,
             nic_name(w, host, both, other), nic, is.level, is.index, w->hosts[host].nics[p->nic].name,
             p->belongs.level, p->belongs.index);
     } else {
-        say(w, "%s: %s is plugged into switch <%u,%u>, it belongs into <%u,%u>", rank, nic, is.level,
+        wiring_findings_say(w, "%s: %s is plugged into switch <%u,%u>, it belongs into <%u,%u>", rank, nic, is.level,
             is.index, p->belongs.level, p->belongs.index);
     }
 }
@@ -301,12 +301,12 @@ static void judge_alone(struct br_wiring *w, uint32_t host, const struct place *
     count_lonely(w, p->belongs, &lonely);
     if (!lonely.others)
         return;
-    name_of(w, host, rank);
+    wiring_findings_name_of(w, host, rank);
     if (p->nic >= 0)
-        say(w, "%s: %s hears nobody of switch <%u,%u>: its cable is missing, or a port is dead", rank,
+        wiring_findings_say(w, "%s: %s hears nobody of switch <%u,%u>: its cable is missing, or a port is dead", rank,
             nic_name(w, host, p->nic, nic), p->belongs.level, p->belongs.index);
     else
-        say(w,
+        wiring_findings_say(w,
             "%s: none of its NICs hears anybody of switch <%u,%u>, level %u: a cable is missing, a port "
             "dead, or a NIC down",
             rank, p->belongs.level, p->belongs.index, p->belongs.level);
@@ -319,15 +319,15 @@ static void judge_down(struct br_wiring *w, uint32_t host, const struct place *p
 
     count_lonely(w, p->belongs, &lonely);
     if (!is_silent(&lonely))
-        say(w, "%s: %s is down or has no carrier; plug its cable in, and say: ip link set %s up",
-            name_of(w, host, rank), nic_name(w, host, p->nic, nic), w->hosts[host].nics[p->nic].name);
+        wiring_findings_say(w, "%s: %s is down or has no carrier; plug its cable in, and say: ip link set %s up",
+            wiring_findings_name_of(w, host, rank), nic_name(w, host, p->nic, nic), w->hosts[host].nics[p->nic].name);
 }
 
 static void judge_host(struct br_wiring *w, uint32_t host)
 {
 
     for (uint32_t level = 0; level < w->cube.k; level++) {
-        struct place p = place_of(w, host, level);
+        struct place p = wiring_findings_place_of(w, host, level);
 
         if (p.where == ELSEWHERE)
             judge_elsewhere(w, host, &p);

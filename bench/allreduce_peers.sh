@@ -141,7 +141,7 @@ launch_braid() {
     case $transport in
     shm) "$build/braid" run -n "$n" --no-prefix --backend shm -- "$work/braid" "$@" ;;
     loopback) ip netns exec "$net_a" env BRAID_TCP_CONGESTION="$congestion" "$build/braid" run -n "$n" --no-prefix \
-        --backend uring -- "$work/braid" "$@" ;;
+        --backend tcp -- "$work/braid" "$@" ;;
     veth) each_rank "$n" MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 BRAID_SECRET="$(mktemp -u XXXXXXXXXXXXXXXXXXXXXXXX)" \
         BRAID_DEVICES=veth0 BRAID_TCP_CONGESTION="$congestion" -- "$work/braid" "$@" ;;
     esac

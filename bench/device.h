@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "tools/model.h"
+#include "tools/common/model.h"
 
 #define DEVICE_BLOCKED (200 * BR_US)
 

@@ -18,8 +18,8 @@
 
 #include "base/error.h"
 #include "bcube/route.h"
-#include "collectives/algorithm.h"
-#include "collectives/way.h"
+#include "collectives/schedule/algorithm.h"
+#include "collectives/tuning/algorithm_config.h"
 
 struct network {
     struct br_bcube cube;
@@ -49,13 +49,13 @@ static int add_message(struct network *net, uint32_t from, uint32_t to, double s
     return rc;
 }
 
-static int add_rank(struct network *net, const struct br_way *way, uint32_t rank)
+static int add_rank(struct network *net, const struct br_algorithm_config *config, uint32_t rank)
 {
     struct br_schedule_request request = {.collective = BR_ALLREDUCE,
-                                          .algorithm = way->algorithm,
+                                          .algorithm = config->algorithm,
                                           .n = net->cube.hosts,
                                           .rank = rank,
-                                          .shape = way->shape};
+                                          .shape = config->shape};
     struct br_schedule *schedule;
     int rc = br_algorithm_build(&request, &schedule);
 
@@ -107,7 +107,7 @@ static int add_failures(struct network *net, char **argv)
 int main(int argc, char **argv)
 {
     struct network net = {0};
-    struct br_way way;
+    struct br_algorithm_config config;
     bool planned;
     int rc = argc < 3 ? br_error(EINVAL, "faults N,K ALGORITHM [nic HOST LEVEL | switch LEVEL INDEX]...")
                       : br_bcube_parse(&net.cube, argv[1]);
@@ -115,16 +115,16 @@ int main(int argc, char **argv)
     planned = !rc && strcmp(argv[2], "auto") == 0;
     if (!rc && !planned) {
         br_topology_bcube(&net.topology, &net.cube);
-        rc = br_way_parse(&net.topology, argv[2], &way);
+        rc = br_algorithm_config_parse(&net.topology, argv[2], &config);
     }
     if (!rc)
         rc = add_failures(&net, argv + 3);
     net.out = calloc(net.cube.hosts + 1, sizeof *net.out);
     net.in = calloc(net.cube.hosts + 1, sizeof *net.in);
     for (uint32_t rank = 0; !rc && !planned && rank < net.cube.hosts; rank++)
-        rc = add_rank(&net, &way, rank);
+        rc = add_rank(&net, &config, rank);
     if (rc)
-        fprintf(stderr, "faults: %s\n", br_error_words());
+        fprintf(stderr, "faults: %s\n", br_error_message());
     else
         show(&net);
     free(net.out);

@@ -29,7 +29,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/median.h"
-#include "collectives/type.h"
+#include "collectives/schedule/type.h"
 #include "gpu/driver.h"
 #include "gpu/reduce.h"
 
@@ -46,7 +46,7 @@ static int rank, size, gpu;
 
 static int say(const char *what)
 {
-    fprintf(stderr, "gpu_allreduce: rank %d: %s: %s\n", rank, what, br_error_words());
+    fprintf(stderr, "gpu_allreduce: rank %d: %s: %s\n", rank, what, br_error_message());
     return 1;
 }
 

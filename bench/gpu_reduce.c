@@ -20,8 +20,8 @@
 #include "base/half.h"
 #include "base/median.h"
 #include "base/random.h"
-#include "collectives/reduce.h"
-#include "collectives/type.h"
+#include "collectives/engine/reduce.h"
+#include "collectives/schedule/type.h"
 #include "gpu/driver.h"
 #include "gpu/reduce.h"
 
@@ -39,7 +39,7 @@ static struct br_random numbers;
 
 static int say(void)
 {
-    fprintf(stderr, "gpu_reduce: %s\n", br_error_words());
+    fprintf(stderr, "gpu_reduce: %s\n", br_error_message());
     return 1;
 }
 

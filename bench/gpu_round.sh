@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What sharing memory of GPUs costs all-reduces of host memory, which have to ask first whether all ranks have theirs on a GPU (collectives/share.h): with
+# What sharing memory of GPUs costs all-reduces of host memory, which have to ask first whether all ranks have theirs on a GPU (collectives/gpu/gpu_local.h): with
 # it and without (BRAID_GPU_REDUCE=cpu), by turns; medians of the times, in microseconds. Two ranks of one host over shm, and two each on two hosts
 # over loopback (needs root). ROUNDS (9), ONE (8K 64K 1M), TWO (256K 1M 16M). No GPU is needed: the fake driver of the tests will do.
 set -euo pipefail

@@ -183,7 +183,7 @@ BRAID_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 export BRAID_SECRET BRAID_TCP_CONGESTION=cubic
 results=$work/results
 on_a=(ip netns exec "$net_a") on_b=(ip netns exec "$net_b") address=10.77.0.2
-to_a=(--backend uring -d veth0) to_b=("${to_a[@]}")
+to_a=(--backend tcp -d veth0) to_b=("${to_a[@]}")
 
 # The bucket is small beside a message of 4 MiB and larger than a packet: what waits behind a pause must not go for nothing.
 part_rate() {

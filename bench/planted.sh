@@ -82,7 +82,7 @@ calibrate() { # HOSTS
     secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
     for ((i = 0; i < $1; i++)); do
         ip netns exec "$name-$i" env RANK=$i WORLD_SIZE="$1" MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 BRAID_SECRET="$secret" \
-            BRAID_DEVICES=veth0 BRAID_BACKEND=uring BRAID_EAGER_BYTES=16K BRAID_TCP_CONGESTION=cubic BRAID_MACHINE_RANKS="$1" BRAID_SPIN_US=0 \
+            BRAID_DEVICES=veth0 BRAID_BACKEND=tcp BRAID_EAGER_BYTES=16K BRAID_TCP_CONGESTION=cubic BRAID_MACHINE_RANKS="$1" BRAID_SPIN_US=0 \
             timeout 180 "$build/braid" calibrate -o "$work/calibration.json" --rounds "$rounds" --collectives allreduce -e 1M \
             "${options[@]}" > "$work/out$i" 2>&1 &
         pids+=($!)

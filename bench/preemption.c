@@ -75,7 +75,7 @@ static void note_budget(struct bench *bench)
     int count = braid_rail_stats(bench->comm, rails, 16);
     for (int i = 0; i < count && i < 16; i++) {
         double us = rails[i].bytes_per_second
-                        ? (double)rails[i].budget_bytes * 1e6 / (double)rails[i].bytes_per_second
+                        ? (double)rails[i].window_bytes * 1e6 / (double)rails[i].bytes_per_second
                         : 0;
         if (us > bench->budget_us)
             bench->budget_us = us;

@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/median.h"
-#include "collectives/reduce.h"
-#include "collectives/type.h"
+#include "collectives/engine/reduce.h"
+#include "collectives/schedule/type.h"
 
 #define SOURCES 8
 #define ROUNDS  31
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
 
     if ((argc > 1 && br_type_parse(argv[1], &type)) ||
         (argc > 2 && br_reduction_parse(argv[2], &reduction)) || br_reduce_select(NULL)) {
-        fprintf(stderr, "reduce: %s\n", br_error_words());
+        fprintf(stderr, "reduce: %s\n", br_error_message());
         return 1;
     }
     for (int i = 0; i <= SOURCES; i++) {
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
     printf("\n");
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         if (measure(sizes[i])) {
-            fprintf(stderr, "reduce: %s\n", br_error_words());
+            fprintf(stderr, "reduce: %s\n", br_error_message());
             return 1;
         }
         print(sizes[i]);

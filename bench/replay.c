@@ -48,7 +48,7 @@ static int put_apart(struct replay *r, struct braid_layer *layers)
 static int open_session(struct replay *r, double percent, const char *policy, bool apart)
 {
     struct braid_session_options options = {
-        .policy = policy, .review = -1, .bucket_bytes = (size_t)(25 * 1048576 * percent / 100)};
+        .policy = policy, .replan = -1, .bucket_bytes = (size_t)(25 * 1048576 * percent / 100)};
     struct braid_layer *layers = calloc((size_t)r->device.model.count, sizeof *layers);
     int rc = layers ? 0 : br_error(ENOMEM, "no memory for %d layers", r->device.model.count);
 
@@ -144,7 +144,7 @@ int main(int argc, char **argv)
     if (!rc)
         rc = run(&r, atoi(argv[5]), argv[4]);
     if (rc)
-        fprintf(stderr, "replay: %s\n", br_error_words());
+        fprintf(stderr, "replay: %s\n", br_error_message());
     if (rc && r.comm)
         braid_comm_abort(r.comm, "a rank of replay failed");
     if (r.session)

@@ -119,7 +119,7 @@ int main(int argc, char **argv)
     if (!rc)
         rc = run(comm, p, &device, atoi(argv[6]), argv[4]);
     if (rc)
-        fprintf(stderr, "servers: %s\n", br_error_words());
+        fprintf(stderr, "servers: %s\n", br_error_message());
     if (rc && comm)
         braid_comm_abort(comm, "a rank of servers failed");
     if (p)

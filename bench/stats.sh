@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What counters cost: all-reduces of two ranks, by turns with nobody looking, with `braid top` looking ten times a second, and with another build
 # (BEFORE=DIR, say one of an earlier commit); medians of the times, in microseconds. ROUNDS (9), SECONDS_EACH (30, a row), INTERVAL (100 ms),
-# BACKENDS (uring shm), SIZES (8 64K 1M 16M).
+# BACKENDS (tcp shm), SIZES (8 64K 1M 16M).
 set -euo pipefail
 braid=${BRAID_BUILD:-build/release}/braid
 # shellcheck source=bench/turns.sh
@@ -32,7 +32,7 @@ all() {
 
 command -v script > /dev/null || { echo "stats.sh: needs script (bsdutils), the terminal of braid top" >&2; exit 2; }
 printf '%-8s %-6s %6s %12s %7s %12s %7s %8s %12s %8s\n' backend size rounds counted +- watched +- cost before cost
-for backend in ${BACKENDS:-uring shm}; do
+for backend in ${BACKENDS:-tcp shm}; do
     for size in ${SIZES:-8 64K 1M 16M}; do
         rm -f "$work"/[a-z]*.us
         rounds all "$backend" "$size"

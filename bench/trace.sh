@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # What the timeline costs: all-reduces of two ranks with and without BRAID_TRACE, by turns; medians of the times, in microseconds.
-# ROUNDS (9), SECONDS_EACH (30, a row), BACKENDS (uring shm), SIZES (64K 1M 2M 16M).
+# ROUNDS (9), SECONDS_EACH (30, a row), BACKENDS (tcp shm), SIZES (64K 1M 2M 16M).
 set -euo pipefail
 braid=${BRAID_BUILD:-build/release}/braid
 # shellcheck source=bench/turns.sh
@@ -18,7 +18,7 @@ both() {
 }
 
 printf '%-8s %-6s %6s %12s %7s %12s %7s %8s %12s\n' backend size rounds without +- with +- cost 'file bytes'
-for backend in ${BACKENDS:-uring shm}; do
+for backend in ${BACKENDS:-tcp shm}; do
     for size in ${SIZES:-64K 1M 2M 16M}; do
         rm -f "$work"/*
         rounds both "$backend" "$size"

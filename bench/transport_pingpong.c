@@ -47,7 +47,7 @@ struct options {
 /* What one end tells the other of its place. */
 struct place {
     uint32_t number;
-    uint8_t token[BR_PLACE_BYTES];
+    uint8_t token[BR_RKEY_BYTES];
 };
 
 struct end {
@@ -68,7 +68,7 @@ struct end {
 
 static void die(const char *what)
 {
-    fprintf(stderr, "transport_pingpong: %s: %s\n", what, br_error_words());
+    fprintf(stderr, "transport_pingpong: %s: %s\n", what, br_error_message());
     exit(1);
 }
 
@@ -78,12 +78,12 @@ static void handle(struct end *end, const struct br_event *event)
     case BR_EVENT_ACCEPTED:
     case BR_EVENT_CONNECTED:
         end->link = event->link;
-        end->link->trusted = true;
+        end->link->authenticated = true;
         break;
     case BR_EVENT_SENT:
         end->sent++;
         break;
-    case BR_EVENT_PLACED:
+    case BR_EVENT_DATA:
         end->placed++;
         break;
     case BR_EVENT_MESSAGE:
@@ -93,7 +93,7 @@ static void handle(struct end *end, const struct br_event *event)
         break;
     case BR_EVENT_CLOSED:
         if (!end->finished) {
-            fprintf(stderr, "transport_pingpong: %s\n", event->link->words);
+            fprintf(stderr, "transport_pingpong: %s\n", event->link->message);
             exit(1);
         }
         end->ops->link_close(end->link);
@@ -164,12 +164,12 @@ static int by_value(const void *a, const void *b)
 
 static struct br_frame placed_frame(struct end *end)
 {
-    return (struct br_frame){.kind = BR_FRAME_PLACED,
+    return (struct br_frame){.kind = BR_FRAME_DATA,
                              .length = end->options->bytes,
                              .region = &end->region,
                              .payload = end->memory,
                              .slot = end->theirs.number,
-                             .place = end->device->caps.needs_place ? end->theirs.token : NULL};
+                             .rkey = end->device->caps.needs_rkey ? end->theirs.token : NULL};
 }
 
 static void send_one(struct end *end)
@@ -237,7 +237,7 @@ static void stream(struct end *end)
         frame.offset = (frame.offset + options->bytes) % options->area;
     }
     await(end, &end->sent, base + posted);
-    if (!end->device->caps.sent_means_placed)
+    if (!end->device->caps.sent_means_arrived)
         await(end, &end->messages, goal);
     took = br_clock_now() - start;
     await(end, &end->messages, goal); /* everything has arrived */
@@ -280,8 +280,8 @@ static void close_end(struct end *end)
 {
     if (end->link)
         end->ops->link_close(end->link);
-    if (end->device->caps.needs_place)
-        end->ops->place_release(end->device, end->slot);
+    if (end->device->caps.needs_rkey)
+        end->ops->rkey_release(end->device, end->slot);
     end->ops->region_release(end->device, &end->region);
     end->ops->device_close(end->device);
 }
@@ -294,7 +294,7 @@ static void exchange_places(struct end *end)
     end->slot = br_slot_get(&end->slots, end->memory, end->options->area, end->options->bytes);
     end->slot->region = &end->region;
     ours = (struct place){.number = br_slot_number(&end->slots, end->slot)};
-    if (end->device->caps.needs_place && end->ops->place_token(end->device, end->slot, ours.token))
+    if (end->device->caps.needs_rkey && end->ops->rkey_make(end->device, end->slot, ours.token))
         die("place");
     say(end, &ours, sizeof ours);
     await(end, &end->messages, 1);
@@ -350,7 +350,7 @@ static int lead(struct end *end, int pipe_fd)
 static int usage(void)
 {
     fputs("usage: transport_pingpong [options] messages|writes|stream\n"
-          "  -b BACKEND   default uring\n"
+          "  -b BACKEND   default tcp\n"
           "  -d DEVICE    default 127.0.0.1\n"
           "  -p DEVICE    of the peer, default the same\n"
           "  -s BYTES     of a frame, default 262144 for a stream and 8 for writes\n"
@@ -387,7 +387,7 @@ static bool complete(struct options *options)
 static bool parse(int argc, char **argv, struct options *options)
 {
     static const char *const tests[] = {"messages", "writes", "stream"};
-    const char *backend = "uring";
+    const char *backend = "tcp";
     int option;
 
     while ((option = getopt(argc, argv, "b:d:p:s:a:n:w:m:i:u")) != -1) {

@@ -69,7 +69,7 @@ mtu() { # BYTES
 part_bare() {
     local bytes a b h
     echo "Gbit/s over veth, median of $rounds rounds; pieces: bare, each packet a header and a piece of 4 MiB of memory"
-    printf '%6s %8s %8s %8s %10s %10s %8s\n' mtu bare pieces udp udp/bare udp/pieces uring
+    printf '%6s %8s %8s %8s %10s %10s %8s\n' mtu bare pieces udp udp/bare udp/pieces tcp
     for bytes in 1500 9000; do
         mtu $bytes
         : > "$work/a"; : > "$work/b"; : > "$work/c"; : > "$work/h"
@@ -77,7 +77,7 @@ part_bare() {
             bare $((bytes - 28)) >> "$work/a"
             bare $((bytes - 28)) 48 >> "$work/h"
             flow "$net_a" udp 7001 "$seconds" >> "$work/b"
-            flow "$net_a" uring 7001 "$seconds" >> "$work/c"
+            flow "$net_a" tcp 7001 "$seconds" >> "$work/c"
         done
         a=$(median < "$work/a") b=$(median < "$work/b") h=$(median < "$work/h")
         printf '%6s %8s %8s %8s %10s %10s %8s\n' $bytes "$a" "$h" "$b" "$(ratio "$b" "$a")" "$(ratio "$b" "$h")" "$(median < "$work/c")"
@@ -114,14 +114,14 @@ part_loss() {
     local percent backend
     shape
     echo "Gbit/s over a link of $rate that loses packets, both ways, median of $rounds rounds"
-    printf '%8s %8s %8s\n' loss% uring udp
+    printf '%8s %8s %8s\n' loss% tcp udp
     for percent in $losses; do
         lose "$percent"
-        : > "$work/uring"; : > "$work/udp"
+        : > "$work/tcp"; : > "$work/udp"
         for _ in $(seq "$rounds"); do
-            for backend in uring udp; do flow "$net_a" "$backend" 7001 "$seconds" >> "$work/$backend"; done
+            for backend in tcp udp; do flow "$net_a" "$backend" 7001 "$seconds" >> "$work/$backend"; done
         done
-        printf '%8s %8s %8s\n' "$percent" "$(median < "$work/uring")" "$(median < "$work/udp")"
+        printf '%8s %8s %8s\n' "$percent" "$(median < "$work/tcp")" "$(median < "$work/udp")"
     done
     lose 0
 }

@@ -23,7 +23,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/numa.h"
-#include "bench/ballast.h"
+#include "bench/padding.h"
 #include "transport/transport.h"
 #include "transport/verbs/library.h"
 #include "transport/verbs/probe.h"
@@ -51,7 +51,7 @@ struct hello {
 /* What one end tells the other over braid's link. */
 struct place {
     uint32_t number;
-    uint8_t token[BR_PLACE_BYTES];
+    uint8_t token[BR_RKEY_BYTES];
 };
 
 /* The same device through the back end. */
@@ -90,7 +90,7 @@ struct end {
 
 static void die(const char *what)
 {
-    fprintf(stderr, "verbs_floor: %s: %s\n", what, errno ? strerror(errno) : br_error_words());
+    fprintf(stderr, "verbs_floor: %s: %s\n", what, errno ? strerror(errno) : br_error_message());
     exit(1);
 }
 
@@ -285,9 +285,9 @@ static void handle(struct braid *braid, const struct br_event *event)
     case BR_EVENT_ACCEPTED:
     case BR_EVENT_CONNECTED:
         braid->link = event->link;
-        braid->link->trusted = true;
+        braid->link->authenticated = true;
         break;
-    case BR_EVENT_PLACED:
+    case BR_EVENT_DATA:
         braid->placed++;
         break;
     case BR_EVENT_MESSAGE:
@@ -297,7 +297,7 @@ static void handle(struct braid *braid, const struct br_event *event)
         break;
     case BR_EVENT_CLOSED:
         errno = 0;
-        die(event->link->words);
+        die(event->link->message);
     case BR_EVENT_SENT:
         break;
     }
@@ -324,12 +324,12 @@ static void post_braid(struct braid *braid, const struct br_frame *frame)
 static void trip_braid(struct end *end)
 {
     struct braid *braid = &end->braid;
-    struct br_frame frame = {.kind = BR_FRAME_PLACED,
+    struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .length = end->bytes,
                              .region = &braid->region,
                              .payload = braid->region.base,
                              .slot = braid->theirs.number,
-                             .place = braid->theirs.token};
+                             .rkey = braid->theirs.token};
 
     if (end->leads)
         post_braid(braid, &frame);
@@ -369,7 +369,7 @@ static void connect_braid(struct end *end)
     braid->slot = br_slot_get(&braid->slots, braid->region.base, end->bytes, end->bytes);
     braid->slot->region = &braid->region;
     ours = (struct place){.number = br_slot_number(&braid->slots, braid->slot)};
-    must(braid->ops->place_token(braid->device, braid->slot, ours.token), "place");
+    must(braid->ops->rkey_make(braid->device, braid->slot, ours.token), "place");
     memcpy(words, &ours, sizeof ours);
     post_braid(braid, &frame);
     while (!braid->messages)
@@ -379,7 +379,7 @@ static void connect_braid(struct end *end)
 static void close_braid(struct braid *braid)
 {
     braid->ops->link_close(braid->link);
-    braid->ops->place_release(braid->device, braid->slot);
+    braid->ops->rkey_release(braid->device, braid->slot);
     braid->ops->region_release(braid->device, &braid->region);
     braid->ops->device_close(braid->device);
 }

@@ -38,7 +38,7 @@ function(br_filter_verbs list_name)
     set(${list_name} ${kept} PARENT_SCOPE)
 endfunction()
 
-# How far NICs are from GPUs, for `braid info` (tools/near.c), which without it says what to install.
+# How far NICs are from GPUs, for `braid info` (tools/info/nic_affinity.c), which without it says what to install.
 option(BRAID_HWLOC "Distances of NICs from GPUs, where libhwloc-dev is installed" ON)
 if(BRAID_HWLOC)
     pkg_check_modules(HWLOC QUIET IMPORTED_TARGET hwloc>=2.1)

@@ -26,7 +26,7 @@ if(BRAID_FUZZ)
     endif()
     add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
-# Formulas that promise their bits (training/update.h): no fused multiply-add, and vectors, which -O2 does not always use.
-set_source_files_properties(training/update.c PROPERTIES COMPILE_OPTIONS "-O3;-ffp-contract=off")
+# Formulas that promise their bits (training/parameters/update.h): no fused multiply-add, and vectors, which -O2 does not always use.
+set_source_files_properties(training/parameters/update.c PROPERTIES COMPILE_OPTIONS "-O3;-ffp-contract=off")
 # Plain loops that are much faster as vectors.
 set_source_files_properties(tools/train/network.c PROPERTIES COMPILE_OPTIONS "-O3")

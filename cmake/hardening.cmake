@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Hardening of everything that is built without a sanitizer: braid parses what others send, in part as root.
-# tests/house/test_hardening.sh reads from the files built that all of it is there.
+# tests/lint/test_hardening.sh reads from the files built that all of it is there.
 include(CheckCCompilerFlag)
 include(CheckCSourceCompiles)
 include(CheckPIESupported)

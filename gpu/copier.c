@@ -72,7 +72,7 @@ static int make_streams(struct br_copier *copier, struct lane *lane)
     return rc;
 }
 
-static void close_lane(struct br_copier *copier, struct lane *lane)
+static void copier_close_lane(struct br_copier *copier, struct lane *lane)
 {
     const struct br_cuda *cuda = copier->cuda;
     bool lost = atomic_load(&lane->lost);
@@ -98,7 +98,7 @@ static void close_lane(struct br_copier *copier, struct lane *lane)
 }
 
 /* There and back, over the streams that will carry everything. */
-static int try_copies(struct br_copier *copier, struct lane *lane)
+static int copier_try_copies(struct br_copier *copier, struct lane *lane)
 {
     const struct br_cuda *cuda = copier->cuda;
     br_cuda_pointer memory = lane->trial;
@@ -125,7 +125,7 @@ static int try_copies(struct br_copier *copier, struct lane *lane)
     return 0;
 }
 
-static int verify(struct br_copier *copier, struct lane *lane)
+static int copier_verify(struct br_copier *copier, struct lane *lane)
 {
     const struct br_cuda *cuda = copier->cuda;
     br_cuda_result result = cuda->memory_alloc(&lane->trial, TRIAL);
@@ -135,7 +135,7 @@ static int verify(struct br_copier *copier, struct lane *lane)
     result = cuda->host_alloc(&lane->trial_host, TRIAL, BR_CUDA_HOST_PORTABLE);
     if (result != BR_CUDA_SUCCESS)
         return br_cuda_error(cuda, result, "%d bytes of pinned host memory for a trial copy", TRIAL);
-    return try_copies(copier, lane);
+    return copier_try_copies(copier, lane);
 }
 
 static int open_lane(struct br_copier *copier, int gpu, struct lane *lane)
@@ -153,10 +153,10 @@ static int open_lane(struct br_copier *copier, int gpu, struct lane *lane)
         return rc;
     rc = make_streams(copier, lane);
     if (!rc)
-        rc = verify(copier, lane);
+        rc = copier_verify(copier, lane);
     br_cuda_leave(copier->cuda);
     if (rc)
-        close_lane(copier, lane);
+        copier_close_lane(copier, lane);
     return rc;
 }
 
@@ -187,7 +187,7 @@ void br_copier_destroy(struct br_copier *copier)
         return;
     for (int i = 0; i < GPUS; i++)
         if (atomic_load(&copier->lanes[i].open))
-            close_lane(copier, &copier->lanes[i]);
+            copier_close_lane(copier, &copier->lanes[i]);
     pthread_mutex_destroy(&copier->lock);
     free(copier);
 }
@@ -211,7 +211,7 @@ bool br_copier_pin(struct br_copier *copier, int gpu, void *memory, size_t bytes
         br_log_warn("GPU %d: host memory cannot be pinned, copies block and are slow: %s; `ulimit -l "
                     "unlimited` before the "
                     "job may help",
-                    gpu - 1, br_error_words());
+                    gpu - 1, br_error_message());
     }
     copier->said_pageable = true;
     return false;
@@ -249,7 +249,7 @@ static int ask_uncounted(const struct br_copier *copier, int gpu, enum br_copy_d
                                                      gpu - 1, bytes, whither);
 }
 
-static int ask(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
+static int copier_ask(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
                const void *from, size_t bytes)
 {
     int rc = ask_uncounted(copier, gpu, direction, to, from, bytes,
@@ -295,7 +295,7 @@ int br_copier_copy(struct br_copier *copier, int gpu, enum br_copy_direction dir
 
     if (rc || !bytes)
         return rc;
-    rc = ask(copier, gpu, direction, to, from, bytes);
+    rc = copier_ask(copier, gpu, direction, to, from, bytes);
     br_cuda_leave(copier->cuda);
     return rc;
 }
@@ -320,7 +320,7 @@ int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction
     if (rc)
         return rc;
     if (bytes)
-        rc = ask(copier, gpu, direction, to, from, bytes);
+        rc = copier_ask(copier, gpu, direction, to, from, bytes);
     if (!rc)
         result = copier->cuda->stream_synchronize(copier->lanes[gpu - 1].streams[direction]);
     br_cuda_leave(copier->cuda);
@@ -391,7 +391,7 @@ bool br_copier_has_lost(const struct br_copier *copier)
     return lost;
 }
 
-static void give_back(struct br_copier *copier, struct br_copy *copy)
+static void copier_give_back(struct br_copier *copier, struct br_copy *copy)
 {
     struct lane *lane = &copier->lanes[copy->gpu - 1];
 
@@ -412,14 +412,14 @@ int br_copier_done(struct br_copier *copier, struct br_copy *copy)
         return 1;
     rc = br_cuda_enter(copier->cuda, copier->lanes[copy->gpu - 1].context);
     if (rc) {
-        give_back(copier, copy);
+        copier_give_back(copier, copy);
         return rc;
     }
     result = copier->cuda->event_query(copy->event);
     br_cuda_leave(copier->cuda);
     if (result == BR_CUDA_NOT_READY)
         return 0;
-    give_back(copier, copy);
+    copier_give_back(copier, copy);
     return result == BR_CUDA_SUCCESS
                ? 1
                : br_cuda_error(copier->cuda, result, "GPU %d: copies that were under way", copy->gpu - 1);

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "gpu/driver.h"
 
-static br_cuda_result ask(const struct br_cuda *cuda, const void *memory, struct br_direct_memory *out,
+static br_cuda_result direct_ask(const struct br_cuda *cuda, const void *memory, struct br_direct_memory *out,
                           struct CUctx_st **context)
 {
     unsigned int attributes[] = {BR_CUDA_POINTER_BUFFER, BR_CUDA_POINTER_START, BR_CUDA_POINTER_BYTES,
@@ -35,7 +35,7 @@ int br_direct_find(const void *memory, size_t bytes, struct br_direct_memory *ou
     if (rc)
         return rc;
     *out = (struct br_direct_memory){0};
-    result = ask(cuda, memory, out, &context);
+    result = direct_ask(cuda, memory, out, &context);
     if (result != BR_CUDA_SUCCESS)
         return br_cuda_error(cuda, result, "the allocation that %p lies in", memory);
     offset = (size_t)((uintptr_t)memory - (uintptr_t)out->base);
@@ -53,12 +53,12 @@ bool br_direct_lives(const struct br_direct_memory *memory)
     struct CUctx_st *context = NULL;
     const struct br_cuda *cuda;
 
-    return !br_cuda_driver(&cuda) && ask(cuda, memory->base, &now, &context) == BR_CUDA_SUCCESS &&
+    return !br_cuda_driver(&cuda) && direct_ask(cuda, memory->base, &now, &context) == BR_CUDA_SUCCESS &&
            now.number == memory->number;
 }
 
 /* The context of the GPU is current after 0, until br_cuda_leave(). */
-static int enter(int gpu, const struct br_cuda **cuda)
+static int direct_enter(int gpu, const struct br_cuda **cuda)
 {
     struct CUctx_st *context;
     int rc = br_cuda_driver(cuda);
@@ -101,7 +101,7 @@ static int export_now(const struct br_cuda *cuda, const struct br_direct_memory 
 int br_direct_export(const struct br_direct_memory *memory, int *dmabuf, uint64_t *offset)
 {
     const struct br_cuda *cuda;
-    int rc = enter(memory->gpu, &cuda);
+    int rc = direct_enter(memory->gpu, &cuda);
 
     if (rc)
         return rc;
@@ -115,7 +115,7 @@ int br_direct_allocate(int gpu, size_t bytes, struct br_direct_memory *out)
     const struct br_cuda *cuda;
     br_cuda_pointer memory = 0;
     br_cuda_result result;
-    int rc = enter(gpu, &cuda);
+    int rc = direct_enter(gpu, &cuda);
 
     if (rc)
         return rc;
@@ -136,13 +136,13 @@ void br_direct_free(const struct br_direct_memory *memory)
 {
     const struct br_cuda *cuda;
 
-    if (enter(memory->gpu, &cuda))
+    if (direct_enter(memory->gpu, &cuda))
         return;
     cuda->memory_free((uintptr_t)memory->base);
     br_cuda_leave(cuda);
 }
 
-static int attribute(const struct br_cuda *cuda, unsigned int which, int gpu)
+static int direct_attribute(const struct br_cuda *cuda, unsigned int which, int gpu)
 {
     int value = 0;
 
@@ -152,7 +152,7 @@ static int attribute(const struct br_cuda *cuda, unsigned int which, int gpu)
 /* An older driver knows no such attribute, and promises nothing. */
 static bool is_ordered(const struct br_cuda *cuda, int gpu)
 {
-    return attribute(cuda, BR_CUDA_RDMA_ORDERING, gpu) >= BR_CUDA_RDMA_ORDERED_FOR_OWNER;
+    return direct_attribute(cuda, BR_CUDA_RDMA_ORDERING, gpu) >= BR_CUDA_RDMA_ORDERED_FOR_OWNER;
 }
 
 int br_direct_can_flush(int gpu)
@@ -162,7 +162,7 @@ int br_direct_can_flush(int gpu)
 
     if (rc || is_ordered(cuda, gpu))
         return rc;
-    if (cuda->flush_rdma && attribute(cuda, BR_CUDA_RDMA_FLUSH, gpu) & BR_CUDA_RDMA_FLUSH_BY_HOST)
+    if (cuda->flush_rdma && direct_attribute(cuda, BR_CUDA_RDMA_FLUSH, gpu) & BR_CUDA_RDMA_FLUSH_BY_HOST)
         return 0;
     return br_error(
         EOPNOTSUPP,
@@ -179,7 +179,7 @@ int br_direct_flush(int gpu)
 
     if (rc || is_ordered(cuda, gpu))
         return rc;
-    rc = enter(gpu, &cuda);
+    rc = direct_enter(gpu, &cuda);
     if (rc)
         return rc;
     result = cuda->flush_rdma(BR_CUDA_FLUSH_CURRENT_CONTEXT, BR_CUDA_FLUSH_TO_OWNER);

@@ -27,7 +27,7 @@ static struct br_cuda table;
 static struct stage {
     bool done;
     int failure; /* errno */
-    char words[300];
+    char message[300];
 } loaded, started;
 static struct CUctx_st *contexts[DEVICES];
 
@@ -35,18 +35,18 @@ static struct CUctx_st *contexts[DEVICES];
 static _Thread_local int entered;
 static _Thread_local unsigned int program_mode;
 
-__attribute__((format(printf, 3, 4))) static void fail(struct stage *stage, int err, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void driver_fail(struct stage *stage, int err, const char *format, ...)
 {
     va_list arguments;
 
     stage->failure = err;
     va_start(arguments, format);
-    vsnprintf(stage->words, sizeof stage->words, format, arguments);
+    vsnprintf(stage->message, sizeof stage->message, format, arguments);
     va_end(arguments);
 }
 
 /* NULL, or the first symbol that the library lacks. */
-static const char *resolve(void *handle, const struct symbol *symbols)
+static const char *driver_resolve(void *handle, const struct symbol *symbols)
 {
     const char *lacking = NULL;
 
@@ -59,7 +59,7 @@ static const char *resolve(void *handle, const struct symbol *symbols)
     return lacking;
 }
 
-static void load(void)
+static void driver_load(void)
 {
     const char *chosen = getenv("BRAID_CUDA_LIBRARY");
     const char *path = chosen && *chosen ? chosen : "libcuda.so.1";
@@ -67,27 +67,27 @@ static void load(void)
     void *handle;
 
     if (strcmp(path, "none") == 0) {
-        fail(&loaded, ENOENT, "GPUs are not used: BRAID_CUDA_LIBRARY is none");
+        driver_fail(&loaded, ENOENT, "GPUs are not used: BRAID_CUDA_LIBRARY is none");
         return;
     }
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) {
-        fail(&loaded, ENOENT,
+        driver_fail(&loaded, ENOENT,
              "the CUDA driver cannot be loaded (%.120s): install NVIDIA's driver (apt-get install "
              "nvidia-driver libcuda1); in a container, start it with --gpus all",
              dlerror());
         return;
     }
-    lacking = resolve(handle, needed);
+    lacking = driver_resolve(handle, needed);
     if (lacking)
-        fail(&loaded, ENOSYS,
+        driver_fail(&loaded, ENOSYS,
              "the CUDA driver %.120s is too old: it has no %s; braid needs one of CUDA 11.4 or later", path,
              lacking);
     else
-        resolve(handle, optional);
+        driver_resolve(handle, optional);
 }
 
-static void start(void)
+static void driver_start(void)
 {
     br_cuda_result result = table.init(0);
     int n = 0;
@@ -95,30 +95,30 @@ static void start(void)
     if (result == BR_CUDA_SUCCESS)
         result = table.device_count(&n);
     if (result == BR_CUDA_STUB_LIBRARY)
-        fail(&started, ENOSYS, "libcuda.so.1 is the toolkit's stub: take its folder out of LD_LIBRARY_PATH");
+        driver_fail(&started, ENOSYS, "libcuda.so.1 is the toolkit's stub: take its folder out of LD_LIBRARY_PATH");
     else if (result == BR_CUDA_NO_DEVICE || (result == BR_CUDA_SUCCESS && n == 0))
-        fail(&started, ENODEV,
+        driver_fail(&started, ENODEV,
              "the CUDA driver finds no GPU (see `nvidia-smi -L`, CUDA_VISIBLE_DEVICES, and in a container "
              "--gpus all)");
     else if (result == BR_CUDA_SYSTEM_DRIVER_MISMATCH)
-        fail(&started, EIO,
+        driver_fail(&started, EIO,
              "libcuda.so.1 and the loaded kernel module are of different versions: reboot, or reload the "
              "nvidia module");
     else if (result == BR_CUDA_SYSTEM_NOT_READY)
-        fail(&started, EIO, "the GPUs' fabric is not ready: systemctl start nvidia-fabricmanager");
+        driver_fail(&started, EIO, "the GPUs' fabric is not ready: systemctl start nvidia-fabricmanager");
     else if (result != BR_CUDA_SUCCESS) {
         br_cuda_error(&table, result, "cuInit");
-        fail(&started, EIO, "the CUDA driver does not start: %.200s (see `nvidia-smi` and the kernel's log)",
-             br_error_words());
+        driver_fail(&started, EIO, "the CUDA driver does not start: %.200s (see `nvidia-smi` and the kernel's log)",
+             br_error_message());
     }
 }
 
-static int once(struct stage *stage, void (*run)(void))
+static int driver_once(struct stage *stage, void (*run)(void))
 {
     if (!stage->done)
         run();
     stage->done = true;
-    return stage->failure ? br_error(stage->failure, "%s", stage->words) : 0;
+    return stage->failure ? br_error(stage->failure, "%s", stage->message) : 0;
 }
 
 int br_cuda_library(const struct br_cuda **out)
@@ -126,7 +126,7 @@ int br_cuda_library(const struct br_cuda **out)
     int rc;
 
     pthread_mutex_lock(&lock);
-    rc = once(&loaded, load);
+    rc = driver_once(&loaded, driver_load);
     pthread_mutex_unlock(&lock);
     *out = rc ? NULL : &table;
     return rc;
@@ -137,9 +137,9 @@ int br_cuda_driver(const struct br_cuda **out)
     int rc;
 
     pthread_mutex_lock(&lock);
-    rc = once(&loaded, load);
+    rc = driver_once(&loaded, driver_load);
     if (!rc)
-        rc = once(&started, start);
+        rc = driver_once(&started, driver_start);
     pthread_mutex_unlock(&lock);
     *out = rc ? NULL : &table;
     return rc;
@@ -185,7 +185,7 @@ int br_cuda_error(const struct br_cuda *cuda, br_cuda_result result, const char 
     return br_error(to_errno(result), "%s: %s (%u: %s)", what, name, result, text);
 }
 
-static void relax(const struct br_cuda *cuda)
+static void driver_relax(const struct br_cuda *cuda)
 {
     if (entered++)
         return;
@@ -193,7 +193,7 @@ static void relax(const struct br_cuda *cuda)
     cuda->capture_mode(&program_mode);
 }
 
-static void restore(const struct br_cuda *cuda)
+static void driver_restore(const struct br_cuda *cuda)
 {
     if (--entered == 0)
         cuda->capture_mode(&program_mode);
@@ -211,10 +211,10 @@ int br_cuda_context(br_cuda_device device, struct CUctx_st **out)
     if (device < 0 || device >= DEVICES)
         return br_error(ENODEV, "GPU %d: braid counts GPUs from 0 to %d", device, DEVICES - 1);
     pthread_mutex_lock(&lock);
-    relax(cuda);
+    driver_relax(cuda);
     if (!contexts[device])
         result = cuda->primary_retain(&contexts[device], device);
-    restore(cuda);
+    driver_restore(cuda);
     *out = contexts[device];
     pthread_mutex_unlock(&lock);
     return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "GPU %d: its context", device);
@@ -226,7 +226,7 @@ int br_cuda_enter(const struct br_cuda *cuda, struct CUctx_st *context)
 
     if (result != BR_CUDA_SUCCESS)
         return br_cuda_error(cuda, result, "the GPU's context");
-    relax(cuda);
+    driver_relax(cuda);
     return 0;
 }
 
@@ -234,7 +234,7 @@ void br_cuda_leave(const struct br_cuda *cuda)
 {
     struct CUctx_st *ours;
 
-    restore(cuda);
+    driver_restore(cuda);
     cuda->context_pop(&ours);
 }
 

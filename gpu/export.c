@@ -55,7 +55,7 @@ static void free_slot(struct br_exports *exports, struct offer *offer)
 }
 
 /* Note 3. */
-static void forget(struct br_exports *exports, const struct br_cuda *cuda, uint32_t i)
+static void export_forget(struct br_exports *exports, const struct br_cuda *cuda, uint32_t i)
 {
     struct offer *offer = exports->by_address[i];
 
@@ -86,11 +86,11 @@ static void look_in_passing(struct br_exports *exports, const struct br_cuda *cu
         return;
     exports->look = (exports->look + 1) % exports->n;
     if (!is_there(cuda, exports->by_address[exports->look]))
-        forget(exports, cuda, exports->look);
+        export_forget(exports, cuda, exports->look);
 }
 
 /* The first that ends behind an address. */
-static uint32_t position(const struct br_exports *exports, br_cuda_pointer at)
+static uint32_t export_position(const struct br_exports *exports, br_cuda_pointer at)
 {
     uint32_t low = 0, high = exports->n;
 
@@ -115,7 +115,7 @@ static uint32_t free_place(const struct br_exports *exports)
 }
 
 /* handle: retained, and the table's from now on. */
-static int insert(struct br_exports *exports, uint32_t i, br_cuda_pointer at, size_t bytes,
+static int export_insert(struct br_exports *exports, uint32_t i, br_cuda_pointer at, size_t bytes,
                   unsigned long long handle)
 {
     uint32_t slot = free_place(exports);
@@ -152,19 +152,19 @@ static int open_handle(const struct br_cuda *cuda, unsigned long long handle)
 }
 
 /* What was there before is gone; can this be exported? */
-static int add(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_pointer at, size_t bytes,
+static int export_add(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_pointer at, size_t bytes,
                unsigned long long handle, struct offer **out)
 {
-    uint32_t i = position(exports, at);
+    uint32_t i = export_position(exports, at);
     int rc;
 
     while (i < exports->n && exports->by_address[i]->at < at + bytes)
-        forget(exports, cuda, i);
+        export_forget(exports, cuda, i);
     rc = open_handle(cuda, handle);
     if (rc < 0)
         return rc;
     close(rc);
-    rc = insert(exports, i, at, bytes, handle);
+    rc = export_insert(exports, i, at, bytes, handle);
     *out = rc ? NULL : exports->by_address[i];
     return rc;
 }
@@ -175,7 +175,7 @@ static bool is_mapping(const struct offer *offer, br_cuda_pointer at, size_t byt
 }
 
 /* What is mapped at an address; NULL: an error, which is returned. */
-static int find(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_pointer at,
+static int export_find(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_pointer at,
                 struct offer **out)
 {
     unsigned long long handle;
@@ -192,13 +192,13 @@ static int find(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_
     if (result != BR_CUDA_SUCCESS)
         return br_cuda_error(cuda, result,
                              "memory of a GPU that has no IPC handle and is not cuMemCreate()'s");
-    i = position(exports, base);
+    i = export_position(exports, base);
     if (i < exports->n && is_mapping(exports->by_address[i], base, bytes, handle)) {
         *out = exports->by_address[i];
         cuda->vmm_release(handle);
         return 0;
     }
-    rc = add(exports, cuda, base, bytes, handle, out);
+    rc = export_add(exports, cuda, base, bytes, handle, out);
     if (rc)
         cuda->vmm_release(handle);
     return rc;
@@ -218,7 +218,7 @@ int br_exports_find(struct br_exports *exports, const struct br_cuda *cuda, br_c
     do {
         if (*n == BR_EXTENTS)
             return br_error(E2BIG, "%zu bytes of a GPU lie in more than %u allocations", bytes, BR_EXTENTS);
-        rc = find(exports, cuda, at, &offer);
+        rc = export_find(exports, cuda, at, &offer);
         if (!offer)
             return rc;
         if (!*n)
@@ -231,29 +231,29 @@ int br_exports_find(struct br_exports *exports, const struct br_cuda *cuda, br_c
 
 /* ---- who has it -------------------------------------------------------------------------------- */
 
-static struct offer *of(const struct br_exports *exports, const struct br_extent *extent)
+static struct offer *export_of(const struct br_exports *exports, const struct br_extent *extent)
 {
     struct offer *offer = exports->slots[extent->slot];
 
     return offer && offer->extent.serial == extent->serial ? offer : NULL;
 }
 
-static bool has(const struct offer *offer, int rank)
+static bool export_has(const struct offer *offer, int rank)
 {
     return offer->to[rank / 64] >> rank % 64 & 1;
 }
 
 bool br_exports_has(const struct br_exports *exports, int rank, const struct br_extent *extent)
 {
-    const struct offer *offer = of(exports, extent);
+    const struct offer *offer = export_of(exports, extent);
 
-    return offer && has(offer, rank);
+    return offer && export_has(offer, rank);
 }
 
 int br_exports_open(const struct br_exports *exports, const struct br_cuda *cuda,
                     const struct br_extent *extent)
 {
-    const struct offer *offer = of(exports, extent);
+    const struct offer *offer = export_of(exports, extent);
 
     return offer && !offer->gone ? open_handle(cuda, offer->handle)
                                  : br_error(ENOENT, "memory of cuMemCreate() that was unmapped meanwhile");
@@ -261,20 +261,20 @@ int br_exports_open(const struct br_exports *exports, const struct br_cuda *cuda
 
 void br_exports_given(struct br_exports *exports, int rank, const struct br_extent *extent)
 {
-    struct offer *offer = of(exports, extent);
+    struct offer *offer = export_of(exports, extent);
 
-    if (!offer || has(offer, rank))
+    if (!offer || export_has(offer, rank))
         return;
     offer->to[rank / 64] |= 1ull << rank % 64;
     offer->given++;
 }
 
-static bool tell(struct offer *offer, const int *ranks, int n)
+static bool export_tell(struct offer *offer, const int *ranks, int n)
 {
     uint32_t before = offer->given;
 
     for (int i = 0; i < n; i++) {
-        if (!has(offer, ranks[i]))
+        if (!export_has(offer, ranks[i]))
             continue;
         offer->to[ranks[i] / 64] &= ~(1ull << ranks[i] % 64);
         offer->given--;
@@ -289,7 +289,7 @@ uint32_t br_exports_gone(struct br_exports *exports, const int *ranks, int n, st
     for (uint32_t slot = 0; slot < BR_EXTENTS_ALL && told < BR_GONE && exports->n_gone; slot++) {
         struct offer *offer = exports->slots[slot];
 
-        if (!offer || !offer->gone || !tell(offer, ranks, n))
+        if (!offer || !offer->gone || !export_tell(offer, ranks, n))
             continue;
         out[told++] = offer->extent;
         if (!offer->given)

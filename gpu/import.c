@@ -77,7 +77,7 @@ static struct origin *get_origin(struct br_imports *imports, int rank)
     return origin;
 }
 
-static struct import *find(const struct br_imports *imports, int rank, const struct br_extent *extent)
+static struct import *import_find(const struct br_imports *imports, int rank, const struct br_extent *extent)
 {
     struct origin *origin = find_origin(imports, rank);
     struct import *import = origin && extent->slot < BR_EXTENTS_ALL ? &origin->slots[extent->slot] : NULL;
@@ -89,7 +89,7 @@ static struct import *find(const struct br_imports *imports, int rank, const str
 
 bool br_imports_has(const struct br_imports *imports, int rank, const struct br_extent *extent)
 {
-    return find(imports, rank, extent) != NULL;
+    return import_find(imports, rank, extent) != NULL;
 }
 
 bool br_imports_before(const struct br_imports *imports, int rank, const struct br_extent *extent,
@@ -105,7 +105,7 @@ bool br_imports_before(const struct br_imports *imports, int rank, const struct 
     return true;
 }
 
-static int take(struct br_imports *imports, const struct br_cuda *cuda, int rank,
+static int import_take(struct br_imports *imports, const struct br_cuda *cuda, int rank,
                 const struct br_extent *extent, int fd)
 {
     struct origin *origin = get_origin(imports, rank);
@@ -131,7 +131,7 @@ static int take(struct br_imports *imports, const struct br_cuda *cuda, int rank
 int br_imports_take(struct br_imports *imports, const struct br_cuda *cuda, int rank,
                     const struct br_extent *extent, int fd)
 {
-    int rc = take(imports, cuda, rank, extent, fd);
+    int rc = import_take(imports, cuda, rank, extent, fd);
 
     close(fd);
     return rc;
@@ -140,7 +140,7 @@ int br_imports_take(struct br_imports *imports, const struct br_cuda *cuda, int 
 void br_imports_drop(struct br_imports *imports, const struct br_cuda *cuda, int rank,
                      const struct br_extent *extent)
 {
-    struct import *import = find(imports, rank, extent);
+    struct import *import = import_find(imports, rank, extent);
 
     if (!import)
         return;
@@ -150,7 +150,7 @@ void br_imports_drop(struct br_imports *imports, const struct br_cuda *cuda, int
 
 /* ---- mappings ---------------------------------------------------------------------------------- */
 
-static size_t sum(const struct br_extent *extents, uint32_t n)
+static size_t import_sum(const struct br_extent *extents, uint32_t n)
 {
     size_t bytes = 0;
 
@@ -160,7 +160,7 @@ static size_t sum(const struct br_extent *extents, uint32_t n)
 }
 
 /* The first n of them are mapped; the addresses are of `bytes`. */
-static void give_up(const struct br_cuda *cuda, br_cuda_pointer at, const struct br_extent *extents,
+static void import_give_up(const struct br_cuda *cuda, br_cuda_pointer at, const struct br_extent *extents,
                     uint32_t n, size_t bytes)
 {
     br_cuda_pointer next = at;
@@ -175,11 +175,11 @@ static void give_up(const struct br_cuda *cuda, br_cuda_pointer at, const struct
 void br_imports_unmap(const struct br_cuda *cuda, br_cuda_pointer at, const struct br_extent *extents,
                       uint32_t n)
 {
-    give_up(cuda, at, extents, n, sum(extents, n));
+    import_give_up(cuda, at, extents, n, import_sum(extents, n));
 }
 
 /* Where addresses must begin that a GPU maps memory to. */
-static br_cuda_result reserve(const struct br_cuda *cuda, const struct CUmemLocation_st *location,
+static br_cuda_result import_reserve(const struct br_cuda *cuda, const struct CUmemLocation_st *location,
                               size_t bytes, br_cuda_pointer *out)
 {
     const struct CUmemAllocationProp_st properties = {
@@ -198,7 +198,7 @@ static br_cuda_result map_each(const struct br_imports *imports, const struct br
     br_cuda_result result = BR_CUDA_SUCCESS;
 
     for (*n = 0; *n < count; (*n)++) {
-        result = cuda->vmm_map(at, extents[*n].bytes, 0, find(imports, rank, &extents[*n])->handle, 0);
+        result = cuda->vmm_map(at, extents[*n].bytes, 0, import_find(imports, rank, &extents[*n])->handle, 0);
         if (result != BR_CUDA_SUCCESS)
             break;
         at += extents[*n].bytes;
@@ -211,7 +211,7 @@ int br_imports_map(const struct br_imports *imports, const struct br_cuda *cuda,
 {
     const struct CUmemLocation_st location = {BR_CUDA_LOCATION_DEVICE, device};
     const struct CUmemAccessDesc_st access = {location, BR_CUDA_ACCESS_READ_WRITE};
-    size_t bytes = sum(extents, n);
+    size_t bytes = import_sum(extents, n);
     br_cuda_result result;
     uint32_t mapped;
 
@@ -219,13 +219,13 @@ int br_imports_map(const struct br_imports *imports, const struct br_cuda *cuda,
         if (!br_imports_has(imports, rank, &extents[i]))
             return br_error(EPROTO, "rank %d: a descriptor of GPU memory is missing, or was refused before",
                             rank);
-    result = reserve(cuda, &location, bytes, out);
+    result = import_reserve(cuda, &location, bytes, out);
     if (result == BR_CUDA_SUCCESS) {
         result = map_each(imports, cuda, rank, extents, n, *out, &mapped);
         if (result == BR_CUDA_SUCCESS)
             result = cuda->vmm_access(*out, bytes, &access, 1);
         if (result != BR_CUDA_SUCCESS)
-            give_up(cuda, *out, extents, mapped, bytes);
+            import_give_up(cuda, *out, extents, mapped, bytes);
     }
     return result == BR_CUDA_SUCCESS
                ? 0

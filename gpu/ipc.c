@@ -32,7 +32,7 @@ struct br_ipc {
 };
 
 /* Its primary context is current until br_cuda_leave(). gpu: as br_gpu_of() names it. */
-static int enter(int gpu, const struct br_cuda **cuda)
+static int ipc_enter(int gpu, const struct br_cuda **cuda)
 {
     struct CUctx_st *context;
     int rc = br_cuda_context(gpu - 1, &context);
@@ -91,7 +91,7 @@ int br_ipc_note(struct br_ipc *ipc, int gpu, const void *memory, size_t bytes, s
                 struct br_extent *extents)
 {
     const struct br_cuda *cuda;
-    int rc = enter(gpu, &cuda);
+    int rc = ipc_enter(gpu, &cuda);
 
     if (rc)
         return rc;
@@ -129,13 +129,13 @@ int br_ipc_create(int ranks, struct br_ipc **out)
 }
 
 /* lost: it stays mapped. */
-static void drop(struct br_ipc *ipc, struct mapping *mapping, bool lost)
+static void ipc_drop(struct br_ipc *ipc, struct mapping *mapping, bool lost)
 {
     const struct br_cuda *cuda;
 
     br_list_remove(&mapping->node);
     ipc->n_stale -= mapping->stale;
-    if (!lost && !enter(mapping->gpu, &cuda)) {
+    if (!lost && !ipc_enter(mapping->gpu, &cuda)) {
         if (mapping->count)
             br_imports_unmap(cuda, mapping->at, mapping->extents, mapping->count);
         else
@@ -150,7 +150,7 @@ void br_ipc_destroy(struct br_ipc *ipc, bool lost)
     if (!ipc)
         return;
     br_list_for_each_safe (node, &ipc->mappings)
-        drop(ipc, br_container_of(node, struct mapping, node), lost);
+        ipc_drop(ipc, br_container_of(node, struct mapping, node), lost);
     br_imports_destroy(ipc->imports, lost ? NULL : ipc->cuda);
     br_exports_destroy(ipc->exports, lost ? NULL : ipc->cuda);
     free(ipc);
@@ -166,7 +166,7 @@ bool br_ipc_lacks(const struct br_ipc *ipc, int rank, const struct br_extent *ex
 int br_ipc_open(const struct br_ipc *ipc, int gpu, const struct br_extent *extent)
 {
     const struct br_cuda *cuda;
-    int rc = enter(gpu, &cuda);
+    int rc = ipc_enter(gpu, &cuda);
 
     if (rc)
         return rc;
@@ -190,7 +190,7 @@ bool br_ipc_wants(const struct br_ipc *ipc, int rank, const struct br_extent *ex
     return !br_imports_has(ipc->imports, rank, extent);
 }
 
-static bool contains(const struct mapping *mapping, const struct br_extent *extent)
+static bool ipc_contains(const struct mapping *mapping, const struct br_extent *extent)
 {
     for (uint32_t i = 0; i < mapping->count; i++)
         if (mapping->extents[i].serial == extent->serial)
@@ -206,7 +206,7 @@ void br_ipc_drop(struct br_ipc *ipc, int rank, const struct br_extent *extent)
     br_list_for_each (node, &ipc->mappings) {
         struct mapping *mapping = br_container_of(node, struct mapping, node);
 
-        if (mapping->rank != rank || mapping->stale || !contains(mapping, extent))
+        if (mapping->rank != rank || mapping->stale || !ipc_contains(mapping, extent))
             continue;
         mapping->stale = true;
         ipc->n_stale++;
@@ -217,7 +217,7 @@ int br_ipc_take(struct br_ipc *ipc, int gpu, int rank, const struct br_extent *e
 {
     const struct br_cuda *cuda;
     struct br_extent before;
-    int rc = enter(gpu, &cuda);
+    int rc = ipc_enter(gpu, &cuda);
 
     if (rc) {
         close(fd);
@@ -257,7 +257,7 @@ static bool is_named(const struct mapping *mapping, const struct br_ipc_note *no
                          : memcmp(&mapping->handle, &note->handle, sizeof note->handle) == 0;
 }
 
-static struct mapping *find(const struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
+static struct mapping *ipc_find(const struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
                             const struct br_extent *extents)
 {
     br_list_for_each (node, &ipc->mappings) {
@@ -272,7 +272,7 @@ static struct mapping *find(const struct br_ipc *ipc, int gpu, int rank, const s
 bool br_ipc_has(const struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
                 const struct br_extent *extents)
 {
-    return find(ipc, gpu, rank, note, extents) != NULL;
+    return ipc_find(ipc, gpu, rank, note, extents) != NULL;
 }
 
 bool br_ipc_is_stale(const struct br_ipc *ipc)
@@ -288,7 +288,7 @@ void br_ipc_clear(struct br_ipc *ipc)
         struct mapping *mapping = br_container_of(node, struct mapping, node);
 
         if (mapping->stale)
-            drop(ipc, mapping, false);
+            ipc_drop(ipc, mapping, false);
     }
 }
 
@@ -300,7 +300,7 @@ static bool is_freed(const struct mapping *mapping, int rank, const struct br_ip
            memcmp(&mapping->handle, &note->handle, sizeof note->handle) != 0;
 }
 
-static void make_room(struct br_ipc *ipc, int rank, const struct br_ipc_note *note)
+static void ipc_make_room(struct br_ipc *ipc, int rank, const struct br_ipc_note *note)
 {
     uint32_t kept = 0;
 
@@ -310,7 +310,7 @@ static void make_room(struct br_ipc *ipc, int rank, const struct br_ipc_note *no
         struct mapping *mapping = br_container_of(node, struct mapping, node);
 
         if (is_freed(mapping, rank, note) || kept >= LIMIT - 1)
-            drop(ipc, mapping, false);
+            ipc_drop(ipc, mapping, false);
         else
             kept++;
     }
@@ -320,7 +320,7 @@ static int open_mapping(const struct br_ipc *ipc, struct mapping *mapping)
 {
     const struct br_cuda *cuda;
     br_cuda_result result;
-    int rc = enter(mapping->gpu, &cuda);
+    int rc = ipc_enter(mapping->gpu, &cuda);
 
     if (rc)
         return rc;
@@ -337,7 +337,7 @@ static int open_mapping(const struct br_ipc *ipc, struct mapping *mapping)
     return rc;
 }
 
-static int map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
+static int ipc_map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
                const struct br_extent *extents, struct mapping **out)
 {
     size_t names = note->extents * sizeof *extents;
@@ -346,7 +346,7 @@ static int map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *
 
     if (!mapping)
         return br_error(ENOMEM, "no memory for what rank %d has on a GPU", rank);
-    make_room(ipc, rank, note);
+    ipc_make_room(ipc, rank, note);
     *mapping = (struct mapping){.gpu = gpu,
                                 .rank = rank,
                                 .handle = note->handle,
@@ -379,13 +379,13 @@ void br_ipc_let_go(struct br_ipc *ipc)
 int br_ipc_map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
                const struct br_extent *extents, size_t bytes, void **out)
 {
-    struct mapping *mapping = find(ipc, gpu, rank, note, extents);
+    struct mapping *mapping = ipc_find(ipc, gpu, rank, note, extents);
     int rc = 0;
 
     if (note->offset > note->bytes || bytes > note->bytes - note->offset)
         return br_error(EPROTO, "rank %d: %zu bytes on a GPU end behind their allocation", rank, bytes);
     if (!mapping)
-        rc = map(ipc, gpu, rank, note, extents, &mapping);
+        rc = ipc_map(ipc, gpu, rank, note, extents, &mapping);
     if (rc)
         return rc;
     br_list_remove(&mapping->node);

@@ -61,7 +61,7 @@ int br_offload_create(struct br_copier *copier, const struct br_gpu_image *image
     return 0;
 }
 
-static void close_lane(struct br_offload *offload, int gpu)
+static void offload_close_lane(struct br_offload *offload, int gpu)
 {
     const struct lane *lane = &offload->lanes[gpu - 1];
     bool lost = br_copier_is_lost(offload->copier, gpu); /* freeing would wait for ever */
@@ -89,19 +89,19 @@ void br_offload_destroy(struct br_offload *offload)
         return;
     for (int gpu = 1; gpu <= GPUS; gpu++)
         if (offload->lanes[gpu - 1].reducer)
-            close_lane(offload, gpu);
+            offload_close_lane(offload, gpu);
     free(offload);
 }
 
 /* ---- a reduction ------------------------------------------------------------------------------ */
 
-static size_t room(size_t bytes)
+static size_t offload_room(size_t bytes)
 {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 /* In one piece. false: there is none now. */
-static bool take(struct lane *lane, size_t bytes, br_cuda_pointer *at)
+static bool offload_take(struct lane *lane, size_t bytes, br_cuda_pointer *at)
 {
     uint64_t from;
 
@@ -126,7 +126,7 @@ static int count_host(const struct br_offload_source *src, int n_src)
     return n;
 }
 
-static int refused(const struct br_offload *offload, br_cuda_result result, const struct task *task)
+static int offload_refused(const struct br_offload *offload, br_cuda_result result, const struct task *task)
 {
     return br_cuda_error(offload->cuda, result, "copies of %zu bytes for a reduction", task->bytes);
 }
@@ -146,14 +146,14 @@ static br_cuda_result put_sources(const struct br_offload *offload, const struct
         result = offload->cuda->copy_async(next, (uintptr_t)task->src[s].at, task->bytes, stream);
         *begun |= result == BR_CUDA_SUCCESS;
         arrays->src[s] = (const char *)(uintptr_t)next;
-        next += room(task->bytes);
+        next += offload_room(task->bytes);
     }
     return result;
 }
 
 /* Puts it into the stream; the context is current. `at` is room for the sources in host memory, and one at least. *begun: part of it is there, also where
  * the rest is refused. */
-static int put(struct br_offload *offload, int gpu, const struct task *task, br_cuda_pointer at, bool *begun)
+static int offload_put(struct br_offload *offload, int gpu, const struct task *task, br_cuda_pointer at, bool *begun)
 {
     const struct lane *lane = &offload->lanes[gpu - 1];
     struct CUstream_st *stream = br_copier_reductions(offload->copier, gpu);
@@ -165,13 +165,13 @@ static int put(struct br_offload *offload, int gpu, const struct task *task, br_
     *begun = false;
     result = put_sources(offload, task, stream, at, &arrays, begun);
     if (result != BR_CUDA_SUCCESS)
-        return refused(offload, result, task);
+        return offload_refused(offload, result, task);
     rc = br_reducer_submit(lane->reducer, stream, task->type, task->reduction, &arrays);
     if (rc)
         return rc;
     *begun = true;
     result = offload->cuda->copy_async((uintptr_t)task->dst, at, task->bytes, stream);
-    return result == BR_CUDA_SUCCESS ? 0 : refused(offload, result, task);
+    return result == BR_CUDA_SUCCESS ? 0 : offload_refused(offload, result, task);
 }
 
 static int take_and_put(struct br_offload *offload, int gpu, const struct task *task, bool *begun)
@@ -180,12 +180,12 @@ static int take_and_put(struct br_offload *offload, int gpu, const struct task *
     br_cuda_pointer at;
 
     *begun = false;
-    if (!take(&offload->lanes[gpu - 1], (size_t)(n_host ? n_host : 1) * room(task->bytes), &at))
+    if (!offload_take(&offload->lanes[gpu - 1], (size_t)(n_host ? n_host : 1) * offload_room(task->bytes), &at))
         return -EAGAIN;
-    return put(offload, gpu, task, at, begun);
+    return offload_put(offload, gpu, task, at, begun);
 }
 
-static void count(struct br_offload *offload, const struct task *task)
+static void offload_count(struct br_offload *offload, const struct task *task)
 {
     br_copier_count(offload->copier, BR_COPY_TO_GPU,
                     (size_t)count_host(task->src, task->n_src) * task->bytes);
@@ -208,11 +208,11 @@ int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
     }
     *mark = lane->head;
     if (!rc) {
-        count(offload, &task);
+        offload_count(offload, &task);
     } else if (rc != -EAGAIN) {
         atomic_store(&lane->open, false);
         br_downgrade(gpu_reduction);
-        br_log_warn("GPU %d: reductions go to the CPU from now on: %s", gpu - 1, br_error_words());
+        br_log_warn("GPU %d: reductions go to the CPU from now on: %s", gpu - 1, br_error_message());
     }
     return rc && begun ? 1 : rc;
 }
@@ -265,7 +265,7 @@ int br_offload_fetch(struct br_offload *offload, int gpu, void *to, const void *
 
 /* Until the stream is through, but not for ever: kernels need multiprocessors, and one of the program's may have them all and wait for what the
  * program does after this very call. Then all stays as it is, for the GPU may write there yet. */
-static int wait_for(const struct br_offload *offload, const struct lane *lane, struct CUstream_st *stream)
+static int offload_wait_for(const struct br_offload *offload, const struct lane *lane, struct CUstream_st *stream)
 {
     uint64_t until = br_clock_now() + PATIENCE * 1000000ull;
     br_cuda_result result = offload->cuda->event_record(lane->event, stream);
@@ -282,7 +282,7 @@ static int wait_for(const struct br_offload *offload, const struct lane *lane, s
 }
 
 /* One reduction of two arrays, one of them on the GPU, of which every element is its index. */
-static int try(struct br_offload *offload, int gpu, size_t bytes, double *seconds)
+static int offload_try(struct br_offload *offload, int gpu, size_t bytes, double *seconds)
 {
     struct lane *lane = &offload->lanes[gpu - 1];
     struct CUstream_st *stream = br_copier_reductions(offload->copier, gpu);
@@ -298,13 +298,13 @@ static int try(struct br_offload *offload, int gpu, size_t bytes, double *second
     for (uint32_t i = 0; i < bytes / sizeof *host; i++)
         host[i] = i;
     result = offload->cuda->copy_async(lane->arena + ARENA, (uintptr_t)host, bytes, stream);
-    rc = result == BR_CUDA_SUCCESS ? wait_for(offload, lane, stream) : refused(offload, result, &task);
+    rc = result == BR_CUDA_SUCCESS ? offload_wait_for(offload, lane, stream) : offload_refused(offload, result, &task);
     if (rc)
         return rc;
     began = br_clock_now();
     rc = take_and_put(offload, gpu, &task, &begun);
     if (!rc)
-        rc = wait_for(offload, lane, stream);
+        rc = offload_wait_for(offload, lane, stream);
     if (rc)
         return rc;
     *seconds = (double)(br_clock_now() - began) * 1e-9;
@@ -316,13 +316,13 @@ static int try(struct br_offload *offload, int gpu, size_t bytes, double *second
 }
 
 /* The least of several: what comes in between only adds. */
-static int measure(struct br_offload *offload, int gpu, size_t bytes, double *least)
+static int offload_measure(struct br_offload *offload, int gpu, size_t bytes, double *least)
 {
     double seconds = 0;
     int rc = 0;
 
     for (int i = 0; i < TRIES && !rc; i++) {
-        rc = try(offload, gpu, bytes, &seconds);
+        rc = offload_try(offload, gpu, bytes, &seconds);
         if (!rc && (!i || seconds < *least))
             *least = seconds;
     }
@@ -332,10 +332,10 @@ static int measure(struct br_offload *offload, int gpu, size_t bytes, double *le
 static int measure_both(struct br_offload *offload, int gpu, struct br_offload_cost *cost)
 {
     double small = 0, large = 0;
-    int rc = measure(offload, gpu, LEAST, &small);
+    int rc = offload_measure(offload, gpu, LEAST, &small);
 
     if (!rc)
-        rc = measure(offload, gpu, TRIAL, &large);
+        rc = offload_measure(offload, gpu, TRIAL, &large);
     if (rc)
         return rc;
     cost->per_byte = large > small ? (large - small) / (2.0 * (TRIAL - LEAST)) : 0;
@@ -345,7 +345,7 @@ static int measure_both(struct br_offload *offload, int gpu, struct br_offload_c
     return 0;
 }
 
-static int allocate(struct br_offload *offload, struct lane *lane)
+static int offload_allocate(struct br_offload *offload, struct lane *lane)
 {
     br_cuda_result result = offload->cuda->memory_alloc(&lane->arena, ARENA + TRIAL);
 
@@ -376,7 +376,7 @@ int br_offload_open(struct br_offload *offload, int gpu, struct br_offload_cost 
         rc = br_cuda_enter(cuda, lane->context);
     if (rc)
         return rc;
-    rc = allocate(offload, lane);
+    rc = offload_allocate(offload, lane);
     if (!rc)
         rc = measure_both(offload, gpu, cost);
     br_cuda_leave(cuda);
@@ -406,7 +406,7 @@ bool br_offload_pays(const struct br_offload *offload, int gpu, enum braid_type 
     const struct lane *lane = &offload->lanes[gpu - 1];
 
     if (!atomic_load_explicit(&lane->open, memory_order_acquire) || n_src > BR_GPU_SOURCES ||
-        (size_t)(n_host + 1) * room(bytes) > ARENA)
+        (size_t)(n_host + 1) * offload_room(bytes) > ARENA)
         return false;
     return lane->cost.start + lane->cost.per_byte * (double)bytes * (n_host + 1) <
            lane->cost.cpu_per_byte[type] * (double)bytes * (n_src + 1);

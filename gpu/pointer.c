@@ -24,7 +24,7 @@ int br_gpu_look(void)
     if (!none && (chosen || access("/dev/nvidiactl", F_OK) == 0))
         rc = br_cuda_library(&cuda);
     if (rc)
-        br_log_warn("GPUs are not used, give no memory of theirs to braid: %s", br_error_words());
+        br_log_warn("GPUs are not used, give no memory of theirs to braid: %s", br_error_message());
     atomic_store(&driver, cuda);
     return rc;
 }

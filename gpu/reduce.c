@@ -31,7 +31,7 @@ static const char *const names[BRAID_TYPES][BRAID_REDUCTIONS] = {BR_GPU_KERNELS(
 
 /* ---- create and destroy ------------------------------------------------------------------------ */
 
-static int load(struct br_reducer *r, const struct br_gpu_image *image, int device)
+static int gpu_reduce_load(struct br_reducer *r, const struct br_gpu_image *image, int device)
 {
     br_cuda_result result;
 
@@ -87,7 +87,7 @@ int br_reducer_create(int device, const struct br_gpu_image *image, struct br_re
         free(r);
         return rc;
     }
-    rc = load(r, image, device);
+    rc = gpu_reduce_load(r, image, device);
     if (!rc)
         rc = find_kernels(r, device);
     br_cuda_leave(r->cuda);
@@ -125,7 +125,7 @@ void br_reducer_abandon(struct br_reducer *r)
 
 /* ---- reductions -------------------------------------------------------------------------------- */
 
-static int check(enum braid_type type, enum braid_reduction reduction, int n_src, int divisor)
+static int gpu_reduce_check(enum braid_type type, enum braid_reduction reduction, int n_src, int divisor)
 {
     if ((unsigned)type >= BRAID_TYPES || (unsigned)reduction >= BRAID_REDUCTIONS)
         return br_error(EINVAL, "reduce: there is no data type %d or no reduction %d", (int)type,
@@ -137,7 +137,7 @@ static int check(enum braid_type type, enum braid_reduction reduction, int n_src
     return 0;
 }
 
-static br_cuda_result launch(const struct br_reducer *r, struct CUstream_st *stream,
+static br_cuda_result gpu_reduce_launch(const struct br_reducer *r, struct CUstream_st *stream,
                              const struct kernel *kernel, const struct br_gpu_reduction *arrays)
 {
     uint64_t blocks = arrays->bytes / ((uint64_t)BR_GPU_STEP * BLOCK) + 1;
@@ -154,14 +154,14 @@ int br_reducer_submit(const struct br_reducer *r, struct CUstream_st *stream, en
 {
     br_cuda_pointer dst = (uintptr_t)arrays->dst, src = (uintptr_t)arrays->src[0];
     br_cuda_result result = BR_CUDA_SUCCESS;
-    int rc = check(type, op, arrays->n_src, arrays->divisor);
+    int rc = gpu_reduce_check(type, op, arrays->n_src, arrays->divisor);
 
     if (rc || !arrays->bytes)
         return rc;
     if (op == BRAID_AVG && !arrays->divisor)
         op = BRAID_SUM;
     if (arrays->n_src > 1 || op == BRAID_AVG)
-        result = launch(r, stream, &r->kernels[type][op], arrays);
+        result = gpu_reduce_launch(r, stream, &r->kernels[type][op], arrays);
     else if (dst != src)
         result = r->cuda->copy_async(dst, src, arrays->bytes, stream);
     return result == BR_CUDA_SUCCESS
@@ -187,7 +187,7 @@ int br_reducer_reduce(struct br_reducer *r, enum braid_type type, enum braid_red
 {
     struct br_gpu_reduction arrays = {.dst = dst, .bytes = bytes, .n_src = n_src, .divisor = divisor};
     br_cuda_result result = BR_CUDA_SUCCESS;
-    int rc = check(type, op, n_src, divisor);
+    int rc = gpu_reduce_check(type, op, n_src, divisor);
 
     if (!rc && r->asked - r->done == BR_REDUCER_TICKETS)
         rc = br_error(EAGAIN, "%d reductions are under way on this GPU", BR_REDUCER_TICKETS);

@@ -5,7 +5,7 @@
  * 1. One reducer a worker and GPU, under the worker's lock. The stream is a non-blocking one, so it waits for none of the application's. It is made
  *    by the first br_reducer_reduce(): who gives streams of his own (br_reducer_submit()) needs none.
  * 2. Reductions run in the order in which they were asked for, so one mark, the ticket, says that all up to it are done.
- * 3. The results are the bits of br_reduce() on the CPU (collectives/reduce.h), but for NaNs that a sum, a product or an average
+ * 3. The results are the bits of br_reduce() on the CPU (collectives/engine/reduce.h), but for NaNs that a sum, a product or an average
  *    yields: CUDA gives one of its own, without a payload.
  * 4. The grid is as large as the GPU runs at once and no larger: threads go on to their next elements themselves.
  */

@@ -4,7 +4,7 @@
  *
  *   KERNEL(TYPE, suffix, reduction)  makes the kernel TYPE_suffix of TYPE_thread(reduction, ...)
  *
- * 1. All sources are read in one pass, in their order, whatever their number: as on the CPU (collectives/reduce.c, note 2), so results are
+ * 1. All sources are read in one pass, in their order, whatever their number: as on the CPU (collectives/engine/reduce.c, note 2), so results are
  *    the same bits. Rejected: a tree over the sources, whose sums would differ from the CPU's.
  * 2. A thread takes 16 bytes of each array at a time, its neighbours the next 16 bytes, and UNROLL of these with the whole grid between them:
  *    that many loads are under way at once. The next source is loaded before this one is combined.

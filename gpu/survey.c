@@ -14,7 +14,7 @@
 
 #define TRIAL 4096 /* bytes */
 
-static int attribute(const struct br_cuda *cuda, unsigned int which, int device, int fallback)
+static int gpu_survey_attribute(const struct br_cuda *cuda, unsigned int which, int device, int fallback)
 {
     int value;
 
@@ -22,7 +22,7 @@ static int attribute(const struct br_cuda *cuda, unsigned int which, int device,
 }
 
 /* A domain of sysfs has four digits, and its letters are small. */
-static void read_pci(const struct br_cuda *cuda, int device, char out[32])
+static void gpu_survey_read_pci(const struct br_cuda *cuda, int device, char out[32])
 {
     char text[32] = "";
     unsigned int domain, bus, slot;
@@ -48,14 +48,14 @@ static int numa_of(const char *pci)
     return node;
 }
 
-static void try_copies(struct br_copier *copier, int device, char words[256])
+static void gpu_survey_try_copies(struct br_copier *copier, int device, char text[256])
 {
     if (br_copier_open(copier, device + 1) < 0)
-        snprintf(words, 256, "%.255s", br_error_words());
+        snprintf(text, 256, "%.255s", br_error_message());
 }
 
 /* A handle of some memory; whether another process can map it, only that can tell. */
-static void try_sharing(const struct br_cuda *cuda, int device, char words[256])
+static void try_sharing(const struct br_cuda *cuda, int device, char text[256])
 {
     struct CUctx_st *context;
     struct br_ipc_note note;
@@ -75,7 +75,7 @@ static void try_sharing(const struct br_cuda *cuda, int device, char words[256])
         br_cuda_leave(cuda);
     }
     if (rc)
-        snprintf(words, 256, "%.255s", br_error_words());
+        snprintf(text, 256, "%.255s", br_error_message());
 }
 
 int br_gpu_survey(struct br_gpu_info *out)
@@ -97,13 +97,13 @@ int br_gpu_survey(struct br_gpu_info *out)
         memset(gpu, 0, sizeof *gpu);
         cuda->device_name(gpu->name, sizeof gpu->name, i);
         cuda->device_bytes(&bytes, i);
-        read_pci(cuda, i, gpu->pci);
+        gpu_survey_read_pci(cuda, i, gpu->pci);
         gpu->bytes = bytes;
         gpu->numa_node = numa_of(gpu->pci);
-        gpu->capability = 10 * attribute(cuda, BR_CUDA_CAPABILITY_MAJOR, i, 0) +
-                          attribute(cuda, BR_CUDA_CAPABILITY_MINOR, i, 0);
-        gpu->dmabuf = cuda->range_handle && attribute(cuda, BR_CUDA_HAS_DMABUF, i, 0);
-        try_copies(copier, i, gpu->copies);
+        gpu->capability = 10 * gpu_survey_attribute(cuda, BR_CUDA_CAPABILITY_MAJOR, i, 0) +
+                          gpu_survey_attribute(cuda, BR_CUDA_CAPABILITY_MINOR, i, 0);
+        gpu->dmabuf = cuda->range_handle && gpu_survey_attribute(cuda, BR_CUDA_HAS_DMABUF, i, 0);
+        gpu_survey_try_copies(copier, i, gpu->copies);
         try_sharing(cuda, i, gpu->sharing);
     }
     br_copier_destroy(copier);

@@ -47,14 +47,14 @@ void *br_workspace_memory(const struct br_workspace *workspace)
     return workspace->memory.base;
 }
 
-static size_t granules(size_t bytes)
+static size_t workspace_granules(size_t bytes)
 {
     return (bytes + BR_WORKSPACE_GRANULE - 1) / BR_WORKSPACE_GRANULE;
 }
 
 void *br_workspace_take(struct br_workspace *workspace, size_t bytes)
 {
-    size_t wanted = granules(bytes), free_ones = 0;
+    size_t wanted = workspace_granules(bytes), free_ones = 0;
 
     for (size_t i = 0; i < GRANULES; i++) {
         free_ones = workspace->taken[i] ? 0 : free_ones + 1;
@@ -70,5 +70,5 @@ void br_workspace_put(struct br_workspace *workspace, void *memory, size_t bytes
 {
     size_t first = (size_t)((uint8_t *)memory - (uint8_t *)workspace->memory.base) / BR_WORKSPACE_GRANULE;
 
-    memset(&workspace->taken[first], false, granules(bytes));
+    memset(&workspace->taken[first], false, workspace_granules(bytes));
 }

@@ -25,7 +25,7 @@
 #define DISPUTE BR_SEC /* for the other rank, which may stand still, to report what it and we have called */
 
 static void message_words(const struct br_worker *w, const struct br_transfer *t, const struct br_message *m,
-                          char *words, size_t bytes)
+                          char *text, size_t bytes)
 {
     uint32_t group = (uint32_t)(t->tag >> 52) & (BR_MAX_GROUPS - 1);
     unsigned long long ours = t->total ? t->total : t->length, theirs = m->bytes;
@@ -38,14 +38,14 @@ static void message_words(const struct br_worker *w, const struct br_transfer *t
     if (group)
         snprintf(of, sizeof of, " of communicator %u", group);
     snprintf(
-        words, bytes,
+        text, bytes,
         "rank %d and we (rank %d) disagree about a message%s (tag %u): rank %d sends %llu bytes, rank %d "
         "receives %llu; both sizes must be equal",
         t->peer, w->config.rank, of, (uint32_t)t->tag, t->is_send ? w->config.rank : t->peer,
         t->is_send ? ours : theirs, t->is_send ? t->peer : w->config.rank, t->is_send ? theirs : ours);
 }
 
-static struct br_agreed *place_of(struct br_worker *w, uint32_t operation)
+static struct br_agreed *protocol_agree_place_of(struct br_worker *w, uint32_t operation)
 {
     return &w->agreed[(operation + (operation >> 20) * 37) % BR_AGREED];
 }
@@ -57,13 +57,13 @@ static bool is_of(const struct br_agreed *a, uint32_t operation)
 
 const struct br_call *br_agree_call(struct br_worker *w, uint64_t tag)
 {
-    const struct br_agreed *a = place_of(w, (uint32_t)(tag >> 32));
+    const struct br_agreed *a = protocol_agree_place_of(w, (uint32_t)(tag >> 32));
 
     return is_of(a, (uint32_t)(tag >> 32)) && a->ours ? &a->call : NULL;
 }
 
 static void digest_words(const struct br_worker *w, int rank, uint64_t tag, uint16_t theirs, uint16_t ours,
-                         char *words, size_t bytes)
+                         char *text, size_t bytes)
 {
     uint32_t group = (uint32_t)(tag >> 52) & (BR_MAX_GROUPS - 1);
     char of[40] = "";
@@ -71,7 +71,7 @@ static void digest_words(const struct br_worker *w, int rank, uint64_t tag, uint
     if (group)
         snprintf(of, sizeof of, " of communicator %u", group);
     snprintf(
-        words, bytes,
+        text, bytes,
         "rank %d and we (rank %d) disagree about an operation (number %u%s; digest %04x there, %04x here); "
         "every rank must make the same calls with the same arguments (and root) in the same order",
         rank, w->config.rank, (uint32_t)(tag >> 32) & 0xfffff, of, theirs, ours);
@@ -92,21 +92,21 @@ void br_worker_waits_for(struct br_worker *w, int rank, uint32_t group, uint64_t
 }
 
 /* The rank has other arguments than ours: a. Note 5. theirs: as it has described them, or NULL. */
-static void disagree(struct br_worker *w, uint64_t tag, int rank, uint16_t check, const struct br_agreed *a,
+static void protocol_agree_disagree(struct br_worker *w, uint64_t tag, int rank, uint16_t check, const struct br_agreed *a,
                      const struct br_call *theirs)
 {
-    char words[sizeof w->words];
+    char text[sizeof w->message];
 
-    digest_words(w, rank, tag, check, a->check, words, sizeof words);
-    if (!w->disagreement_words || a->call.by == BR_CALL_UNKNOWN) {
-        br_worker_fail(w, EPROTO, words);
+    digest_words(w, rank, tag, check, a->check, text, sizeof text);
+    if (!w->disagreement_text || a->call.by == BR_CALL_UNKNOWN) {
+        br_worker_fail(w, EPROTO, text);
     } else if (theirs) {
-        w->disagreement_words(rank, w->config.rank, a->part ? a->whole : tag, theirs, &a->call, words,
-                              sizeof words);
-        br_worker_fail(w, EPROTO, words);
+        w->disagreement_text(rank, w->config.rank, a->part ? a->whole : tag, theirs, &a->call, text,
+                             sizeof text);
+        br_worker_fail(w, EPROTO, text);
     } else if (!w->dispute_until) {
         w->dispute_until = w->now + DISPUTE;
-        snprintf(w->disputed, sizeof w->disputed, "%s", words);
+        snprintf(w->disputed, sizeof w->disputed, "%s", text);
         br_worker_waits_for(w, rank, (uint32_t)(tag >> 52) & (BR_MAX_GROUPS - 1), tag >> 32, a->check,
                             &a->call);
     }
@@ -115,7 +115,7 @@ static void disagree(struct br_worker *w, uint64_t tag, int rank, uint16_t check
 void br_worker_is_part(struct br_worker *w, uint32_t group, uint64_t sequence, uint64_t whole)
 {
     uint32_t operation = (uint32_t)(br_tag_of_group(group, sequence) >> 32);
-    struct br_agreed *a = place_of(w, operation);
+    struct br_agreed *a = protocol_agree_place_of(w, operation);
 
     if (!is_of(a, operation) || !a->ours)
         return;
@@ -131,19 +131,19 @@ void br_agree_timer(struct br_worker *w)
 
 bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t, const struct br_message *m)
 {
-    const struct br_agreed *a = place_of(w, (uint32_t)(t->tag >> 32));
+    const struct br_agreed *a = protocol_agree_place_of(w, (uint32_t)(t->tag >> 32));
     struct br_agreed digests = {.check = t->check};
-    char words[sizeof w->words];
+    char text[sizeof w->message];
 
     if (t->length == m->bytes && t->check == m->check)
         return true;
     if (br_tag_family(t->tag) == BR_TAG_P2P) {
-        message_words(w, t, m, words, sizeof words);
-        br_worker_fail(w, EPROTO, words);
+        message_words(w, t, m, text, sizeof text);
+        br_worker_fail(w, EPROTO, text);
     } else {
         bool known = is_of(a, (uint32_t)(t->tag >> 32)) && a->ours;
 
-        disagree(w, t->tag, t->peer, m->check, known ? a : &digests, NULL);
+        protocol_agree_disagree(w, t->tag, t->peer, m->check, known ? a : &digests, NULL);
     }
     return false;
 }
@@ -152,7 +152,7 @@ void br_worker_begins(struct br_worker *w, uint32_t group, uint64_t sequence, ui
                       const struct br_call *call)
 {
     uint64_t tag = br_tag_of_group(group, sequence);
-    struct br_agreed *a = place_of(w, (uint32_t)(tag >> 32)), before = *a;
+    struct br_agreed *a = protocol_agree_place_of(w, (uint32_t)(tag >> 32)), before = *a;
 
     *a = (struct br_agreed){.operation = (uint32_t)(tag >> 32),
                             .check = check,
@@ -162,7 +162,7 @@ void br_worker_begins(struct br_worker *w, uint32_t group, uint64_t sequence, ui
     if (call)
         a->call = *call;
     if (is_of(&before, a->operation) && !before.ours && before.check != check && a->call.by != BR_CALL_EITHER)
-        disagree(w, tag, before.rank, before.check, a, NULL);
+        protocol_agree_disagree(w, tag, before.rank, before.check, a, NULL);
 }
 
 void br_worker_forget_group(struct br_worker *w, uint32_t group)
@@ -205,7 +205,7 @@ static bool is_agreed(const struct br_agreed *ours, const struct br_call *theirs
 bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *m)
 {
     uint32_t operation = (uint32_t)(m->tag >> 32);
-    struct br_agreed *a = place_of(w, operation);
+    struct br_agreed *a = protocol_agree_place_of(w, operation);
     struct br_call theirs = {.by = BR_CALL_UNKNOWN};
     bool described, same;
 
@@ -224,6 +224,6 @@ bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *
     same = described ? is_agreed(a, &theirs, m->check) : a->check == m->check || a->call.by == BR_CALL_EITHER;
     if (same)
         return true;
-    disagree(w, m->tag, rank, m->check, a, described ? &theirs : NULL);
+    protocol_agree_disagree(w, m->tag, rank, m->check, a, described ? &theirs : NULL);
     return false;
 }

@@ -24,7 +24,7 @@
 #define BACKOFF_MOST  (1 * BR_SEC)
 #define REFUSE_LINGER (100 * BR_MS) /* so that the refused side gets to read why */
 
-struct br_stranger {
+struct br_unauthenticated {
     struct br_link *link; /* NULL: the place is free */
     struct br_handshake handshake;
     uint64_t deadline;
@@ -35,15 +35,15 @@ struct br_stranger {
 
 int br_connect_init(struct br_worker *w)
 {
-    w->strangers = calloc(BR_MAX_STRANGERS, sizeof *w->strangers);
-    return w->strangers ? 0 : br_error(ENOMEM, "no memory for the handshakes");
+    w->unauthenticated = calloc(BR_MAX_UNAUTHENTICATED, sizeof *w->unauthenticated);
+    return w->unauthenticated ? 0 : br_error(ENOMEM, "no memory for the handshakes");
 }
 
 void br_connect_destroy(struct br_worker *w)
 {
     br_log_limit_end(&w->refusals,
                      "links refused or dropped before they had proved to know the job's secret");
-    free(w->strangers);
+    free(w->unauthenticated);
 }
 
 static void fill_self(struct br_worker *w, struct br_handshake_self *self, uint32_t rails)
@@ -92,16 +92,16 @@ static uint8_t type_of(const struct br_event *event)
 
 bool br_rail_connects(const struct br_worker *w, const struct br_rail *rail)
 {
-    if (!rail->connector || (rail->detour && !br_relay_wants(w, rail)))
+    if (!rail->connector || (rail->alternate && !br_relay_wants(w, rail)))
         return false;
     if (rail->state == BR_RAIL_IDLE)
         return true;
-    /* Nobody can confirm the fence: connecting anew does (welcome()). */
+    /* Nobody can confirm the fence: connecting anew does (protocol_connect_welcome()). */
     return rail->state == BR_RAIL_FENCING && w->relay && rail->peer->cut_at;
 }
 
 /* Later, and later each time. A peer that is cut has only its timeout to be found again. */
-static void pause(struct br_worker *w, struct br_rail *rail)
+static void protocol_connect_pause(struct br_worker *w, struct br_rail *rail)
 {
     uint64_t most =
         w->relay && w->config.peer_timeout / 16 < BACKOFF_MOST ? w->config.peer_timeout / 16 : BACKOFF_MOST;
@@ -112,18 +112,18 @@ static void pause(struct br_worker *w, struct br_rail *rail)
 
 /* For an attempt: where there are other ways, not long. An answer over a detour, which waits for all processes on its way, has
  * twice as long after one that came too late: 1/8, 1/4 and 1/2 of the time until a peer that is cut is lost. */
-static uint64_t patience(const struct br_worker *w, const struct br_rail *rail)
+static uint64_t protocol_connect_patience(const struct br_worker *w, const struct br_rail *rail)
 {
-    uint64_t most = w->config.peer_timeout / (rail->detour ? 8u >> rail->late : 4u);
+    uint64_t most = w->config.peer_timeout / (rail->alternate ? 8u >> rail->late : 4u);
 
     return w->relay && rail->peer->state == BR_PEER_UP && most < w->config.connect_timeout
                ? most
                : w->config.connect_timeout;
 }
 
-static void start(struct br_worker *w, struct br_rail *rail)
+static void protocol_connect_start(struct br_worker *w, struct br_rail *rail)
 {
-    int rc = rail->detour ? br_relay_choose(w, rail) : 0;
+    int rc = rail->alternate ? br_relay_choose(w, rail) : 0;
 
     if (!rc)
         rc = br_rail_prepare(w, rail);
@@ -131,31 +131,31 @@ static void start(struct br_worker *w, struct br_rail *rail)
         rc = rail->device->ops->link_connect(rail->device, &rail->address, &rail->link);
     if (rc) {
         rail->link = NULL;
-        snprintf(rail->words, sizeof rail->words, "%.110s", br_error_words());
-        pause(w, rail);
+        snprintf(rail->message, sizeof rail->message, "%.110s", br_error_message());
+        protocol_connect_pause(w, rail);
         return;
     }
     rail->link->owner = rail;
     rail->state = BR_RAIL_CONNECTING;
-    rail->deadline = w->now + patience(w, rail);
+    rail->deadline = w->now + protocol_connect_patience(w, rail);
 }
 
 /* An attempt has failed: again later, or, when trying again cannot help, the job fails at once. */
-static void attempt_failed(struct br_worker *w, struct br_rail *rail, int error, const char *words)
+static void attempt_failed(struct br_worker *w, struct br_rail *rail, int error, const char *why)
 {
-    snprintf(rail->words, sizeof rail->words, "%.110s", words);
+    snprintf(rail->message, sizeof rail->message, "%.110s", why);
     if (rail->link)
         br_link_retire(w, rail->link);
     rail->link = NULL;
     rail->doubtful = rail->doubtful || (rail->state == BR_RAIL_HANDSHAKE &&
                                         rail->handshake.state == BR_HANDSHAKE_AWAIT_WELCOME);
     rail->state = rail->unfenced ? BR_RAIL_FENCING : BR_RAIL_IDLE;
-    pause(w, rail);
+    protocol_connect_pause(w, rail);
     if (error == -EPERM || error == -EPROTONOSUPPORT || error == -EEXIST) {
         char text[320];
 
         snprintf(text, sizeof text, "cannot connect to rank %d on level %d (device %s): %s", rail->peer->rank,
-                 rail->level, rail->device->name, rail->words);
+                 rail->level, rail->device->name, rail->message);
         br_worker_fail(w, -error, text);
     }
     if (error == -ECONNREFUSED)
@@ -167,7 +167,7 @@ void br_connect_abandon(struct br_worker *w, struct br_rail *rail)
     attempt_failed(w, rail, -ECANCELED, "given up");
 }
 
-static void connected(struct br_worker *w, struct br_rail *rail)
+static void protocol_connect_connected(struct br_worker *w, struct br_rail *rail)
 {
     struct br_handshake_self self;
     size_t bytes;
@@ -177,7 +177,7 @@ static void connected(struct br_worker *w, struct br_rail *rail)
                                 ++rail->incarnation, rail->reply, &bytes);
     rail->state = BR_RAIL_HANDSHAKE;
     if (!post_handshake(rail->link, rail->reply, bytes))
-        attempt_failed(w, rail, -ECONNRESET, rail->link->words);
+        attempt_failed(w, rail, -ECONNRESET, rail->link->message);
 }
 
 static void rail_up(struct br_worker *w, struct br_rail *rail)
@@ -188,7 +188,7 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
     rail->link->owner = rail;
     rail->incarnation = rail->handshake.incarnation;
     rail->state = BR_RAIL_UP;
-    rail->link->trusted = true;
+    rail->link->authenticated = true;
     br_rail_reset(rail, w->now);
     rail->returns += rail->was_up;
     br_log_debug("rank %d: rail to rank %d on level %d is up (%s, %s)", w->config.rank, peer->rank,
@@ -200,7 +200,7 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
     if (rail->unfenced)
         br_rail_fenced(w, rail);
     for (int i = 0; i < peer->n_rails; i++) {
-        all = all && (peer->rails[i].was_up || peer->rails[i].detour);
+        all = all && (peer->rails[i].was_up || peer->rails[i].alternate);
         if (peer->rails[i].unfenced) /* what was said of it on a rail that is lost, too, is lost */
             peer->down_due |= (uint8_t)(1u << i);
     }
@@ -229,7 +229,7 @@ static void rail_handshake(struct br_worker *w, struct br_rail *rail, const stru
     }
     rc = br_handshake_receive(&rail->handshake, event->payload, event->length, rail->reply, &bytes);
     if (rc < 0) {
-        attempt_failed(w, rail, rc, br_error_words());
+        attempt_failed(w, rail, rc, br_error_message());
         return;
     }
     if (!post_handshake(rail->link, rail->reply, bytes)) {
@@ -238,17 +238,17 @@ static void rail_handshake(struct br_worker *w, struct br_rail *rail, const stru
     }
     if (rc == 1)
         rail_up(w, rail);
-    else if (rail->detour)
-        rail->deadline = w->now + patience(w, rail); /* for each answer */
+    else if (rail->alternate)
+        rail->deadline = w->now + protocol_connect_patience(w, rail); /* for each answer */
 }
 
 /* ---- strangers --------------------------------------------------------------------------------------------- */
 
 static bool is_strange(const struct br_worker *w, const struct br_link *link)
 {
-    const struct br_stranger *s = link->owner;
+    const struct br_unauthenticated *s = link->owner;
 
-    return s >= w->strangers && s < w->strangers + BR_MAX_STRANGERS;
+    return s >= w->unauthenticated && s < w->unauthenticated + BR_MAX_UNAUTHENTICATED;
 }
 
 bool br_connect_owns(const struct br_worker *w, const struct br_link *link)
@@ -258,49 +258,49 @@ bool br_connect_owns(const struct br_worker *w, const struct br_link *link)
     return is_strange(w, link) || rail->probe == link || rail->state != BR_RAIL_UP;
 }
 
-static void dismiss(struct br_worker *w, struct br_stranger *s)
+static void protocol_connect_dismiss(struct br_worker *w, struct br_unauthenticated *s)
 {
     br_link_retire(w, s->link);
     s->link = NULL;
 }
 
-static void refuse(struct br_worker *w, struct br_stranger *s, const char *words)
+static void protocol_connect_refuse(struct br_worker *w, struct br_unauthenticated *s, const char *text)
 {
-    w->counters.refused_strangers++;
+    w->counters.failed_handshakes++;
     s->refused = true;
     s->deadline = w->now + REFUSE_LINGER;
     br_log_limited(&w->refusals, w->now, BR_LOG_WARN, "rank %d: refused a link from %s: %s", w->config.rank,
-                   s->link->peer_name, words);
+                   s->link->peer_name, text);
 }
 
-static void accepted(struct br_worker *w, struct br_link *link)
+static void protocol_connect_accepted(struct br_worker *w, struct br_link *link)
 {
-    struct br_stranger *s = &w->strangers[0];
+    struct br_unauthenticated *s = &w->unauthenticated[0];
     struct br_handshake_self self;
 
-    for (int i = 0; i < BR_MAX_STRANGERS; i++) {
-        if (!w->strangers[i].link) {
-            s = &w->strangers[i];
+    for (int i = 0; i < BR_MAX_UNAUTHENTICATED; i++) {
+        if (!w->unauthenticated[i].link) {
+            s = &w->unauthenticated[i];
             break;
         }
-        if (w->strangers[i].number < s->number)
-            s = &w->strangers[i];
+        if (w->unauthenticated[i].number < s->number)
+            s = &w->unauthenticated[i];
     }
     if (s->link) {
-        w->counters.refused_strangers++;
-        dismiss(w, s);
+        w->counters.failed_handshakes++;
+        protocol_connect_dismiss(w, s);
     }
     fill_self(w, &self, BR_MAX_RAILS);
     br_handshake_init_acceptor(&s->handshake, &self);
     s->link = link;
     s->refused = false;
-    s->number = w->next_stranger++;
+    s->number = w->next_unauthenticated++;
     s->deadline = w->now + w->config.connect_timeout;
     link->owner = s;
 }
 
 /* With relaying a peer may connect anew that had no rail left to say so. It has closed its end of the old link; here is ours. */
-static void supersede(struct br_worker *w, struct br_rail *rail, uint32_t incarnation)
+static void protocol_connect_supersede(struct br_worker *w, struct br_rail *rail, uint32_t incarnation)
 {
     if (!w->relay || (int32_t)(incarnation - rail->incarnation) <= 0)
         return;
@@ -310,7 +310,7 @@ static void supersede(struct br_worker *w, struct br_rail *rail, uint32_t incarn
 }
 
 /* The stranger has proved who it is: its link becomes the rail's. */
-static void welcome(struct br_worker *w, struct br_stranger *s, size_t bytes)
+static void protocol_connect_welcome(struct br_worker *w, struct br_unauthenticated *s, size_t bytes)
 {
     struct br_peer *peer = &w->peers[s->handshake.peer];
     bool reached = !br_relay_reach(w, (int)s->handshake.peer);
@@ -318,7 +318,7 @@ static void welcome(struct br_worker *w, struct br_stranger *s, size_t bytes)
         reached && s->handshake.rail < (uint32_t)peer->n_rails ? &peer->rails[s->handshake.rail] : NULL;
 
     if (rail && !rail->connector && rail->device == s->link->device)
-        supersede(w, rail, s->handshake.incarnation);
+        protocol_connect_supersede(w, rail, s->handshake.incarnation);
     if (w->failed)
         return; /* it was the last rail */
     if (!rail || rail->connector || rail->state != BR_RAIL_IDLE || rail->device != s->link->device ||
@@ -339,7 +339,7 @@ static void welcome(struct br_worker *w, struct br_stranger *s, size_t bytes)
         rail_up(w, rail);
 }
 
-static void stranger_message(struct br_worker *w, struct br_stranger *s, const struct br_event *event)
+static void unauthenticated_message(struct br_worker *w, struct br_unauthenticated *s, const struct br_event *event)
 {
     size_t bytes = 0;
     int rc;
@@ -347,24 +347,24 @@ static void stranger_message(struct br_worker *w, struct br_stranger *s, const s
     if (s->refused)
         return; /* not heard any more; its time is running out */
     if (type_of(event) != BR_MESSAGE_HANDSHAKE) {
-        refuse(w, s, "it sent something else before it had proved who it is");
+        protocol_connect_refuse(w, s, "it sent something else before it had proved who it is");
         return;
     }
     rc = br_handshake_receive(&s->handshake, event->payload, event->length, s->reply, &bytes);
     if (rc == 1) {
-        welcome(w, s, bytes);
+        protocol_connect_welcome(w, s, bytes);
         return;
     }
     post_handshake(s->link, s->reply, bytes);
     if (rc < 0)
-        refuse(w, s, br_error_words());
+        protocol_connect_refuse(w, s, br_error_message());
 }
 
-static void stranger_closed(struct br_worker *w, struct br_stranger *s)
+static void unauthenticated_closed(struct br_worker *w, struct br_unauthenticated *s)
 {
     if (!s->refused)
-        w->counters.refused_strangers++;
-    dismiss(w, s);
+        w->counters.failed_handshakes++;
+    protocol_connect_dismiss(w, s);
 }
 
 static bool is_probe(const struct br_worker *w, const struct br_event *event)
@@ -383,27 +383,27 @@ void br_connect_event(struct br_worker *w, const struct br_event *event)
     }
     switch (event->kind) {
     case BR_EVENT_ACCEPTED:
-        accepted(w, link);
+        protocol_connect_accepted(w, link);
         break;
     case BR_EVENT_CONNECTED:
-        connected(w, link->owner);
+        protocol_connect_connected(w, link->owner);
         break;
     case BR_EVENT_CLOSED:
         if (is_strange(w, link))
-            stranger_closed(w, link->owner);
+            unauthenticated_closed(w, link->owner);
         else
-            attempt_failed(w, link->owner, event->error, link->words);
+            attempt_failed(w, link->owner, event->error, link->message);
         break;
     case BR_EVENT_MESSAGE:
         if (is_strange(w, link))
-            stranger_message(w, link->owner, event);
+            unauthenticated_message(w, link->owner, event);
         else
             rail_handshake(w, link->owner, event);
         if (link->owner) /* else it is to be closed */
             link->device->ops->message_release(link, event->buffer);
         break;
     case BR_EVENT_SENT:
-    case BR_EVENT_PLACED: /* no slot is known to a link that is not UP */
+    case BR_EVENT_DATA: /* no slot is known to a link that is not UP */
         break;
     }
 }
@@ -413,7 +413,7 @@ void br_connect_event(struct br_worker *w, const struct br_event *event)
 static void rail_timer(struct br_worker *w, struct br_rail *rail)
 {
     if (w->now >= rail->retry_at && br_rail_connects(w, rail))
-        start(w, rail);
+        protocol_connect_start(w, rail);
     else if ((rail->state == BR_RAIL_CONNECTING || rail->state == BR_RAIL_HANDSHAKE) &&
              w->now >= rail->deadline) {
         if (rail->late < BR_LATE_MOST)
@@ -433,18 +433,18 @@ void br_connect_timers(struct br_worker *w)
             if (peer->state != BR_PEER_LEFT)
                 rail_timer(w, &peer->rails[i]);
     }
-    for (int i = 0; i < BR_MAX_STRANGERS; i++) {
-        struct br_stranger *s = &w->strangers[i];
+    for (int i = 0; i < BR_MAX_UNAUTHENTICATED; i++) {
+        struct br_unauthenticated *s = &w->unauthenticated[i];
 
         if (!s->link || w->now < s->deadline)
             continue;
         if (!s->refused) {
-            w->counters.refused_strangers++;
+            w->counters.failed_handshakes++;
             br_log_limited(&w->refusals, w->now, BR_LOG_WARN,
                            "rank %d: dropped a link from %s: no proof in time", w->config.rank,
                            s->link->peer_name);
         }
-        dismiss(w, s);
+        protocol_connect_dismiss(w, s);
     }
 }
 
@@ -452,8 +452,8 @@ uint64_t br_connect_next_timer(const struct br_worker *w)
 {
     uint64_t next = UINT64_MAX;
 
-    for (int i = 0; i < BR_MAX_STRANGERS; i++)
-        if (w->strangers[i].link && w->strangers[i].deadline < next)
-            next = w->strangers[i].deadline;
+    for (int i = 0; i < BR_MAX_UNAUTHENTICATED; i++)
+        if (w->unauthenticated[i].link && w->unauthenticated[i].deadline < next)
+            next = w->unauthenticated[i].deadline;
     return next;
 }

@@ -121,7 +121,7 @@ bool br_control_pump(struct br_worker *w, struct br_peer *peer, struct br_rail *
         return false;
     if (peer->waiting_due && !br_waiting_post(w, peer, rail))
         return false;
-    if (peer->renew_due && !br_place_post_renews(peer, rail))
+    if (peer->renew_due && !br_rkey_post_renews(peer, rail))
         return false;
     return !peer->bye_due || peer->bye_sent || post_bye(peer, rail);
 }

@@ -14,7 +14,7 @@
 
 void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
 {
-    bool p2p = br_tag_family(t->tag) == BR_TAG_P2P && !t->awaited;
+    bool p2p = br_tag_family(t->tag) == BR_TAG_P2P && !t->expected;
 
     br_queue_insert(&peer->queues[p2p ? BR_QUEUE_P2P : BR_QUEUE_MESSAGES], &t->queued, w->now);
     br_peer_activate(w, peer);
@@ -105,7 +105,7 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
     struct br_stream *stream = &peer->streams[br_stream_of(t->tag)];
     struct br_age age = age_of(t);
     struct br_message m = {0};
-    uint8_t places[BR_MAX_PLACES];
+    uint8_t places[BR_MAX_RKEYS];
     const void *payload = NULL;
     uint32_t length = 0;
 
@@ -119,7 +119,7 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
     if (!t->is_send) {
         m.type = BR_MESSAGE_READY;
         m.ready = (struct br_body_ready){.slot = br_slot_number(&w->slots, t->slot), .total = t->total};
-        if (peer->place_rails) {
+        if (peer->rkey_rails) {
             payload = places;
             length = br_place_write(peer, t, &m, places);
         }
@@ -147,7 +147,7 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
 }
 
 /* A message of a lost rail, with its old sequence: the peer drops it if it has it already. */
-static bool send_orphan(struct br_rail *rail, struct br_orphan *orphan)
+static bool send_unacked(struct br_rail *rail, struct br_unacked *orphan)
 {
     if (!post_retained(rail, &orphan->message, &orphan->age, orphan->data, orphan->length))
         return false;
@@ -171,7 +171,7 @@ static enum br_credit credit_of(const struct br_worker *w, const struct br_trans
 {
     switch (br_tag_family(t->tag)) {
     case BR_TAG_P2P:
-        return t->awaited ? BR_CREDIT_AWAITED : BR_CREDIT_P2P;
+        return t->expected ? BR_CREDIT_EXPECTED : BR_CREDIT_P2P;
     case BR_TAG_ONESIDED:
         return BR_CREDIT_ONESIDED;
     default:
@@ -180,7 +180,7 @@ static enum br_credit credit_of(const struct br_worker *w, const struct br_trans
 }
 
 /* The head has no credit; the first behind it that may use one kept for `least` or for what is still freer. */
-static struct br_transfer *entitled(const struct br_worker *w, const struct br_queue *queue,
+static struct br_transfer *credited_entitled(const struct br_worker *w, const struct br_queue *queue,
                                     enum br_credit least)
 {
     br_list_for_each (node, &queue->place) {
@@ -212,7 +212,7 @@ static uint32_t first_open(const struct br_peer *peer, int which, struct br_rail
         }
     }
     br_list_for_each (node, &stream->resend) {
-        uint32_t sequence = br_container_of(node, struct br_orphan, node)->message.sequence;
+        uint32_t sequence = br_container_of(node, struct br_unacked, node)->message.sequence;
 
         if ((int32_t)(sequence - first) < 0) {
             first = sequence;
@@ -244,9 +244,9 @@ bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_tr
     struct br_age age = age_of(t);
     struct br_rail *rail = credited_rail(w, peer, pump->full, credit_of(w, t), &age);
 
-    for (enum br_credit kept = BR_CREDIT_OLDEST; !rail && kept <= BR_CREDIT_AWAITED; kept++) {
+    for (enum br_credit kept = BR_CREDIT_OLDEST; !rail && kept <= BR_CREDIT_EXPECTED; kept++) {
         struct br_rail *freer = message_rail(peer, pump->full, kept, NULL);
-        struct br_transfer *other = freer ? entitled(w, &peer->queues[BR_QUEUE_MESSAGES], kept) : NULL;
+        struct br_transfer *other = freer ? credited_entitled(w, &peer->queues[BR_QUEUE_MESSAGES], kept) : NULL;
 
         if (other && credit_of(w, t) != BR_CREDIT_P2P) {
             age = age_of(other);
@@ -264,13 +264,13 @@ bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_tr
 }
 
 /* One message of a lost rail, on the first rail that takes it. */
-static void pump_orphan(struct br_worker *w, struct br_peer *peer, struct br_orphan *orphan,
+static void pump_unacked(struct br_worker *w, struct br_peer *peer, struct br_unacked *orphan,
                         enum br_credit credit, struct br_pump *pump)
 {
     struct br_rail *rail;
 
     while ((rail = credited_rail(w, peer, pump->full, credit, &orphan->age))) {
-        if (send_orphan(rail, orphan)) {
+        if (send_unacked(rail, orphan)) {
             pump->n++;
             return;
         }
@@ -279,11 +279,11 @@ static void pump_orphan(struct br_worker *w, struct br_peer *peer, struct br_orp
 }
 
 /* oldest: no message of a collective in the list is older. */
-static enum br_credit credit_of_orphan(const struct br_worker *w, const struct br_orphan *orphan, bool oldest)
+static enum br_credit credit_of_unacked(const struct br_worker *w, const struct br_unacked *orphan, bool oldest)
 {
     switch (br_tag_family(orphan->message.tag)) {
     case BR_TAG_P2P:
-        return orphan->awaited ? BR_CREDIT_AWAITED : BR_CREDIT_P2P;
+        return orphan->expected ? BR_CREDIT_EXPECTED : BR_CREDIT_P2P;
     case BR_TAG_ONESIDED:
         return BR_CREDIT_ONESIDED;
     default:
@@ -291,16 +291,16 @@ static enum br_credit credit_of_orphan(const struct br_worker *w, const struct b
     }
 }
 
-void br_credited_orphans(struct br_worker *w, struct br_peer *peer, struct br_pump *pump)
+void br_credited_unacked(struct br_worker *w, struct br_peer *peer, struct br_pump *pump)
 {
     bool oldest = true;
 
     for (int k = 0; k < BR_STREAMS; k++)
         br_list_for_each_safe (node, &peer->streams[k].resend) {
-            struct br_orphan *orphan = br_container_of(node, struct br_orphan, node);
-            enum br_credit credit = credit_of_orphan(w, orphan, oldest);
+            struct br_unacked *orphan = br_container_of(node, struct br_unacked, node);
+            enum br_credit credit = credit_of_unacked(w, orphan, oldest);
 
             oldest = oldest && br_tag_family(orphan->message.tag) != BR_TAG_COLLECTIVE;
-            pump_orphan(w, peer, orphan, credit, pump); /* and frees it */
+            pump_unacked(w, peer, orphan, credit, pump); /* and frees it */
         }
 }

@@ -29,26 +29,26 @@
 void br_link_retire(struct br_worker *w, struct br_link *link)
 {
     link->owner = NULL;
-    w->retired[w->n_retired++] = link;
+    w->deferred[w->n_deferred++] = link;
     if (!w->in_batch)
-        br_links_close_retired(w);
+        br_links_close_deferred(w);
 }
 
-void br_links_close_retired(struct br_worker *w)
+void br_links_close_deferred(struct br_worker *w)
 {
-    while (w->n_retired) {
-        struct br_link *link = w->retired[--w->n_retired];
+    while (w->n_deferred) {
+        struct br_link *link = w->deferred[--w->n_deferred];
 
         link->device->ops->link_close(link);
     }
 }
 
-static void insert_by_age(struct br_list *resend, struct br_orphan *orphan)
+static void insert_by_age(struct br_list *resend, struct br_unacked *orphan)
 {
     struct br_list *behind = resend->prev;
 
     while (behind != resend &&
-           br_age_before(&orphan->age, &br_container_of(behind, struct br_orphan, node)->age))
+           br_age_before(&orphan->age, &br_container_of(behind, struct br_unacked, node)->age))
         behind = behind->prev;
     br_list_insert_before(behind->next, &orphan->node);
 }
@@ -58,7 +58,7 @@ static void keep_messages(struct br_worker *w, struct br_rail *rail)
 {
     for (uint32_t i = rail->peer_arrived; i != rail->sent; i++) {
         const struct br_retained *keep = &rail->retained[i % BR_CREDITS];
-        struct br_orphan *orphan = malloc(sizeof *orphan + keep->length);
+        struct br_unacked *orphan = malloc(sizeof *orphan + keep->length);
 
         if (!orphan) {
             br_worker_fail(w, ENOMEM, "no memory to keep the messages of a lost rail");
@@ -67,7 +67,7 @@ static void keep_messages(struct br_worker *w, struct br_rail *rail)
         br_list_init(&orphan->node);
         orphan->message = keep->message;
         orphan->age = keep->age;
-        orphan->awaited = false;
+        orphan->expected = false;
         orphan->length = keep->length;
         if (keep->length)
             memcpy(orphan->data, keep->memory, keep->length);
@@ -100,7 +100,7 @@ bool br_peer_is_up(const struct br_peer *peer)
     return false;
 }
 
-void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words)
+void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const char *why)
 {
     char text[320];
 
@@ -112,7 +112,7 @@ void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     }
     rail->peer->state = BR_PEER_DEAD;
     snprintf(text, sizeof text, "rank %d is lost: its last rail (level %d, device %s) failed: %s",
-             rail->peer->rank, rail->level, rail->device->name, words);
+             rail->peer->rank, rail->level, rail->device->name, why);
     br_worker_fail(w, error == EPROTO ? EPROTO : ECONNRESET, text);
 }
 
@@ -123,30 +123,30 @@ static void warn_lost(struct br_worker *w, const struct br_rail *rail)
     struct br_peer *peer = rail->peer;
     char more[64] = "";
 
-    if (rail->detour && peer->detours_warned && w->now - peer->detours_warned < DETOURS_QUIET) {
-        peer->detours_quiet++;
+    if (rail->alternate && peer->alternates_warned && w->now - peer->alternates_warned < DETOURS_QUIET) {
+        peer->alternates_quiet++;
         br_log_info("rank %d: rail to rank %d on level %d (device %s) is lost: %s", w->config.rank,
-                    peer->rank, rail->level, rail->device->name, rail->words);
+                    peer->rank, rail->level, rail->device->name, rail->message);
         return;
     }
-    if (rail->detour) {
-        if (peer->detours_quiet)
-            snprintf(more, sizeof more, " (%u losses before were not warned of)", peer->detours_quiet);
-        peer->detours_warned = w->now;
-        peer->detours_quiet = 0;
+    if (rail->alternate) {
+        if (peer->alternates_quiet)
+            snprintf(more, sizeof more, " (%u losses before were not warned of)", peer->alternates_quiet);
+        peer->alternates_warned = w->now;
+        peer->alternates_quiet = 0;
     }
     br_log_warn("rank %d: rail to rank %d on level %d (device %s) is lost: %s; its slices move to the "
                 "other rails%s",
-                w->config.rank, peer->rank, rail->level, rail->device->name, rail->words, more);
+                w->config.rank, peer->rank, rail->level, rail->device->name, rail->message, more);
 }
 
-void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words)
+void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const char *text)
 {
     struct br_peer *peer = rail->peer;
 
     if (rail->state != BR_RAIL_UP)
         return;
-    snprintf(rail->words, sizeof rail->words, "%s", words);
+    snprintf(rail->message, sizeof rail->message, "%s", text);
     rail->failures++;
     rail->state = BR_RAIL_FENCING;
     rail->unfenced = true;
@@ -168,7 +168,7 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
         return;
     if (!br_peer_is_up(peer)) {
         if (!br_relay_may_reach(w, peer)) {
-            br_peer_lost(w, rail, error, rail->words);
+            br_peer_lost(w, rail, error, rail->message);
             return;
         }
         br_relay_cut(w, peer, error == ETIMEDOUT ? rail->last_rx : w->now);
@@ -183,13 +183,13 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
 }
 
 /* Queues the slices of t that went through the lost rail. */
-static void send_again(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, uint8_t bit)
+static void failover_send_again(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, uint8_t bit)
 {
     uint32_t n_slices = (t->length + t->slice_bytes - 1) / t->slice_bytes;
     uint64_t again = 0;
 
-    if (peer->place_rails) {
-        br_place_fenced(w, peer, t, bit);
+    if (peer->rkey_rails) {
+        br_rkey_fenced(w, peer, t, bit);
         return;
     }
     t->lost_rails &= (uint8_t)~bit;
@@ -226,14 +226,14 @@ void br_rail_fenced(struct br_worker *w, struct br_rail *rail)
         rail->retry_at = w->now + rail->backoff;
     }
     br_list_for_each_safe (node, &peer->moving)
-        send_again(w, peer, br_container_of(node, struct br_transfer, node), (uint8_t)(1u << rail->index));
+        failover_send_again(w, peer, br_container_of(node, struct br_transfer, node), (uint8_t)(1u << rail->index));
     br_peer_activate(w, peer);
 }
 
-void br_rail_give_up(struct br_worker *w, struct br_rail *rail, const char *words)
+void br_rail_give_up(struct br_worker *w, struct br_rail *rail, const char *text)
 {
     if (rail->state == BR_RAIL_UP)
-        br_rail_lost(w, rail, ECONNRESET, words);
+        br_rail_lost(w, rail, ECONNRESET, text);
     else if (rail->link)
         br_connect_abandon(w, rail);
 }
@@ -253,7 +253,7 @@ void br_peer_ask_again(struct br_worker *w, struct br_peer *peer)
         if (peer->rails[i].unfenced)
             peer->down_due |= (uint8_t)(1u << i);
     br_list_for_each_safe (node, &peer->moving)
-        send_again(w, peer, br_container_of(node, struct br_transfer, node), 0);
+        failover_send_again(w, peer, br_container_of(node, struct br_transfer, node), 0);
     br_peer_activate(w, peer);
 }
 

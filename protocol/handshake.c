@@ -14,96 +14,96 @@
 
 /* The words of a reason and its errno, the same on both sides: two numbers, of the side that refuses first.
  */
-static int describe(uint32_t reason, uint32_t ours, uint32_t yours, char *words, size_t size)
+static int handshake_describe(uint32_t reason, uint32_t ours, uint32_t yours, char *text, size_t size)
 {
     switch (reason) {
     case BR_REFUSED_VERSION:
-        snprintf(words, size,
+        snprintf(text, size,
                  "protocol version %u on one side, %u on the other: install the same braid on all hosts",
                  ours, yours);
         return EPROTONOSUPPORT;
     case BR_REFUSED_SECRET:
-        snprintf(words, size, "the other side does not know this job's secret (BRAID_SECRET)");
+        snprintf(text, size, "the other side does not know this job's secret (BRAID_SECRET)");
         return EPERM;
     case BR_REFUSED_SIZE:
-        snprintf(words, size, "%u ranks on one side, %u on the other: set the same WORLD_SIZE everywhere",
+        snprintf(text, size, "%u ranks on one side, %u on the other: set the same WORLD_SIZE everywhere",
                  ours, yours);
         return EPROTO;
     case BR_REFUSED_RANK:
-        snprintf(words, size, "rank %u answers where rank %u was wanted: addresses of another job?", ours,
+        snprintf(text, size, "rank %u answers where rank %u was wanted: addresses of another job?", ours,
                  yours);
         return EPROTO;
     case BR_REFUSED_SELF:
-        snprintf(words, size, "two processes are rank %u: give each its own RANK", ours);
+        snprintf(text, size, "two processes are rank %u: give each its own RANK", ours);
         return EEXIST;
     case BR_REFUSED_RAIL:
-        snprintf(words, size,
+        snprintf(text, size,
                  "%u rails on one side, rail %u wanted by the other: set the same BRAID_RAILS everywhere",
                  ours, yours);
         return EPROTO;
     case BR_REFUSED_STALE:
-        snprintf(words, size, "connection %u of this rail is known, %u came: an attempt of the past", ours,
+        snprintf(text, size, "connection %u of this rail is known, %u came: an attempt of the past", ours,
                  yours);
         return ESTALE;
     default:
-        snprintf(words, size, "malformed handshake message");
+        snprintf(text, size, "malformed handshake message");
         return EPROTO;
     }
 }
 
-static struct br_handshake_header header_of(enum br_handshake_kind kind)
+static struct br_handshake_header handshake_header_of(enum br_handshake_kind kind)
 {
     return (struct br_handshake_header){.magic = BR_HANDSHAKE_MAGIC, .kind = (uint8_t)kind};
 }
 
 /* Ends in FAILED with the words, and tells the peer why. */
-static int refuse(struct br_handshake *hs, enum br_handshake_reason reason, uint32_t ours, uint32_t yours,
+static int handshake_refuse(struct br_handshake *hs, enum br_handshake_reason reason, uint32_t ours, uint32_t yours,
                   void *reply, size_t *reply_bytes)
 {
     struct br_handshake_refuse message = {
-        .header = header_of(BR_HANDSHAKE_REFUSE), .reason = reason, .ours = ours, .yours = yours};
-    char words[160];
-    int err = describe(reason, ours, yours, words, sizeof words);
+        .header = handshake_header_of(BR_HANDSHAKE_REFUSE), .reason = reason, .ours = ours, .yours = yours};
+    char text[160];
+    int err = handshake_describe(reason, ours, yours, text, sizeof text);
 
     memcpy(reply, &message, sizeof message);
     *reply_bytes = sizeof message;
     hs->state = BR_HANDSHAKE_FAILED;
     hs->error = -err;
     if (hs->peer == UINT32_MAX)
-        return br_error(err, "rank %u refuses a link: %s", hs->self.rank, words);
+        return br_error(err, "rank %u refuses a link: %s", hs->self.rank, text);
     return br_error(err, "rank %u refuses the link of rail %u with rank %u: %s", hs->self.rank, hs->rail,
-                    hs->peer, words);
+                    hs->peer, text);
 }
 
-static int malformed(struct br_handshake *hs, void *reply, size_t *reply_bytes)
+static int handshake_malformed(struct br_handshake *hs, void *reply, size_t *reply_bytes)
 {
-    return refuse(hs, BR_REFUSED_MALFORMED, 0, 0, reply, reply_bytes);
+    return handshake_refuse(hs, BR_REFUSED_MALFORMED, 0, 0, reply, reply_bytes);
 }
 
-static int refused(struct br_handshake *hs, const void *bytes)
+static int handshake_refused(struct br_handshake *hs, const void *bytes)
 {
     struct br_handshake_refuse message;
-    char words[160];
+    char text[160];
     int err;
 
     memcpy(&message, bytes, sizeof message);
-    err = describe(message.reason, message.ours, message.yours, words, sizeof words);
+    err = handshake_describe(message.reason, message.ours, message.yours, text, sizeof text);
     hs->state = BR_HANDSHAKE_FAILED;
     hs->error = -err;
     if (message.reason == BR_REFUSED_SECRET)
-        snprintf(words, sizeof words, "it says that we do not know the job's secret (BRAID_SECRET)");
+        snprintf(text, sizeof text, "it says that we do not know the job's secret (BRAID_SECRET)");
     if (hs->peer == UINT32_MAX)
-        return br_error(err, "a link was refused by the peer: %s", words);
-    return br_error(err, "rank %u refused the link of rail %u: %s", hs->peer, hs->rail, words);
+        return br_error(err, "a link was refused by the peer: %s", text);
+    return br_error(err, "rank %u refused the link of rail %u: %s", hs->peer, hs->rail, text);
 }
 
-static void prove(const struct br_handshake *hs, bool as_connector, enum br_handshake_kind kind,
+static void handshake_prove(const struct br_handshake *hs, bool as_connector, enum br_handshake_kind kind,
                   struct br_handshake_proof *out)
 {
     static const char labels[2][17] = {"braid link taker", "braid link maker"};
     crypto_generichash_state state;
 
-    out->header = header_of(kind);
+    out->header = handshake_header_of(kind);
     crypto_generichash_init(&state, hs->self.key, sizeof hs->self.key, sizeof out->proof);
     crypto_generichash_update(&state, (const unsigned char *)labels[as_connector], 16);
     crypto_generichash_update(&state, (const unsigned char *)&hs->hello, sizeof hs->hello);
@@ -118,27 +118,27 @@ static bool proof_right(const struct br_handshake *hs, const void *bytes, enum b
 {
     struct br_handshake_proof right;
 
-    prove(hs, !hs->connector, kind, &right);
+    handshake_prove(hs, !hs->connector, kind, &right);
     return sodium_memcmp(&right, bytes, sizeof right) == 0;
 }
 
-static uint32_t smaller(uint32_t a, uint32_t b)
+static uint32_t handshake_smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
 /* false when the peer's limits make no sense. */
-static bool agree(struct br_handshake *hs, const struct br_handshake_limits *theirs)
+static bool handshake_agree(struct br_handshake *hs, const struct br_handshake_limits *theirs)
 {
     const struct br_handshake_limits *ours = &hs->self.limits;
 
     if (!theirs->frame_bytes || !theirs->message_bytes || !theirs->slice_bytes ||
         theirs->eager_bytes < sizeof(struct br_answer))
         return false;
-    hs->limits.frame_bytes = smaller(ours->frame_bytes, theirs->frame_bytes);
-    hs->limits.message_bytes = smaller(ours->message_bytes, theirs->message_bytes);
-    hs->limits.eager_bytes = smaller(ours->eager_bytes, theirs->eager_bytes);
-    hs->limits.slice_bytes = smaller(ours->slice_bytes, theirs->slice_bytes);
+    hs->limits.frame_bytes = handshake_smaller(ours->frame_bytes, theirs->frame_bytes);
+    hs->limits.message_bytes = handshake_smaller(ours->message_bytes, theirs->message_bytes);
+    hs->limits.eager_bytes = handshake_smaller(ours->eager_bytes, theirs->eager_bytes);
+    hs->limits.slice_bytes = handshake_smaller(ours->slice_bytes, theirs->slice_bytes);
     return true;
 }
 
@@ -148,21 +148,21 @@ static int receive_hello(struct br_handshake *hs, const void *bytes, void *reply
 
     memcpy(hello, bytes, sizeof *hello);
     if (hello->size != hs->self.size)
-        return refuse(hs, BR_REFUSED_SIZE, hs->self.size, hello->size, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_SIZE, hs->self.size, hello->size, reply, reply_bytes);
     if (hello->peer != hs->self.rank)
-        return refuse(hs, BR_REFUSED_RANK, hs->self.rank, hello->peer, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_RANK, hs->self.rank, hello->peer, reply, reply_bytes);
     if (hello->rank == hs->self.rank)
-        return refuse(hs, BR_REFUSED_SELF, hs->self.rank, hello->rank, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_SELF, hs->self.rank, hello->rank, reply, reply_bytes);
     if (hello->rail >= hs->self.rails)
-        return refuse(hs, BR_REFUSED_RAIL, hs->self.rails, hello->rail, reply, reply_bytes);
-    if (hello->rank >= hello->size || !agree(hs, &hello->limits))
-        return malformed(hs, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_RAIL, hs->self.rails, hello->rail, reply, reply_bytes);
+    if (hello->rank >= hello->size || !handshake_agree(hs, &hello->limits))
+        return handshake_malformed(hs, reply, reply_bytes);
     hs->peer = hello->rank;
     hs->rail = hello->rail;
     hs->incarnation = hello->incarnation;
-    hs->version = smaller(hello->version_max, VERSION_MAX);
+    hs->version = handshake_smaller(hello->version_max, VERSION_MAX);
     hs->challenge = (struct br_handshake_challenge){
-        .header = header_of(BR_HANDSHAKE_CHALLENGE),
+        .header = handshake_header_of(BR_HANDSHAKE_CHALLENGE),
         .version = (uint16_t)hs->version,
         .rank = hs->self.rank,
         .size = hs->self.size,
@@ -182,15 +182,15 @@ static int receive_challenge(struct br_handshake *hs, const void *bytes, void *r
 
     memcpy(challenge, bytes, sizeof *challenge);
     if (challenge->version < VERSION_MIN || challenge->version > VERSION_MAX)
-        return refuse(hs, BR_REFUSED_VERSION, VERSION_MAX, challenge->version, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_VERSION, VERSION_MAX, challenge->version, reply, reply_bytes);
     if (challenge->size != hs->self.size)
-        return refuse(hs, BR_REFUSED_SIZE, hs->self.size, challenge->size, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_SIZE, hs->self.size, challenge->size, reply, reply_bytes);
     if (challenge->rank != hs->peer)
-        return refuse(hs, BR_REFUSED_RANK, challenge->rank, hs->peer, reply, reply_bytes);
-    if (challenge->reserved || !agree(hs, &challenge->limits))
-        return malformed(hs, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_RANK, challenge->rank, hs->peer, reply, reply_bytes);
+    if (challenge->reserved || !handshake_agree(hs, &challenge->limits))
+        return handshake_malformed(hs, reply, reply_bytes);
     hs->version = challenge->version;
-    prove(hs, true, BR_HANDSHAKE_PROOF, &proof);
+    handshake_prove(hs, true, BR_HANDSHAKE_PROOF, &proof);
     memcpy(reply, &proof, sizeof proof);
     *reply_bytes = sizeof proof;
     hs->state = BR_HANDSHAKE_AWAIT_WELCOME;
@@ -202,8 +202,8 @@ static int receive_proof(struct br_handshake *hs, const void *bytes, void *reply
     struct br_handshake_proof welcome;
 
     if (!proof_right(hs, bytes, BR_HANDSHAKE_PROOF))
-        return refuse(hs, BR_REFUSED_SECRET, 0, 0, reply, reply_bytes);
-    prove(hs, false, BR_HANDSHAKE_WELCOME, &welcome);
+        return handshake_refuse(hs, BR_REFUSED_SECRET, 0, 0, reply, reply_bytes);
+    handshake_prove(hs, false, BR_HANDSHAKE_WELCOME, &welcome);
     memcpy(reply, &welcome, sizeof welcome);
     *reply_bytes = sizeof welcome;
     hs->state = BR_HANDSHAKE_READY;
@@ -213,7 +213,7 @@ static int receive_proof(struct br_handshake *hs, const void *bytes, void *reply
 static int receive_welcome(struct br_handshake *hs, const void *bytes, void *reply, size_t *reply_bytes)
 {
     if (!proof_right(hs, bytes, BR_HANDSHAKE_WELCOME))
-        return refuse(hs, BR_REFUSED_SECRET, 0, 0, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_SECRET, 0, 0, reply, reply_bytes);
     hs->state = BR_HANDSHAKE_READY;
     return 1;
 }
@@ -230,7 +230,7 @@ void br_handshake_init_connector(struct br_handshake *hs, const struct br_handsh
         .incarnation = incarnation,
     };
     hs->hello = (struct br_handshake_hello){
-        .header = header_of(BR_HANDSHAKE_HELLO),
+        .header = handshake_header_of(BR_HANDSHAKE_HELLO),
         .version_min = VERSION_MIN,
         .version_max = VERSION_MAX,
         .rank = self->rank,
@@ -286,22 +286,22 @@ int br_handshake_receive(struct br_handshake *hs, const void *bytes, size_t n, v
     if (hs->state == BR_HANDSHAKE_FAILED)
         return br_error(-hs->error, "the handshake has failed already");
     if (n < sizeof header)
-        return malformed(hs, reply, reply_bytes);
+        return handshake_malformed(hs, reply, reply_bytes);
     memcpy(&header, bytes, sizeof header);
     if (header.magic != BR_HANDSHAKE_MAGIC || header.reserved[0] || header.reserved[1] || header.reserved[2])
-        return malformed(hs, reply, reply_bytes);
+        return handshake_malformed(hs, reply, reply_bytes);
     if (header.kind == BR_HANDSHAKE_REFUSE && n == sizeof(struct br_handshake_refuse))
-        return refused(hs, bytes);
+        return handshake_refused(hs, bytes);
     if (hs->state == BR_HANDSHAKE_READY || header.kind != expected[hs->state].kind)
-        return malformed(hs, reply, reply_bytes);
+        return handshake_malformed(hs, reply, reply_bytes);
     if (header.kind == BR_HANDSHAKE_HELLO && !version_shared(bytes, n, &theirs))
-        return refuse(hs, BR_REFUSED_VERSION, VERSION_MAX, theirs, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_VERSION, VERSION_MAX, theirs, reply, reply_bytes);
     if (n != expected[hs->state].bytes)
-        return malformed(hs, reply, reply_bytes);
+        return handshake_malformed(hs, reply, reply_bytes);
     return expected[hs->state].receive(hs, bytes, reply, reply_bytes);
 }
 
 int br_handshake_refuse_stale(struct br_handshake *hs, uint32_t known, void *reply, size_t *reply_bytes)
 {
-    return refuse(hs, BR_REFUSED_STALE, known, hs->incarnation, reply, reply_bytes);
+    return handshake_refuse(hs, BR_REFUSED_STALE, known, hs->incarnation, reply, reply_bytes);
 }

@@ -13,7 +13,7 @@ void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index);
 void br_rail_reset(struct br_rail *rail, uint64_t now); /* a new link is up */
 uint64_t br_rail_in_flight(const struct br_rail *rail);
 uint32_t br_rail_ahead(const struct br_rail *rail); /* bytes that an ACK of ours may come behind */
-bool br_rail_has_budget(const struct br_rail *rail, uint32_t length); /* for a frame of this length */
+bool br_rail_has_window(const struct br_rail *rail, uint32_t length); /* for a frame of this length */
 /* barred: rails that do not take frames of the transfer, a bit each */
 bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length, uint32_t barred);
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now);
@@ -27,7 +27,7 @@ enum br_credit {
     BR_CREDIT_ORDINARY, /* collectives */
     BR_CREDIT_OLDEST,   /* the oldest of them */
     BR_CREDIT_ONESIDED, /* put and get: what they send finds its match at once */
-    BR_CREDIT_AWAITED,  /* so does a point-to-point message for which the peer says that it waits */
+    BR_CREDIT_EXPECTED,  /* so does a point-to-point message for which the peer says that it waits */
     BR_CREDIT_P2P,      /* all others of these */
 };
 bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind);
@@ -74,7 +74,7 @@ void br_send_message_due(struct br_worker *w, struct br_peer *peer,
 bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
                          struct br_pump *pump);
 /* Those of lost rails. They go before the other messages of their stream that need the same credits. */
-void br_credited_orphans(struct br_worker *w, struct br_peer *peer, struct br_pump *pump);
+void br_credited_unacked(struct br_worker *w, struct br_peer *peer, struct br_pump *pump);
 
 /* control.c: everything without a credit */
 bool br_control_pump(struct br_worker *w, struct br_peer *peer,
@@ -132,28 +132,28 @@ void br_left_unreachable(struct br_worker *w,
                          struct br_peer *peer); /* it is LEFT, and its last rail is lost */
 
 /* place.c: place tokens. Receiving half */
-void br_place_make(struct br_worker *w, struct br_peer *peer, struct br_slot *slot); /* for all its rails */
-void br_place_release(struct br_worker *w, struct br_slot *slot);
-void br_place_release_all(struct br_worker *w); /* of a worker that has failed */
-/* What READY says of places, and its payload, into out[BR_MAX_PLACES]. Returns the length of that. */
+void br_rkey_make(struct br_worker *w, struct br_peer *peer, struct br_slot *slot); /* for all its rails */
+void br_rkey_release(struct br_worker *w, struct br_slot *slot);
+void br_rkey_release_all(struct br_worker *w); /* of a worker that has failed */
+/* What READY says of places, and its payload, into out[BR_MAX_RKEYS]. Returns the length of that. */
 uint32_t br_place_write(const struct br_peer *peer, const struct br_transfer *t, struct br_message *ready,
                         uint8_t *out);
-void br_place_asked(struct br_worker *w, struct br_peer *peer, const struct br_body_renew *renew);
+void br_rkey_asked(struct br_worker *w, struct br_peer *peer, const struct br_body_renew *renew);
 /* Sending half */
-const char *br_place_wrong(const struct br_worker *w, const struct br_peer *peer,
+const char *br_rkey_wrong(const struct br_worker *w, const struct br_peer *peer,
                            const struct br_message *ready,
                            uint32_t length); /* NULL: well-formed; length: of the payload */
-void br_place_take(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
+void br_rkey_take(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
                    const uint8_t *tokens); /* of a transfer that is MOVING */
-void br_place_renewed(struct br_worker *w, struct br_rail *rail, const struct br_message *ready,
+void br_rkey_renewed(struct br_worker *w, struct br_rail *rail, const struct br_message *ready,
                       const uint8_t *tokens);                          /* a READY that renews a slot */
-void br_place_check_quiet(struct br_worker *w, struct br_transfer *t); /* it has a frame less on its way */
+void br_rkey_check_quiet(struct br_worker *w, struct br_transfer *t); /* it has a frame less on its way */
 /* A rail of the peer is fenced (0: one that was never UP here) that may have carried frames of t, or its DONE. */
-void br_place_fenced(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, uint8_t bit);
-bool br_place_post_renews(struct br_peer *peer, struct br_rail *rail); /* false: the link is full */
+void br_rkey_fenced(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, uint8_t bit);
+bool br_rkey_post_renews(struct br_peer *peer, struct br_rail *rail); /* false: the link is full */
 
 /* failover.c */
-void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words);
+void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const char *text);
 void br_rail_confirmed_fenced(struct br_worker *w, struct br_peer *peer, uint32_t rail, uint32_t incarnation);
 /* What the peer has said on a connection that was never UP here is lost: asks again for answers it may have given there. */
 void br_peer_ask_again(struct br_worker *w, struct br_peer *peer);
@@ -161,8 +161,8 @@ void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t r
 
 bool br_peer_is_up(const struct br_peer *peer); /* any rail */
 void br_rail_give_up(struct br_worker *w, struct br_rail *rail,
-                     const char *words); /* lost, or its attempt ends */
-void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const char *words);
+                     const char *text); /* lost, or its attempt ends */
+void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const char *text);
 /* Nothing more will be written through the connection that was lost: what it carried goes again. */
 void br_rail_fenced(struct br_worker *w, struct br_rail *rail);
 
@@ -189,11 +189,11 @@ uint64_t br_relay_next_timer(const struct br_worker *w);
 void br_relay_leave(struct br_worker *w);
 
 /* farewell.c: the turns of a worker that has failed but whose links are not yet closed (fail_due) */
-int br_worker_last_words(struct br_worker *w);
+int br_worker_tell_error(struct br_worker *w);
 void br_worker_last_event(struct br_worker *w, const struct br_event *event);
 
 void br_link_retire(struct br_worker *w, struct br_link *link);
-void br_links_close_retired(struct br_worker *w);
+void br_links_close_deferred(struct br_worker *w);
 
 /* onesided.c */
 size_t br_onesided_service_bytes(void);

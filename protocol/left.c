@@ -30,12 +30,12 @@ void br_left_check(struct br_worker *w, struct br_peer *peer)
 }
 
 /* Is this our own transfer with the peer, of the kind that is asked for? Not one of a request of the peer that we serve. */
-static bool is_wanted(const struct br_worker *w, const struct br_transfer *t, bool onesided)
+static bool left_is_wanted(const struct br_worker *w, const struct br_transfer *t, bool onesided)
 {
     return t->owner != &w->services && (br_tag_family(t->tag) == BR_TAG_ONESIDED) == onesided;
 }
 
-static struct br_transfer *posted(const struct br_worker *w, const struct br_table *table, int rank,
+static struct br_transfer *left_posted(const struct br_worker *w, const struct br_table *table, int rank,
                                   bool onesided)
 {
     for (uint32_t i = 0; table->count && i <= table->mask; i++) {
@@ -43,54 +43,54 @@ static struct br_transfer *posted(const struct br_worker *w, const struct br_tab
         struct br_transfer *t =
             entry->used && entry->peer == (uint32_t)rank ? br_match_transfer(entry->value) : NULL;
 
-        if (t && is_wanted(w, t, onesided))
+        if (t && left_is_wanted(w, t, onesided))
             return t;
     }
     return NULL;
 }
 
 /* Small sends, and requests, that have not left. */
-static struct br_transfer *queued(const struct br_worker *w, const struct br_queue *queue, bool onesided)
+static struct br_transfer *left_queued(const struct br_worker *w, const struct br_queue *queue, bool onesided)
 {
     br_list_for_each (node, &queue->place) {
         struct br_transfer *t = br_container_of(node, struct br_transfer, queued.place);
 
-        if (t->is_send && is_wanted(w, t, onesided))
+        if (t->is_send && left_is_wanted(w, t, onesided))
             return t;
     }
     return NULL;
 }
 
-static struct br_transfer *moving(const struct br_worker *w, const struct br_peer *peer, bool onesided)
+static struct br_transfer *left_moving(const struct br_worker *w, const struct br_peer *peer, bool onesided)
 {
     br_list_for_each (node, &peer->moving) {
         struct br_transfer *t = br_container_of(node, struct br_transfer, node);
 
-        if (t->cursor < t->length && is_wanted(w, t, onesided))
+        if (t->cursor < t->length && left_is_wanted(w, t, onesided))
             return t;
     }
     return NULL;
 }
 
 /* A transfer that waits for the peer, or NULL. */
-static const struct br_transfer *waits(const struct br_worker *w, const struct br_peer *peer, bool onesided)
+static const struct br_transfer *left_waits(const struct br_worker *w, const struct br_peer *peer, bool onesided)
 {
-    const struct br_transfer *t = posted(w, &w->receives, peer->rank, onesided);
+    const struct br_transfer *t = left_posted(w, &w->receives, peer->rank, onesided);
 
     if (!t)
-        t = posted(w, &w->sends, peer->rank, onesided);
+        t = left_posted(w, &w->sends, peer->rank, onesided);
     if (!t)
-        t = moving(w, peer, onesided);
+        t = left_moving(w, peer, onesided);
     if (!t)
-        t = queued(w, &peer->queues[BR_QUEUE_MESSAGES], onesided);
-    return t ? t : queued(w, &peer->queues[BR_QUEUE_P2P], onesided);
+        t = left_queued(w, &peer->queues[BR_QUEUE_MESSAGES], onesided);
+    return t ? t : left_queued(w, &peer->queues[BR_QUEUE_P2P], onesided);
 }
 
 /* Names the transfer. Its operation stands before these words where the engine reports them, but not in those that others hear. */
-static void fail(struct br_worker *w, const struct br_peer *peer, const struct br_transfer *t)
+static void left_fail(struct br_worker *w, const struct br_peer *peer, const struct br_transfer *t)
 {
     uint32_t group = (uint32_t)(t->tag >> 52) & (BR_MAX_GROUPS - 1);
-    char words[sizeof w->words], what[80], of[40] = "";
+    char text[sizeof w->message], what[80], of[40] = "";
 
     if (group && br_tag_family(t->tag) != BR_TAG_ONESIDED)
         snprintf(of, sizeof of, " of communicator %u", group);
@@ -106,9 +106,9 @@ static void fail(struct br_worker *w, const struct br_peer *peer, const struct b
         snprintf(what, sizeof what, "operation %u%s", (uint32_t)(t->tag >> 32) & 0xfffff, of);
         break;
     }
-    snprintf(words, sizeof words, "rank %d has left the job (braid_finalize), but %s of rank %d waits for it",
+    snprintf(text, sizeof text, "rank %d has left the job (braid_finalize), but %s of rank %d waits for it",
              peer->rank, what, w->config.rank);
-    br_worker_fail(w, ECONNRESET, words);
+    br_worker_fail(w, ECONNRESET, text);
 }
 
 void br_left_timer(struct br_worker *w, struct br_peer *peer)
@@ -118,9 +118,9 @@ void br_left_timer(struct br_worker *w, struct br_peer *peer)
     if (!peer->left_check || w->now < peer->left_check)
         return;
     peer->left_check = 0;
-    t = w->leaving ? NULL : waits(w, peer, false);
+    t = w->leaving ? NULL : left_waits(w, peer, false);
     if (t)
-        fail(w, peer, t);
+        left_fail(w, peer, t);
 }
 
 void br_left_unreachable(struct br_worker *w, struct br_peer *peer)
@@ -139,8 +139,8 @@ void br_left_unreachable(struct br_worker *w, struct br_peer *peer)
         sent->wants_done = false;
         br_transfer_end(w, sent, 0);
     }
-    if (!w->leaving && !(t = waits(w, peer, false)))
-        t = waits(w, peer, true);
+    if (!w->leaving && !(t = left_waits(w, peer, false)))
+        t = left_waits(w, peer, true);
     if (t)
-        fail(w, peer, t);
+        left_fail(w, peer, t);
 }

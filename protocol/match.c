@@ -31,19 +31,19 @@ struct br_unexpected {
     uint8_t *copy; /* owned; only after the rail was lost */
 };
 
-static void *tagged(struct br_unexpected *u)
+static void *match_tagged(struct br_unexpected *u)
 {
     return (void *)((uintptr_t)u | 1);
 }
 
-static struct br_unexpected *untagged(void *value)
+static struct br_unexpected *match_untagged(void *value)
 {
     return (uintptr_t)value & 1 ? (struct br_unexpected *)((uintptr_t)value & ~(uintptr_t)1) : NULL;
 }
 
 struct br_transfer *br_match_transfer(void *value)
 {
-    return untagged(value) ? NULL : value;
+    return match_untagged(value) ? NULL : value;
 }
 
 size_t br_match_unexpected_bytes(void)
@@ -52,7 +52,7 @@ size_t br_match_unexpected_bytes(void)
 }
 
 /* Gives back buffer and credit of a message that has been dealt with. */
-static void release(struct br_worker *w, struct br_rail *rail, struct br_link *link, void *buffer,
+static void match_release(struct br_worker *w, struct br_rail *rail, struct br_link *link, void *buffer,
                     uint64_t tag)
 {
     link->device->ops->message_release(link, buffer);
@@ -61,18 +61,18 @@ static void release(struct br_worker *w, struct br_rail *rail, struct br_link *l
         br_peer_activate(w, rail->peer);
 }
 
-static void forget(struct br_worker *w, struct br_unexpected *u)
+static void match_forget(struct br_worker *w, struct br_unexpected *u)
 {
     if (u->rail) {
         br_list_remove(&u->node);
-        release(w, u->rail, u->link, u->buffer, u->message.tag);
+        match_release(w, u->rail, u->link, u->buffer, u->message.tag);
     }
     free(u->copy);
     u->copy = NULL;
     br_pool_put(&w->unexpected, u);
 }
 
-static void deliver(struct br_worker *w, struct br_transfer *t, const struct br_message *m,
+static void match_deliver(struct br_worker *w, struct br_transfer *t, const struct br_message *m,
                     const uint8_t *payload)
 {
     if (t->length)
@@ -82,13 +82,13 @@ static void deliver(struct br_worker *w, struct br_transfer *t, const struct br_
 }
 
 /* Posts t in a table; *early is the message that was there first, else NULL. */
-static int expect(struct br_worker *w, struct br_table *table, struct br_transfer *t,
+static int match_expect(struct br_worker *w, struct br_table *table, struct br_transfer *t,
                   struct br_unexpected **early)
 {
     void *value = br_table_find(table, t->tag, (uint32_t)t->peer);
     int rc;
 
-    *early = untagged(value);
+    *early = match_untagged(value);
     if (*early) {
         br_table_remove(table, t->tag, (uint32_t)t->peer);
         return 0;
@@ -106,7 +106,7 @@ static int expect(struct br_worker *w, struct br_table *table, struct br_transfe
 int br_match_send(struct br_worker *w, struct br_transfer *t)
 {
     struct br_unexpected *early;
-    int rc = expect(w, &w->sends, t, &early);
+    int rc = match_expect(w, &w->sends, t, &early);
 
     if (!rc && !early)
         br_waiting_begin(w, t);
@@ -115,35 +115,35 @@ int br_match_send(struct br_worker *w, struct br_transfer *t)
     if (br_agree_transfer(w, t, &early->message))
         br_send_ready(w, t, &early->message, early->payload);
     if (!w->failed) /* else its link is closed, and the buffer with it */
-        forget(w, early);
+        match_forget(w, early);
     return 0;
 }
 
 int br_match_receive(struct br_worker *w, struct br_transfer *t)
 {
     struct br_unexpected *early;
-    int rc = expect(w, &w->receives, t, &early);
+    int rc = match_expect(w, &w->receives, t, &early);
 
     if (!rc && !early)
         br_waiting_begin(w, t);
     if (rc || !early)
         return rc;
     if (br_agree_transfer(w, t, &early->message))
-        deliver(w, t, &early->message, early->payload);
+        match_deliver(w, t, &early->message, early->payload);
     if (!w->failed) /* else its link is closed, and the buffer with it */
-        forget(w, early);
+        match_forget(w, early);
     return 0;
 }
 
 int br_match_large(struct br_worker *w, struct br_transfer *t)
 {
     struct br_unexpected *early;
-    int rc = expect(w, &w->receives, t, &early);
+    int rc = match_expect(w, &w->receives, t, &early);
 
     if (!rc && early) {
         br_agree_transfer(w, t, &early->message); /* which has another length: no EAGER is so long */
         if (!w->failed)
-            forget(w, early);
+            match_forget(w, early);
     }
     return rc;
 }
@@ -152,20 +152,20 @@ struct br_transfer *br_match_posted(const struct br_worker *w, uint64_t tag, int
 {
     void *value = br_table_find(&w->receives, tag, (uint32_t)rank);
 
-    return value && !untagged(value) ? value : NULL;
+    return value && !match_untagged(value) ? value : NULL;
 }
 
 bool br_match_is_here(const struct br_worker *w, const struct br_transfer *t)
 {
-    return untagged(br_table_find(&w->receives, t->tag, (uint32_t)t->peer)) != NULL;
+    return match_untagged(br_table_find(&w->receives, t->tag, (uint32_t)t->peer)) != NULL;
 }
 
-static void keep(struct br_worker *w, struct br_rail *rail, struct br_table *table,
+static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_table *table,
                  const struct br_event *event, const struct br_message *m)
 {
     struct br_unexpected *u = br_pool_get(&w->unexpected);
 
-    if (!u || br_table_insert(table, m->tag, (uint32_t)rail->peer->rank, tagged(u))) {
+    if (!u || br_table_insert(table, m->tag, (uint32_t)rail->peer->rank, match_tagged(u))) {
         /* Within the credits this cannot happen: the peer breaks the protocol or the table is too small. */
         if (u)
             br_pool_put(&w->unexpected, u);
@@ -209,11 +209,11 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
     void *value = br_table_find(table, m->tag, (uint32_t)rail->peer->rank);
     struct br_transfer *t = value;
 
-    if (!value || untagged(value)) {
+    if (!value || match_untagged(value)) {
         if (br_agree_operation(w, rail->peer->rank, m))
-            keep(w, rail, table, event, m);
+            match_keep(w, rail, table, event, m);
         else if (!w->failed)
-            release(w, rail, event->link, event->buffer, m->tag);
+            match_release(w, rail, event->link, event->buffer, m->tag);
         return;
     }
     br_table_remove(table, m->tag, (uint32_t)rail->peer->rank);
@@ -221,18 +221,18 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
         if (ready)
             br_send_ready(w, t, m, event->payload);
         else
-            deliver(w, t, m, event->payload);
+            match_deliver(w, t, m, event->payload);
     }
     if (!w->failed)
-        release(w, rail, event->link, event->buffer, m->tag);
+        match_release(w, rail, event->link, event->buffer, m->tag);
 }
 
 /* NULL, or what is wrong with a message as such. */
-static const char *malformed(const struct br_worker *w, const struct br_rail *rail,
+static const char *match_malformed(const struct br_worker *w, const struct br_rail *rail,
                              const struct br_message *m, uint32_t length)
 {
     if (m->type == BR_MESSAGE_READY)
-        return br_place_wrong(w, rail->peer, m, length);
+        return br_rkey_wrong(w, rail->peer, m, length);
     if (m->type == BR_MESSAGE_EAGER && m->bytes > BR_EAGER_INLINE && m->bytes != length)
         return "an eager message says another length than it has";
     if (m->type == BR_MESSAGE_EAGER && m->bytes > rail->peer->eager_bytes)
@@ -252,13 +252,13 @@ static void deal_with(struct br_worker *w, struct br_rail *rail, const struct br
     if (m->type == BR_MESSAGE_PUT || m->type == BR_MESSAGE_GET || m->type == BR_MESSAGE_ATOMIC) {
         br_onesided_request(w, rail->peer, m, event->payload, event->length);
     } else if (m->type == BR_MESSAGE_READY && m->ready.renews) {
-        br_place_renewed(w, rail, m, event->payload);
+        br_rkey_renewed(w, rail, m, event->payload);
     } else {
         match(w, rail, event, m);
         return;
     }
     if (!w->failed && rail->link == event->link) /* else it is closed, and the buffer with it */
-        release(w, rail, event->link, event->buffer, m->tag);
+        match_release(w, rail, event->link, event->buffer, m->tag);
 }
 
 void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
@@ -268,7 +268,7 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
     int first;
 
     memcpy(&m, event->inline_, sizeof m);
-    wrong = malformed(w, rail, &m, event->length);
+    wrong = match_malformed(w, rail, &m, event->length);
     if (wrong) {
         br_rail_lost(w, rail, EPROTO, wrong);
         return;
@@ -283,7 +283,7 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
     rail->total_rx += br_message_data(&m, event->length);
     if (!first) {
         w->counters.dropped_messages++;
-        release(w, rail, event->link, event->buffer, m.tag);
+        match_release(w, rail, event->link, event->buffer, m.tag);
         return;
     }
     rail->peer->messages++;

@@ -42,8 +42,8 @@
 #define BR_RELAY_PAYLOAD (16u << 10)
 #define BR_MAX_TRANSFER  (16u << 20) /* bytes; longer sends and receives are cut by the layers above */
 #define BR_MAX_EAGER     (64u << 10) /* upper bound of the eager limit */
-#define BR_MAX_WORDS     240u        /* text of ABORT */
-#define BR_MAX_PLACES    (BR_MAX_RAILS * BR_PLACE_BYTES) /* payload of READY */
+#define BR_MAX_TEXT     240u        /* text of ABORT */
+#define BR_MAX_RKEYS    (BR_MAX_RAILS * BR_RKEY_BYTES) /* payload of READY */
 
 enum br_message_type {
     /* payload: protocol/message_handshake.h; the only type before a link is ready */
@@ -189,7 +189,7 @@ struct br_message {
     uint32_t sequence; /* credited: number to this peer over all rails, from 0; point to point has its own */
     uint64_t tag;      /* EAGER, READY, PUT, GET, ATOMIC, WAITING: the transfer */
     /* READY: bit i: the payload has a place token for rail i, in the order of rails; else 0 */
-    uint32_t places;
+    uint32_t rkeys;
     uint32_t bytes; /* EAGER, READY, PUT, GET, ATOMIC, WAITING: length of the transfer */
     union {
         uint8_t data[24]; /* EAGER of at most 24 bytes: the data; longer ones are the frame's payload */
@@ -214,10 +214,10 @@ enum br_relay_kind {
     BR_RELAY_FRAME,       /* payload: a frame, its header of 64 bytes first */
     BR_RELAY_CLOSE,       /* the sender's end of the route is closed */
     BR_RELAY_UNREACHABLE, /* the route is broken: path[0] cannot reach rank `number` */
-    BR_RELAY_KNOCK,       /* path[0] has no rail to the last of the path, and asks it to connect; id is 0 */
+    BR_RELAY_REQUEST,       /* path[0] has no rail to the last of the path, and asks it to connect; id is 0 */
 };
 #define BR_RELAY_KIND 0x7fu /* of `what`: the kind */
-#define BR_RELAY_ACK  0x80u /* of `what`: send an ACK on this link now, as BR_PLACED_ACK does */
+#define BR_RELAY_ACK  0x80u /* of `what`: send an ACK on this link now, as BR_DATA_ACK does */
 
 /* A message of type RELAY, in place of struct br_message. Its payload counts in the rail's budget. */
 struct br_message_relay {
@@ -235,14 +235,14 @@ static_assert(sizeof(struct br_message_relay) == BR_FRAME_INLINE,
               "a message fills the inline area of its frame");
 
 /* In the inline area of a PLACED frame. */
-enum br_placed_flag {
-    BR_PLACED_ACK = 1, /* send an ACK on this link now: the sender's budget depends on it */
+enum br_data_flag {
+    BR_DATA_ACK = 1, /* send an ACK on this link now: the sender's budget depends on it */
     /* send DONE when the transfer is complete: the sender keeps its memory for a retry till then */
-    BR_PLACED_DONE = 2,
+    BR_DATA_DONE = 2,
 };
 
 struct br_placed {
-    uint8_t flags;        /* enum br_placed_flag */
+    uint8_t flags;        /* enum br_data_flag */
     uint8_t reserved[47]; /* zero */
 };
 static_assert(sizeof(struct br_placed) == BR_FRAME_INLINE, "fills the inline area");

@@ -3,7 +3,7 @@
  * The target's side of put, get and atomics. A request names a span of a registered region. Small data of a put come with it;
  * others are an ordinary transfer with the request's tag (part DATA). One more brings the answer (part STATUS), but for a get that
  * goes well: its data are the answer, and waiting here until they are acknowledged would cost another trip where a NIC
- * moves them. The target's program does nothing. The requester's side is in collectives/access.c.
+ * moves them. The target's program does nothing. The requester's side is in collectives/engine/onesided.c.
  *
  * Atomics are atomic among themselves, whichever workers and devices they come through, and to a program that uses atomic instructions
  * on its own memory, as both are the CPU's. Rejected: those of the NIC, which are not atomic to the CPU's nor to another NIC's. In memory of a
@@ -28,7 +28,7 @@ size_t br_onesided_service_bytes(void)
     return sizeof(struct br_service);
 }
 
-static void answer(struct br_worker *w, struct br_service *s, int32_t status, uint32_t length)
+static void protocol_onesided_answer(struct br_worker *w, struct br_service *s, int32_t status, uint32_t length)
 {
     s->answer.status = status;
     s->status = (struct br_transfer){
@@ -62,7 +62,7 @@ void br_onesided_forget(struct br_worker *w)
 }
 
 /* The span that the request names; held until let_go(). */
-static int reach(struct br_worker *w, struct br_service *s, const struct br_message *m, uint32_t payload)
+static int protocol_onesided_reach(struct br_worker *w, struct br_service *s, const struct br_message *m, uint32_t payload)
 {
     const struct br_worker_config *c = &w->config;
     struct br_region *region;
@@ -110,16 +110,16 @@ int br_onesided_change(void *memory, enum br_atomic operation, const struct br_o
 }
 
 /* All bytes of a put are in their place, or where those for a GPU go first. */
-static void arrived(struct br_worker *w, struct br_service *s)
+static void protocol_onesided_arrived(struct br_worker *w, struct br_service *s)
 {
     if (s->target.gpu && !w->config.target.store(w->config.region_context, &s->target))
         return;
     let_go(w, s);
-    answer(w, s, 0, BR_ANSWER_BYTES);
+    protocol_onesided_answer(w, s, 0, BR_ANSWER_BYTES);
 }
 
-/* rc: of reach(). */
-static void change(struct br_worker *w, struct br_service *s, const struct br_message *m,
+/* rc: of protocol_onesided_reach(). */
+static void protocol_onesided_change(struct br_worker *w, struct br_service *s, const struct br_message *m,
                    const uint8_t *payload, int rc)
 {
     struct br_operands operands;
@@ -129,17 +129,17 @@ static void change(struct br_worker *w, struct br_service *s, const struct br_me
         rc = br_onesided_change(s->data.memory, (enum br_atomic)m->onesided.operation, &operands,
                                 &s->answer.before);
     let_go(w, s);
-    answer(w, s, rc, sizeof s->answer);
+    protocol_onesided_answer(w, s, rc, sizeof s->answer);
 }
 
 /* The data go by themselves. */
-static void move(struct br_worker *w, struct br_service *s, bool arrives)
+static void protocol_onesided_move(struct br_worker *w, struct br_service *s, bool arrives)
 {
     int rc = arrives ? br_transfer_receive(w, &s->data) : br_transfer_send(w, &s->data);
 
     if (rc) {
         let_go(w, s);
-        answer(w, s, rc, BR_ANSWER_BYTES);
+        protocol_onesided_answer(w, s, rc, BR_ANSWER_BYTES);
     }
 }
 
@@ -148,11 +148,11 @@ void br_onesided_resume(struct br_worker *w, struct br_target *target)
     struct br_service *s = br_container_of(target, struct br_service, target);
 
     if (!target->arrives) {
-        move(w, s, false);
+        protocol_onesided_move(w, s, false);
         return;
     }
     let_go(w, s);
-    answer(w, s, 0, BR_ANSWER_BYTES);
+    protocol_onesided_answer(w, s, 0, BR_ANSWER_BYTES);
 }
 
 /* false: not yet, or never. */
@@ -170,15 +170,15 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
 {
     struct br_service *s = br_pool_get(&w->services);
     bool arrives = m->type == BR_MESSAGE_PUT;
-    char words[160];
+    char text[160];
     int rc;
 
     if (!s) {
         snprintf(
-            words, sizeof words,
+            text, sizeof text,
             "rank %d: peers have more than %u puts, gets and atomics under way here: wait for earlier ones",
             w->config.rank, w->services.count);
-        br_worker_fail(w, ENOBUFS, words);
+        br_worker_fail(w, ENOBUFS, text);
         return;
     }
     memset(s, 0, sizeof *s);
@@ -189,21 +189,21 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
     s->data.within = UINT64_MAX;
     s->data.rendezvous = true;
     s->data.owner = &w->services;
-    rc = reach(w, s, m, length);
+    rc = protocol_onesided_reach(w, s, m, length);
     if (m->type == BR_MESSAGE_ATOMIC) {
-        change(w, s, m, payload, rc);
+        protocol_onesided_change(w, s, m, payload, rc);
     } else if (rc && arrives) {
-        answer(w, s, rc, BR_ANSWER_BYTES);
+        protocol_onesided_answer(w, s, rc, BR_ANSWER_BYTES);
     } else if (s->target.gpu && !begin_target(w, s)) {
         return;
     } else if (arrives && length) {
         memcpy(s->data.memory, payload, length);
         w->counters.copied_bytes += length;
-        arrived(w, s);
+        protocol_onesided_arrived(w, s);
     } else {
         s->data.refuse =
             rc; /* a get's READY is on its way: take it in, that it does not hold a credit for ever */
-        move(w, s, arrives);
+        protocol_onesided_move(w, s, arrives);
     }
 }
 
@@ -221,11 +221,11 @@ bool br_onesided_ended(struct br_worker *w, struct br_transfer *t)
         if (t->is_send) {
             let_go(w, s);
             if (t->status)
-                answer(w, s, t->status, BR_ANSWER_BYTES);
+                protocol_onesided_answer(w, s, t->status, BR_ANSWER_BYTES);
             else
                 br_pool_put(&w->services, s);
         } else {
-            arrived(w, s);
+            protocol_onesided_arrived(w, s);
         }
     }
     return true;

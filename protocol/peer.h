@@ -57,7 +57,7 @@
 /* What a peer's queue waits for, as far as it is this rail's (stall.c). */
 enum br_stall {
     BR_STALL_NONE,
-    BR_STALL_BUDGET, /* frames: all of it is in flight */
+    BR_STALL_WINDOW, /* frames: all of it is in flight */
     BR_STALL_FULL,   /* the back end takes no more */
     BR_STALL_CREDIT, /* messages: the peer has not released earlier ones */
     BR_STALLS,
@@ -82,15 +82,15 @@ struct br_retained {
     struct br_message message;
     struct br_age age;
     uint32_t length; /* payload bytes in `memory` */
-    uint8_t *memory; /* eager_bytes or BR_MAX_PLACES; owned by the rail */
+    uint8_t *memory; /* eager_bytes or BR_MAX_RKEYS; owned by the rail */
 };
 
 /* A message of a lost rail that waits to be sent on another one. Made and freed outside the data path. */
-struct br_orphan {
+struct br_unacked {
     struct br_list node; /* a stream's `resend` */
     struct br_message message;
     struct br_age age;
-    bool awaited; /* as of a transfer */
+    bool expected; /* as of a transfer */
     uint32_t length;
     uint8_t data[];
 };
@@ -134,7 +134,7 @@ struct br_rail {
     uint32_t up;                           /* the last connection that was UP at this end */
     bool doubtful;                         /* a later one may have been UP at the other end alone */
     bool unfenced;                         /* and the peer has not confirmed that it is fenced */
-    bool detour;                           /* its link is a route through other hosts (relay.h) */
+    bool alternate;                           /* its link is a route through other hosts (relay.h) */
     uint32_t attempts;                     /* detours: routes tried */
     uint8_t late;                          /* detours: attempts that ran out of time since it was up or the
                                             * peer was cut, at most BR_LATE_MOST */
@@ -144,7 +144,7 @@ struct br_rail {
     uint64_t backoff;            /* ns */
     uint64_t patience;           /* ns of silence after which it counts as lost */
     bool was_up;                 /* at least once */
-    char words[120];             /* why it is not up */
+    char message[120];             /* why it is not up */
 
     /* sending */
     uint64_t tx_bytes;        /* PLACED payload posted on this link */
@@ -154,7 +154,7 @@ struct br_rail {
     uint32_t peer_ahead;      /* bytes that the next ACK may come behind, as the last one said (note 2) */
     uint64_t heard_rx_bytes;  /* rx_bytes when that came, or when the first of what is in flight left */
     uint64_t asked_bytes;     /* tx_bytes at the last frame that asked for an ACK */
-    uint32_t budget, frame_bytes;
+    uint32_t window, frame_bytes;
     uint64_t target_delay;              /* ns */
     uint64_t rate;                      /* bytes/s, largest of the present and the last period; 0 unknown */
     uint64_t rate_now, rate_period_end; /* maximum of the running period; its end */
@@ -224,7 +224,7 @@ enum br_queue_kind {
 struct br_stream {
     uint32_t sequence; /* of the next message that we send */
     uint32_t end;      /* no number from here on may be used before it is known what has arrived (note 5) */
-    struct br_list resend; /* struct br_orphan: messages of a lost rail, oldest first */
+    struct br_list resend; /* struct br_unacked: messages of a lost rail, oldest first */
     uint32_t seen_top;     /* one more than the largest sequence seen */
     uint64_t seen[BR_SEEN / 64];
 };
@@ -241,10 +241,10 @@ struct br_peer {
     /* up to this size in one message; where mapping is cheap, that pays only for very small ones */
     uint32_t eager_bytes;
     struct br_rail *rails;             /* [n_rails] */
-    uint8_t place_rails;               /* rails whose device needs place tokens, a bit each */
-    bool combines;                     /* the device of one of the rails does (br_caps) */
+    uint8_t rkey_rails;               /* rails whose device needs place tokens, a bit each */
+    bool reduces;                     /* the device of one of the rails does (br_caps) */
     uint64_t uses;                     /* frames posted */
-    uint64_t readys, waited_ready;     /* READYs for our sends; ns from their submission to it */
+    uint64_t ready_messages, ready_wait;     /* READYs for our sends; ns from their submission to it */
     struct br_queue queues[BR_QUEUES]; /* what wants to leave, by br_queue_kind */
     struct br_list moving;             /* sends in MOVING or CONFIRMING */
     struct br_list waiting;   /* transfers that wait for their other end, by waits_since (waiting.c) */
@@ -263,19 +263,19 @@ struct br_peer {
     struct br_list active; /* in the worker's list of peers with something to send */
 
     /* with relaying */
-    int n_detours;           /* the last ones of rails[] */
-    uint8_t detours;         /* a bit each */
+    int n_alternates;           /* the last ones of rails[] */
+    uint8_t alternates;         /* a bit each */
     uint64_t cut_at;         /* no rail is up, and nothing was heard since then, ns; 0: not cut */
-    uint64_t knock_at;       /* cut: when to ask it again to connect */
+    uint64_t request_at;       /* cut: when to ask it again to connect */
     uint64_t knocked_until;  /* it has asked us */
-    uint64_t detours_warned; /* the last warning that a detour is lost, ns; 0: none yet */
-    uint32_t detours_quiet;  /* detours lost since, without a warning */
+    uint64_t alternates_warned; /* the last warning that a detour is lost, ns; 0: none yet */
+    uint32_t alternates_quiet;  /* detours lost since, without a warning */
 };
 
 /* Its rail that is no detour and UP, or NULL. */
 static inline struct br_rail *br_peer_direct(const struct br_peer *peer)
 {
-    for (int i = 0; i < peer->n_rails - peer->n_detours; i++)
+    for (int i = 0; i < peer->n_rails - peer->n_alternates; i++)
         if (peer->rails[i].state == BR_RAIL_UP)
             return &peer->rails[i];
     return NULL;

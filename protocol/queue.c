@@ -26,7 +26,7 @@ static struct br_queued *equal_at(const struct br_queue *queue, const struct br_
 }
 
 /* `heir` is the first of its priority in place of `first`. */
-static void hand_over(struct br_queued *first, struct br_queued *heir)
+static void queue_hand_over(struct br_queued *first, struct br_queued *heir)
 {
     heir->turn = first->turn;
     br_list_insert_before(&first->age, &heir->age);
@@ -48,7 +48,7 @@ void br_queue_insert(struct br_queue *queue, struct br_queued *item, uint64_t no
         return;
     next = equal_at(queue, item->place.next, item->priority);
     if (next)
-        hand_over(next, item);
+        queue_hand_over(next, item);
     else
         br_list_push_back(&queue->age, &item->age);
 }
@@ -59,7 +59,7 @@ void br_queue_remove(struct br_queued *item)
         br_list_empty(&item->age) ? NULL : equal_at(item->queue, item->place.next, item->priority);
 
     if (next)
-        hand_over(item, next);
+        queue_hand_over(item, next);
     br_list_remove(&item->place);
     br_list_remove(&item->age);
 }

@@ -21,7 +21,7 @@
 int br_rail_prepare(const struct br_worker *w, struct br_rail *rail)
 {
     uint8_t *memory = rail->retained[0].memory;
-    uint32_t bytes = w->config.eager_bytes < BR_MAX_PLACES ? BR_MAX_PLACES : w->config.eager_bytes;
+    uint32_t bytes = w->config.eager_bytes < BR_MAX_RKEYS ? BR_MAX_RKEYS : w->config.eager_bytes;
 
     if (memory)
         return 0;
@@ -44,7 +44,7 @@ void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index)
 }
 
 /* Frames are a quarter of the budget, so that preemption never waits for one large frame alone. */
-static void set_budget(struct br_rail *rail, uint64_t budget)
+static void set_window(struct br_rail *rail, uint64_t budget)
 {
     uint32_t frame;
 
@@ -55,13 +55,13 @@ static void set_budget(struct br_rail *rail, uint64_t budget)
     frame = (uint32_t)budget / 4;
     if (frame > FRAME_MOST)
         frame = FRAME_MOST;
-    if (rail->device->caps.budget_free)
+    if (rail->device->caps.window_free)
         frame = rail->device->caps.max_frame; /* whole slices: a mapping a slice is all a slot can hold */
     if (frame > rail->device->caps.max_frame)
         frame = rail->device->caps.max_frame;
     if (frame < FRAME_LEAST || rail->solo)
         frame = FRAME_LEAST < rail->device->caps.max_frame ? FRAME_LEAST : rail->device->caps.max_frame;
-    rail->budget = (uint32_t)budget;
+    rail->window = (uint32_t)budget;
     rail->frame_bytes = frame;
 }
 
@@ -84,7 +84,7 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->acked_posted_at = now;
     rail->limited = rail->was_full = rail->solo = false;
     rail->rate_period_end = now + RATE_PERIOD;
-    set_budget(rail, BUDGET_FIRST);
+    set_window(rail, BUDGET_FIRST);
 }
 
 uint64_t br_rail_in_flight(const struct br_rail *rail)
@@ -96,14 +96,14 @@ uint32_t br_rail_ahead(const struct br_rail *rail)
 {
     uint64_t awaited = rail->asked_bytes > rail->acked_bytes ? rail->asked_bytes - rail->acked_bytes : 0;
 
-    return awaited < rail->budget ? (uint32_t)awaited : rail->budget;
+    return awaited < rail->window ? (uint32_t)awaited : rail->window;
 }
 
 /* When the budget has shrunk, all that is in flight may be bytes of which nobody will tell that they have arrived, as
  * their frames did not ask. Then one frame more may leave: it asks. */
 static bool waits_for_nobody(const struct br_rail *rail)
 {
-    return !rail->device->caps.sent_means_placed && rail->acked_bytes >= rail->asked_bytes;
+    return !rail->device->caps.sent_means_arrived && rail->acked_bytes >= rail->asked_bytes;
 }
 
 static uint64_t delay_of(const struct br_rail *rail)
@@ -113,31 +113,31 @@ static uint64_t delay_of(const struct br_rail *rail)
 
 /* What may be in flight beside the budget (peer.h, note 2): all that ACKs come behind where the path decides how large the budget is, less where the path
  * is short: there the budgets alone keep both directions moving. */
-static uint64_t beside_budget(const struct br_rail *rail)
+static uint64_t outside_window(const struct br_rail *rail)
 {
     uint64_t delay = delay_of(rail), come = rail->rx_bytes - rail->heard_rx_bytes, ahead = rail->peer_ahead;
 
-    if (rail->device->caps.sent_means_placed)
+    if (rail->device->caps.sent_means_arrived)
         return 0;
-    if (come > rail->budget)
-        come = rail->budget;
+    if (come > rail->window)
+        come = rail->window;
     if (come > ahead)
         ahead = come;
     return delay ? ahead * 2 * rail->min_rtt / delay : 0;
 }
 
-bool br_rail_has_budget(const struct br_rail *rail, uint32_t length)
+bool br_rail_has_window(const struct br_rail *rail, uint32_t length)
 {
     uint64_t in_flight = br_rail_in_flight(rail);
 
-    if (rail->device->caps.budget_free || !in_flight || waits_for_nobody(rail))
+    if (rail->device->caps.window_free || !in_flight || waits_for_nobody(rail))
         return true;
     return !rail->solo &&
-           (in_flight + length <= rail->budget || in_flight + length <= rail->budget + beside_budget(rail));
+           (in_flight + length <= rail->window || in_flight + length <= rail->window + outside_window(rail));
 }
 
 /* When a rail would have delivered `bytes` more, in seconds. */
-static double finish(const struct br_rail *rail, uint64_t bytes)
+static double rail_finish(const struct br_rail *rail, uint64_t bytes)
 {
     return (double)(br_rail_in_flight(rail) + bytes) / (double)rail->rate;
 }
@@ -155,15 +155,15 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
 
     if (!rail->was_full || peer->n_rails == 1)
         return true;
-    mine = finish(rail, length);
+    mine = rail_finish(rail, length);
     for (int i = 0; i < peer->n_rails; i++) {
         const struct br_rail *other = &peer->rails[i];
 
-        if (other == rail || other->state != BR_RAIL_UP || other->detour != rail->detour || (barred >> i & 1))
+        if (other == rail || other->state != BR_RAIL_UP || other->alternate != rail->alternate || (barred >> i & 1))
             continue;
         if (!other->was_full)
             return true; /* nothing to compare with yet */
-        sooner = sooner || finish(other, length) < mine;
+        sooner = sooner || rail_finish(other, length) < mine;
         others_bytes += (double)br_rail_in_flight(other);
         others_rate += (double)other->rate;
     }
@@ -235,8 +235,8 @@ bool br_rail_asks(const struct br_rail *rail, uint32_t length)
 {
     const struct br_caps *caps = &rail->device->caps;
 
-    return !caps->budget_free && !caps->sent_means_placed &&
-           (rail->solo || rail->tx_bytes + length - rail->asked_bytes >= rail->budget / 4);
+    return !caps->window_free && !caps->sent_means_arrived &&
+           (rail->solo || rail->tx_bytes + length - rail->asked_bytes >= rail->window / 4);
 }
 
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now)
@@ -247,11 +247,11 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
     rail->tx_bytes += length;
     rail->total_tx += length;
     rail->used = ++rail->peer->uses;
-    if (!br_rail_has_budget(rail, rail->frame_bytes))
+    if (!br_rail_has_window(rail, rail->frame_bytes))
         rail->limited = true;
     if (asks)
         rail->asked_bytes = rail->tx_bytes;
-    if (asks || (rail->device->caps.sent_means_placed && !rail->device->caps.budget_free))
+    if (asks || (rail->device->caps.sent_means_arrived && !rail->device->caps.window_free))
         remember_probe(rail, length, now);
 }
 
@@ -280,7 +280,7 @@ void br_rail_told_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now)
 
 /* Bytes over the longer of the times in which they left and in which they were acknowledged: ACKs that were held up come
  * in a bunch, and would show a rate that no link has. */
-static void measured(struct br_rail *rail, const struct br_probe *probe, uint64_t now)
+static void rail_measured(struct br_rail *rail, const struct br_probe *probe, uint64_t now)
 {
     uint64_t sent_in = probe->posted_at - probe->acked_posted_at, span = now - probe->acked_at, rate;
 
@@ -305,7 +305,7 @@ static void measured(struct br_rail *rail, const struct br_probe *probe, uint64_
         rail->limited = false;
         rail->rate_period_end = now + RATE_PERIOD;
     }
-    set_budget(rail, rail->volume);
+    set_window(rail, rail->volume);
 }
 
 void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
@@ -320,14 +320,14 @@ void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
 
         if (probe->tx_bytes > bytes)
             break;
-        measured(rail, probe, now);
+        rail_measured(rail, probe, now);
         rail->acked_posted_at = probe->posted_at;
         rail->probe_tail++;
     }
 }
 
 /* Counters only grow; older ones overtaken on an unordered link are ignored, impossible ones too. */
-static void newer(uint32_t *mine, uint32_t said, uint32_t most)
+static void rail_newer(uint32_t *mine, uint32_t said, uint32_t most)
 {
     if (said - *mine <= most - *mine)
         *mine = said;
@@ -335,10 +335,10 @@ static void newer(uint32_t *mine, uint32_t said, uint32_t most)
 
 void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now)
 {
-    newer(&rail->peer_arrived, ack->arrived, rail->sent);
-    newer(&rail->peer_released, ack->released, rail->sent);
-    newer(&rail->peer_released_p2p, ack->released_p2p, rail->sent_p2p);
-    if (rail->device->caps.sent_means_placed)
+    rail_newer(&rail->peer_arrived, ack->arrived, rail->sent);
+    rail_newer(&rail->peer_released, ack->released, rail->sent);
+    rail_newer(&rail->peer_released_p2p, ack->released_p2p, rail->sent_p2p);
+    if (rail->device->caps.sent_means_arrived)
         return;
     rail->peer_ahead = ack->ahead < BUDGET_MOST ? (uint32_t)ack->ahead : BUDGET_MOST;
     rail->heard_rx_bytes = rail->rx_bytes;
@@ -349,14 +349,14 @@ bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind)
 {
     uint32_t held = rail->sent - rail->peer_released, held_p2p = rail->sent_p2p - rail->peer_released_p2p;
     uint32_t p2p = held_p2p > BR_CREDITS_P2P_OWN ? held_p2p : BR_CREDITS_P2P_OWN; /* theirs, used or not */
-    bool at_once = kind == BR_CREDIT_ONESIDED || kind == BR_CREDIT_AWAITED;       /* given back */
+    bool at_once = kind == BR_CREDIT_ONESIDED || kind == BR_CREDIT_EXPECTED;       /* given back */
     uint32_t kept = at_once ? 0 : kind == BR_CREDIT_OLDEST ? 1 : 2;
 
     if (rail->sent - rail->peer_arrived >= BR_CREDITS)
         return false; /* the copy that would be overwritten may still be needed */
     if (kind == BR_CREDIT_P2P)
         return held_p2p < BR_CREDITS_P2P && (held_p2p < BR_CREDITS_P2P_OWN || held + kept < BR_CREDITS);
-    if (kind == BR_CREDIT_AWAITED && held_p2p < BR_CREDITS_P2P_OWN)
+    if (kind == BR_CREDIT_EXPECTED && held_p2p < BR_CREDITS_P2P_OWN)
         return true;
     return held - held_p2p + p2p + kept < BR_CREDITS;
 }

@@ -21,7 +21,7 @@ void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status)
 /* The last slots are kept: peer.h, note 4. */
 static bool may_have_slot(const struct br_worker *w, const struct br_transfer *t)
 {
-    uint32_t kept = br_transfer_is_oldest(w, t) ? 0 : t->awaited || t->rendezvous ? 1 : 2;
+    uint32_t kept = br_transfer_is_oldest(w, t) ? 0 : t->expected || t->rendezvous ? 1 : 2;
 
     return w->slots.n_free > kept;
 }
@@ -40,8 +40,8 @@ static void offer_place(struct br_worker *w, struct br_transfer *t)
     t->slot->owner = t;
     t->slot->region = t->region;
     t->slot->may_map = t->may_map;
-    if (peer->place_rails)
-        br_place_make(w, peer, t->slot);
+    if (peer->rkey_rails)
+        br_rkey_make(w, peer, t->slot);
     t->state = BR_TRANSFER_QUEUED;
     br_send_message_due(w, peer, t);
 }
@@ -67,14 +67,14 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     int rc;
 
     if (w->failed)
-        return br_error(-w->failed, "%s", w->words);
+        return br_error(-w->failed, "%s", w->message);
     if (peer->state == BR_PEER_LEFT &&
         !(eager && br_match_is_here(w, t))) /* what it sent before it left counts */
         return br_error(ECONNRESET, "rank %d has left the job", t->peer);
     if (!peer->n_rails && (rc = br_relay_reach(w, t->peer)))
         return rc;
     t->is_send = false;
-    t->awaited = false;
+    t->expected = false;
     t->status = 0;
     t->mapped = NULL;
     t->combined = false;
@@ -92,12 +92,12 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
 }
 
 /* Not where the sender writes by itself: br_slot_renew() forgets what has come. */
-bool br_transfer_combine(struct br_worker *w, struct br_transfer *t, const struct br_combiner *combiner)
+bool br_transfer_reduce(struct br_worker *w, struct br_transfer *t, const struct br_slot_reducer *combiner)
 {
     const struct br_peer *peer = &w->peers[t->peer];
 
-    return peer->combines && !peer->place_rails && t->slot && t->state != BR_TRANSFER_ENDED &&
-           br_slot_set_combiner(t->slot, combiner);
+    return peer->reduces && !peer->rkey_rails && t->slot && t->state != BR_TRANSFER_ENDED &&
+           br_slot_set_reducer(t->slot, combiner);
 }
 
 bool br_transfer_is_eager(const struct br_worker *w, int peer, uint32_t length)
@@ -119,7 +119,7 @@ void br_worker_keep_for(struct br_worker *w, uint64_t order, uint32_t fragment, 
 
 static void put_slot(struct br_worker *w, struct br_transfer *t)
 {
-    br_place_release(w, t->slot);
+    br_rkey_release(w, t->slot);
     br_slot_put(&w->slots, t->slot);
     t->slot = NULL;
     br_receive_slotless(w);
@@ -128,7 +128,7 @@ static void put_slot(struct br_worker *w, struct br_transfer *t)
 void br_transfer_release(struct br_worker *w, struct br_transfer *t)
 {
     struct br_slot *slot = t->slot;
-    char words[120];
+    char text[120];
     int rc = 0;
 
     if (!slot)
@@ -138,10 +138,10 @@ void br_transfer_release(struct br_worker *w, struct br_transfer *t)
     put_slot(w, t);
     if (!rc)
         return;
-    snprintf(words, sizeof words,
+    snprintf(text, sizeof text,
              "rank %d is lost: it closed its link (level 0, device shm0) while its memory was being read",
              t->peer);
-    br_worker_fail(w, ECONNRESET, words); /* what was read may be wrong */
+    br_worker_fail(w, ECONNRESET, text); /* what was read may be wrong */
 }
 
 void br_transfer_withdraw(struct br_worker *w, struct br_transfer *t)
@@ -163,7 +163,7 @@ void br_receive_confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot
     br_peer_activate(w, peer);
 }
 
-static void complete(struct br_worker *w, struct br_rail *rail, struct br_slot *slot, bool wants_done)
+static void protocol_receive_complete(struct br_worker *w, struct br_rail *rail, struct br_slot *slot, bool wants_done)
 {
     struct br_transfer *t = slot->owner;
 
@@ -173,7 +173,7 @@ static void complete(struct br_worker *w, struct br_rail *rail, struct br_slot *
     if (wants_done)
         br_receive_confirm(w, rail->peer, br_slot_number(&w->slots, slot));
     t->mapped = slot->mapped;
-    t->combined = slot->combiner && !slot->mapped;
+    t->combined = slot->reducer && !slot->mapped;
     if (!t->mapped)
         put_slot(w, t);
     br_transfer_end(w, t, 0);
@@ -188,7 +188,7 @@ static const char *take_bytes(struct br_worker *w, struct br_slot *slot, struct 
 
     if (!start) {
         slot->copied = true;
-        w->counters.placed_bytes += event->length;
+        w->counters.direct_bytes += event->length;
         return slot->n_maps ? "the peer maps only a part of a transfer" : NULL;
     }
     if (slot->copied || (slot->n_maps && (slot->mapped != start || slot->map_device != device)))
@@ -202,7 +202,7 @@ static const char *take_bytes(struct br_worker *w, struct br_slot *slot, struct 
     return NULL;
 }
 
-static void placed(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
+static void protocol_receive_placed(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
 {
     struct br_slot *slot = br_slot_find(&w->slots, event->slot);
     struct br_placed flags;
@@ -211,14 +211,14 @@ static void placed(struct br_worker *w, struct br_rail *rail, const struct br_ev
     memcpy(&flags, event->inline_, sizeof flags);
     rail->rx_bytes += event->length;
     rail->total_rx += event->length;
-    if (flags.flags & BR_PLACED_ACK) {
+    if (flags.flags & BR_DATA_ACK) {
         rail->ack_due = true;
         br_peer_activate(w, rail->peer);
     }
     if (event->stale || !slot || !slot->missing) {
         if (event->mapped)
             rail->device->ops->map_release(rail->device, event->map_handle);
-        if ((flags.flags & BR_PLACED_DONE) && !(slot && slot->missing) &&
+        if ((flags.flags & BR_DATA_DONE) && !(slot && slot->missing) &&
             !br_slot_was_renewed(&w->slots, event->slot)) /* else complete long ago, and its DONE was lost */
             br_receive_confirm(w, rail->peer, event->slot);
         return;
@@ -237,13 +237,13 @@ static void placed(struct br_worker *w, struct br_rail *rail, const struct br_ev
     }
     if (w->config.trace && ((const struct br_transfer *)slot->owner)->traced)
         br_tracing_arrived(w, rail, slot->owner, event);
-    if (slot->combiner && !event->mapped) /* nothing is left to do where the back end has done it */
-        br_slot_combine(slot, event->offset, slot->base + event->offset, event->length);
+    if (slot->reducer && !event->mapped) /* nothing is left to do where the back end has done it */
+        br_slot_reduce(slot, event->offset, slot->base + event->offset, event->length);
     if (br_slot_arrive(slot, event->offset, event->length))
-        complete(w, rail, slot, flags.flags & BR_PLACED_DONE);
+        protocol_receive_complete(w, rail, slot, flags.flags & BR_DATA_DONE);
 }
 
-static int error_of(uint32_t reason)
+static int protocol_receive_error_of(uint32_t reason)
 {
     switch (reason) {
     case BR_ABORT_LOST:
@@ -258,28 +258,28 @@ static int error_of(uint32_t reason)
 }
 
 /* Somebody's words that are passed on: "rank 3: ..." */
-static bool is_passed_on(const char *words)
+static bool is_passed_on(const char *text)
 {
-    size_t digits = strncmp(words, "rank ", 5) == 0 ? strspn(words + 5, "0123456789") : 0;
+    size_t digits = strncmp(text, "rank ", 5) == 0 ? strspn(text + 5, "0123456789") : 0;
 
-    return digits && words[5 + digits] == ':';
+    return digits && text[5 + digits] == ':';
 }
 
-static void aborted(struct br_worker *w, struct br_rail *rail, const struct br_event *event, uint32_t reason)
+static void protocol_receive_aborted(struct br_worker *w, struct br_rail *rail, const struct br_event *event, uint32_t reason)
 {
-    char words[BR_MAX_WORDS + 40];
-    int n = event->length < BR_MAX_WORDS ? (int)event->length : (int)BR_MAX_WORDS;
-    int prefix = snprintf(words, sizeof words, "rank %d: ", rail->peer->rank);
+    char text[BR_MAX_TEXT + 40];
+    int n = event->length < BR_MAX_TEXT ? (int)event->length : (int)BR_MAX_TEXT;
+    int prefix = snprintf(text, sizeof text, "rank %d: ", rail->peer->rank);
 
-    snprintf(words + prefix, sizeof words - (size_t)prefix, "%.*s", n,
+    snprintf(text + prefix, sizeof text - (size_t)prefix, "%.*s", n,
              event->payload ? (const char *)event->payload : "");
-    for (char *c = words; *c; c++)
+    for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = '?'; /* bytes from the network go to a terminal */
-    br_worker_fail(w, error_of(reason), is_passed_on(words + prefix) ? words + prefix : words);
+    br_worker_fail(w, protocol_receive_error_of(reason), is_passed_on(text + prefix) ? text + prefix : text);
 }
 
-static void relay(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
+static void protocol_receive_relay(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
                   const struct br_message *m)
 {
     if (!w->relay)
@@ -291,7 +291,7 @@ static void relay(struct br_worker *w, struct br_rail *rail, const struct br_eve
 }
 
 /* Messages without credit: dealt with at once. */
-static void control(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
+static void protocol_receive_control(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
                     const struct br_message *m)
 {
     struct br_peer *peer = rail->peer;
@@ -319,7 +319,7 @@ static void control(struct br_worker *w, struct br_rail *rail, const struct br_e
         br_rail_confirmed_fenced(w, peer, m->rail.rail, m->rail.incarnation);
         break;
     case BR_MESSAGE_ABORT:
-        aborted(w, rail, event, m->abort.reason);
+        protocol_receive_aborted(w, rail, event, m->abort.reason);
         break;
     case BR_MESSAGE_BYE:
         peer->bye_heard = true;
@@ -330,11 +330,11 @@ static void control(struct br_worker *w, struct br_rail *rail, const struct br_e
         br_waiting_heard(w, peer, m);
         break;
     case BR_MESSAGE_RENEW:
-        br_place_asked(w, peer, &m->renew);
+        br_rkey_asked(w, peer, &m->renew);
         break;
     case BR_MESSAGE_RELAY:
     case BR_MESSAGE_RELAY_BACK:
-        relay(w, rail, event, m);
+        protocol_receive_relay(w, rail, event, m);
         break;
     default:
         w->counters.dropped_messages++;
@@ -342,7 +342,7 @@ static void control(struct br_worker *w, struct br_rail *rail, const struct br_e
     }
 }
 
-static void message(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
+static void protocol_receive_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
 {
     struct br_link *link = event->link;
     struct br_message m;
@@ -352,7 +352,7 @@ static void message(struct br_worker *w, struct br_rail *rail, const struct br_e
         br_match_message(w, rail, event);
         return;
     }
-    control(w, rail, event, &m);
+    protocol_receive_control(w, rail, event, &m);
     if (rail->link == link) /* not if what it said has closed this very link */
         link->device->ops->message_release(link, event->buffer);
 }
@@ -360,11 +360,11 @@ static void message(struct br_worker *w, struct br_rail *rail, const struct br_e
 void br_receive_event(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
 {
     rail->last_rx = w->now;
-    if (event->kind == BR_EVENT_PLACED) {
+    if (event->kind == BR_EVENT_DATA) {
         rail->rx_frames++;
-        placed(w, rail, event);
+        protocol_receive_placed(w, rail, event);
     } else {
         rail->rx_messages++;
-        message(w, rail, event);
+        protocol_receive_message(w, rail, event);
     }
 }

@@ -31,14 +31,14 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     int rc;
 
     if (w->failed)
-        return br_error(-w->failed, "%s", w->words);
+        return br_error(-w->failed, "%s", w->message);
     if (peer->state == BR_PEER_LEFT)
         return br_error(ECONNRESET, "rank %d has left the job", t->peer);
     if (!peer->n_rails && (rc = br_relay_reach(w, t->peer)))
         return rc;
     t->is_send = true;
     t->submitted = w->now;
-    t->awaited = false;
+    t->expected = false;
     t->status = 0;
     t->wants_done = false;
     t->cursor = t->flights = t->resend_at = 0;
@@ -65,8 +65,8 @@ void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_m
         br_transfer_end(w, t, t->refuse);
         return;
     }
-    peer->readys++;
-    peer->waited_ready += w->now > t->submitted ? w->now - t->submitted : 0;
+    peer->ready_messages++;
+    peer->ready_wait += w->now > t->submitted ? w->now - t->submitted : 0;
     t->remote_slot = ready->ready.slot;
     t->slice_bytes = br_slot_slice_bytes(t->length, w->config.slice_bytes);
     memset(t->slice_rails, 0, (t->length + t->slice_bytes - 1) / t->slice_bytes);
@@ -75,8 +75,8 @@ void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_m
     t->state = BR_TRANSFER_MOVING;
     br_queue_insert(&peer->queues[BR_QUEUE_DATA], &t->queued, w->now);
     br_peer_activate(w, peer);
-    if (peer->place_rails)
-        br_place_take(w, t, ready, tokens);
+    if (peer->rkey_rails)
+        br_rkey_take(w, t, ready, tokens);
 }
 
 void br_send_check_end(struct br_worker *w, struct br_transfer *t)
@@ -93,7 +93,7 @@ void br_send_sent(struct br_worker *w, const struct br_event *event)
     if (!flight)
         return; /* a message; its copy is kept until ACK */
     t = flight->transfer;
-    if (flight->rail->device->caps.sent_means_placed)
+    if (flight->rail->device->caps.sent_means_arrived)
         br_rail_acknowledged(flight->rail, flight->rail->acked_bytes + flight->length, w->now);
     br_list_remove(&flight->node);
     if (!t) {
@@ -104,7 +104,7 @@ void br_send_sent(struct br_worker *w, const struct br_event *event)
         br_tracing_sent(w, flight);
     br_pool_put(&w->flights, flight);
     t->flights--;
-    br_place_check_quiet(w, t);
+    br_rkey_check_quiet(w, t);
     br_send_check_end(w, t);
     br_peer_activate(w, &w->peers[t->peer]);
 }
@@ -128,7 +128,7 @@ void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot)
 /* ---- data ---------------------------------------------------------------------------------------------- */
 
 /* The next frame of t: a slice to send again, else what is at the cursor. Never crosses a slice. */
-static uint32_t next_frame(const struct br_transfer *t, uint32_t most, uint32_t *offset)
+static uint32_t protocol_send_next_frame(const struct br_transfer *t, uint32_t most, uint32_t *offset)
 {
     uint32_t granule = br_slot_granule_bytes(t->slice_bytes), start, end;
 
@@ -146,7 +146,7 @@ static uint32_t next_frame(const struct br_transfer *t, uint32_t most, uint32_t 
     return end - *offset < most ? end - *offset : most;
 }
 
-static void advance(struct br_transfer *t, uint32_t offset, uint32_t length)
+static void protocol_send_advance(struct br_transfer *t, uint32_t offset, uint32_t length)
 {
     uint32_t slice = offset / t->slice_bytes, end = offset + length;
 
@@ -195,14 +195,14 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
     *flight =
         (struct br_flight){.transfer = t, .rail = rail, .offset = offset, .length = length, .posted = w->now};
     asks = br_rail_asks(rail, length);
-    placed.flags = (uint8_t)((asks ? BR_PLACED_ACK : 0) | (t->wants_done ? BR_PLACED_DONE : 0));
+    placed.flags = (uint8_t)((asks ? BR_DATA_ACK : 0) | (t->wants_done ? BR_DATA_DONE : 0));
     frame = (struct br_frame){
-        .kind = BR_FRAME_PLACED,
+        .kind = BR_FRAME_DATA,
         .payload = (const uint8_t *)t->memory + offset,
         .length = length,
         .slot = t->remote_slot,
         .offset = offset,
-        .place = rail->device->caps.needs_place ? t->places[rail->index] : NULL,
+        .rkey = rail->device->caps.needs_rkey ? t->rkeys[rail->index] : NULL,
         .region = t->region,
         .inline_ = (const uint8_t *)&placed,
         .cookie = (uint64_t)(uintptr_t)flight,
@@ -244,7 +244,7 @@ static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const stru
         struct br_rail *rail = &peer->rails[i];
         uint32_t frame = left < rail->frame_bytes ? (uint32_t)left : rail->frame_bytes;
 
-        if (rail->state == BR_RAIL_UP && !((full | t->barred) >> i & 1) && br_rail_has_budget(rail, frame) &&
+        if (rail->state == BR_RAIL_UP && !((full | t->barred) >> i & 1) && br_rail_has_window(rail, frame) &&
             br_rail_may_take(rail, left, frame, t->barred) && (!best || is_freer(rail, best)))
             best = rail;
     }
@@ -258,15 +258,15 @@ static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_trans
     uint32_t offset, length;
 
     if (!rail) {
-        w->counters.budget_stalls++;
+        w->counters.window_stalls++;
         return false;
     }
-    length = next_frame(t, rail->frame_bytes, &offset);
+    length = protocol_send_next_frame(t, rail->frame_bytes, &offset);
     if (!send_frame(w, rail, t, offset, length)) {
         pump->full |= 1u << rail->index;
         return true; /* perhaps another rail takes it */
     }
-    advance(t, offset, length);
+    protocol_send_advance(t, offset, length);
     br_queue_served(&t->queued, w->now);
     if (t->cursor == t->length && !t->resend)
         all_left(w, t);
@@ -347,9 +347,9 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
     for (int i = 0; i < peer->n_rails; i++)
         if (peer->rails[i].state != BR_RAIL_UP || !br_control_pump(w, peer, &peer->rails[i]))
             pump.full |= 1u << i;
-    if (peer->detours && br_peer_direct(peer))
-        pump.full |= peer->detours; /* they are for the time without */
-    br_credited_orphans(w, peer, &pump);
+    if (peer->alternates && br_peer_direct(peer))
+        pump.full |= peer->alternates; /* they are for the time without */
+    br_credited_unacked(w, peer, &pump);
     pump_starved(w, peer, stuck, &pump);
     for (;;) {
         struct br_queued *head;

@@ -25,14 +25,14 @@ uint64_t br_stall_time(const struct br_rail *rail, enum br_stall stall, uint64_t
     return rail->stalled[stall] + (lasts ? now - rail->stalled_since : 0);
 }
 
-static enum br_stall cause(const struct br_rail *rail, bool full, bool data, bool messages)
+static enum br_stall stall_cause(const struct br_rail *rail, bool full, bool data, bool messages)
 {
     if (rail->state != BR_RAIL_UP)
         return BR_STALL_NONE;
     if (full)
         return BR_STALL_FULL;
-    if (data && !br_rail_has_budget(rail, rail->frame_bytes))
-        return BR_STALL_BUDGET;
+    if (data && !br_rail_has_window(rail, rail->frame_bytes))
+        return BR_STALL_WINDOW;
     return messages ? BR_STALL_CREDIT : BR_STALL_NONE;
 }
 
@@ -43,8 +43,8 @@ void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t ful
 
     for (int i = 0; i < peer->n_rails; i++) {
         struct br_rail *rail = &peer->rails[i];
-        bool idle = rail->detour && br_peer_direct(peer); /* it is not to be used now */
+        bool idle = rail->alternate && br_peer_direct(peer); /* it is not to be used now */
 
-        br_stall_set(rail, idle ? BR_STALL_NONE : cause(rail, full >> i & 1, data, messages), w->now);
+        br_stall_set(rail, idle ? BR_STALL_NONE : stall_cause(rail, full >> i & 1, data, messages), w->now);
     }
 }

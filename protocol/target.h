@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory of a GPU that a peer puts to or gets from: neither the worker's CPU nor most devices can touch it. Who registers regions says where the
- * bytes go instead, and takes them on from there, in its own time (collectives/target.c); the worker moves them as ever (onesided.c).
+ * bytes go instead, and takes them on from there, in its own time (collectives/gpu/onesided_target.c); the worker moves them as ever (onesided.c).
  *
  *     put:  target_begin(), bytes come into `memory`, target_store(), the answer leaves, target_done()
  *     get:  target_begin(), bytes leave out of `memory`, target_done()

@@ -10,7 +10,7 @@
 static const struct br_trace_kind kind = {
     .category = "slice", .detail = true, .args = {"order", "slice", "offset", "bytes", "priority"}};
 
-static uint32_t row(const struct br_rail *rail, bool sends)
+static uint32_t protocol_tracing_row(const struct br_rail *rail, bool sends)
 {
     return BR_TRACE_OWN_ROWS + 2 * ((uint32_t)rail->peer->rank * BR_MAX_RAILS + rail->index) +
            (sends ? 0 : 1);
@@ -22,7 +22,7 @@ static struct br_trace_event event_of(const struct br_rail *rail, const struct b
     return (struct br_trace_event){
         .kind = &kind,
         .name = sends ? "send slice" : "slice arrives",
-        .row = row(rail, sends),
+        .row = protocol_tracing_row(rail, sends),
         .args = {(int64_t)t->order, offset / slice_bytes, offset, length, t->priority},
     };
 }
@@ -51,7 +51,7 @@ void br_tracing_arrived(struct br_worker *w, const struct br_rail *rail, const s
 
 void br_tracing_name(const struct br_worker *w)
 {
-    char words[120];
+    char text[120];
 
     br_list_for_each (node, &w->known) {
         const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
@@ -59,11 +59,11 @@ void br_tracing_name(const struct br_worker *w)
         for (int i = 0; i < peer->n_rails; i++) {
             const struct br_rail *rail = &peer->rails[i];
 
-            snprintf(words, sizeof words, "to rank %d, rail %d (%s:%.40s)", peer->rank, i,
+            snprintf(text, sizeof text, "to rank %d, rail %d (%s:%.40s)", peer->rank, i,
                      rail->device->ops->name, rail->device->name);
-            br_trace_name(w->config.trace, row(rail, true), words);
-            snprintf(words, sizeof words, "from rank %d, rail %d", peer->rank, i);
-            br_trace_name(w->config.trace, row(rail, false), words);
+            br_trace_name(w->config.trace, protocol_tracing_row(rail, true), text);
+            snprintf(text, sizeof text, "from rank %d, rail %d", peer->rank, i);
+            br_trace_name(w->config.trace, protocol_tracing_row(rail, false), text);
         }
     }
 }

@@ -65,7 +65,7 @@ struct br_transfer {
     /* in one of: the peer's `moving`, `waiting` or `expecting`, the worker's `slotless` or `done` */
     struct br_list node;
     uint64_t waits_since; /* ns; in `waiting` and `expecting`: since then, or since it was last said */
-    bool awaited;         /* point to point: the other end is there (waiting.c) */
+    bool expected;         /* point to point: the other end is there (waiting.c) */
     struct br_slot *slot; /* receive */
     uint32_t remote_slot; /* send */
     uint32_t slice_bytes; /* send: grid of the receiver's slot */
@@ -79,7 +79,7 @@ struct br_transfer {
     uint32_t renews; /* receive: the slot's number before the READY that is queued; 0: it is the first */
     bool renew_due;  /* send: RENEW has to leave */
     uint8_t barred;  /* send: rails that need a place token for it and have none, a bit each */
-    uint8_t places[BR_MAX_RAILS][BR_PLACE_BYTES]; /* send: the place tokens, by rail */
+    uint8_t rkeys[BR_MAX_RAILS][BR_RKEY_BYTES]; /* send: the place tokens, by rail */
 };
 
 /* Both return 0, or a negative errno with words when the worker has failed or the peer is gone; then the transfer
@@ -98,8 +98,8 @@ uint64_t br_transfer_left(const struct br_transfer *transfer);
 
 /* For a receive that is under way: its bytes go through the combiner, which must live as long as the transfer is the worker's. false:
  * they come in memory, because no rail to the peer combines, or because some have come already. */
-bool br_transfer_combine(struct br_worker *worker, struct br_transfer *transfer,
-                         const struct br_combiner *combiner);
+bool br_transfer_reduce(struct br_worker *worker, struct br_transfer *transfer,
+                         const struct br_slot_reducer *combiner);
 
 /* After a mapped receive: the bytes are no longer read. */
 void br_transfer_release(struct br_worker *worker, struct br_transfer *transfer);

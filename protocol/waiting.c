@@ -21,14 +21,14 @@
 #define MANY     (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN)
 
 /* Do we hold so many point-to-point messages on each rail that the peer may use? */
-static bool holds(const struct br_peer *peer, uint32_t messages)
+static bool waiting_holds(const struct br_peer *peer, uint32_t messages)
 {
     bool direct = br_peer_direct(peer), any = false;
 
     for (int i = 0; i < peer->n_rails; i++) {
         const struct br_rail *rail = &peer->rails[i];
 
-        if (rail->state != BR_RAIL_UP || (direct && peer->detours >> i & 1))
+        if (rail->state != BR_RAIL_UP || (direct && peer->alternates >> i & 1))
             continue;
         if (rail->arrived_p2p - rail->released_p2p < messages)
             return false;
@@ -49,7 +49,7 @@ void br_waiting_begin(struct br_worker *w, struct br_transfer *t)
     if (t->rendezvous || br_tag_family(t->tag) == BR_TAG_ONESIDED)
         return; /* of these the other end hears in any case */
     t->waits_since = w->now;
-    if (br_tag_family(t->tag) != BR_TAG_P2P || !holds(peer, MANY)) {
+    if (br_tag_family(t->tag) != BR_TAG_P2P || !waiting_holds(peer, MANY)) {
         br_list_push_back(list_of(peer, t), &t->node);
         return;
     }
@@ -59,7 +59,7 @@ void br_waiting_begin(struct br_worker *w, struct br_transfer *t)
     br_peer_activate(w, peer);
 }
 
-static struct br_transfer *first(const struct br_list *list)
+static struct br_transfer *waiting_first(const struct br_list *list)
 {
     return br_list_empty(list) ? NULL : br_container_of(list->next, struct br_transfer, node);
 }
@@ -67,21 +67,21 @@ static struct br_transfer *first(const struct br_list *list)
 /* The transfer that is the next to say it; NULL: none is. */
 static struct br_transfer *next_of(const struct br_peer *peer)
 {
-    struct br_transfer *t = first(&peer->waiting), *small = first(&peer->expecting);
+    struct br_transfer *t = waiting_first(&peer->waiting), *small = waiting_first(&peer->expecting);
 
-    if (!small || !holds(peer, FEW))
+    if (!small || !waiting_holds(peer, FEW))
         return t;
     return !t || (int64_t)(small->waits_since - t->waits_since) < 0 ? small : t;
 }
 
-static bool is_due(const struct br_worker *w, const struct br_transfer *t)
+static bool waiting_is_due(const struct br_worker *w, const struct br_transfer *t)
 {
     return t && w->now - t->waits_since >= PATIENCE;
 }
 
 void br_waiting_timer(struct br_worker *w, struct br_peer *peer)
 {
-    if (!is_due(w, next_of(peer)))
+    if (!waiting_is_due(w, next_of(peer)))
         return;
     peer->waiting_due = true;
     br_peer_activate(w, peer);
@@ -128,7 +128,7 @@ bool br_waiting_post(struct br_worker *w, struct br_peer *peer, struct br_rail *
             return false;
         peer->call.type = 0;
     }
-    if (is_due(w, t)) { /* else it has found its other end meanwhile */
+    if (waiting_is_due(w, t)) { /* else it has found its other end meanwhile */
         m.tag = t->tag;
         m.check = t->check;
         m.bytes = t->length;
@@ -162,11 +162,11 @@ static struct br_transfer *queued_send(const struct br_peer *peer, uint64_t tag)
     return NULL;
 }
 
-static void await(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
+static void waiting_await(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
 {
-    if (t->awaited)
+    if (t->expected)
         return;
-    t->awaited = true;
+    t->expected = true;
     if (t->state == BR_TRANSFER_QUEUED) {
         br_queue_remove(&t->queued);
         br_send_message_due(w, peer, t); /* to where no other point-to-point message is before it */
@@ -185,13 +185,13 @@ void br_waiting_heard(struct br_worker *w, struct br_peer *peer, const struct br
         return;
     t = m->waiting.receives ? queued_send(peer, m->tag) : br_match_posted(w, m->tag, peer->rank);
     if (t && br_agree_transfer(w, t, m))
-        await(w, peer, t);
+        waiting_await(w, peer, t);
     br_list_for_each (node, &peer->streams[1].resend) {
-        struct br_orphan *orphan = br_container_of(node, struct br_orphan, node);
+        struct br_unacked *orphan = br_container_of(node, struct br_unacked, node);
 
         if (orphan->message.tag == m->tag &&
             (orphan->message.type == BR_MESSAGE_EAGER) == m->waiting.receives)
-            orphan->awaited = true;
+            orphan->expected = true;
     }
     br_peer_activate(w, peer);
 }

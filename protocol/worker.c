@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "protocol/relay.h"
+#include "protocol/relay/relay.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #define ASK_PART        4  /* a rail of a mesh is asked after this part of the peer timeout in silence, */
 #define RELAY_ASK_PART  16 /* one of a BCube after this */
 
-static int create_pools(struct br_worker *w)
+static int protocol_worker_create_pools(struct br_worker *w)
 {
     uint32_t n = w->config.max_transfers;
     int rc;
@@ -49,9 +49,9 @@ static int create_relay(struct br_worker *w)
     if (w->config.cube.hosts < (uint32_t)w->config.size)
         return br_error(EINVAL, "BCube(%u,%u) has %u hosts, and the job %d ranks: start one rank a host",
                         w->config.cube.n, w->config.cube.k, w->config.cube.hosts, w->config.size);
-    w->max_retired = BR_RELAY_LINKS + BR_MAX_STRANGERS;
-    w->retired = calloc(w->max_retired, sizeof *w->retired);
-    if (!w->retired)
+    w->max_deferred = BR_RELAY_LINKS + BR_MAX_UNAUTHENTICATED;
+    w->deferred = calloc(w->max_deferred, sizeof *w->deferred);
+    if (!w->deferred)
         return br_error(ENOMEM, "rank %d: no memory for relaying", w->config.rank);
     return br_relay_create(w);
 }
@@ -69,7 +69,7 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
     w->oldest.order = UINT64_MAX;
     br_list_init(&w->active);
     br_random_seed(&w->random, config->seed + (uint64_t)config->rank);
-    if ((rc = create_pools(w)) || (rc = create_peers(w)) || (rc = br_connect_init(w)) ||
+    if ((rc = protocol_worker_create_pools(w)) || (rc = create_peers(w)) || (rc = br_connect_init(w)) ||
         (config->cube.hosts && (rc = create_relay(w)))) {
         br_worker_destroy(w);
         return rc;
@@ -82,7 +82,7 @@ static void destroy_peer(struct br_peer *peer)
 {
     for (int k = 0; k < BR_STREAMS; k++)
         br_list_for_each_safe (node, &peer->streams[k].resend)
-            free(br_container_of(node, struct br_orphan, node));
+            free(br_container_of(node, struct br_unacked, node));
     for (int i = 0; i < peer->n_rails; i++) {
         free(peer->rails[i].retained[0].memory);
         free(peer->rails[i].relay);
@@ -99,14 +99,14 @@ void br_worker_destroy(struct br_worker *w)
         w->devices[d]->ops->device_close(w->devices[d]);
     }
     br_relay_destroy(w);
-    if (w->strangers)
+    if (w->unauthenticated)
         br_connect_destroy(w);
     br_match_destroy(w);
     if (w->peers)
         br_list_for_each (node, &w->known)
             destroy_peer(br_container_of(node, struct br_peer, known));
     free(w->peers);
-    free(w->retired);
+    free(w->deferred);
     br_slot_table_destroy(&w->slots);
     br_pool_destroy(&w->services);
     br_pool_destroy(&w->flights);
@@ -123,22 +123,22 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
     struct br_device_config *config = &w->device_configs[w->n_devices];
     /* Strangers who come at once push out older ones, whose links are closed only after the batch of events. */
     int peers = w->config.neighbours ? w->config.neighbours : w->config.size;
-    uint32_t links = (uint32_t)peers * BR_MAX_RAILS + BR_MAX_STRANGERS + EVENTS;
+    uint32_t links = (uint32_t)peers * BR_MAX_RAILS + BR_MAX_UNAUTHENTICATED + EVENTS;
     struct br_link **retired;
     int rc;
 
     if (w->n_devices == BR_MAX_DEVICES)
         return br_error(E2BIG, "rank %d: more than %d devices", w->config.rank, BR_MAX_DEVICES);
-    retired = realloc(w->retired, (w->max_retired + links) * sizeof *retired);
+    retired = realloc(w->deferred, (w->max_deferred + links) * sizeof *retired);
     if (!retired)
         return br_error(ENOMEM, "rank %d: no memory for %u links", w->config.rank, links);
-    w->retired = retired;
-    w->max_retired += links;
+    w->deferred = retired;
+    w->max_deferred += links;
     *config = (struct br_device_config){
         .name = name,
         .level = w->n_devices,
         .slots = &w->slots,
-        .message_bytes = w->config.eager_bytes < BR_MAX_WORDS ? BR_MAX_WORDS : w->config.eager_bytes,
+        .message_bytes = w->config.eager_bytes < BR_MAX_TEXT ? BR_MAX_TEXT : w->config.eager_bytes,
         .message_buffers = BR_MESSAGE_BUFFERS, /* relayed frames are copied and released at once */
         .patience = 2 * w->config.peer_timeout,
         .own_nic_only = w->config.own_nic_only,
@@ -163,14 +163,14 @@ static void set_rail(struct br_worker *w, struct br_rail *rail, const struct br_
     rail->device = config ? w->devices[config->device] : &w->relay->device;
     if (config)
         rail->address = config->address;
-    rail->detour = !config;
+    rail->alternate = !config;
     rail->connector = w->config.rank > rail->peer->rank;
     rail->backoff = CONNECT_BACKOFF;
     rail->patience = !w->relay      ? w->config.peer_timeout
-                     : rail->detour ? w->config.peer_timeout / 4 * 3
+                     : rail->alternate ? w->config.peer_timeout / 4 * 3
                                     : w->config.peer_timeout / 4;
     rail->target_delay = w->config.target_delay ? w->config.target_delay : TARGET_DELAY;
-    snprintf(rail->words, sizeof rail->words, "%s",
+    snprintf(rail->message, sizeof rail->message, "%s",
              rail->connector ? "not tried yet" : "it has not connected to us");
 }
 
@@ -184,14 +184,14 @@ static int set_rails(struct br_worker *w, struct br_peer *peer, const struct br_
 
         br_rail_init(rail, peer, i);
         set_rail(w, rail, i < n_rails ? &rails[i] : NULL);
-        if (rail->device->caps.needs_place)
-            peer->place_rails |= (uint8_t)(1u << i);
-        peer->combines = peer->combines || rail->device->caps.combines;
-        if (rail->detour)
-            peer->detours |= (uint8_t)(1u << i);
+        if (rail->device->caps.needs_rkey)
+            peer->rkey_rails |= (uint8_t)(1u << i);
+        peer->reduces = peer->reduces || rail->device->caps.reduces;
+        if (rail->alternate)
+            peer->alternates |= (uint8_t)(1u << i);
         else
             rc = br_rail_prepare(w, rail);
-        if (!rc && w->relay && !rail->detour)
+        if (!rc && w->relay && !rail->alternate)
             rc = br_relay_rail_init(w, rail);
     }
     return rc;
@@ -215,7 +215,7 @@ static void init_peer(struct br_worker *w, struct br_peer *peer, int rank)
 int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_config *rails, int n_rails)
 {
     struct br_peer *peer = &w->peers[rank];
-    int n_detours = w->relay ? br_relay_detours(w, rank) : 0, n = n_rails + n_detours;
+    int n_detours = w->relay ? br_relay_alternates(w, rank) : 0, n = n_rails + n_detours;
 
     if (n < 1 || n > (int)BR_MAX_RAILS)
         return br_error(EINVAL, "rank %d: %d rails to rank %d, 1 to %u are possible", w->config.rank, n, rank,
@@ -225,7 +225,7 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank, rank);
     init_peer(w, peer, rank);
     peer->n_rails = n;
-    peer->n_detours = n_detours;
+    peer->n_alternates = n_detours;
     if (n_rails && w->devices[rails[0].device]->caps.maps && peer->eager_bytes > EAGER_WITH_MAPS)
         peer->eager_bytes = EAGER_WITH_MAPS;
     if (n_rails)
@@ -240,9 +240,9 @@ bool br_worker_goes_by(const struct br_worker *w, int rank, uint32_t devices)
     const struct br_peer *peer = &w->peers[rank];
 
     for (int i = 0; i < peer->n_rails; i++)
-        if (!peer->rails[i].detour && !(devices >> peer->rails[i].device->index & 1))
+        if (!peer->rails[i].alternate && !(devices >> peer->rails[i].device->index & 1))
             return false;
-    if (peer->n_detours)
+    if (peer->n_alternates)
         return w->config.region_copy && br_peer_direct(peer);
     return peer->n_rails > 0;
 }
@@ -252,22 +252,22 @@ bool br_worker_connected(const struct br_worker *w)
     return w->n_waited == 0;
 }
 
-void br_worker_missing(const struct br_worker *w, char *words, size_t bytes)
+void br_worker_missing(const struct br_worker *w, char *text, size_t bytes)
 {
     size_t used = 0;
 
-    words[0] = 0;
+    text[0] = 0;
     br_list_for_each (node, &w->known) {
         const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
 
         for (int i = 0; i < peer->n_rails; i++) {
             const struct br_rail *rail = &peer->rails[i];
 
-            if (rail->was_up || rail->detour || used >= bytes)
+            if (rail->was_up || rail->alternate || used >= bytes)
                 continue;
             used +=
-                (size_t)snprintf(words + used, bytes - used, "%srank %d level %d (device %s): %s",
-                                 used ? "; " : "", peer->rank, rail->level, rail->device->name, rail->words);
+                (size_t)snprintf(text + used, bytes - used, "%srank %d level %d (device %s): %s",
+                                 used ? "; " : "", peer->rank, rail->level, rail->device->name, rail->message);
         }
     }
 }
@@ -284,7 +284,7 @@ void br_worker_event(struct br_worker *w, const struct br_event *event)
         return;
     }
     if (!rail) { /* retired in this batch */
-        if (event->kind == BR_EVENT_PLACED && event->mapped)
+        if (event->kind == BR_EVENT_DATA && event->mapped)
             link->device->ops->map_release(link->device, event->map_handle);
         return;
     }
@@ -297,11 +297,11 @@ void br_worker_event(struct br_worker *w, const struct br_event *event)
         br_send_sent(w, event);
         break;
     case BR_EVENT_MESSAGE:
-    case BR_EVENT_PLACED:
+    case BR_EVENT_DATA:
         br_receive_event(w, rail, event);
         break;
     case BR_EVENT_CLOSED:
-        br_rail_lost(w, rail, -event->error, link->words);
+        br_rail_lost(w, rail, -event->error, link->message);
         break;
     default:
         break;
@@ -320,14 +320,14 @@ static uint64_t ask_after(const struct br_worker *w)
  * they tell the ends at once (UNREACHABLE). So the detour's own patience is only for what nobody tells, and the last
  * quarter is left to find another way.
  */
-static void keepalive(struct br_worker *w, struct br_rail *rail)
+static void protocol_worker_keepalive(struct br_worker *w, struct br_rail *rail)
 {
     uint64_t silent = w->now - rail->last_rx, ask = ask_after(w);
-    char words[100];
+    char text[100];
 
     if (silent > rail->patience) {
-        snprintf(words, sizeof words, "silent for %llu ms", (unsigned long long)(silent / BR_MS));
-        br_rail_lost(w, rail, ETIMEDOUT, words);
+        snprintf(text, sizeof text, "silent for %llu ms", (unsigned long long)(silent / BR_MS));
+        br_rail_lost(w, rail, ETIMEDOUT, text);
     } else if (silent > ask && w->now - rail->last_ping > ask) {
         rail->last_ping = w->now;
         rail->ping_due = true;
@@ -348,11 +348,11 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, bool stopped)
     br_rail_forget_rate(rail, w->now);
     if (w->now > rail->min_rtt_until)
         br_rail_told_min_rtt(rail, rail->device->ops->link_min_rtt(rail->link), w->now);
-    keepalive(w, rail);
+    protocol_worker_keepalive(w, rail);
 }
 
 /* drained: the poll before has taken everything that the devices had. */
-static void timers(struct br_worker *w, bool drained)
+static void protocol_worker_timers(struct br_worker *w, bool drained)
 {
     /* A long time without a turn means that we were stopped ourselves (SIGSTOP, a debugger): the silence was ours. */
     bool stopped = w->last_timers && w->now - w->last_timers > w->config.peer_timeout / (w->relay ? 8 : 2);
@@ -375,7 +375,7 @@ static void timers(struct br_worker *w, bool drained)
     if (w->relay && !w->failed)
         br_relay_timers(w, stopped);
     w->in_batch = false;
-    br_links_close_retired(w);
+    br_links_close_deferred(w);
 }
 
 int br_worker_poll(struct br_worker *w, uint64_t now)
@@ -386,7 +386,7 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
 
     w->now = now;
     if (w->failed)
-        return w->fail_due ? br_worker_last_words(w) : 0;
+        return w->fail_due ? br_worker_tell_error(w) : 0;
     for (int d = 0; d < w->n_devices && !w->failed; d++) {
         int k = w->devices[d]->ops->poll(w->devices[d], now, events, EVENTS);
 
@@ -397,7 +397,7 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
             else
                 br_worker_event(w, &events[i]);
         w->in_batch = false;
-        br_links_close_retired(w);
+        br_links_close_deferred(w);
         drained = drained && k < EVENTS;
         n += k;
     }
@@ -408,7 +408,7 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
         n += k;
     }
     if (!w->failed && now - w->last_timers >= TIMER_PERIOD)
-        timers(w, drained);
+        protocol_worker_timers(w, drained);
     return n;
 }
 
@@ -423,7 +423,7 @@ int br_worker_pump(struct br_worker *w, uint64_t now)
     br_list_for_each_safe (node, &w->active)
         n += br_pump_peer(w, br_container_of(node, struct br_peer, active));
     w->in_batch = false;
-    br_links_close_retired(w);
+    br_links_close_deferred(w);
     return n;
 }
 
@@ -521,6 +521,6 @@ uint64_t br_worker_next_timer(const struct br_worker *w)
         if (at < next)
             next = at;
     }
-    /* timers() runs once a period at most */
+    /* protocol_worker_timers() runs once a period at most */
     return next < br_worker_no_timer_before(w) ? br_worker_no_timer_before(w) : next;
 }

@@ -2,7 +2,7 @@
 /*
  * The worker: it owns its devices, links and slots, and moves the transfers.
  *
- * One turn, made by whoever holds the worker's lock (collectives/comm.c):
+ * One turn, made by whoever holds the worker's lock (collectives/comm/comm.c):
  *
  *     br_worker_poll(w, now)    events of the devices -> arrivals, credits, links; timers
  *     (engine)                  br_worker_done(w) -> steps -> new transfers, reductions
@@ -75,7 +75,7 @@ struct br_rail_config {
     int level;                 /* for words: of the network that both devices are on */
 };
 
-#define BR_MAX_STRANGERS 32
+#define BR_MAX_UNAUTHENTICATED 32
 
 /* What is known of a recent collective operation: our own arguments, or what a peer has sent for one that we have not begun. */
 struct br_agreed {
@@ -88,14 +88,14 @@ struct br_agreed {
 };
 
 /* Puts into words that `rank` and we, `self`, disagree about the operation of this tag. */
-typedef void br_disagreement_words(int rank, int self, uint64_t tag, const struct br_call *theirs,
-                                   const struct br_call *ours, char *words, size_t bytes);
+typedef void br_disagreement_text(int rank, int self, uint64_t tag, const struct br_call *theirs,
+                                   const struct br_call *ours, char *text, size_t bytes);
 #define BR_AGREED 256u /* operations; ranks are fewer apart, by the credits */
 
 /* for the peers of a worker that fails to hear why, on a busy machine too (farewell.c) */
-#define BR_LAST_WORDS BR_SEC
+#define BR_TELL_ERROR BR_SEC
 
-struct br_stranger; /* an incoming link that has not yet proved who it is (connect.c) */
+struct br_unauthenticated; /* an incoming link that has not yet proved who it is (connect.c) */
 
 struct br_worker {
     struct br_worker_config config;
@@ -111,19 +111,19 @@ struct br_worker {
     struct br_table confirms; /* (slot number, peer) -> send that waits for DONE */
     struct br_pool unexpected, flights, services;
     struct br_agreed agreed[BR_AGREED];
-    br_disagreement_words *disagreement_words; /* the engine's; NULL: digests are named */
+    br_disagreement_text *disagreement_text; /* the engine's; NULL: digests are named */
     /* ns; a rank disagrees, and has been told our arguments: it fails with both sides', or we do at this time, with disputed; 0: none does */
     uint64_t dispute_until;
     char disputed[320];
     struct br_list done;           /* ended transfers, for the engine */
     struct br_list slotless;       /* large receives that wait for a free slot */
     struct br_list active;         /* peers with something to send */
-    struct br_stranger *strangers; /* [BR_MAX_STRANGERS] */
+    struct br_unauthenticated *unauthenticated; /* [BR_MAX_UNAUTHENTICATED] */
     struct br_log_limit refusals;  /* log lines about them */
-    uint64_t next_stranger;        /* how many there have been */
+    uint64_t next_unauthenticated;        /* how many there have been */
     struct br_relay *relay;        /* NULL: no relaying (relay.h) */
-    struct br_link **retired; /* lost links, closed when the present batch of events is through (note 2) */
-    uint32_t n_retired, max_retired;
+    struct br_link **deferred; /* lost links, closed when the present batch of events is through (note 2) */
+    uint32_t n_deferred, max_deferred;
     bool in_batch;
     struct br_random random; /* only with config.seed */
     /* of the transfer that may use the credits and the slot that are kept (br_worker_keep_for) */
@@ -132,18 +132,18 @@ struct br_worker {
     uint64_t now;    /* of this turn */
     uint64_t last_timers;
     int failed; /* 0, or the negative errno of what ended it */
-    char words[320];
+    char message[320];
     bool fail_due;    /* failed, but links are still open: peers are being told; nothing may end yet */
     uint64_t fail_at; /* then: they are closed at this time at the latest, ns; 0: not yet begun */
     bool leaving;
     struct br_worker_counters {
-        uint64_t refused_strangers, dropped_messages, copied_bytes, placed_bytes, mapped_bytes;
-        uint64_t credit_stalls, budget_stalls;  /* times the head of a queue had to wait */
+        uint64_t failed_handshakes, dropped_messages, copied_bytes, direct_bytes, mapped_bytes;
+        uint64_t credit_stalls, window_stalls;  /* times the head of a queue had to wait */
         uint64_t slot_stalls;                   /* large receives that had to wait for a slot */
         uint64_t relayed_frames, relayed_bytes; /* passed on for others */
         uint64_t relay_stalls; /* times all of them had to wait for a buffer at the next host */
         uint64_t unreachable;  /* routes that broke here, or beyond */
-        uint64_t placeless; /* rails left out of a transfer because their device could make no place token */
+        uint64_t skipped_rails; /* rails left out of a transfer because their device could make no place token */
     } counters;
 };
 
@@ -165,7 +165,7 @@ bool br_worker_goes_by(const struct br_worker *worker, int rank, uint32_t device
 /* true when every rail of every peer has been up. */
 bool br_worker_connected(const struct br_worker *worker);
 /* Names up to a few peers and rails that are not connected, with their last error, into words. */
-void br_worker_missing(const struct br_worker *worker, char *words, size_t bytes);
+void br_worker_missing(const struct br_worker *worker, char *text, size_t bytes);
 
 /* A collective operation begins here, with these arguments. Fails the worker when another rank has sent others for it.
  * sequence: its number in the group, not cut to the tag's bits. call: the arguments in full; NULL: words name digests. */
@@ -198,8 +198,8 @@ static inline bool br_worker_is_due(const struct br_worker *worker)
 }
 
 /* Ends the worker. Its next polls tell all peers (reason in the ABORT message) and close all links, which takes until the peers
- * have answered, BR_LAST_WORDS at most; then fail_due is false. Idempotent: the first reason stays. error > 0. */
-void br_worker_fail(struct br_worker *worker, int error, const char *words);
+ * have answered, BR_TELL_ERROR at most; then fail_due is false. Idempotent: the first reason stays. error > 0. */
+void br_worker_fail(struct br_worker *worker, int error, const char *text);
 /* Leaves in good order: BYE to all; br_worker_left() is true when all peers have said BYE too or are gone. */
 void br_worker_leave(struct br_worker *worker);
 bool br_worker_left(const struct br_worker *worker);

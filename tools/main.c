@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The command `braid`: finds the sub-command. */
-#include "tools/dispatch.h"
-#include "tools/tool.h"
+#include "tools/common/dispatch.h"
+#include "tools/common/tool.h"
 
 #include <braid/braid.h>
 #include <stdio.h>
 
-static int version(int argc, char **argv)
+static int main_version(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
@@ -38,8 +38,8 @@ static const struct br_command commands[] = {
     {"bcube", br_tool_bcube, "plan, emulate and check a BCube; braid bcube help says more"},
     {"demo", br_tool_demo,
      "gradients over an emulated BCube: BML, a ring and parameter servers beside the formulas"},
-    {"version", version, "the version; --version likewise"},
-    {"--version", version, NULL},
+    {"version", main_version, "the version; --version likewise"},
+    {"--version", main_version, NULL},
 };
 
 int main(int argc, char **argv)

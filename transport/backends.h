@@ -6,7 +6,7 @@
 #include "transport/transport.h"
 
 extern const struct br_transport_ops br_shm_ops;
-extern const struct br_transport_ops br_uring_ops;
+extern const struct br_transport_ops br_tcp_ops;
 extern const struct br_transport_ops br_sim_ops;
 extern const struct br_transport_ops br_verbs_ops;
 extern const struct br_transport_ops br_udp_ops;
@@ -21,7 +21,7 @@ extern const struct br_transport_ops br_dpdk_ops;
 /* clang-format off */
 #define BR_BACKENDS \
     &br_shm_ops, \
-    &br_uring_ops, \
+    &br_tcp_ops, \
     BR_BACKEND_VERBS \
     &br_udp_ops, \
     &br_dpdk_ops, \

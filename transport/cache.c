@@ -63,7 +63,7 @@ static int first_above(const struct br_cache *cache, uintptr_t address)
     return low;
 }
 
-static void gone(struct br_watch *watch, uintptr_t start, uintptr_t end)
+static void cache_gone(struct br_watch *watch, uintptr_t start, uintptr_t end)
 {
     struct br_cache *cache = br_container_of(watch, struct br_cache, watch);
 
@@ -73,7 +73,7 @@ static void gone(struct br_watch *watch, uintptr_t start, uintptr_t end)
     }
 }
 
-static struct entry *find(const struct br_cache *cache, uintptr_t start, uintptr_t end)
+static struct entry *cache_find(const struct br_cache *cache, uintptr_t start, uintptr_t end)
 {
     int i = first_above(cache, start);
 
@@ -83,7 +83,7 @@ static struct entry *find(const struct br_cache *cache, uintptr_t start, uintptr
                : NULL;
 }
 
-static void list(struct br_cache *cache, struct entry *entry)
+static void cache_list(struct br_cache *cache, struct entry *entry)
 {
     int at = first_above(cache, entry->start);
 
@@ -103,7 +103,7 @@ static void unlist_at(struct br_cache *cache, int at)
 /* ---- entries ---------------------------------------------------------------------------------------------- */
 
 /* Not listed, not used. */
-static void drop(struct br_cache *cache, struct entry *entry)
+static void cache_drop(struct br_cache *cache, struct entry *entry)
 {
     br_list_remove(&entry->node);
     br_region_release(cache->devices, cache->n_devices, &entry->region);
@@ -112,13 +112,13 @@ static void drop(struct br_cache *cache, struct entry *entry)
 }
 
 /* Takes it out of the table; it dies with its last reference. */
-static void retire(struct br_cache *cache, struct entry *entry)
+static void cache_retire(struct br_cache *cache, struct entry *entry)
 {
     br_monitor_lock();
     unlist_at(cache, first_above(cache, entry->start));
     br_monitor_unlock();
     if (!entry->refs)
-        drop(cache, entry);
+        cache_drop(cache, entry);
 }
 
 static struct entry *find_stale(struct br_cache *cache)
@@ -143,32 +143,32 @@ void br_cache_tidy(struct br_cache *cache)
         return;
     while ((entry = find_stale(cache))) {
         cache->counters.invalidated++;
-        retire(cache, entry);
+        cache_retire(cache, entry);
     }
 }
 
-static bool evict_one(struct br_cache *cache)
+static bool cache_evict_one(struct br_cache *cache)
 {
     if (br_list_empty(&cache->idle))
         return false;
     cache->counters.evicted++;
-    retire(cache, br_container_of(cache->idle.next, struct entry, node));
+    cache_retire(cache, br_container_of(cache->idle.next, struct entry, node));
     return true;
 }
 
-static bool fits(const struct br_cache *cache, uint64_t cost)
+static bool cache_fits(const struct br_cache *cache, uint64_t cost)
 {
     return cost <= cache->bound && cache->counters.pinned_bytes <= cache->bound - cost &&
            cache->entries.n_free && cache->n < ENTRIES;
 }
 
-static uint64_t cost_of(const struct br_cache *cache, uintptr_t start, uintptr_t end)
+static uint64_t cache_cost_of(const struct br_cache *cache, uintptr_t start, uintptr_t end)
 {
     return (uint64_t)(end - start) * (uint64_t)cache->n_devices;
 }
 
 /* Note 2: [*start, *end) becomes what is to be registered, and nothing in the table overlaps it. */
-static void absorb(struct br_cache *cache, uintptr_t *start, uintptr_t *end)
+static void cache_absorb(struct br_cache *cache, uintptr_t *start, uintptr_t *end)
 {
     uintptr_t low = *start, high = *end;
     int i = first_above(cache, low);
@@ -179,9 +179,9 @@ static void absorb(struct br_cache *cache, uintptr_t *start, uintptr_t *end)
     }
     while (i < cache->n && cache->table[i]->start < *end) {
         cache->counters.evicted++;
-        retire(cache, cache->table[i]);
+        cache_retire(cache, cache->table[i]);
     }
-    if (cost_of(cache, low, high) <= cache->bound) {
+    if (cache_cost_of(cache, low, high) <= cache->bound) {
         *start = low;
         *end = high;
     }
@@ -189,7 +189,7 @@ static void absorb(struct br_cache *cache, uintptr_t *start, uintptr_t *end)
 
 /* ---- a new entry ------------------------------------------------------------------------------------------ */
 
-static void say(bool *said, const char *why)
+static void cache_say(bool *said, const char *why)
 {
     if (!*said)
         br_log_warn(
@@ -199,22 +199,22 @@ static void say(bool *said, const char *why)
 }
 
 /* Arms and pins a listed entry. -errno with words, said. */
-static int pin(struct br_cache *cache, struct entry *entry)
+static int cache_pin(struct br_cache *cache, struct entry *entry)
 {
     int rc = br_monitor_arm(entry->start, entry->end);
 
     if (rc) {
-        say(&cache->said_watch, br_error_words());
+        cache_say(&cache->said_watch, br_error_message());
         return rc;
     }
     rc = br_region_register(cache->devices, cache->n_devices, &entry->region);
-    if (rc == -ENOMEM && evict_one(cache)) {
-        while (evict_one(cache))
+    if (rc == -ENOMEM && cache_evict_one(cache)) {
+        while (cache_evict_one(cache))
             ;
         rc = br_region_register(cache->devices, cache->n_devices, &entry->region);
     }
     if (rc)
-        say(&cache->said_register, br_error_words());
+        cache_say(&cache->said_register, br_error_message());
     return rc;
 }
 
@@ -222,7 +222,7 @@ static struct entry *new_entry(struct br_cache *cache, uintptr_t start, uintptr_
 {
     struct entry *entry = br_pool_get(&cache->entries);
 
-    *entry = (struct entry){.start = start, .end = end, .cost = cost_of(cache, start, end), .refs = 1};
+    *entry = (struct entry){.start = start, .end = end, .cost = cache_cost_of(cache, start, end), .refs = 1};
     entry->region = (struct br_region){
         .base = (void *)start, .bytes = end - start, .segment_fd = -1, .id = cache->next_id++};
     br_list_init(&entry->node);
@@ -254,24 +254,24 @@ static bool is_sound(const struct entry *entry)
     return sound;
 }
 
-static struct entry *add(struct br_cache *cache, uintptr_t start, uintptr_t end)
+static struct entry *cache_add(struct br_cache *cache, uintptr_t start, uintptr_t end)
 {
     struct entry *entry;
     int rc;
 
     br_cache_tidy(cache);
-    absorb(cache, &start, &end);
-    while (!fits(cache, cost_of(cache, start, end)) && evict_one(cache))
+    cache_absorb(cache, &start, &end);
+    while (!cache_fits(cache, cache_cost_of(cache, start, end)) && cache_evict_one(cache))
         ;
-    if (!fits(cache, cost_of(cache, start, end))) {
-        say(&cache->said_room, "it would exceed BRAID_CACHE_BYTES");
+    if (!cache_fits(cache, cache_cost_of(cache, start, end))) {
+        cache_say(&cache->said_room, "it would exceed BRAID_CACHE_BYTES");
         return NULL;
     }
     entry = new_entry(cache, start, end);
     br_monitor_lock();
-    list(cache, entry);
+    cache_list(cache, entry);
     br_monitor_unlock();
-    rc = pin(cache, entry);
+    rc = cache_pin(cache, entry);
     if (!rc) {
         cache->counters.registered++;
         cache->counters.pinned_bytes += entry->cost;
@@ -286,7 +286,7 @@ static struct entry *add(struct br_cache *cache, uintptr_t start, uintptr_t end)
     if (rc)
         br_pool_put(&cache->entries, entry);
     else
-        drop(cache, entry);
+        cache_drop(cache, entry);
     return NULL;
 }
 
@@ -314,7 +314,7 @@ struct br_region *br_cache_get(struct br_cache *cache, const void *memory, size_
         return NULL;
     settled = lock_settled();
     if (settled) {
-        entry = find(cache, start, end);
+        entry = cache_find(cache, start, end);
         br_monitor_unlock();
     }
     if (entry) {
@@ -323,7 +323,7 @@ struct br_region *br_cache_get(struct br_cache *cache, const void *memory, size_
         entry->refs++;
         return &entry->region;
     }
-    entry = settled ? add(cache, start, end) : NULL;
+    entry = settled ? cache_add(cache, start, end) : NULL;
     if (!entry)
         cache->counters.refused++;
     return entry ? &entry->region : NULL;
@@ -338,7 +338,7 @@ void br_cache_put(struct br_cache *cache, struct br_region *region)
     if (entry->listed)
         br_list_push_back(&cache->idle, &entry->node);
     else
-        drop(cache, entry);
+        cache_drop(cache, entry);
     br_cache_tidy(cache);
 }
 
@@ -366,7 +366,7 @@ uint64_t br_cache_default_bytes(uint32_t ranks)
     return bytes;
 }
 
-static void destroy(struct br_cache *cache)
+static void cache_destroy(struct br_cache *cache)
 {
     br_pool_destroy(&cache->entries);
     free(cache->table);
@@ -386,7 +386,7 @@ int br_cache_open(struct br_device *const *devices, int n, uint64_t bytes, struc
     cache->bound = bytes;
     cache->page = (uintptr_t)sysconf(_SC_PAGESIZE);
     cache->next_id = 1u << 31; /* apart from those of registered regions */
-    cache->watch.gone = gone;
+    cache->watch.gone = cache_gone;
     br_list_init(&cache->idle);
     cache->table = calloc(ENTRIES, sizeof(struct entry *));
     rc = cache->table ? br_pool_init(&cache->entries, sizeof(struct entry), 2 * ENTRIES) : -ENOMEM;
@@ -395,7 +395,7 @@ int br_cache_open(struct br_device *const *devices, int n, uint64_t bytes, struc
     else
         rc = br_monitor_open(&cache->watch);
     if (rc) {
-        destroy(cache);
+        cache_destroy(cache);
         return rc;
     }
     *out = cache;
@@ -408,6 +408,6 @@ void br_cache_close(struct br_cache *cache)
         return;
     br_monitor_close(&cache->watch);
     while (cache->n)
-        retire(cache, cache->table[0]);
-    destroy(cache);
+        cache_retire(cache, cache->table[0]);
+    cache_destroy(cache);
 }

@@ -31,7 +31,7 @@ int br_frame_check(const struct br_frame_header *header, uint32_t max_message, u
     if (header->version != BR_FRAME_VERSION)
         return br_error(EPROTO, "frame version %u, we speak %u: install the same braid on both hosts",
                         header->version, BR_FRAME_VERSION);
-    if (header->kind != BR_FRAME_MESSAGE && header->kind != BR_FRAME_PLACED)
+    if (header->kind != BR_FRAME_MESSAGE && header->kind != BR_FRAME_DATA)
         return br_error(EPROTO, "frame of unknown kind %u", header->kind);
     limit = header->kind == BR_FRAME_MESSAGE ? max_message : max_frame;
     if (header->length > limit)

@@ -29,7 +29,7 @@
 
 enum br_frame_kind {
     BR_FRAME_MESSAGE = 1, /* inline_[] and `length` further bytes into a receive buffer of the back end */
-    BR_FRAME_PLACED = 2,  /* `length` bytes of a transfer at `offset` of the place behind `slot` */
+    BR_FRAME_DATA = 2,  /* `length` bytes of a transfer at `offset` of the place behind `slot` */
 };
 
 #define BR_FRAME_INLINE      48          /* bytes of a message that ride in the header */

@@ -47,29 +47,29 @@ int br_gpu_cache_open(struct br_device *const *devices, int n, struct br_gpu_cac
 /* ---- entries ----------------------------------------------------------------------------------------------- */
 
 /* On the first devices of the mask up to place n. */
-static void release(struct br_gpu_cache *cache, struct entry *entry, uint32_t devices, int n)
+static void gpu_cache_release(struct br_gpu_cache *cache, struct entry *entry, uint32_t devices, int n)
 {
     for (int i = n; i-- > 0;)
         if (devices >> i & 1)
             cache->devices[i]->ops->region_release(cache->devices[i], &entry->region);
 }
 
-static void drop(struct br_gpu_cache *cache, struct entry *entry)
+static void gpu_cache_drop(struct br_gpu_cache *cache, struct entry *entry)
 {
-    release(cache, entry, entry->gpu.devices, cache->n_devices);
+    gpu_cache_release(cache, entry, entry->gpu.devices, cache->n_devices);
     *entry = (struct entry){0};
 }
 
 /* Found by nobody from now on; gone with its last reference. */
-static void retire(struct br_gpu_cache *cache, struct entry *entry)
+static void gpu_cache_retire(struct br_gpu_cache *cache, struct entry *entry)
 {
     br_list_remove(&entry->node);
     entry->listed = false;
     if (!entry->refs)
-        drop(cache, entry);
+        gpu_cache_drop(cache, entry);
 }
 
-static bool overlaps(const struct br_direct_memory *a, const struct br_direct_memory *b)
+static bool gpu_cache_overlaps(const struct br_direct_memory *a, const struct br_direct_memory *b)
 {
     uintptr_t start_a = (uintptr_t)a->base, start_b = (uintptr_t)b->base;
 
@@ -77,7 +77,7 @@ static bool overlaps(const struct br_direct_memory *a, const struct br_direct_me
 }
 
 /* The entry of this allocation; those that its addresses belonged to before are retired. */
-static struct entry *find(struct br_gpu_cache *cache, const struct br_direct_memory *memory)
+static struct entry *gpu_cache_find(struct br_gpu_cache *cache, const struct br_direct_memory *memory)
 {
     struct entry *found = NULL;
 
@@ -88,8 +88,8 @@ static struct entry *find(struct br_gpu_cache *cache, const struct br_direct_mem
             found = entry;
             break;
         }
-        if (overlaps(&entry->memory, memory))
-            retire(cache, entry);
+        if (gpu_cache_overlaps(&entry->memory, memory))
+            gpu_cache_retire(cache, entry);
     }
     return found;
 }
@@ -101,17 +101,17 @@ static void look_at_one(struct br_gpu_cache *cache)
 
     cache->next %= BR_GPU_CACHE_ENTRIES;
     if (entry->listed && !entry->refs && !br_direct_lives(&entry->memory))
-        retire(cache, entry);
+        gpu_cache_retire(cache, entry);
 }
 
 /* The one that was not used for longest, of those that are not in use. */
-static bool evict_one(struct br_gpu_cache *cache)
+static bool gpu_cache_evict_one(struct br_gpu_cache *cache)
 {
     for (struct br_list *node = cache->known.prev; node != &cache->known; node = node->prev) {
         struct entry *entry = br_container_of(node, struct entry, node);
 
         if (!entry->refs) {
-            retire(cache, entry);
+            gpu_cache_retire(cache, entry);
             return true;
         }
     }
@@ -124,7 +124,7 @@ static struct entry *free_entry(struct br_gpu_cache *cache)
         for (int i = 0; i < BR_GPU_CACHE_ENTRIES; i++)
             if (!cache->entries[i].memory.base)
                 return &cache->entries[i];
-    } while (evict_one(cache));
+    } while (gpu_cache_evict_one(cache));
     return NULL;
 }
 
@@ -138,7 +138,7 @@ static int register_with(struct br_gpu_cache *cache, struct entry *entry, uint32
         int rc = devices >> i & 1 ? device->ops->region_register(device, &entry->region) : 0;
 
         if (rc) {
-            release(cache, entry, devices, i);
+            gpu_cache_release(cache, entry, devices, i);
             return br_error_prefix(rc, "device %s: ", device->name);
         }
     }
@@ -153,8 +153,8 @@ static int export_and_register(struct br_gpu_cache *cache, struct entry *entry, 
     if (rc)
         return rc;
     rc = register_with(cache, entry, devices);
-    if (rc == -ENOMEM && evict_one(cache)) {
-        while (evict_one(cache))
+    if (rc == -ENOMEM && gpu_cache_evict_one(cache)) {
+        while (gpu_cache_evict_one(cache))
             ;
         rc = register_with(cache, entry, devices);
     }
@@ -164,17 +164,17 @@ static int export_and_register(struct br_gpu_cache *cache, struct entry *entry, 
     return rc;
 }
 
-static void refuse(struct br_gpu_cache *cache, const struct br_direct_memory *memory)
+static void gpu_cache_refuse(struct br_gpu_cache *cache, const struct br_direct_memory *memory)
 {
     br_downgrade(gpu_direct);
     if (!cache->said)
         br_log_warn(
             "%zu bytes of GPU %d go through host memory, as the NICs cannot be given them (said once): %s",
-            memory->bytes, memory->gpu - 1, br_error_words());
+            memory->bytes, memory->gpu - 1, br_error_message());
     cache->said = true;
 }
 
-static struct entry *add(struct br_gpu_cache *cache, const struct br_direct_memory *memory, uint32_t devices)
+static struct entry *gpu_cache_add(struct br_gpu_cache *cache, const struct br_direct_memory *memory, uint32_t devices)
 {
     struct entry *entry = free_entry(cache);
 
@@ -188,7 +188,7 @@ static struct entry *add(struct br_gpu_cache *cache, const struct br_direct_memo
                                        .gpu = &entry->gpu};
     br_list_init(&entry->node);
     if (export_and_register(cache, entry, devices))
-        refuse(cache, memory);
+        gpu_cache_refuse(cache, memory);
     else
         entry->gpu.devices = devices;
     br_list_push_front(&cache->known, &entry->node);
@@ -206,13 +206,13 @@ struct br_region *br_gpu_cache_get(struct br_gpu_cache *cache, const void *memor
 
     if (br_direct_find(memory, bytes, &allocation)) {
         if (may_register) /* else it is asked again */
-            refuse(cache, &(struct br_direct_memory){.bytes = bytes, .gpu = allocation.gpu});
+            gpu_cache_refuse(cache, &(struct br_direct_memory){.bytes = bytes, .gpu = allocation.gpu});
         return NULL;
     }
     look_at_one(cache);
-    entry = find(cache, &allocation);
+    entry = gpu_cache_find(cache, &allocation);
     if (!entry && may_register)
-        entry = add(cache, &allocation, devices);
+        entry = gpu_cache_add(cache, &allocation, devices);
     if (!entry || !entry->gpu.devices)
         return NULL;
     br_list_remove(&entry->node);
@@ -226,14 +226,14 @@ void br_gpu_cache_put(struct br_gpu_cache *cache, struct br_region *region)
     struct entry *entry = (struct entry *)region;
 
     if (!--entry->refs && !entry->listed)
-        drop(cache, entry);
+        gpu_cache_drop(cache, entry);
 }
 
 void br_gpu_cache_close(struct br_gpu_cache *cache)
 {
     if (!cache)
         return;
-    while (evict_one(cache))
+    while (gpu_cache_evict_one(cache))
         ;
     free(cache);
 }

@@ -45,13 +45,13 @@ void br_gpu_trial_destroy(struct br_gpu_trial *trial)
 /* ---- a run ------------------------------------------------------------------------------------------------- */
 
 /* Of each run another one, so that what an earlier one left does not pass. */
-static uint8_t pattern(const struct br_gpu_trial *trial, size_t i)
+static uint8_t gpu_trial_pattern(const struct br_gpu_trial *trial, size_t i)
 {
     return (uint8_t)(i * 7 + i / 256 + trial->runs);
 }
 
 /* On a stream whose copies do not count: they are no payload. Waits. */
-static int copy(const struct br_gpu_trial *trial, void *to, const void *from)
+static int gpu_trial_copy(const struct br_gpu_trial *trial, void *to, const void *from)
 {
     struct CUstream_st *stream = br_copier_reductions(trial->copier, trial->memory.gpu);
     const struct br_cuda *cuda;
@@ -69,27 +69,27 @@ static int copy(const struct br_gpu_trial *trial, void *to, const void *from)
     return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "a copy for the trial of NICs");
 }
 
-static int fill(struct br_gpu_trial *trial)
+static int gpu_trial_fill(struct br_gpu_trial *trial)
 {
     int rc;
 
     memset(trial->host, 0, sizeof trial->host);
-    rc = copy(trial, (uint8_t *)trial->memory.base + BYTES, trial->host);
+    rc = gpu_trial_copy(trial, (uint8_t *)trial->memory.base + BYTES, trial->host);
     trial->runs++;
     for (size_t i = 0; i < BYTES; i++)
-        trial->host[i] = pattern(trial, i);
-    return rc ? rc : copy(trial, trial->memory.base, trial->host);
+        trial->host[i] = gpu_trial_pattern(trial, i);
+    return rc ? rc : gpu_trial_copy(trial, trial->memory.base, trial->host);
 }
 
-static int compare(struct br_gpu_trial *trial)
+static int gpu_trial_compare(struct br_gpu_trial *trial)
 {
     int rc = br_direct_can_flush(trial->memory.gpu) ? 0 : br_direct_flush(trial->memory.gpu);
 
     memset(trial->host, 0, sizeof trial->host);
     if (!rc)
-        rc = copy(trial, trial->host, (uint8_t *)trial->memory.base + BYTES);
+        rc = gpu_trial_copy(trial, trial->host, (uint8_t *)trial->memory.base + BYTES);
     for (size_t i = 0; i < BYTES && !rc; i++)
-        if (trial->host[i] != pattern(trial, i))
+        if (trial->host[i] != gpu_trial_pattern(trial, i))
             rc = br_error(EIO,
                           "what the NIC has written to the GPU is not what is read there, from byte %zu on: "
                           "the IOMMU or ACS may lead it astray (`braid info`)",
@@ -97,7 +97,7 @@ static int compare(struct br_gpu_trial *trial)
     return rc;
 }
 
-static int move(const struct br_gpu_trial *trial, const struct br_transport_ops *ops,
+static int gpu_trial_move(const struct br_gpu_trial *trial, const struct br_transport_ops *ops,
                 const struct br_device_config *config)
 {
     struct br_region_gpu gpu = {.dmabuf = -1};
@@ -116,13 +116,13 @@ static int move(const struct br_gpu_trial *trial, const struct br_transport_ops 
 int br_gpu_trial_run(struct br_gpu_trial *trial, const struct br_transport_ops *ops,
                      const struct br_device_config *config)
 {
-    int way = fill(trial), rc;
+    int way = gpu_trial_fill(trial), rc;
 
     if (way)
         return way;
-    way = move(trial, ops, config);
+    way = gpu_trial_move(trial, ops, config);
     if (way < 0)
         return way;
-    rc = compare(trial);
+    rc = gpu_trial_compare(trial);
     return rc ? rc : way;
 }

@@ -46,7 +46,7 @@ static bool take_address(const struct sockaddr *from, union br_inet_address *to)
     return true;
 }
 
-static struct br_interface *entry_of(struct br_interface *out, int *n, int max, const struct ifaddrs *ifa)
+static struct br_interface *interface_entry_of(struct br_interface *out, int *n, int max, const struct ifaddrs *ifa)
 {
     struct br_interface *entry;
 
@@ -72,7 +72,7 @@ int br_interface_list(struct br_interface *out, int max)
     if (getifaddrs(&all))
         return br_error(errno, "cannot list the network interfaces: %s", strerror(errno));
     for (struct ifaddrs *ifa = all; ifa; ifa = ifa->ifa_next) {
-        struct br_interface *entry = entry_of(out, &n, max, ifa);
+        struct br_interface *entry = interface_entry_of(out, &n, max, ifa);
 
         if (entry && entry->address.any.sa_family != AF_INET)
             take_address(ifa->ifa_addr, &entry->address);
@@ -110,7 +110,7 @@ uint64_t br_interface_speed(const struct br_interface *interface)
     return (uint64_t)megabits * 1000000u;
 }
 
-static bool same_ip(const struct sockaddr *a, const union br_inet_address *b)
+static bool interface_same_ip(const struct sockaddr *a, const union br_inet_address *b)
 {
     if (a->sa_family != b->any.sa_family)
         return false;
@@ -134,8 +134,8 @@ static int find_by_ip(const char *name, const union br_inet_address *ip, struct 
         return br_error(errno, "cannot list the network interfaces: %s", strerror(errno));
     for (struct ifaddrs *ifa = all; ifa && !n; ifa = ifa->ifa_next)
         if (ifa->ifa_addr &&
-            (same_ip(ifa->ifa_addr, ip) || (is_loopback_ip(ip) && (ifa->ifa_flags & IFF_LOOPBACK))))
-            entry_of(out, &n, 1, ifa);
+            (interface_same_ip(ifa->ifa_addr, ip) || (is_loopback_ip(ip) && (ifa->ifa_flags & IFF_LOOPBACK))))
+            interface_entry_of(out, &n, 1, ifa);
     freeifaddrs(all);
     if (!n)
         return br_error(EADDRNOTAVAIL, "%s is no address of this host; `braid info` lists them", name);

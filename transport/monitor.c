@@ -46,7 +46,7 @@ void br_monitor_unlock(void)
     pthread_mutex_unlock(&monitor.lock);
 }
 
-static void tell(uintptr_t start, uintptr_t end)
+static void monitor_tell(uintptr_t start, uintptr_t end)
 {
     br_list_for_each (node, &monitor.watches) {
         struct br_watch *watch = br_container_of(node, struct br_watch, node);
@@ -56,7 +56,7 @@ static void tell(uintptr_t start, uintptr_t end)
 }
 
 /* Under the lock: reads all there is. */
-static void drain(void)
+static void monitor_drain(void)
 {
     struct uffd_msg messages[EVENTS];
     ssize_t bytes;
@@ -66,14 +66,14 @@ static void drain(void)
             const struct uffd_msg *m = &messages[i];
 
             if (m->event == UFFD_EVENT_REMAP)
-                tell(m->arg.remap.from, m->arg.remap.from + m->arg.remap.len);
+                monitor_tell(m->arg.remap.from, m->arg.remap.from + m->arg.remap.len);
             else if (m->event == UFFD_EVENT_UNMAP || m->event == UFFD_EVENT_REMOVE)
-                tell(m->arg.remove.start, m->arg.remove.end);
+                monitor_tell(m->arg.remove.start, m->arg.remove.end);
         }
 }
 
 /* Note 4: no range, so nothing is filled; EINVAL says so, once no change is under way. */
-static bool settled(void)
+static bool monitor_settled(void)
 {
     struct uffdio_zeropage nothing = {0};
 
@@ -82,10 +82,10 @@ static bool settled(void)
 
 bool br_monitor_settled(void)
 {
-    if (settled())
+    if (monitor_settled())
         return true;
-    drain();
-    return settled();
+    monitor_drain();
+    return monitor_settled();
 }
 
 int br_monitor_arm(uintptr_t start, uintptr_t end)
@@ -102,7 +102,7 @@ int br_monitor_arm(uintptr_t start, uintptr_t end)
                                      : strerror(errno));
 }
 
-static void *serve(void *unused)
+static void *monitor_serve(void *unused)
 {
     struct pollfd fds[] = {{.fd = monitor.fd, .events = POLLIN}, {.fd = monitor.stop_fd, .events = POLLIN}};
 
@@ -110,7 +110,7 @@ static void *serve(void *unused)
         if (poll(fds, 2, -1) <= 0)
             continue;
         br_monitor_lock();
-        drain();
+        monitor_drain();
         br_monitor_unlock();
     }
     br_monitor_lock();
@@ -172,9 +172,9 @@ static int open_descriptor(void)
 }
 
 /* No signal handler of the program runs on it: one that unmaps would wait for itself. */
-static int start_thread(void)
+static int monitor_start_thread(void)
 {
-    int err = br_thread_start(&monitor.thread, serve, NULL);
+    int err = br_thread_start(&monitor.thread, monitor_serve, NULL);
 
     return err ? br_error(err, "no thread to watch memory: %s", strerror(err)) : 0;
 }
@@ -199,7 +199,7 @@ static void close_descriptors(void)
     br_monitor_unlock();
 }
 
-static int start(void)
+static int monitor_start(void)
 {
     int rc = hook_fork();
 
@@ -209,13 +209,13 @@ static int start(void)
     rc = open_descriptors();
     br_monitor_unlock();
     if (!rc)
-        rc = start_thread();
+        rc = monitor_start_thread();
     if (rc)
         close_descriptors();
     return rc;
 }
 
-static void stop(void)
+static void monitor_stop(void)
 {
     if (monitor.stop_fd < 0)
         return; /* a child's */
@@ -229,7 +229,7 @@ int br_monitor_open(struct br_watch *watch)
     int rc;
 
     pthread_mutex_lock(&monitor.starting);
-    rc = monitor.n_watches ? 0 : start();
+    rc = monitor.n_watches ? 0 : monitor_start();
     if (!rc) {
         br_monitor_lock();
         br_list_push_back(&monitor.watches, &watch->node);
@@ -247,6 +247,6 @@ void br_monitor_close(struct br_watch *watch)
     br_list_remove(&watch->node);
     br_monitor_unlock();
     if (!--monitor.n_watches)
-        stop();
+        monitor_stop();
     pthread_mutex_unlock(&monitor.starting);
 }

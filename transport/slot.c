@@ -71,9 +71,9 @@ struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t le
     slot->used = true;
     slot->first = slot->generation;
     slot->region = NULL;
-    slot->placed = 0;
+    slot->arrived_direct = 0;
     slot->may_map = false;
-    slot->combiner = NULL;
+    slot->reducer = NULL;
     slot->base = base;
     slot->length = length;
     slot->slice_bytes = br_slot_slice_bytes(length, slice_bytes);
@@ -98,7 +98,7 @@ void br_slot_put(struct br_slot_table *table, struct br_slot *slot)
     slot->used = false;
     slot->owner = NULL;
     slot->base = NULL;
-    slot->combiner = NULL;
+    slot->reducer = NULL;
     slot->region = NULL;
     next_generation(slot);
     table->free_[table->n_free++] = (uint32_t)(slot - table->slots);
@@ -135,7 +135,7 @@ static uint64_t granule_mask(const struct br_slot *slot, uint32_t offset, uint32
 }
 
 /* Bytes that may come: within one slice, on the grid. 0 or -EPROTO with words. */
-static int check_frame(const struct br_slot *slot, uint32_t offset, uint32_t length)
+static int slot_check_frame(const struct br_slot *slot, uint32_t offset, uint32_t length)
 {
     uint32_t end = offset + length;
 
@@ -158,7 +158,7 @@ int br_slot_admit_any(struct br_slot_table *table, const struct br_slot *slot, u
         table->stale_frames++;
         return -ESTALE;
     }
-    rc = check_frame(slot, offset, length);
+    rc = slot_check_frame(slot, offset, length);
     if (rc) {
         table->bad_frames++;
         return rc;
@@ -181,7 +181,7 @@ int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset
     return rc;
 }
 
-bool br_slot_set_combiner(struct br_slot *slot, const struct br_combiner *combiner)
+bool br_slot_set_reducer(struct br_slot *slot, const struct br_slot_reducer *combiner)
 {
     uint64_t all = br_slot_all(slot->length, slot->slice_bytes);
 
@@ -190,11 +190,11 @@ bool br_slot_set_combiner(struct br_slot *slot, const struct br_combiner *combin
     for (int i = 0; i < __builtin_popcountll(all); i++)
         if (slot->arrived[i])
             return false;
-    slot->combiner = combiner;
+    slot->reducer = combiner;
     return true;
 }
 
-void br_slot_combine(struct br_slot *slot, uint32_t offset, const uint8_t *bytes, uint32_t length)
+void br_slot_reduce(struct br_slot *slot, uint32_t offset, const uint8_t *bytes, uint32_t length)
 {
     uint32_t slice = offset / slot->slice_bytes, end = offset + length;
     uint64_t left = granule_mask(slot, offset, length) & ~slot->arrived[slice];
@@ -210,7 +210,7 @@ void br_slot_combine(struct br_slot *slot, uint32_t offset, const uint8_t *bytes
 
         if (part > end - from)
             part = end - from;
-        slot->combiner->combine(slot->combiner->context, from, bytes + (from - offset), part);
+        slot->reducer->reduce(slot->reducer->context, from, bytes + (from - offset), part);
         left &= first + n < BR_SLOT_GRANULES ? ~0ull << (first + n) : 0;
     }
 }

@@ -15,7 +15,7 @@
  * 4. A table belongs to one worker; back ends of this worker read it in poll(). No locks.
  * 5. A slot with a combiner has its bytes combined with something instead of written: a sum of what a peer sends and what is
  *    here is made straight out of the ring that it comes through, without a pass over scratch. A granule is combined once, by
- *    whoever has all of it first, and its bit is set in the same call (br_slot_combine): a frame that comes again after
+ *    whoever has all of it first, and its bit is set in the same call (br_slot_reduce): a frame that comes again after
  *    its link was lost in the middle of it finds its bits. A back end that has a frame in memory of its own may combine from
  *    there (caps.combines); others write into `base` as always, and the protocol combines from there when the frame has come.
  *    So the rails of a peer may be of different kinds.
@@ -32,16 +32,16 @@
 
 #define BR_SLOT_SLICES   64 /* slices of one transfer, at most */
 #define BR_SLOT_GRANULES 64 /* granules of one slice, at most */
-#define BR_PLACE_BYTES   16 /* of a place token, opaque above transport/ */
+#define BR_RKEY_BYTES   16 /* of a place token, opaque above transport/ */
 #define BR_SLOT_DEVICES  8  /* devices of a worker, at most */
 
 struct br_device;
 struct br_region;
 
 /* What becomes of the bytes of a transfer where they are not wanted as they are. */
-struct br_combiner {
+struct br_slot_reducer {
     /* [offset, offset + length) of the transfer stands at `bytes`: whole granules, or up to its end. Neither blocks nor fails. */
-    void (*combine)(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length);
+    void (*reduce)(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length);
     void *context;
 };
 
@@ -54,7 +54,7 @@ struct br_slot {
     uint32_t slice_bytes; /* multiple of granule_bytes; the last slice may be shorter */
     uint32_t granule_bytes;
     uint8_t *base; /* the place; NULL is allowed only with may_map (the bytes must come as a mapping) */
-    const struct br_combiner *combiner; /* note 5; NULL: the bytes go to `base`. The owner's */
+    const struct br_slot_reducer *reducer; /* note 5; NULL: the bytes go to `base`. The owner's */
     struct br_region *region;           /* that `base` lies in, or NULL; set by the owner */
     void *owner;                        /* the transfer, for the protocol */
     uint64_t missing;                   /* bit i: slice i is not complete */
@@ -64,8 +64,8 @@ struct br_slot {
     struct br_device *map_device;     /* where to give the mappings back */
     uint32_t n_maps;                  /* mapped frames to give back; a slice is mapped by one frame */
     uint64_t map_handles[BR_SLOT_SLICES]; /* their handles (struct br_event.map_handle) */
-    uint8_t placed; /* devices that have made a token for it, a bit each by br_device.index; the owner's */
-    uint8_t places[BR_SLOT_DEVICES][BR_PLACE_BYTES]; /* these tokens; the owner's */
+    uint8_t arrived_direct; /* devices that have made a token for it, a bit each by br_device.index; the owner's */
+    uint8_t rkeys[BR_SLOT_DEVICES][BR_RKEY_BYTES]; /* these tokens; the owner's */
 };
 
 struct br_slot_table {
@@ -122,10 +122,10 @@ static inline int br_slot_admit(struct br_slot_table *table, const struct br_slo
 }
 
 /* From now on its bytes are combined. false: some have arrived already, they go to `base` as before. */
-bool br_slot_set_combiner(struct br_slot *slot, const struct br_combiner *combiner);
+bool br_slot_set_reducer(struct br_slot *slot, const struct br_slot_reducer *combiner);
 /* Combines those granules of [offset, offset + length) that have not been yet, and marks them: whole granules of one slice, or
  * up to the end of the transfer, as br_slot_expect() wants them. For back ends and for the protocol. */
-void br_slot_combine(struct br_slot *slot, uint32_t offset, const uint8_t *bytes, uint32_t length);
+void br_slot_reduce(struct br_slot *slot, uint32_t offset, const uint8_t *bytes, uint32_t length);
 
 /* For the protocol, on a PLACED event: marks the bytes. true when the transfer has become complete just now. */
 bool br_slot_arrive(struct br_slot *slot, uint32_t offset, uint32_t length);

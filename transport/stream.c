@@ -65,7 +65,7 @@ static int begin_payload(struct br_stream_rx *rx)
     rx->part = BR_STREAM_MESSAGE;
     if (header->kind == BR_FRAME_MESSAGE)
         return 0;
-    if (!rx->trusted)
+    if (!rx->authenticated)
         return br_error(EPROTO,
                         "a frame for a transfer from somebody who has not proved to belong to the job");
     rc = br_slot_expect(rx->config->slots, header->slot, header->offset, header->length, &slot);
@@ -78,7 +78,7 @@ static int begin_payload(struct br_stream_rx *rx)
 }
 
 /* The frame is whole. */
-static int finish(struct br_stream_rx *rx, struct br_event *event)
+static int transport_stream_finish(struct br_stream_rx *rx, struct br_event *event)
 {
     struct br_stream_message *message = rx->message;
     bool dropped = rx->part == BR_STREAM_TRASH;
@@ -88,8 +88,8 @@ static int finish(struct br_stream_rx *rx, struct br_event *event)
     memset(event, 0, sizeof *event);
     event->length = message->header.length;
     event->inline_ = message->header.inline_;
-    if (message->header.kind == BR_FRAME_PLACED) {
-        event->kind = BR_EVENT_PLACED;
+    if (message->header.kind == BR_FRAME_DATA) {
+        event->kind = BR_EVENT_DATA;
         event->slot = message->header.slot;
         event->stale = dropped;
         event->offset = message->header.offset;
@@ -114,7 +114,7 @@ int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, struct br_event *e
         if (rc)
             return rc;
     }
-    return rx->filled == rx->message->header.length ? finish(rx, event) : 0;
+    return rx->filled == rx->message->header.length ? transport_stream_finish(rx, event) : 0;
 }
 
 void br_stream_rx_release(struct br_stream_rx *rx, void *buffer)
@@ -122,14 +122,14 @@ void br_stream_rx_release(struct br_stream_rx *rx, void *buffer)
     br_pool_put(&rx->messages, buffer);
 }
 
-static struct br_stream_entry *entry(struct br_stream_tx *tx, uint32_t i)
+static struct br_stream_entry *transport_stream_entry(struct br_stream_tx *tx, uint32_t i)
 {
     return &tx->queue[i % BR_STREAM_QUEUE];
 }
 
 bool br_stream_tx_push(struct br_stream_tx *tx, const struct br_frame *frame)
 {
-    struct br_stream_entry *e = entry(tx, tx->posted);
+    struct br_stream_entry *e = transport_stream_entry(tx, tx->posted);
 
     if (tx->posted - tx->reported == BR_STREAM_QUEUE)
         return false;
@@ -154,7 +154,7 @@ int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, siz
 
     *bytes = 0;
     for (uint32_t i = tx->sent; i != tx->posted && n + 2 <= max && *bytes < max_bytes; i++, skip = 0) {
-        struct br_stream_entry *e = entry(tx, i);
+        struct br_stream_entry *e = transport_stream_entry(tx, i);
         uint32_t gone = skip > header_bytes ? skip - header_bytes : 0; /* of the payload */
         size_t room;
 
@@ -179,7 +179,7 @@ void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes)
 {
     while (bytes) {
         uint32_t left =
-            (uint32_t)sizeof(struct br_frame_header) + entry(tx, tx->sent)->header.length - tx->cursor;
+            (uint32_t)sizeof(struct br_frame_header) + transport_stream_entry(tx, tx->sent)->header.length - tx->cursor;
 
         if (bytes < left) {
             tx->cursor += (uint32_t)bytes;
@@ -193,5 +193,5 @@ void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes)
 
 const struct br_stream_entry *br_stream_tx_report(struct br_stream_tx *tx)
 {
-    return tx->reported != tx->sent ? entry(tx, tx->reported++) : NULL;
+    return tx->reported != tx->sent ? transport_stream_entry(tx, tx->reported++) : NULL;
 }

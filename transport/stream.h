@@ -46,7 +46,7 @@ struct br_stream_rx {
     const struct br_stream_config *config;
     struct br_pool messages;
     struct br_stream_message *message; /* being filled; NULL: none taken yet */
-    bool trusted;                      /* PLACED frames are allowed; the caller keeps it as br_link.trusted */
+    bool authenticated;                      /* PLACED frames are allowed; the caller keeps it as br_link.trusted */
     enum { BR_STREAM_HEADER, BR_STREAM_MESSAGE, BR_STREAM_SLOT, BR_STREAM_TRASH } part;
     uint32_t filled; /* bytes of this part that have come */
 };

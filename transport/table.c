@@ -48,13 +48,13 @@ static int no_gpu_trial(const struct br_device_config *config, struct br_region 
     return br_error(EOPNOTSUPP, "this back end takes no memory of GPUs");
 }
 
-static int no_place_token(struct br_device *device, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES])
+static int no_rkey_make(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES])
 {
     (void)device, (void)slot, (void)token;
     return br_error(EOPNOTSUPP, "this back end makes no place tokens");
 }
 
-static void no_place_release(struct br_device *device, struct br_slot *slot)
+static void no_rkey_release(struct br_device *device, struct br_slot *slot)
 {
     (void)device, (void)slot;
 }
@@ -90,7 +90,7 @@ static int no_map_release(struct br_device *device, uint64_t map_handle)
 
 /* device_close, device_address, link_connect, link_close, post, poll and message_release have no sensible default: a back end that
  * opens devices has them (the contract suite checks). */
-static void complete(struct br_transport_ops *ops)
+static void transport_table_complete(struct br_transport_ops *ops)
 {
 #define DEFAULT(field)                                                                                       \
     if (!ops->field)                                                                                         \
@@ -100,8 +100,8 @@ static void complete(struct br_transport_ops *ops)
     DEFAULT(region_register);
     DEFAULT(region_release);
     DEFAULT(gpu_trial);
-    DEFAULT(place_token);
-    DEFAULT(place_release);
+    DEFAULT(rkey_make);
+    DEFAULT(rkey_release);
     DEFAULT(link_resent);
     DEFAULT(link_min_rtt);
     DEFAULT(wait);
@@ -114,7 +114,7 @@ static void complete_all(void)
 {
     for (int i = 0; built_in[i]; i++) {
         completed[i] = *built_in[i];
-        complete(&completed[i]);
+        transport_table_complete(&completed[i]);
     }
 }
 

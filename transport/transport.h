@@ -26,7 +26,7 @@
  *    (br_slot_renew). So the back end must tell numbers apart: a frame posted with an older number of a slot is reported
  *    with that number, or as `stale`, never as one of the present number, even if its bytes stand in the place.
  * 9. Combining (caps.combines): where a slot has a combiner, the back end may give it the payload instead of writing it to
- *    slot->base, by br_slot_combine() and only from memory that still holds what was sent when the link is lost. slot.h, note 5.
+ *    slot->base, by br_slot_reduce() and only from memory that still holds what was sent when the link is lost. slot.h, note 5.
  * 10. Back ends know nothing of peers, credits, priorities or authentication. They must survive any bytes: a
  *    malformed frame fails its link with words (-EPROTO), never the process.
  * 11. Memory of GPUs (br_region.gpu): the CPU cannot touch it. A back end with caps.gpu moves what lies in such a region by its device
@@ -57,16 +57,16 @@ struct br_caps {
     uint32_t max_frame;     /* payload bytes of a PLACED frame, at most */
     uint32_t max_message;   /* payload bytes of a MESSAGE beyond the inline part, at most */
     bool ordered;           /* frames of a link arrive in the order posted */
-    bool sent_means_placed; /* SENT comes only after the bytes stand in the receiver's place */
+    bool sent_means_arrived; /* SENT comes only after the bytes stand in the receiver's place */
     bool zero_copy_send;    /* no copy of payload in user space on the way out */
     /* the peers' memory is mapped, so they are on this host: may report mapped arrivals for slots with may_map */
     bool maps;
-    bool combines;          /* applies a slot's combiner itself (note 9) */
+    bool reduces;           /* applies a slot's reducer itself (note 9) */
     bool pins;              /* region_register pins memory and costs: worth keeping (cache.h) */
     bool gpu;               /* takes regions of GPUs' memory, if gpu_trial says so of the GPU (note 11) */
     /* PLACED frames need a place token (note 8). Implies sent_means_placed, excludes maps */
-    bool needs_place;
-    bool budget_free; /* posting moves no bytes (descriptors): rails need no in-flight budget */
+    bool needs_rkey;
+    bool window_free; /* posting moves no bytes (descriptors): rails need no in-flight budget */
 };
 
 /* What probe() found: one NIC (or the one pseudo device of shm). */
@@ -111,7 +111,7 @@ struct br_frame {
     uint32_t length;
     uint32_t slot;        /* PLACED: the receiver's slot number */
     uint32_t offset;      /* PLACED: from the start of the transfer; on the granule grid */
-    const uint8_t *place; /* PLACED with caps.needs_place: the slot's token, BR_PLACE_BYTES; copied by post().
+    const uint8_t *rkey; /* PLACED with caps.needs_place: the slot's token, BR_RKEY_BYTES; copied by post().
                                * Else NULL */
     struct br_region *region; /* region that payload lies in, or NULL: plain memory */
     const uint8_t *inline_;   /* BR_FRAME_INLINE bytes for the header; NULL: zeros */
@@ -126,7 +126,7 @@ enum br_event_kind {
                            owns the link and must link_close() it; no further event of it follows */
     BR_EVENT_SENT,    /* the frame posted with `cookie` needs its memory no more */
     BR_EVENT_MESSAGE, /* inline_, payload, length; valid until message_release(link, buffer) */
-    BR_EVENT_PLACED, /* length bytes at offset of slot have arrived (or are readable through `mapped`). Also reported for a
+    BR_EVENT_DATA, /* length bytes at offset of slot have arrived (or are readable through `mapped`). Also reported for a
                            stale frame (br_slot_expect: -ESTALE), whose bytes were dropped: the protocol accounts for it */
 };
 
@@ -183,7 +183,7 @@ struct br_device {
         uint64_t system_calls;
         uint64_t bad_frames;    /* malformed, each failed its link */
         uint64_t refused_links; /* incoming links dropped for max_links */
-        uint64_t stray_packets; /* datagrams that were damaged, none of ours, or for no link: dropped */
+        uint64_t invalid_packets; /* datagrams that were damaged, none of ours, or for no link: dropped */
         uint64_t tx_packets, rx_packets; /* datagrams of all kinds; 0 where they are not of our making */
     } counters;
     struct br_log_limit peer_lines; /* for log lines that an unauthenticated peer can cause (base/log.h) */
@@ -195,8 +195,8 @@ struct br_link {
     void *owner; /* for the protocol; the back end never touches it */
     /* set by the protocol when the peer has proved itself. Before, a back end that strangers can reach fails the link on a PLACED frame (-EPROTO:
      * slot numbers can be guessed), and reports one frame of the link a poll, so that what follows the last proof finds this set */
-    bool trusted;
-    char words[160];    /* why it failed, set before CLOSED is reported */
+    bool authenticated;
+    char message[160];    /* why it failed, set before CLOSED is reported */
     char peer_name[64]; /* remote address in words, for logs */
 };
 
@@ -233,10 +233,10 @@ struct br_transport_ops {
      * with words: this device cannot, and the transfer's frames come over other rails, if there are any: else the
      * communicator fails. So it is not for a pool that is empty for a moment: whoever has a slot must get a place, as the
      * transfers that would make room may wait for this very one. */
-    int (*place_token)(struct br_device *device, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES]);
+    int (*rkey_make)(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
     /* The token of the slot's present number is void. Once for each token made, while slot->base and region still are what
      * they were; before region_release(). device_close() releases those that are left. */
-    void (*place_release)(struct br_device *device, struct br_slot *slot);
+    void (*rkey_release)(struct br_device *device, struct br_slot *slot);
 
     /* Starts to connect; *out is the caller's at once and CONNECTED or CLOSED follows. Words on -errno;
      * -EMFILE: max_links are open. */

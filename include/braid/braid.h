@@ -84,7 +84,7 @@ struct braid_config {
     int master_port;         /* TCP port of the store on it (MASTER_PORT) */
     /* what all ranks share, 16 bytes or more (BRAID_SECRET, or a file: BRAID_SECRET_FILE) */
     const char *secret;
-    /* auto | uring | udp | verbs | shm (BRAID_BACKEND). auto: shm within a host; between hosts verbs if every rank has RDMA devices, else uring */
+    /* auto | tcp | udp | verbs | shm (BRAID_BACKEND). auto: shm within a host; between hosts verbs if every rank has RDMA devices, else tcp */
     const char *backend;
     /* comma list of NIC names or addresses, one a level (BRAID_DEVICES); default: all that are up; loopback when there is only one host */
     const char *devices;
@@ -350,7 +350,7 @@ int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compa
  * see the same (doc/stats.md). -EINVAL: comm or the place to write to is missing.
  */
 
-/* operations, failed_operations and board_operations are those of the communicator, all else is of everything in its family. */
+/* operations, failed_operations and shm_operations are those of the communicator, all else is of everything in its family. */
 int braid_stats(struct braid_comm *comm, struct braid_stats *stats);
 /* Both fill out[0..max), in the order of peers, with those of the communicator, and return how many there are, which may be more; or
  * -errno. Our own rank is no peer. Ranks that are reached through others only have a rail once something was sent there. */

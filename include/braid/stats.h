@@ -27,17 +27,17 @@
     X(resent_slices, COUNTER, "slices that had to go again because this rail was lost under them")           \
     X(resent_packets, COUNTER,                                                                               \
       "packets sent again: by the kernel's TCP, or by the datagram protocol; 0 elsewhere")                   \
-    X(stalled_budget_ns, COUNTER,                                                                            \
-      "time in which something waited because the budget was in flight: the link is busy")                   \
+    X(stalled_window_ns, COUNTER,                                                                            \
+      "time in which something waited because the in-flight window was full: the link is busy")              \
     X(stalled_full_ns, COUNTER, "time in which something waited because the back end took no more frames")   \
     X(stalled_credit_ns, COUNTER,                                                                            \
       "time in which messages waited for a credit: the peer has not taken earlier ones")                     \
     X(failures, COUNTER, "times the connection was lost")                                                    \
-    X(returns, COUNTER, "times it came back")                                                                \
+    X(reconnects, COUNTER, "times the connection came back after a loss")                                    \
     X(in_flight_bytes, GAUGE,                                                                                \
       "payload posted and not known to have arrived; 0 where posting moves no bytes")                        \
-    X(budget_bytes, GAUGE,                                                                                   \
-      "bound of that where nothing comes back: its drain time is the preemption latency")                    \
+    X(window_bytes, GAUGE,                                                                                   \
+      "bound of that, the in-flight window: the time to drain it is the preemption latency")                 \
     X(bytes_per_second, GAUGE, "measured rate, 0 until known")                                               \
     X(min_rtt_ns, GAUGE, "least round trip that the back end or ACKs show, 0 until known")
 
@@ -47,8 +47,8 @@
     X(queued_normal, GAUGE, "transfers in the queue with priority 0")                                        \
     X(queued_low, GAUGE, "transfers in the queue with a priority below 0")                                   \
     X(queued_bytes, GAUGE, "payload of these that has not left yet")                                         \
-    X(readys, COUNTER, "large transfers for which the peer has said READY")                                  \
-    X(waited_ready_ns, COUNTER,                                                                              \
+    X(ready_messages, COUNTER, "large transfers for which the peer has said READY")                          \
+    X(ready_wait_ns, COUNTER,                                                                                \
       "time from their submission to READY, summed over transfers: the receiver was late")
 
 /* Ways that are not taken though they would be faster, or safer: how often that was found out in this process. */
@@ -73,13 +73,14 @@
 #define BRAID_RANK_FIELDS(X)                                                                                 \
     X(operations, COUNTER, "operations ended well")                                                          \
     X(failed_operations, COUNTER, "operations ended with an error")                                          \
-    X(board_operations, COUNTER, "small operations through the host's shared board")                         \
+    X(shm_operations, COUNTER, "small collectives through the shared memory of the host")                    \
     X(outstanding, GAUGE, "operations submitted and not ended")                                              \
     X(tx_bytes, COUNTER, "payload handed to the back ends, over all rails")                                  \
     X(rx_bytes, COUNTER, "payload arrived, over all rails")                                                  \
     X(copied_bytes, COUNTER,                                                                                 \
       "payload copied in user space besides the one copy that places it: eager and staging")                 \
-    X(placed_bytes, COUNTER, "payload that arrived straight in its place")                                   \
+    X(direct_bytes, COUNTER,                                                                                 \
+      "payload that arrived straight in its destination, without a copy through a buffer")                   \
     X(mapped_bytes, COUNTER, "payload read in the peer's memory, not copied at all")                         \
     X(relayed_frames, COUNTER, "frames passed on for other ranks")                                           \
     X(relayed_bytes, COUNTER, "payload of these")                                                            \
@@ -88,14 +89,15 @@
     X(slot_stalls, COUNTER,                                                                                  \
       "large receives that had to wait because all places for arriving transfers were taken")                \
     X(slots_waiting, GAUGE, "of these, now")                                                                 \
-    X(refused_strangers, COUNTER, "links refused: no proof of the secret, malformed or timed-out handshake") \
+    X(failed_handshakes, COUNTER, "links refused: no proof of the secret, malformed or timed-out handshake") \
     X(dropped_frames, COUNTER, "malformed or stale frames")                                                  \
-    X(stray_packets, COUNTER, "datagrams that were damaged or for no link")                                  \
+    X(invalid_packets, COUNTER, "datagrams that were damaged or for no link")                                \
     X(system_calls, COUNTER, "system calls of the back ends")                                                \
     X(tx_packets, COUNTER, "packets of the datagram protocol (udp, dpdk) sent, acknowledgements included")   \
-    X(rx_packets, COUNTER, "likewise, arrived")                                                              \
+    X(rx_packets, COUNTER, "packets of the datagram protocol received, acknowledgements included")           \
     X(late_allocations, COUNTER, "pools that had to grow after braid_init()")                                \
-    X(placeless, COUNTER, "rails left out of a transfer because their device could make no place for it")    \
+    X(skipped_rails, COUNTER,                                                                                \
+      "rails left out of a transfer because their device could make no remote key for it")                   \
     X(registrations, COUNTER,                                                                                \
       "of memory with NICs that want it (verbs); stands still once all buffers are known")                   \
     X(pinned_bytes, GAUGE, "registered with NICs, over all of them")                                         \
@@ -106,11 +108,12 @@
     X(nic_from_gpu_bytes, COUNTER, "payload that NICs read in memory of GPUs themselves")                    \
     X(nic_to_gpu_bytes, COUNTER, "payload that NICs wrote there themselves")                                 \
     X(gpu_reduced_bytes, COUNTER, "results of collectives that were combined on GPUs")                       \
-    X(gpu_shared_bytes, COUNTER, "read by our GPUs in those of other processes of this host")                \
-    X(turns, COUNTER, "turns of the worker")                                                                 \
-    X(busy_ns, COUNTER, "time in turns of the worker that found something to do")                            \
-    X(idle_ns, COUNTER, "time in turns that found nothing: it spun")                                         \
-    X(asleep_ns, COUNTER, "time asleep in the devices' descriptors, over all threads")                       \
+    X(gpu_peer_bytes, COUNTER,                                                                               \
+      "bytes that GPUs of this process read in GPU memory of other processes of this host")                  \
+    X(progress_calls, COUNTER, "calls of the progress loop")                                                 \
+    X(busy_ns, COUNTER, "time in calls of the progress loop that found something to do")                     \
+    X(idle_ns, COUNTER, "time in calls of the progress loop that found nothing to do: spinning")             \
+    X(asleep_ns, COUNTER, "time asleep in the descriptors of devices, over all threads")                     \
     X(process_cpu_ns, COUNTER, "CPU time of the whole process")                                              \
     BRAID_DOWNGRADES(X)
 
@@ -119,7 +122,7 @@
 struct braid_rail_stats {
     /* rank in the communicator; number of the rail; of the network it is on, 0 in a mesh */
     int peer, rail, level;
-    char device[48]; /* back end and device of this rank: "uring:eth0" */
+    char device[48]; /* back end and device of this rank: "tcp:eth0" */
     BRAID_RAIL_FIELDS(BRAID_FIELD_)
 };
 

@@ -69,7 +69,7 @@ struct braid_session_options {
     enum braid_reduction reduction;
     int32_t priority; /* of the least urgent gradient; default 0 */
     int warmup; /* iterations that are timed before the first plan; default 5. Until then `bucket`, unless the policy needs no times */
-    int review; /* iterations from one look at the times to the next; default 100; negative: plans once and for all */
+    int replan; /* iterations from one look at the times to the next; default 100; negative: plans once and for all */
     size_t bucket_bytes; /* of the policy `bucket`; default 25 MiB */
     /* what an all-reduce of M bytes takes, a + b M: seconds, seconds a byte; both 0: by the job's calibration (BRAID_CALIBRATION), else measured */
     double a, b;

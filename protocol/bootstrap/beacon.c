@@ -28,7 +28,7 @@ struct nic {
     int index; /* the kernel's */
     bool up, spoke;
     int error[FAMILIES]; /* of the last attempt to send */
-    char words[120];
+    char message[120];
     uint32_t n;
     struct br_beacon_sighting *seen; /* [max_sightings], by rank and NIC */
 };
@@ -44,7 +44,7 @@ struct br_beacon {
 
 /* ---- datagrams --------------------------------------------------------------------------------------------------- */
 
-static void prove(const struct br_beacon_config *config, const struct br_beacon_message *m, uint8_t *proof)
+static void beacon_prove(const struct br_beacon_config *config, const struct br_beacon_message *m, uint8_t *proof)
 {
     crypto_generichash(proof, BR_BEACON_PROOF_BYTES, (const uint8_t *)m,
                        offsetof(struct br_beacon_message, proof), config->key, sizeof config->key);
@@ -55,7 +55,7 @@ void br_beacon_write(const struct br_beacon_config *config, int nic, struct br_b
     *out = (struct br_beacon_message){
         .magic = BR_BEACON_MAGIC, .version = BR_BEACON_VERSION, .nic = (uint16_t)nic, .rank = config->rank};
     memcpy(out->nonce, config->nonce, sizeof out->nonce);
-    prove(config, out, out->proof);
+    beacon_prove(config, out, out->proof);
 }
 
 int br_beacon_read(const struct br_beacon_config *config, const void *bytes, size_t n,
@@ -69,7 +69,7 @@ int br_beacon_read(const struct br_beacon_config *config, const void *bytes, siz
     if (out->magic != BR_BEACON_MAGIC || out->version != BR_BEACON_VERSION || out->rank >= config->size ||
         out->nic >= BR_BEACON_NICS || memcmp(out->nonce, config->nonce, sizeof out->nonce) != 0)
         return -EPROTO;
-    prove(config, out, proof);
+    beacon_prove(config, out, proof);
     return sodium_memcmp(proof, out->proof, sizeof proof) ? -EPROTO : 0;
 }
 
@@ -80,25 +80,25 @@ static uint16_t port_of(const struct br_beacon_config *config)
     return (uint16_t)(BR_BEACON_PORT_FIRST + (config->nonce[0] | config->nonce[1] << 8) % BR_BEACON_PORTS);
 }
 
-static int set(int fd, int level, int option, int value)
+static int beacon_set(int fd, int level, int option, int value)
 {
     return setsockopt(fd, level, option, &value, sizeof value);
 }
 
-static int options6(int fd)
+static int beacon_options6(int fd)
 {
-    return set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) || set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) ||
-           set(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 0) || set(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, 1);
+    return beacon_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) || beacon_set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) ||
+           beacon_set(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 0) || beacon_set(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, 1);
 }
 
-static int options4(int fd)
+static int beacon_options4(int fd)
 {
-    return set(fd, IPPROTO_IP, IP_PKTINFO, 1) || set(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 0) ||
-           set(fd, IPPROTO_IP, IP_MULTICAST_TTL, 1);
+    return beacon_set(fd, IPPROTO_IP, IP_PKTINFO, 1) || beacon_set(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 0) ||
+           beacon_set(fd, IPPROTO_IP, IP_MULTICAST_TTL, 1);
 }
 
 /* A socket for all NICs; SO_REUSEADDR because several ranks of a host may listen. -errno. */
-static int open_socket(int family, uint16_t port)
+static int beacon_open_socket(int family, uint16_t port)
 {
     struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
     struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -107,7 +107,7 @@ static int open_socket(int family, uint16_t port)
 
     if (fd < 0)
         return -errno;
-    if (!set(fd, SOL_SOCKET, SO_REUSEADDR, 1) && !(six ? options6(fd) : options4(fd)) &&
+    if (!beacon_set(fd, SOL_SOCKET, SO_REUSEADDR, 1) && !(six ? beacon_options6(fd) : beacon_options4(fd)) &&
         !bind(fd, six ? (struct sockaddr *)&any6 : (struct sockaddr *)&any4, six ? sizeof any6 : sizeof any4))
         return fd;
     err = errno;
@@ -148,7 +148,7 @@ int br_beacon_open(const struct br_beacon_config *config, struct br_beacon **out
         return br_error(ENOMEM, "no memory for beacons");
     b->config = *config;
     for (int f = 0; f < FAMILIES; f++) {
-        b->fds[f] = open_socket(families[f], port_of(config));
+        b->fds[f] = beacon_open_socket(families[f], port_of(config));
         b->reasons[f] = b->fds[f] < 0 ? -b->fds[f] : 0;
     }
     if (b->fds[0] < 0 && b->fds[1] < 0)
@@ -179,7 +179,7 @@ void br_beacon_close(struct br_beacon *b)
 
 /* ---- speaking ---------------------------------------------------------------------------------------------------- */
 
-static int send6(const struct br_beacon *b, int fd, int index, const struct br_beacon_message *m)
+static int beacon_send6(const struct br_beacon *b, int fd, int index, const struct br_beacon_message *m)
 {
     struct sockaddr_in6 all = {
         .sin6_family = AF_INET6, .sin6_port = htons(port_of(&b->config)), .sin6_scope_id = (uint32_t)index};
@@ -188,7 +188,7 @@ static int send6(const struct br_beacon *b, int fd, int index, const struct br_b
     return sendto(fd, m, sizeof *m, 0, (struct sockaddr *)&all, sizeof all) < 0 ? errno : 0;
 }
 
-static int send4(const struct br_beacon *b, int fd, int index, struct in_addr source,
+static int beacon_send4(const struct br_beacon *b, int fd, int index, struct in_addr source,
                  const struct br_beacon_message *m)
 {
     struct sockaddr_in all = {.sin_family = AF_INET,
@@ -220,10 +220,10 @@ static int send_out(const struct br_beacon *b, int f, int index, const struct br
     if (b->fds[f] < 0)
         return b->reasons[f];
     if (families[f] == AF_INET6)
-        return send6(b, b->fds[f], index, m);
-    error = send4(b, b->fds[f], index, (struct in_addr){0}, m);
+        return beacon_send6(b, b->fds[f], index, m);
+    error = beacon_send4(b, b->fds[f], index, (struct in_addr){0}, m);
     for (int i = 0; i < b->n_sources; i++)
-        if (!send4(b, b->fds[f], index, b->sources[i], m))
+        if (!beacon_send4(b, b->fds[f], index, b->sources[i], m))
             error = 0;
     return error;
 }
@@ -237,7 +237,7 @@ static bool is_up(const struct br_beacon *b, const char *name)
            (request.ifr_flags & IFF_UP) && (request.ifr_flags & IFF_RUNNING);
 }
 
-static void announce(struct br_beacon *b)
+static void beacon_announce(struct br_beacon *b)
 {
     for (int i = 0; i < b->config.n_nics; i++) {
         struct nic *nic = &b->nics[i];
@@ -251,14 +251,14 @@ static void announce(struct br_beacon *b)
             nic->error[f] = send_out(b, f, nic->index, &m);
             nic->spoke = nic->spoke || !nic->error[f];
         }
-        snprintf(nic->words, sizeof nic->words, "IPv6: %.50s; IPv4: %.50s", strerror(nic->error[0]),
+        snprintf(nic->message, sizeof nic->message, "IPv6: %.50s; IPv4: %.50s", strerror(nic->error[0]),
                  strerror(nic->error[1]));
     }
 }
 
 /* ---- hearing ----------------------------------------------------------------------------------------------------- */
 
-static int compare(const struct br_beacon_sighting *a, const struct br_beacon_sighting *b)
+static int beacon_compare(const struct br_beacon_sighting *a, const struct br_beacon_sighting *b)
 {
     if (a->rank != b->rank)
         return a->rank < b->rank ? -1 : 1;
@@ -266,13 +266,13 @@ static int compare(const struct br_beacon_sighting *a, const struct br_beacon_si
 }
 
 /* Kept in order; when there is no room the last one goes. */
-static void remember(struct br_beacon *b, struct nic *nic, const struct br_beacon_sighting *s)
+static void beacon_remember(struct br_beacon *b, struct nic *nic, const struct br_beacon_sighting *s)
 {
     uint32_t at = 0;
 
-    while (at < nic->n && compare(&nic->seen[at], s) < 0)
+    while (at < nic->n && beacon_compare(&nic->seen[at], s) < 0)
         at++;
-    if (at == b->config.max_sightings || (at < nic->n && !compare(&nic->seen[at], s)))
+    if (at == b->config.max_sightings || (at < nic->n && !beacon_compare(&nic->seen[at], s)))
         return;
     if (nic->n < b->config.max_sightings)
         nic->n++;
@@ -321,12 +321,12 @@ static bool receive_one(struct br_beacon *b, int fd)
     index = arrived_through(&header);
     for (int i = 0; i < b->config.n_nics; i++)
         if (index && b->nics[i].index == index && !(m.rank == b->config.rank && m.nic == i))
-            remember(b, &b->nics[i],
+            beacon_remember(b, &b->nics[i],
                      &(struct br_beacon_sighting){.rank = m.rank, .other_nic = m.nic, .nic = (uint16_t)i});
     return true;
 }
 
-static void hear(struct br_beacon *b, uint64_t until)
+static void beacon_hear(struct br_beacon *b, uint64_t until)
 {
     uint64_t now = br_clock_now();
     struct pollfd fds[FAMILIES];
@@ -347,8 +347,8 @@ void br_beacon_listen(struct br_beacon *b, uint64_t ns)
     uint64_t now = br_clock_now(), until = now + ns;
 
     while (now < until) {
-        announce(b);
-        hear(b, now + EVERY < until ? now + EVERY : until);
+        beacon_announce(b);
+        beacon_hear(b, now + EVERY < until ? now + EVERY : until);
         now = br_clock_now();
     }
 }
@@ -360,7 +360,7 @@ bool br_beacon_nic_up(const struct br_beacon *b, int nic)
 
 const char *br_beacon_nic_blind(const struct br_beacon *b, int nic)
 {
-    return b->nics[nic].up && !b->nics[nic].spoke && !b->nics[nic].n ? b->nics[nic].words : NULL;
+    return b->nics[nic].up && !b->nics[nic].spoke && !b->nics[nic].n ? b->nics[nic].message : NULL;
 }
 
 uint32_t br_beacon_sightings(const struct br_beacon *b, struct br_beacon_sighting *out, uint32_t max)

@@ -22,15 +22,15 @@ static bool is_set(const char *name)
 }
 
 /* The name that counts: ours where it is set, else torchrun's. */
-static const char *pick(const char *own, const char *other)
+static const char *environment_pick(const char *own, const char *other)
 {
     return is_set(own) ? own : other;
 }
 
 /* *out = the number in the variable, -EINVAL with advice when it is missing. */
-static int required(const char *own, const char *other, int64_t min, int64_t max, int64_t *out)
+static int environment_required(const char *own, const char *other, int64_t min, int64_t max, int64_t *out)
 {
-    const char *name = pick(own, other);
+    const char *name = environment_pick(own, other);
 
     if (!is_set(name))
         return br_error(
@@ -92,7 +92,7 @@ static int refuse_other_launchers(void)
 
 static int read_rank(struct br_environment *out)
 {
-    const char *name = pick("BRAID_WORLD_SIZE", "WORLD_SIZE");
+    const char *name = environment_pick("BRAID_WORLD_SIZE", "WORLD_SIZE");
     int64_t value;
     int rc = br_env_number(name, 1, BR_ENVIRONMENT_SIZE_MAX, 1, &value);
 
@@ -100,7 +100,7 @@ static int read_rank(struct br_environment *out)
         return rc;
     out->size = (uint32_t)value;
     if (!is_set(name)) {
-        const char *rank = pick("BRAID_RANK", "RANK");
+        const char *rank = environment_pick("BRAID_RANK", "RANK");
 
         if (is_set(rank))
             return br_error(
@@ -108,7 +108,7 @@ static int read_rank(struct br_environment *out)
         out->rank = 0;
         return refuse_other_launchers();
     }
-    rc = required("BRAID_RANK", "RANK", 0, BR_ENVIRONMENT_SIZE_MAX - 1, &value);
+    rc = environment_required("BRAID_RANK", "RANK", 0, BR_ENVIRONMENT_SIZE_MAX - 1, &value);
     if (rc < 0)
         return rc;
     out->rank = (uint32_t)value;
@@ -122,8 +122,8 @@ static int read_rank(struct br_environment *out)
  * fits. */
 static int read_local(bool given, struct br_environment *out)
 {
-    const char *rank = pick("BRAID_LOCAL_RANK", "LOCAL_RANK");
-    const char *size = pick("BRAID_LOCAL_WORLD_SIZE", "LOCAL_WORLD_SIZE");
+    const char *rank = environment_pick("BRAID_LOCAL_RANK", "LOCAL_RANK");
+    const char *size = environment_pick("BRAID_LOCAL_WORLD_SIZE", "LOCAL_WORLD_SIZE");
     uint32_t local_size;
     int64_t value;
     int rc;
@@ -150,7 +150,7 @@ static int read_local(bool given, struct br_environment *out)
     return 0;
 }
 
-static int read_port(const struct braid_config *config, struct br_environment *out)
+static int environment_read_port(const struct braid_config *config, struct br_environment *out)
 {
     int64_t value = 0;
     int rc;
@@ -160,7 +160,7 @@ static int read_port(const struct braid_config *config, struct br_environment *o
     out->port = (uint16_t)config->master_port;
     if (out->port)
         return 0;
-    rc = required("BRAID_PORT", "MASTER_PORT", 1, 65535, &value);
+    rc = environment_required("BRAID_PORT", "MASTER_PORT", 1, 65535, &value);
     if (rc < 0)
         return rc;
     if (out->torchrun && !is_set("BRAID_PORT") && ++value > 65535)
@@ -170,9 +170,9 @@ static int read_port(const struct braid_config *config, struct br_environment *o
     return 0;
 }
 
-static int read_address(const struct braid_config *config, struct br_environment *out)
+static int environment_read_address(const struct braid_config *config, struct br_environment *out)
 {
-    const char *name = pick("BRAID_MASTER_ADDR", "MASTER_ADDR");
+    const char *name = environment_pick("BRAID_MASTER_ADDR", "MASTER_ADDR");
     const char *value = config->master_addr ? config->master_addr : getenv(name);
 
     if (!value || !*value)
@@ -235,8 +235,8 @@ int br_environment_read(const struct braid_config *config, struct br_environment
     rc = read_local(config->size > 0, out);
     if (rc < 0 || out->size == 1)
         return rc;
-    rc = read_address(config, out);
+    rc = environment_read_address(config, out);
     if (rc < 0)
         return rc;
-    return read_port(config, out);
+    return environment_read_port(config, out);
 }

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-static void fill_host(struct br_inventory *inventory, uint32_t number)
+static void bootstrap_inventory_fill_host(struct br_inventory *inventory, uint32_t number)
 {
     const struct br_cabling *cabling = &inventory->cabling;
     struct br_inventory_host *host = &inventory->hosts[number];
@@ -38,7 +38,7 @@ int br_inventory_fill(struct br_inventory *inventory, uint32_t n_hosts)
         return br_error(ENOMEM, "no memory for an inventory of %u hosts", n_hosts);
     inventory->n_hosts = n_hosts;
     for (uint32_t i = 0; i < n_hosts; i++)
-        fill_host(inventory, i);
+        bootstrap_inventory_fill_host(inventory, i);
     return 0;
 }
 
@@ -64,7 +64,7 @@ void br_inventory_destroy(struct br_inventory *inventory)
     *inventory = (struct br_inventory){0};
 }
 
-static int read_file(FILE *in, const char *file, char **text, size_t *bytes)
+static int bootstrap_inventory_read_file(FILE *in, const char *file, char **text, size_t *bytes)
 {
     size_t room = 0, used = 0;
     char *buffer = NULL;
@@ -102,7 +102,7 @@ int br_inventory_load(struct br_inventory *inventory, const char *file)
         return br_error(err, "cannot open the inventory %s: %s%s", file, strerror(err),
                         err == ENOENT ? "; `braid bcube plan N K --inventory-out FILE` writes one" : "");
     }
-    int rc = read_file(in, file, &text, &bytes);
+    int rc = bootstrap_inventory_read_file(in, file, &text, &bytes);
     fclose(in);
     if (!rc)
         rc = br_inventory_parse(inventory, text, bytes, file);

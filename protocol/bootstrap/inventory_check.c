@@ -34,20 +34,20 @@ struct subnet {
     uint32_t first, last, line, level, index;
 };
 
-__attribute__((format(printf, 3, 4))) static void find(struct check *check, uint32_t line, const char *format,
+__attribute__((format(printf, 3, 4))) static void inventory_check_find(struct check *check, uint32_t line, const char *format,
                                                        ...)
 {
-    char words[BR_ERROR_WORDS];
+    char text[BR_ERROR_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(words, sizeof words, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     check->count++;
     if (check->report)
-        check->report(check->user, line, words);
+        check->report(check->user, line, text);
 }
 
-static int by_value(const void *a, const void *b)
+static int inventory_check_by_value(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
     if (x->number != y->number)
@@ -60,7 +60,7 @@ static int by_value(const void *a, const void *b)
     return x->level < y->level ? -1 : x->level > y->level;
 }
 
-static void name_of(const struct check *check, const struct item *item, char *out, size_t bytes)
+static void inventory_check_name_of(const struct check *check, const struct item *item, char *out, size_t bytes)
 {
     const struct br_inventory_host *host = &check->inventory->hosts[item->host];
     if (item->level < 0)
@@ -73,17 +73,17 @@ static void find_equals(struct check *check, struct item *items, size_t count, c
 {
     char first[128], second[128], address[BR_ADDRESS_TEXT];
     if (count)
-        qsort(items, count, sizeof *items, by_value);
+        qsort(items, count, sizeof *items, inventory_check_by_value);
     for (size_t i = 1; i < count; i++) {
         const struct item *a = &items[i - 1], *b = &items[i];
         if (a->number != b->number || (a->text && strcmp(a->text, b->text) != 0))
             continue;
-        name_of(check, a, first, sizeof first);
-        name_of(check, b, second, sizeof second);
+        inventory_check_name_of(check, a, first, sizeof first);
+        inventory_check_name_of(check, b, second, sizeof second);
         const char *value = a->text;
         if (!value && a->number <= UINT32_MAX)
             value = br_address_text((uint32_t)a->number, 33, address);
-        find(check, b->line, "%s has the same %s%s%s as %s (line %u): give it another one", second, what,
+        inventory_check_find(check, b->line, "%s has the same %s%s%s as %s (line %u): give it another one", second, what,
              value ? " " : "", value ? value : "", first, a->line);
     }
 }
@@ -146,7 +146,7 @@ static void check_host(struct check *check, uint32_t number)
         br_cabling_cable(&inventory->cabling, number, level, &cable);
         if (!nic->name[0]) {
             if (!nic->line) /* else it is said that there is none */
-                find(check, line,
+                inventory_check_find(check, line,
                      "%s has no NIC for level %u: write - {name: %s, address: %s} as number %u of its nics, "
                      "or ~",
                      host->name, level, cable.nic, br_address_text(cable.address, cable.bits, text),
@@ -154,15 +154,15 @@ static void check_host(struct check *check, uint32_t number)
             continue;
         }
         if (nic->mac[0] & 1)
-            find(check, line, "%s %s: its MAC is a multicast one; look at it again with `ip link`",
+            inventory_check_find(check, line, "%s %s: its MAC is a multicast one; look at it again with `ip link`",
                  host->name, nic->name);
         if (!(nic->address & ~mask) || !(~nic->address & ~mask))
-            find(check, line, "%s %s: no host can have %s, the %s address of its subnet", host->name,
+            inventory_check_find(check, line, "%s %s: no host can have %s, the %s address of its subnet", host->name,
                  nic->name, br_address_text(nic->address, nic->bits, text),
                  nic->address & ~mask ? "broadcast" : "network");
         for (uint32_t other = 0; other < level; other++)
             if (!strcmp(host->nics[other].name, nic->name) && inventory->reach != BR_INVENTORY_HERE)
-                find(check, line, "%s: its NICs of level %u and %u both are %s", host->name, other, level,
+                inventory_check_find(check, line, "%s: its NICs of level %u and %u both are %s", host->name, other, level,
                      nic->name);
     }
 }
@@ -210,7 +210,7 @@ static void choose_subnet(const struct br_inventory *inventory, uint32_t level, 
 }
 
 /* Everybody on the switch against its subnet, which goes to *subnet. false: nobody is on it. */
-static bool check_switch(struct check *check, uint32_t level, uint32_t index, struct subnet *subnet)
+static bool inventory_check_check_switch(struct check *check, uint32_t level, uint32_t index, struct subnet *subnet)
 {
     const struct br_inventory *inventory = check->inventory;
     char have[BR_ADDRESS_TEXT], want[BR_ADDRESS_TEXT], write[BR_ADDRESS_TEXT], name[BR_HOST_NAME];
@@ -228,7 +228,7 @@ static bool check_switch(struct check *check, uint32_t level, uint32_t index, st
             used = true;
             continue;
         }
-        find(check, nic_line(inventory, host, level),
+        inventory_check_find(check, nic_line(inventory, host, level),
              "%s %s: %s is not in %s, the subnet of switch %s: write %s", inventory->hosts[host].name,
              nic->name, br_address_text(nic->address, nic->bits, have), br_address_text(address, bits, want),
              br_inventory_switch_name(inventory, level, index, name),
@@ -253,7 +253,7 @@ static void check_overlaps(struct check *check, struct subnet *subnets, size_t c
     for (size_t i = 1; i < count; i++) {
         const struct subnet *x = &subnets[widest], *y = &subnets[i];
         if (y->first <= x->last)
-            find(check, y->line,
+            inventory_check_find(check, y->line,
                  "switches %s and %s (line %u) have subnets that overlap: each needs one of its own",
                  br_inventory_switch_name(inventory, y->level, y->index, b),
                  br_inventory_switch_name(inventory, x->level, x->index, a), x->line);
@@ -271,7 +271,7 @@ static void check_overlaps(struct check *check, struct subnet *subnets, size_t c
                 high = middle;
         }
         if (low && !inventory->hosts[h].missing && management <= subnets[low - 1].last)
-            find(check, inventory->hosts[h].line,
+            inventory_check_find(check, inventory->hosts[h].line,
                  "%s: its management address is in the subnet of switch %s; the management network must be "
                  "another one",
                  inventory->hosts[h].name,
@@ -285,15 +285,15 @@ static void check_named(struct check *check)
     for (uint32_t i = 0; i < inventory->n_switches; i++) {
         const struct br_inventory_switch *at = &inventory->switches[i];
         if (i && at[-1].level == at->level && at[-1].index == at->index)
-            find(check, at->line, "the switch of level %u and index %u stands in line %u already", at->level,
+            inventory_check_find(check, at->line, "the switch of level %u and index %u stands in line %u already", at->level,
                  at->index, at[-1].line);
         if (at->n_ports && at->n_ports != inventory->cabling.cube.n)
-            find(check, at->line, "switch <%u,%u> lists %u ports, but %u hosts are on it: one for each",
+            inventory_check_find(check, at->line, "switch <%u,%u> lists %u ports, but %u hosts are on it: one for each",
                  at->level, at->index, at->n_ports, inventory->cabling.cube.n);
         for (uint32_t a = 0; a < at->n_ports; a++)
             for (uint32_t b = 0; b < a && b < 256; b++)
                 if (!strcmp(at->ports[a], at->ports[b]))
-                    find(check, at->line, "switch <%u,%u> lists port %s twice", at->level, at->index,
+                    inventory_check_find(check, at->line, "switch <%u,%u> lists port %s twice", at->level, at->index,
                          at->ports[a]);
     }
 }
@@ -311,7 +311,7 @@ int br_inventory_check(const struct br_inventory *inventory, br_inventory_report
         return br_error(ENOMEM, "no memory to check an inventory of %u hosts", inventory->n_hosts);
     }
     if (inventory->n_hosts != inventory->cabling.hosts)
-        find(&check, 0,
+        inventory_check_find(&check, 0,
              "%u hosts are listed, the shape has %u: list the others, or write shape: {n: %u, k: %u, hosts: "
              "%u}",
              inventory->n_hosts, inventory->cabling.hosts, cube->n, cube->k, inventory->n_hosts);
@@ -320,7 +320,7 @@ int br_inventory_check(const struct br_inventory *inventory, br_inventory_report
         if (!inventory->hosts[host].missing)
             check_host(&check, host);
     for (uint32_t i = 0; i < switches * cube->k; i++)
-        used += check_switch(&check, i / switches, i % switches, &subnets[used]);
+        used += inventory_check_check_switch(&check, i / switches, i % switches, &subnets[used]);
     check_overlaps(&check, subnets, used);
     check_named(&check);
     free(items);
@@ -330,16 +330,16 @@ int br_inventory_check(const struct br_inventory *inventory, br_inventory_report
 
 struct first {
     uint32_t line;
-    char words[BR_ERROR_WORDS];
+    char message[BR_ERROR_BYTES];
 };
 
-static void keep_first(void *user, uint32_t line, const char *words)
+static void keep_first(void *user, uint32_t line, const char *text)
 {
     struct first *first = user;
-    if (first->words[0])
+    if (first->message[0])
         return;
     first->line = line;
-    snprintf(first->words, sizeof first->words, "%s", words);
+    snprintf(first->message, sizeof first->message, "%s", text);
 }
 
 int br_inventory_sound(const struct br_inventory *inventory)
@@ -351,6 +351,6 @@ int br_inventory_sound(const struct br_inventory *inventory)
         return count;
     if (count > 1)
         snprintf(more, sizeof more, " (and %d more: `braid bcube plan --check FILE` lists them)", count - 1);
-    return br_error(EINVAL, "%s:%u: %.300s%s", inventory->file, first.line ? first.line : 1, first.words,
+    return br_error(EINVAL, "%s:%u: %.300s%s", inventory->file, first.line ? first.line : 1, first.message,
                     more);
 }

@@ -7,7 +7,7 @@
 
 /* One contradiction. line: where in the file, 0 when it is about something that is not there. words: what is wrong and what to write;
  * valid during the call. */
-typedef void br_inventory_report(void *user, uint32_t line, const char *words);
+typedef void br_inventory_report(void *user, uint32_t line, const char *text);
 
 /*
  * Calls report (may be NULL) for every contradiction: number of hosts, names, reach, management addresses, missing NICs, addresses that

@@ -30,7 +30,7 @@ struct reader {
     const char *file;
 };
 
-static uint32_t line_of(const yaml_node_t *node)
+static uint32_t inventory_read_line_of(const yaml_node_t *node)
 {
     return (uint32_t)node->start_mark.line + 1;
 }
@@ -41,12 +41,12 @@ static uint32_t line_of(const yaml_node_t *node)
 __attribute__((format(printf, 3, 4))) static void say_wrong(const struct reader *reader,
                                                             const yaml_node_t *node, const char *format, ...)
 {
-    char words[BR_ERROR_WORDS];
+    char text[BR_ERROR_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(words, sizeof words, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    br_error(EINVAL, "%s:%u: %s", reader->file, line_of(node), words);
+    br_error(EINVAL, "%s:%u: %s", reader->file, inventory_read_line_of(node), text);
 }
 
 /* Every number in a document has its node. */
@@ -57,7 +57,7 @@ static const yaml_node_t *node_at(struct reader *reader, yaml_node_item_t number
     return node ? node : &none;
 }
 
-static bool is_empty(const yaml_node_t *node)
+static bool inventory_read_is_empty(const yaml_node_t *node)
 {
     if (node->type != YAML_SCALAR_NODE || node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
         return false;
@@ -66,7 +66,7 @@ static bool is_empty(const yaml_node_t *node)
 }
 
 /* The text of a scalar; NULL with words when it is none, or has a zero in it. */
-static const char *scalar(const struct reader *reader, const yaml_node_t *node, const char *what)
+static const char *inventory_read_scalar(const struct reader *reader, const yaml_node_t *node, const char *what)
 {
     const char *text = (const char *)node->data.scalar.value;
     if (node->type == YAML_SCALAR_NODE && strlen(text) == node->data.scalar.length)
@@ -96,7 +96,7 @@ static int read_mapping(struct reader *reader, const yaml_node_t *node, const ch
          pair++) {
         const yaml_node_t *key = node_at(reader, pair->key);
         const yaml_node_t *value = node_at(reader, pair->value);
-        const char *name = scalar(reader, key, "a key");
+        const char *name = inventory_read_scalar(reader, key, "a key");
         int i = 0;
         if (!name)
             return -EINVAL;
@@ -107,15 +107,15 @@ static int read_mapping(struct reader *reader, const yaml_node_t *node, const ch
         if (seen & 1u << i)
             return wrong(reader, key, "'%s' stands twice in %s; take one away", name, what);
         seen |= 1u << i;
-        values[i] = is_empty(value) ? NULL : value;
+        values[i] = inventory_read_is_empty(value) ? NULL : value;
     }
     return 0;
 }
 
-static int read_number(struct reader *reader, const yaml_node_t *node, const char *what, int64_t min,
+static int inventory_read_read_number(struct reader *reader, const yaml_node_t *node, const char *what, int64_t min,
                        int64_t max, int64_t *out)
 {
-    const char *text = scalar(reader, node, what);
+    const char *text = inventory_read_scalar(reader, node, what);
     char *end;
     if (!text)
         return -EINVAL;
@@ -132,7 +132,7 @@ static int read_number(struct reader *reader, const yaml_node_t *node, const cha
 static int read_word(struct reader *reader, const yaml_node_t *node, const char *what, char *out,
                      size_t bytes)
 {
-    const char *text = scalar(reader, node, what);
+    const char *text = inventory_read_scalar(reader, node, what);
     if (!text)
         return -EINVAL;
     if (!text[0] || strlen(text) >= bytes)
@@ -149,7 +149,7 @@ static int read_word(struct reader *reader, const yaml_node_t *node, const char 
 
 static int read_rate(struct reader *reader, const yaml_node_t *node, uint64_t *rate)
 {
-    const char *text = scalar(reader, node, "rate");
+    const char *text = inventory_read_scalar(reader, node, "rate");
     if (!text)
         return -EINVAL;
     return br_rate_parse(text, rate)
@@ -157,9 +157,9 @@ static int read_rate(struct reader *reader, const yaml_node_t *node, uint64_t *r
                : 0;
 }
 
-static int read_mac(struct reader *reader, const yaml_node_t *node, uint8_t mac[6])
+static int inventory_read_read_mac(struct reader *reader, const yaml_node_t *node, uint8_t mac[6])
 {
-    const char *text = scalar(reader, node, "mac");
+    const char *text = inventory_read_scalar(reader, node, "mac");
     unsigned int b[6];
     int used = 0;
     if (!text)
@@ -173,9 +173,9 @@ static int read_mac(struct reader *reader, const yaml_node_t *node, uint8_t mac[
     return 0;
 }
 
-static int read_pci(struct reader *reader, const yaml_node_t *node, char pci[16])
+static int inventory_read_read_pci(struct reader *reader, const yaml_node_t *node, char pci[16])
 {
-    const char *text = scalar(reader, node, "pci");
+    const char *text = inventory_read_scalar(reader, node, "pci");
     unsigned int domain, bus, device, function;
     int used = 0;
     if (!text)
@@ -188,18 +188,18 @@ static int read_pci(struct reader *reader, const yaml_node_t *node, char pci[16]
     return 0;
 }
 
-static int read_nic(struct reader *reader, const yaml_node_t *node, struct br_inventory_nic *nic)
+static int inventory_read_read_nic(struct reader *reader, const yaml_node_t *node, struct br_inventory_nic *nic)
 {
     enum { NAME, ADDRESS, MAC, RATE, PCI, NUMA, GID_INDEX };
     static const char *const keys[] = {"name", "address", "mac", "rate", "pci", "numa", "gid_index", NULL};
     const yaml_node_t *values[KEYS_MAX];
     int64_t numa = -1, gid_index = -1;
     int rc = read_mapping(reader, node, "a NIC", keys, values);
-    nic->line = line_of(node);
+    nic->line = inventory_read_line_of(node);
     if (!rc && values[NAME])
         rc = read_word(reader, values[NAME], "name of a NIC", nic->name, sizeof nic->name);
     if (!rc && values[ADDRESS]) {
-        const char *text = scalar(reader, values[ADDRESS], "address");
+        const char *text = inventory_read_scalar(reader, values[ADDRESS], "address");
         if (!text)
             return -EINVAL;
         if (br_address_parse(text, &nic->address, &nic->bits) || nic->bits > 30 || nic->bits < 1)
@@ -208,15 +208,15 @@ static int read_nic(struct reader *reader, const yaml_node_t *node, struct br_in
                          text);
     }
     if (!rc && values[MAC])
-        rc = read_mac(reader, values[MAC], nic->mac);
+        rc = inventory_read_read_mac(reader, values[MAC], nic->mac);
     if (!rc && values[RATE])
         rc = read_rate(reader, values[RATE], &nic->rate);
     if (!rc && values[PCI])
-        rc = read_pci(reader, values[PCI], nic->pci);
+        rc = inventory_read_read_pci(reader, values[PCI], nic->pci);
     if (!rc && values[NUMA])
-        rc = read_number(reader, values[NUMA], "numa", -1, 1023, &numa);
+        rc = inventory_read_read_number(reader, values[NUMA], "numa", -1, 1023, &numa);
     if (!rc && values[GID_INDEX])
-        rc = read_number(reader, values[GID_INDEX], "gid_index", 0, 255, &gid_index);
+        rc = inventory_read_read_number(reader, values[GID_INDEX], "gid_index", 0, 255, &gid_index);
     nic->numa = (int)numa;
     nic->gid_index = (int)gid_index;
     return rc;
@@ -246,11 +246,11 @@ static int read_nics(struct reader *reader, const yaml_node_t *node, struct br_i
         return count;
     for (uint32_t level = 0; level < k && !rc; level++) {
         const yaml_node_t *item = (int)level < count ? node_at(reader, items[level]) : NULL;
-        if (item && !is_empty(item))
-            rc = read_nic(reader, item, &host->nics[level]);
+        if (item && !inventory_read_is_empty(item))
+            rc = inventory_read_read_nic(reader, item, &host->nics[level]);
         else
             host->nics[level] =
-                (struct br_inventory_nic){.numa = -1, .gid_index = -1, .line = item ? line_of(item) : 0};
+                (struct br_inventory_nic){.numa = -1, .gid_index = -1, .line = item ? inventory_read_line_of(item) : 0};
     }
     return rc;
 }
@@ -262,7 +262,7 @@ static int read_host(struct reader *reader, const yaml_node_t *node, struct br_i
     const yaml_node_t *values[KEYS_MAX];
     uint32_t bits;
     int rc = read_mapping(reader, node, "a host", keys, values);
-    host->line = line_of(node);
+    host->line = inventory_read_line_of(node);
     if (!rc && values[NAME]) {
         rc = read_word(reader, values[NAME], "name of a host", host->name, sizeof host->name);
         memcpy(host->reach, host->name, sizeof host->name);
@@ -270,7 +270,7 @@ static int read_host(struct reader *reader, const yaml_node_t *node, struct br_i
     if (!rc && values[REACH])
         rc = read_word(reader, values[REACH], "reach", host->reach, sizeof host->reach);
     if (!rc && values[MANAGEMENT]) {
-        const char *text = scalar(reader, values[MANAGEMENT], "management");
+        const char *text = inventory_read_scalar(reader, values[MANAGEMENT], "management");
         if (!text)
             return -EINVAL;
         if (br_address_parse(text, &host->management, &bits) || bits <= 32)
@@ -278,7 +278,7 @@ static int read_host(struct reader *reader, const yaml_node_t *node, struct br_i
                          "management: '%.40s' is no address: write it as 10.255.0.1", text);
     }
     if (!rc && values[MISSING]) {
-        const char *text = scalar(reader, values[MISSING], "missing");
+        const char *text = inventory_read_scalar(reader, values[MISSING], "missing");
         if (!text || (strcmp(text, "true") != 0 && strcmp(text, "false") != 0))
             return wrong(reader, values[MISSING], "missing: write true or false");
         host->missing = !strcmp(text, "true");
@@ -303,13 +303,13 @@ static int read_hosts(struct reader *reader, const yaml_node_t *node)
     int rc = br_inventory_fill(inventory, (uint32_t)count);
     for (int i = 0; i < count && items && !rc; i++) {
         const yaml_node_t *item = node_at(reader, items[i]);
-        if (!is_empty(item))
+        if (!inventory_read_is_empty(item))
             rc = read_host(reader, item, &inventory->hosts[i]);
     }
     return rc;
 }
 
-static int read_ports(struct reader *reader, const yaml_node_t *node, struct br_inventory_switch *entry)
+static int inventory_read_read_ports(struct reader *reader, const yaml_node_t *node, struct br_inventory_switch *entry)
 {
     const yaml_node_item_t *items;
     int rc = 0, count = read_sequence(reader, node, "ports", reader->inventory->cabling.cube.n, &items);
@@ -332,17 +332,17 @@ static int read_switch(struct reader *reader, const yaml_node_t *node, struct br
     const yaml_node_t *values[KEYS_MAX];
     int64_t level = 0, index = 0;
     int rc = read_mapping(reader, node, "a switch", keys, values);
-    entry->line = line_of(node);
+    entry->line = inventory_read_line_of(node);
     if (!rc && (!values[LEVEL] || !values[INDEX]))
         rc = wrong(reader, node, "a switch needs level and index: write {level: 0, index: 0, name: ...}");
     if (!rc)
-        rc = read_number(reader, values[LEVEL], "level", 0, cube->k - 1, &level);
+        rc = inventory_read_read_number(reader, values[LEVEL], "level", 0, cube->k - 1, &level);
     if (!rc)
-        rc = read_number(reader, values[INDEX], "index", 0, br_bcube_power(cube, cube->k - 1) - 1, &index);
+        rc = inventory_read_read_number(reader, values[INDEX], "index", 0, br_bcube_power(cube, cube->k - 1) - 1, &index);
     if (!rc && values[NAME])
         rc = read_word(reader, values[NAME], "name of a switch", entry->name, sizeof entry->name);
     if (!rc && values[PORTS])
-        rc = read_ports(reader, values[PORTS], entry);
+        rc = inventory_read_read_ports(reader, values[PORTS], entry);
     entry->level = (uint32_t)level;
     entry->index = (uint32_t)index;
     return rc;
@@ -384,29 +384,29 @@ static int read_shape(struct reader *reader, const yaml_node_t *shape, const yam
     const yaml_node_t *values[KEYS_MAX];
     struct br_bcube cube;
     int64_t n, k, hosts = 0;
-    const char *text = network ? scalar(reader, network, "network") : NULL;
+    const char *text = network ? inventory_read_scalar(reader, network, "network") : NULL;
     int rc = network && !text ? -EINVAL : read_mapping(reader, shape, "shape", keys, values);
     if (rc)
         return rc;
     if (!values[N] || !values[K])
         return wrong(reader, shape, "the shape needs n and k: write shape: {n: 3, k: 2}");
-    rc = read_number(reader, values[N], "n", 2, BR_BCUBE_HOSTS_MAX, &n);
+    rc = inventory_read_read_number(reader, values[N], "n", 2, BR_BCUBE_HOSTS_MAX, &n);
     if (!rc)
-        rc = read_number(reader, values[K], "k", 1, BR_BCUBE_LEVELS_MAX, &k);
+        rc = inventory_read_read_number(reader, values[K], "k", 1, BR_BCUBE_LEVELS_MAX, &k);
     if (!rc && values[HOSTS])
-        rc = read_number(reader, values[HOSTS], "hosts", 1, BR_BCUBE_HOSTS_MAX, &hosts);
+        rc = inventory_read_read_number(reader, values[HOSTS], "hosts", 1, BR_BCUBE_HOSTS_MAX, &hosts);
     if (rc)
         return rc;
     rc = br_bcube_init(&cube, n, k);
     if (!rc)
         rc = br_cabling_init(&reader->inventory->cabling, &cube, hosts, text);
-    return br_error_prefix(rc, "%s:%u: ", reader->file, line_of(network && rc ? network : shape));
+    return br_error_prefix(rc, "%s:%u: ", reader->file, inventory_read_line_of(network && rc ? network : shape));
 }
 
 static int read_reach(struct reader *reader, const yaml_node_t *node)
 {
     static const char *const kinds[] = {"ssh", "emulation", "here"};
-    const char *text = scalar(reader, node, "reach");
+    const char *text = inventory_read_scalar(reader, node, "reach");
     for (int i = 0; text && i < 3; i++) {
         if (!strcmp(text, kinds[i])) {
             reader->inventory->reach = (enum br_inventory_reach)i;
@@ -433,7 +433,7 @@ static int read_root(struct reader *reader, const yaml_node_t *root)
     if (!rc && values[RATE])
         rc = read_rate(reader, values[RATE], &reader->inventory->rate);
     if (!rc && values[MTU])
-        rc = read_number(reader, values[MTU], "mtu", 576, 65535, &mtu);
+        rc = inventory_read_read_number(reader, values[MTU], "mtu", 576, 65535, &mtu);
     reader->inventory->mtu = (uint32_t)mtu;
     if (!rc)
         rc = read_hosts(reader, values[HOSTS]);
@@ -451,7 +451,7 @@ static int no_yaml(const yaml_parser_t *parser, const char *file)
                     parser->context ? parser->context : "");
 }
 
-static int load(struct reader *reader, yaml_parser_t *parser)
+static int inventory_read_load(struct reader *reader, yaml_parser_t *parser)
 {
     yaml_document_t rest;
     if (!yaml_parser_load(parser, &reader->document))
@@ -489,7 +489,7 @@ int br_inventory_parse(struct br_inventory *inventory, const char *text, size_t 
         return br_error(ENOMEM, "no memory to read %s", file);
     }
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
-    rc = load(&reader, &parser);
+    rc = inventory_read_load(&reader, &parser);
     yaml_parser_delete(&parser);
     if (rc)
         br_inventory_destroy(inventory);

@@ -75,7 +75,7 @@ static void write_host(const struct br_inventory *inventory, uint32_t number, FI
         write_nic(inventory, &host->nics[level], out);
 }
 
-static void write_switch(const struct br_inventory_switch *entry, FILE *out)
+static void inventory_write_write_switch(const struct br_inventory_switch *entry, FILE *out)
 {
     fprintf(out, "  - {level: %u, index: %u", entry->level, entry->index);
     if (entry->name[0]) {
@@ -109,7 +109,7 @@ int br_inventory_write(const struct br_inventory *inventory, FILE *out)
     if (inventory->n_switches)
         fputs("switches: # names of real ones; ports in the order of the hosts' digits\n", out);
     for (uint32_t i = 0; i < inventory->n_switches; i++)
-        write_switch(&inventory->switches[i], out);
+        inventory_write_write_switch(&inventory->switches[i], out);
     if (fflush(out) || ferror(out))
         return br_error(EIO, "cannot write the inventory: %s", strerror(errno));
     return 0;

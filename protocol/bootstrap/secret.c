@@ -72,7 +72,7 @@ static int derive_checked(const char *from, const void *text, size_t bytes, stru
 }
 
 /* Nobody else may know the secret, so nobody else may be able to read the file. */
-static int check_file(const char *path, const struct stat *st)
+static int secret_check_file(const char *path, const struct stat *st)
 {
     if (!S_ISREG(st->st_mode))
         return br_error(EINVAL, "BRAID_SECRET_FILE=%.80s is not a plain file", path);
@@ -87,7 +87,7 @@ static int check_file(const char *path, const struct stat *st)
     return 0;
 }
 
-static int read_all(int fd, const char *path, char *text, size_t *bytes)
+static int secret_read_all(int fd, const char *path, char *text, size_t *bytes)
 {
     *bytes = 0;
     for (;;) {
@@ -103,7 +103,7 @@ static int read_all(int fd, const char *path, char *text, size_t *bytes)
     }
 }
 
-static int read_file(const char *path, struct br_secret *out)
+static int secret_read_file(const char *path, struct br_secret *out)
 {
     char text[BR_SECRET_TEXT_MAX];
     struct stat st;
@@ -113,9 +113,9 @@ static int read_file(const char *path, struct br_secret *out)
     if (fd < 0)
         return br_error(errno, "BRAID_SECRET_FILE=%.80s: %s", path, strerror(errno));
     rc = fstat(fd, &st) < 0 ? br_error(errno, "BRAID_SECRET_FILE=%.80s: %s", path, strerror(errno))
-                            : check_file(path, &st);
+                            : secret_check_file(path, &st);
     if (rc == 0)
-        rc = read_all(fd, path, text, &bytes);
+        rc = secret_read_all(fd, path, text, &bytes);
     close(fd);
     if (rc == 0) {
         if (bytes && text[bytes - 1] == '\n')
@@ -126,12 +126,12 @@ static int read_file(const char *path, struct br_secret *out)
     return rc;
 }
 
-static void warn_once(const char *words)
+static void warn_once(const char *text)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
 
     if (!atomic_flag_test_and_set(&warned))
-        br_log_warn("%s", words);
+        br_log_warn("%s", text);
 }
 
 static int derive_torchrun(const struct br_environment *environment, struct br_secret *out)
@@ -161,7 +161,7 @@ int br_secret_read(const struct br_environment *environment, const char *given, 
     if (text && *text)
         return derive_checked("BRAID_SECRET", text, strlen(text), out);
     if (path && *path)
-        return read_file(path, out);
+        return secret_read_file(path, out);
     if (insecure) {
         warn_once("BRAID_INSECURE=1: whoever reaches the ports of this job can join it");
         return br_secret_derive("", 0, out);

@@ -48,7 +48,7 @@ struct br_store {
 /* ---- messages ---- */
 
 /* The connection cannot be used any more: what was said and what was heard may not match. */
-static int broken(struct br_store *store, int rc)
+static int store_broken(struct br_store *store, int rc)
 {
     store->failed = rc;
     if (rc == -ECONNRESET)
@@ -60,7 +60,7 @@ static int broken(struct br_store *store, int rc)
 }
 
 /* Receives one message. An ERROR becomes our error, with the store's words. */
-static int receive(struct br_store *store, struct br_store_message *message, uint64_t deadline)
+static int store_receive(struct br_store *store, struct br_store_message *message, uint64_t deadline)
 {
     size_t have = 0;
     int rc;
@@ -68,28 +68,28 @@ static int receive(struct br_store *store, struct br_store_message *message, uin
     for (;;) {
         rc = br_store_parse(store->in, have, store->body_max, message);
         if (rc < 0)
-            return broken(store, rc);
+            return store_broken(store, rc);
         if (rc == 0)
             break;
         if (message->bytes > store->in_size) {
             uint8_t *larger = realloc(store->in, message->bytes);
 
             if (!larger)
-                return broken(store, br_error(ENOMEM, "no memory for %zu bytes", message->bytes));
+                return store_broken(store, br_error(ENOMEM, "no memory for %zu bytes", message->bytes));
             store->in = larger;
             store->in_size = message->bytes;
         }
         rc = br_socket_receive(store->fd, store->in + have, message->bytes - have, deadline);
         if (rc < 0)
-            return broken(store, rc);
+            return store_broken(store, rc);
         have = message->bytes;
     }
     if (message->kind == BR_STORE_ERROR) {
-        char words[BR_STORE_WORDS_MAX + 1];
+        char text[BR_STORE_TEXT_MAX + 1];
 
-        br_store_copy_text(words, sizeof words, message->value, message->value_bytes);
+        br_store_copy_text(text, sizeof text, message->value, message->value_bytes);
         store->told = true;
-        return br_error((int)message->error.err, "%s", words);
+        return br_error((int)message->error.err, "%s", text);
     }
     return 0;
 }
@@ -97,23 +97,23 @@ static int receive(struct br_store *store, struct br_store_message *message, uin
 static int receive_kind(struct br_store *store, enum br_store_kind kind, struct br_store_message *message,
                         uint64_t deadline)
 {
-    int rc = receive(store, message, deadline);
+    int rc = store_receive(store, message, deadline);
 
     if (rc == 0 && message->kind != kind)
-        return broken(store, br_error(EPROTO, "message of kind %d where %d was due", message->kind, kind));
+        return store_broken(store, br_error(EPROTO, "message of kind %d where %d was due", message->kind, kind));
     return rc;
 }
 
-static int send_all(struct br_store *store, size_t n, uint64_t deadline)
+static int store_send_all(struct br_store *store, size_t n, uint64_t deadline)
 {
     int rc = br_socket_send(store->fd, store->out, n, deadline);
 
-    return rc < 0 ? broken(store, rc) : 0;
+    return rc < 0 ? store_broken(store, rc) : 0;
 }
 
 /* ---- joining ---- */
 
-static void introduce(const struct br_store *store, struct br_store_hello *hello)
+static void store_introduce(const struct br_store *store, struct br_store_hello *hello)
 {
     char host[BR_STORE_HOST_BYTES] = "";
 
@@ -127,15 +127,15 @@ static void introduce(const struct br_store *store, struct br_store_hello *hello
 }
 
 /* Challenge and response on a fresh connection. */
-static int greet(struct br_store *store, const struct br_secret *secret, uint64_t deadline)
+static int store_greet(struct br_store *store, const struct br_secret *secret, uint64_t deadline)
 {
     struct br_store_proof proof, expected;
     struct br_store_message message;
     struct br_store_hello hello;
     int rc;
 
-    introduce(store, &hello);
-    rc = send_all(store, br_store_write(store->out, BR_STORE_HELLO, &hello, sizeof hello), deadline);
+    store_introduce(store, &hello);
+    rc = store_send_all(store, br_store_write(store->out, BR_STORE_HELLO, &hello, sizeof hello), deadline);
     if (rc < 0)
         return rc;
     rc = receive_kind(store, BR_STORE_CHALLENGE, &message, deadline);
@@ -143,17 +143,17 @@ static int greet(struct br_store *store, const struct br_secret *secret, uint64_
         return rc;
     br_store_prove(secret, false, &hello, &message.challenge, &proof);
     br_store_prove(secret, true, &hello, &message.challenge, &expected);
-    rc = send_all(store, br_store_write(store->out, BR_STORE_PROOF, &proof, sizeof proof), deadline);
+    rc = store_send_all(store, br_store_write(store->out, BR_STORE_PROOF, &proof, sizeof proof), deadline);
     if (rc < 0)
         return rc;
     rc = receive_kind(store, BR_STORE_WELCOME, &message, deadline);
     if (rc == 0 && !br_store_proof_equal(&message.proof, &expected))
-        return broken(store,
+        return store_broken(store,
                       br_error(EPERM, "it does not know the job's secret: another job's or a stranger's?"));
     return rc;
 }
 
-static void disconnect(struct br_store *store)
+static void store_disconnect(struct br_store *store)
 {
     if (store->fd >= 0)
         close(store->fd);
@@ -161,7 +161,7 @@ static void disconnect(struct br_store *store)
     store->failed = 0;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+static uint64_t store_earlier(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -176,9 +176,9 @@ static int try_join(struct br_store *store, const struct br_environment *environ
     store->body_max = BR_STORE_UNPROVED_MAX;
     if (rc < 0)
         return rc;
-    rc = greet(store, secret, earlier(deadline, br_clock_now() + HANDSHAKE_TIME));
+    rc = store_greet(store, secret, store_earlier(deadline, br_clock_now() + HANDSHAKE_TIME));
     if (rc < 0)
-        disconnect(store);
+        store_disconnect(store);
     else
         store->body_max = BR_STORE_GATHER_MAX;
     return rc;
@@ -209,7 +209,7 @@ static void sleep_until(uint64_t then)
         ;
 }
 
-static int join(struct br_store *store, const struct br_environment *environment,
+static int store_join(struct br_store *store, const struct br_environment *environment,
                 const struct br_secret *secret, uint64_t deadline)
 {
     uint64_t start = br_clock_now(), pause = RETRY_FIRST;
@@ -229,13 +229,13 @@ static int join(struct br_store *store, const struct br_environment *environment
                                    "MASTER_ADDR and MASTER_PORT right? ",
                                    store->where, (unsigned)((now - start + BR_SEC / 2) / BR_SEC));
         if (rc == -ENXIO && !warned) {
-            br_log_warn("%s; trying again until %u s are over", br_error_words(),
+            br_log_warn("%s; trying again until %u s are over", br_error_message(),
                         (unsigned)(environment->init_timeout / BR_SEC));
             warned = true;
         }
         /* Spread, so that a thousand ranks do not come back in step. */
-        sleep_until(earlier(deadline, now + pause / 2 + randombytes_uniform((uint32_t)pause)));
-        pause = earlier(2 * pause, RETRY_MOST);
+        sleep_until(store_earlier(deadline, now + pause / 2 + randombytes_uniform((uint32_t)pause)));
+        pause = store_earlier(2 * pause, RETRY_MOST);
     }
 }
 
@@ -243,13 +243,13 @@ static int join(struct br_store *store, const struct br_environment *environment
 static int explain_taken_port(struct br_store *store, const struct br_environment *environment,
                               const struct br_secret *secret)
 {
-    char words[BR_ERROR_WORDS];
+    char text[BR_ERROR_BYTES];
 
-    snprintf(words, sizeof words, "%s", br_error_words());
+    snprintf(text, sizeof text, "%s", br_error_message());
     if (try_join(store, environment, secret, br_clock_now() + PROBE_TIME) == -EEXIST)
         return -EEXIST;
-    disconnect(store);
-    return br_error(EADDRINUSE, "%s", words);
+    store_disconnect(store);
+    return br_error(EADDRINUSE, "%s", text);
 }
 
 int br_store_open(const struct br_environment *environment, const struct br_secret *secret,
@@ -265,7 +265,7 @@ int br_store_open(const struct br_environment *environment, const struct br_secr
     store->rank = environment->rank;
     store->size = environment->size;
     store->deadline = deadline;
-    store->grace = earlier(GRACE, environment->init_timeout / PART);
+    store->grace = store_earlier(GRACE, environment->init_timeout / PART);
     pthread_mutex_init(&store->lock, NULL);
     snprintf(store->where, sizeof store->where, strchr(environment->address, ':') ? "[%s]:%u" : "%s:%u",
              environment->address, environment->port);
@@ -276,7 +276,7 @@ int br_store_open(const struct br_environment *environment, const struct br_secr
     if (rc == -EADDRINUSE)
         rc = explain_taken_port(store, environment, secret);
     if (rc == 0)
-        rc = join(store, environment, secret, deadline);
+        rc = store_join(store, environment, secret, deadline);
     if (rc == 0)
         rc = br_store_barrier(store, "start", deadline);
     if (rc < 0) {
@@ -290,11 +290,11 @@ int br_store_open(const struct br_environment *environment, const struct br_secr
 /* ---- requests ---- */
 
 /* What the store may wait. We wait for GRACE longer: its words say who is missing, our clock does not. */
-static uint32_t timeout_of(uint64_t deadline)
+static uint32_t store_timeout_of(uint64_t deadline)
 {
     uint64_t now = br_clock_now(), left = deadline > now ? deadline - now : 0;
 
-    return (uint32_t)earlier(left / BR_MS, BR_STORE_TIMEOUT_MAX);
+    return (uint32_t)store_earlier(left / BR_MS, BR_STORE_TIMEOUT_MAX);
 }
 
 static int check_key(const char *key)
@@ -310,7 +310,7 @@ static int check_key(const char *key)
 }
 
 /* One request and its answer. With the lock held. */
-static int request(struct br_store *store, enum br_store_kind kind, const char *key, const void *bytes,
+static int store_request(struct br_store *store, enum br_store_kind kind, const char *key, const void *bytes,
                    size_t n, struct br_store_message *answer, uint64_t deadline)
 {
     int rc = check_key(key);
@@ -322,7 +322,7 @@ static int request(struct br_store *store, enum br_store_kind kind, const char *
                         BR_STORE_VALUE_MAX);
     if (store->failed)
         return br_error(-store->failed, "the connection to the store at %s has failed before", store->where);
-    rc = send_all(store, br_store_write_request(store->out, kind, timeout_of(deadline), key, bytes, n),
+    rc = store_send_all(store, br_store_write_request(store->out, kind, store_timeout_of(deadline), key, bytes, n),
                   deadline + store->grace);
     return rc < 0 ? rc : receive_kind(store, BR_STORE_VALUE, answer, deadline + store->grace);
 }
@@ -333,7 +333,7 @@ int br_store_put(struct br_store *store, const char *key, const void *bytes, siz
     int rc;
 
     pthread_mutex_lock(&store->lock);
-    rc = request(store, BR_STORE_PUT, key, bytes, n, &answer, deadline);
+    rc = store_request(store, BR_STORE_PUT, key, bytes, n, &answer, deadline);
     pthread_mutex_unlock(&store->lock);
     return rc;
 }
@@ -345,7 +345,7 @@ int br_store_get(struct br_store *store, const char *key, void *bytes, size_t ca
     int rc;
 
     pthread_mutex_lock(&store->lock);
-    rc = request(store, BR_STORE_GET, key, NULL, 0, &answer, deadline);
+    rc = store_request(store, BR_STORE_GET, key, NULL, 0, &answer, deadline);
     if (rc == 0 && answer.value_bytes > capacity)
         rc = br_error(ENOSPC, "store: '%s' has %zu bytes, the buffer %zu", key, answer.value_bytes, capacity);
     if (rc == 0) {
@@ -364,9 +364,9 @@ int br_store_gather(struct br_store *store, const char *name, const void *mine, 
     int rc;
 
     pthread_mutex_lock(&store->lock);
-    rc = request(store, BR_STORE_GATHER, name, mine, n, &answer, deadline);
+    rc = store_request(store, BR_STORE_GATHER, name, mine, n, &answer, deadline);
     if (rc == 0 && answer.value_bytes != n * store->size)
-        rc = broken(store, br_error(EPROTO, "%zu bytes at '%s', expected %zu", answer.value_bytes, name,
+        rc = store_broken(store, br_error(EPROTO, "%zu bytes at '%s', expected %zu", answer.value_bytes, name,
                                     n * store->size));
     if (rc == 0 && n)
         memcpy(all, answer.value, n * store->size);
@@ -389,10 +389,10 @@ void br_store_close(struct br_store *store)
 
         send(store->fd, bye, br_store_write(bye, BR_STORE_BYE, NULL, 0), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
-    disconnect(store);
+    store_disconnect(store);
     /* whoever is late is told why, but not for much longer than the caller wants to wait */
     br_store_server_stop(store->server,
-                         br_clock_now() < store->deadline ? LINGER : earlier(LINGER, store->grace));
+                         br_clock_now() < store->deadline ? LINGER : store_earlier(LINGER, store->grace));
     pthread_mutex_destroy(&store->lock);
     free(store->in);
     free(store);

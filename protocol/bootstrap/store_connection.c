@@ -31,7 +31,7 @@ void br_store_connection_destroy(struct br_store_connection *c)
     free(c);
 }
 
-static int reserve(struct br_store_buffer *buffer, size_t bytes)
+static int store_connection_reserve(struct br_store_buffer *buffer, size_t bytes)
 {
     uint8_t *larger;
 
@@ -46,7 +46,7 @@ static int reserve(struct br_store_buffer *buffer, size_t bytes)
 }
 
 /* Bytes that the message at the start of `in` needs; a whole header when that is not there yet. */
-static size_t wanted(const struct br_store_buffer *in, size_t body_max)
+static size_t store_connection_wanted(const struct br_store_buffer *in, size_t body_max)
 {
     struct br_store_header header;
 
@@ -59,12 +59,12 @@ static size_t wanted(const struct br_store_buffer *in, size_t body_max)
 int br_store_connection_read(struct br_store_connection *c, size_t body_max)
 {
     for (;;) {
-        size_t want = wanted(&c->in, body_max);
+        size_t want = store_connection_wanted(&c->in, body_max);
         ssize_t n;
 
         if (c->in.used >= want)
             return 0;
-        if (reserve(&c->in, want) < 0)
+        if (store_connection_reserve(&c->in, want) < 0)
             return -ENOMEM;
         n = recv(c->fd, c->in.bytes + c->in.used, want - c->in.used, 0);
         if (n == 0)
@@ -102,7 +102,7 @@ void br_store_connection_answer(struct br_store_connection *c, enum br_store_kin
                                 size_t n)
 {
     c->waiting = 0;
-    if (reserve(&c->out, c->out.used + sizeof(struct br_store_header) + n) < 0) {
+    if (store_connection_reserve(&c->out, c->out.used + sizeof(struct br_store_header) + n) < 0) {
         c->phase = BR_STORE_DEAD;
         return;
     }
@@ -110,10 +110,10 @@ void br_store_connection_answer(struct br_store_connection *c, enum br_store_kin
     br_store_connection_flush(c);
 }
 
-void br_store_connection_answer_error(struct br_store_connection *c, int err, const char *words)
+void br_store_connection_answer_error(struct br_store_connection *c, int err, const char *text)
 {
-    uint8_t message[sizeof(struct br_store_header) + sizeof(struct br_store_error) + BR_STORE_WORDS_MAX];
-    size_t n = br_store_write_error(message, err, words);
+    uint8_t message[sizeof(struct br_store_header) + sizeof(struct br_store_error) + BR_STORE_TEXT_MAX];
+    size_t n = br_store_write_error(message, err, text);
 
     br_store_connection_answer(c, BR_STORE_ERROR, message + sizeof(struct br_store_header),
                                n - sizeof(struct br_store_header));

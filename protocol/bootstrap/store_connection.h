@@ -8,7 +8,7 @@
 #include "protocol/bootstrap/store_socket.h"
 
 enum br_store_phase {
-    BR_STORE_STRANGER,   /* has said nothing yet */
+    BR_STORE_UNAUTHENTICATED,   /* has said nothing yet */
     BR_STORE_CHALLENGED, /* has our challenge */
     BR_STORE_MEMBER,     /* has proved the secret */
     BR_STORE_LEAVING,    /* gets what is left in `out`, then is closed */
@@ -50,7 +50,7 @@ void br_store_connection_consume(struct br_store_connection *c, size_t n);
 /* Queues a message and sends what goes; when that is impossible the connection is DEAD. An answer ends the wait. */
 void br_store_connection_answer(struct br_store_connection *c, enum br_store_kind kind, const void *body,
                                 size_t n);
-void br_store_connection_answer_error(struct br_store_connection *c, int err, const char *words);
+void br_store_connection_answer_error(struct br_store_connection *c, int err, const char *text);
 /* Sends what goes. */
 void br_store_connection_flush(struct br_store_connection *c);
 

@@ -66,7 +66,7 @@ void br_store_job_destroy(struct br_store_job *job)
 
 /* The first reason stays. Everyone who waits hears it now, everyone else with the next request. */
 static void __attribute__((format(printf, 3, 4)))
-fail(struct br_store_job *job, int err, const char *format, ...)
+store_job_fail(struct br_store_job *job, int err, const char *format, ...)
 {
     va_list args;
 
@@ -74,11 +74,11 @@ fail(struct br_store_job *job, int err, const char *format, ...)
         return;
     job->failed = err;
     va_start(args, format);
-    vsnprintf(job->words, sizeof job->words, format, args);
+    vsnprintf(job->message, sizeof job->message, format, args);
     va_end(args);
     for (uint32_t i = 0; i < job->size; i++)
         if (job->seats[i].connection && job->seats[i].connection->waiting)
-            br_store_connection_answer_error(job->seats[i].connection, err, job->words);
+            br_store_connection_answer_error(job->seats[i].connection, err, job->message);
 }
 
 /* ---- members ---- */
@@ -89,21 +89,21 @@ bool br_store_job_join(struct br_store_job *job, struct br_store_connection *c)
     struct br_store_seat *seat = hello->rank < job->size ? &job->seats[hello->rank] : NULL;
 
     if (hello->size != job->size)
-        fail(job, EPROTO,
+        store_job_fail(job, EPROTO,
              "rank %u (process %u on %s) counts %u ranks, rank 0 counts %u: set the same WORLD_SIZE "
              "everywhere",
              hello->rank, hello->pid, hello->host, hello->size, job->size);
     else if (!seat)
-        fail(job, EPROTO, "process %u on %s has rank %u in a job of %u", hello->pid, hello->host, hello->rank,
+        store_job_fail(job, EPROTO, "process %u on %s has rank %u in a job of %u", hello->pid, hello->host, hello->rank,
              job->size);
     else if (seat->presence != BR_STORE_ABSENT)
-        fail(job, EEXIST,
+        store_job_fail(job, EEXIST,
              "two processes are rank %u: process %u on %s and process %u on %s; give each its own RANK",
              hello->rank, seat->pid, seat->host, hello->pid, hello->host);
     if (job->failed || !seat) {
         if (seat && seat->presence == BR_STORE_ABSENT)
             seat->presence = BR_STORE_LEFT; /* has heard it now */
-        br_store_connection_answer_error(c, job->failed, job->words);
+        br_store_connection_answer_error(c, job->failed, job->message);
         return false;
     }
     seat->presence = BR_STORE_PRESENT;
@@ -121,7 +121,7 @@ void br_store_job_leave(struct br_store_job *job, struct br_store_connection *c,
     seat->connection = NULL;
     c->waiting = 0;
     if (!in_order) {
-        fail(job, ECONNRESET,
+        store_job_fail(job, ECONNRESET,
              "rank %u (process %u on %s) has ended or was lost while the job was starting; look for "
              "its own error",
              c->hello.rank, seat->pid, seat->host);
@@ -131,7 +131,7 @@ void br_store_job_leave(struct br_store_job *job, struct br_store_connection *c,
         const struct gather *gather = br_container_of(node, struct gather, node);
 
         if (!gather->has[c->hello.rank]) {
-            fail(job, ECONNRESET, "rank %u (process %u on %s) has left, but others wait for it at '%s'",
+            store_job_fail(job, ECONNRESET, "rank %u (process %u on %s) has left, but others wait for it at '%s'",
                  c->hello.rank, seat->pid, seat->host, gather->name);
             return;
         }
@@ -148,7 +148,7 @@ bool br_store_job_has_news(const struct br_store_job *job)
 
 /* ---- values ---- */
 
-static struct br_list *bucket(struct br_store_job *job, const char *key)
+static struct br_list *store_job_bucket(struct br_store_job *job, const char *key)
 {
     uint32_t hash = 2166136261u; /* FNV-1a */
 
@@ -159,7 +159,7 @@ static struct br_list *bucket(struct br_store_job *job, const char *key)
 
 static struct value *find_value(struct br_store_job *job, const char *key)
 {
-    br_list_for_each (node, bucket(job, key)) {
+    br_list_for_each (node, store_job_bucket(job, key)) {
         struct value *value = br_container_of(node, struct value, node);
 
         if (!strcmp(value->key, key))
@@ -168,7 +168,7 @@ static struct value *find_value(struct br_store_job *job, const char *key)
     return NULL;
 }
 
-static void put(struct br_store_job *job, struct br_store_connection *c,
+static void store_job_put(struct br_store_job *job, struct br_store_connection *c,
                 const struct br_store_message *message)
 {
     struct value *old = find_value(job, c->key), *value;
@@ -188,7 +188,7 @@ static void put(struct br_store_job *job, struct br_store_connection *c,
     value->bytes = message->value_bytes;
     memcpy(value->data, message->value, value->bytes);
     job->value_bytes += value->bytes;
-    br_list_push_back(bucket(job, c->key), &value->node);
+    br_list_push_back(store_job_bucket(job, c->key), &value->node);
     br_store_connection_answer(c, BR_STORE_VALUE, NULL, 0);
     for (uint32_t i = 0; i < job->size; i++) {
         struct br_store_connection *other = job->seats[i].connection;
@@ -198,7 +198,7 @@ static void put(struct br_store_job *job, struct br_store_connection *c,
     }
 }
 
-static void get(struct br_store_job *job, struct br_store_connection *c, uint64_t until)
+static void store_job_get(struct br_store_job *job, struct br_store_connection *c, uint64_t until)
 {
     const struct value *value = find_value(job, c->key);
 
@@ -270,23 +270,23 @@ static void join_gather(struct br_store_job *job, struct br_store_connection *c,
     c->waiting = BR_STORE_GATHER;
     c->waiting_until = until;
     if (!gather && left) {
-        fail(job, ECONNRESET, "rank %u (process %u on %s) has left, but rank %u waits for it at '%s'",
+        store_job_fail(job, ECONNRESET, "rank %u (process %u on %s) has left, but rank %u waits for it at '%s'",
              (uint32_t)(left - job->seats), left->pid, left->host, rank, c->key);
         return;
     }
     if (!gather && (uint64_t)each * job->size > BR_STORE_GATHER_MAX) {
-        fail(job, EINVAL, "%u bytes of each of %u ranks at '%s' are too much for the store", each, job->size,
+        store_job_fail(job, EINVAL, "%u bytes of each of %u ranks at '%s' are too much for the store", each, job->size,
              c->key);
         return;
     }
     if (!gather)
         gather = new_gather(job, c->key, each);
     if (!gather) {
-        fail(job, ENOMEM, "the store has no memory for '%s'", c->key);
+        store_job_fail(job, ENOMEM, "the store has no memory for '%s'", c->key);
         return;
     }
     if (gather->each != each) {
-        fail(job, EPROTO, "rank %u gives %u bytes at '%s', others give %u: different versions or settings?",
+        store_job_fail(job, EPROTO, "rank %u gives %u bytes at '%s', others give %u: different versions or settings?",
              rank, each, c->key, gather->each);
         return;
     }
@@ -304,11 +304,11 @@ void br_store_job_request(struct br_store_job *job, struct br_store_connection *
     memcpy(c->key, message->key, message->request.key_bytes);
     c->key[message->request.key_bytes] = 0;
     if (job->failed)
-        br_store_connection_answer_error(c, job->failed, job->words);
+        br_store_connection_answer_error(c, job->failed, job->message);
     else if (message->kind == BR_STORE_PUT)
-        put(job, c, message);
+        store_job_put(job, c, message);
     else if (message->kind == BR_STORE_GET)
-        get(job, c, until);
+        store_job_get(job, c, until);
     else
         join_gather(job, c, message, until);
 }
@@ -316,36 +316,36 @@ void br_store_job_request(struct br_store_job *job, struct br_store_connection *
 /* ---- time ---- */
 
 /* "ranks 3, 7 of 9": those that have not come yet (gather NULL), or that are not at the gather. Returns how many. */
-static uint32_t missing(const struct br_store_job *job, const struct gather *gather, char *words, size_t size)
+static uint32_t store_job_missing(const struct br_store_job *job, const struct gather *gather, char *text, size_t size)
 {
     uint32_t count = 0;
     size_t at = 0;
 
-    words[0] = 0;
+    text[0] = 0;
     for (uint32_t i = 0; i < job->size; i++) {
         if (gather ? gather->has[i] : job->seats[i].presence != BR_STORE_ABSENT)
             continue;
         if (count++ < NAMED_MAX)
-            at += (size_t)snprintf(words + at, size - at, "%s%u", count > 1 ? ", " : "", i);
+            at += (size_t)snprintf(text + at, size - at, "%s%u", count > 1 ? ", " : "", i);
     }
     if (count > NAMED_MAX)
-        snprintf(words + at, size - at, " and %u more", count - NAMED_MAX);
+        snprintf(text + at, size - at, " and %u more", count - NAMED_MAX);
     return count;
 }
 
 static void late_gather(struct br_store_job *job, const struct gather *gather)
 {
     char ranks[NAMED_MAX * 8 + 32];
-    uint32_t count = missing(job, NULL, ranks, sizeof ranks);
+    uint32_t count = store_job_missing(job, NULL, ranks, sizeof ranks);
     const char *refused = job->refused[0] ? "; refused meanwhile: " : "";
 
     if (count) {
-        fail(job, ETIMEDOUT, "rank%s %s of %u never came; look for their own errors%s%s",
+        store_job_fail(job, ETIMEDOUT, "rank%s %s of %u never came; look for their own errors%s%s",
              count > 1 ? "s" : "", ranks, job->size, refused, job->refused);
         return;
     }
-    count = missing(job, gather, ranks, sizeof ranks);
-    fail(job, ETIMEDOUT, "rank%s %s of %u did not come to '%s' in time", count > 1 ? "s" : "", ranks,
+    count = store_job_missing(job, gather, ranks, sizeof ranks);
+    store_job_fail(job, ETIMEDOUT, "rank%s %s of %u did not come to '%s' in time", count > 1 ? "s" : "", ranks,
          job->size, gather->name);
 }
 
@@ -364,10 +364,10 @@ uint64_t br_store_job_expire(struct br_store_job *job, uint64_t now)
         } else if (c->waiting == BR_STORE_GATHER) {
             late_gather(job, find_gather(job, c->key)); /* answers everyone */
         } else {
-            char words[BR_STORE_KEY_MAX + 64];
+            char text[BR_STORE_KEY_MAX + 64];
 
-            snprintf(words, sizeof words, "nobody has stored '%s' in time", c->key);
-            br_store_connection_answer_error(c, ETIMEDOUT, words);
+            snprintf(text, sizeof text, "nobody has stored '%s' in time", c->key);
+            br_store_connection_answer_error(c, ETIMEDOUT, text);
         }
     }
     return next;

@@ -26,7 +26,7 @@ struct br_store_job {
     size_t value_bytes; /* of all values */
     struct br_list gathers;
     int failed;                         /* positive errno, or 0 */
-    char words[BR_STORE_WORDS_MAX + 1]; /* why it failed */
+    char message[BR_STORE_TEXT_MAX + 1]; /* why it failed */
     char refused[96];                   /* who was refused last and why; it may be who is missing */
 };
 

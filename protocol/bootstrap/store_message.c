@@ -8,7 +8,7 @@
 #include <sodium.h>
 #include <string.h>
 
-static bool printable(const char *text, size_t bytes)
+static bool store_message_printable(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
         if (text[i] < 0x20 || text[i] > 0x7e)
@@ -16,7 +16,7 @@ static bool printable(const char *text, size_t bytes)
     return true;
 }
 
-static int malformed(const char *what)
+static int store_message_malformed(const char *what)
 {
     return br_error(EPROTO, "malformed store message: %s", what);
 }
@@ -27,11 +27,11 @@ static int parse_hello(const uint8_t *body, size_t bytes, struct br_store_messag
     size_t host_bytes;
 
     if (bytes != sizeof *hello)
-        return malformed("HELLO of a wrong length");
+        return store_message_malformed("HELLO of a wrong length");
     memcpy(&out->hello, body, sizeof *hello);
     host_bytes = strnlen(hello->host, sizeof hello->host);
-    if (hello->reserved || host_bytes == sizeof hello->host || !printable(hello->host, host_bytes))
-        return malformed("HELLO with bad fields");
+    if (hello->reserved || host_bytes == sizeof hello->host || !store_message_printable(hello->host, host_bytes))
+        return store_message_malformed("HELLO with bad fields");
     return 0;
 }
 
@@ -40,20 +40,20 @@ static int parse_request(const uint8_t *body, size_t bytes, struct br_store_mess
     const struct br_store_request *request = &out->request;
 
     if (bytes < sizeof *request)
-        return malformed("request too short");
+        return store_message_malformed("request too short");
     memcpy(&out->request, body, sizeof *request);
     if (request->reserved || request->timeout_ms > BR_STORE_TIMEOUT_MAX)
-        return malformed("request with bad fields");
+        return store_message_malformed("request with bad fields");
     if (request->key_bytes < 1 || request->key_bytes > BR_STORE_KEY_MAX ||
         request->value_bytes > BR_STORE_VALUE_MAX)
-        return malformed("key or value too long");
+        return store_message_malformed("key or value too long");
     if (bytes != sizeof *request + request->key_bytes + request->value_bytes)
-        return malformed("request of a wrong length");
+        return store_message_malformed("request of a wrong length");
     if (out->kind == BR_STORE_GET && request->value_bytes)
-        return malformed("GET with a value");
+        return store_message_malformed("GET with a value");
     out->key = (const char *)body + sizeof *request;
-    if (!printable(out->key, request->key_bytes))
-        return malformed("key that is not printable");
+    if (!store_message_printable(out->key, request->key_bytes))
+        return store_message_malformed("key that is not printable");
     out->value = body + sizeof *request + request->key_bytes;
     out->value_bytes = request->value_bytes;
     return 0;
@@ -61,11 +61,11 @@ static int parse_request(const uint8_t *body, size_t bytes, struct br_store_mess
 
 static int parse_error(const uint8_t *body, size_t bytes, struct br_store_message *out)
 {
-    if (bytes < sizeof out->error || bytes > sizeof out->error + BR_STORE_WORDS_MAX)
-        return malformed("ERROR of a wrong length");
+    if (bytes < sizeof out->error || bytes > sizeof out->error + BR_STORE_TEXT_MAX)
+        return store_message_malformed("ERROR of a wrong length");
     memcpy(&out->error, body, sizeof out->error);
     if (out->error.err < 1 || out->error.err > 4095)
-        return malformed("ERROR without an errno");
+        return store_message_malformed("ERROR without an errno");
     out->value = body + sizeof out->error;
     out->value_bytes = bytes - sizeof out->error;
     return 0;
@@ -75,7 +75,7 @@ static int parse_error(const uint8_t *body, size_t bytes, struct br_store_messag
 static int parse_fixed(const uint8_t *body, size_t bytes, void *into, size_t expected)
 {
     if (bytes != expected)
-        return malformed("wrong length");
+        return store_message_malformed("wrong length");
     if (expected)
         memcpy(into, body, expected);
     return 0;
@@ -104,7 +104,7 @@ static int parse_body(const uint8_t *body, size_t bytes, struct br_store_message
     case BR_STORE_BYE:
         return parse_fixed(body, bytes, NULL, 0);
     }
-    return malformed("unknown kind");
+    return store_message_malformed("unknown kind");
 }
 
 int br_store_parse(const void *bytes, size_t n, size_t body_max, struct br_store_message *out)
@@ -117,16 +117,16 @@ int br_store_parse(const void *bytes, size_t n, size_t body_max, struct br_store
         return 1;
     memcpy(&header, bytes, sizeof header);
     if (header.magic != BR_STORE_MAGIC)
-        return malformed("no braid at the other end, another program's port?");
+        return store_message_malformed("no braid at the other end, another program's port?");
     if (header.version != BR_STORE_VERSION)
         return br_error(EPROTONOSUPPORT,
                         "speaks version %u of the store protocol, we speak %u: install the same braid "
                         "on all hosts",
                         header.version, BR_STORE_VERSION);
     if (header.reserved)
-        return malformed("reserved bits");
+        return store_message_malformed("reserved bits");
     if (header.bytes > body_max)
-        return malformed("body too long");
+        return store_message_malformed("body too long");
     out->kind = (enum br_store_kind)header.kind;
     out->bytes = sizeof header + header.bytes;
     if (n < out->bytes)
@@ -175,14 +175,14 @@ size_t br_store_write_request(void *out, enum br_store_kind kind, uint32_t timeo
     return (size_t)(at - (uint8_t *)out) + value_bytes;
 }
 
-size_t br_store_write_error(void *out, int err, const char *words)
+size_t br_store_write_error(void *out, int err, const char *text)
 {
     struct br_store_error error = {.err = (uint32_t)err};
-    size_t bytes = strnlen(words, BR_STORE_WORDS_MAX),
+    size_t bytes = strnlen(text, BR_STORE_TEXT_MAX),
            at = write_header(out, BR_STORE_ERROR, sizeof error + bytes);
 
     memcpy((uint8_t *)out + at, &error, sizeof error);
-    memcpy((uint8_t *)out + at + sizeof error, words, bytes);
+    memcpy((uint8_t *)out + at + sizeof error, text, bytes);
     return at + sizeof error + bytes;
 }
 
@@ -213,6 +213,6 @@ void br_store_copy_text(char *out, size_t size, const void *text, size_t bytes)
     size_t n = bytes < size ? bytes : size - 1;
 
     for (size_t i = 0; i < n; i++)
-        out[i] = printable((const char *)text + i, 1) ? ((const char *)text)[i] : '?';
+        out[i] = store_message_printable((const char *)text + i, 1) ? ((const char *)text)[i] : '?';
     out[n] = 0;
 }

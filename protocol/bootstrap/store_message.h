@@ -39,7 +39,7 @@ int br_store_parse(const void *bytes, size_t n, size_t body_max, struct br_store
 size_t br_store_write(void *out, enum br_store_kind kind, const void *body, size_t body_bytes);
 size_t br_store_write_request(void *out, enum br_store_kind kind, uint32_t timeout_ms, const char *key,
                               const void *value, size_t value_bytes);
-size_t br_store_write_error(void *out, int err, const char *words);
+size_t br_store_write_error(void *out, int err, const char *text);
 
 /* What a rank (or, with from_store, the store) sends to prove that it knows the secret: BLAKE2b-256 keyed
  * with it, over a label of 16 bytes that tells the roles apart, the hello and the challenge. */

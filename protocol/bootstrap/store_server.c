@@ -42,8 +42,8 @@ struct br_store_server {
     int wake_fd;   /* eventfd: stop */
     struct br_secret secret;
     struct br_store_job job;
-    struct br_list members, strangers; /* strangers: oldest first, LEAVING ones included */
-    uint32_t n_members, n_strangers, strangers_max;
+    struct br_list members, unauthenticated; /* strangers: oldest first, LEAVING ones included */
+    uint32_t n_members, n_unauthenticated, unauthenticated_max;
     uint64_t accept_again;               /* ns */
     struct br_log_limit refusals, drops; /* the thread's: a port scanner must not fill the log */
     struct pollfd *polls;
@@ -54,7 +54,7 @@ struct br_store_server {
     } counters;
 };
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+static uint64_t store_server_earlier(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -78,15 +78,15 @@ static void leave_soon(struct br_store_connection *c, uint64_t now)
     c->until = now + LEAVING_TIME;
 }
 
-static void refuse(struct br_store_server *server, struct br_store_connection *c, int err, const char *why,
-                   const char *words, uint64_t now)
+static void store_server_refuse(struct br_store_server *server, struct br_store_connection *c, int err, const char *why,
+                   const char *text, uint64_t now)
 {
     note_refused(server, c, why, now);
-    br_store_connection_answer_error(c, err, words);
+    br_store_connection_answer_error(c, err, text);
     leave_soon(c, now);
 }
 
-static void take_hello(struct br_store_connection *c, const struct br_store_message *message)
+static void store_server_take_hello(struct br_store_connection *c, const struct br_store_message *message)
 {
     c->hello = message->hello;
     randombytes_buf(c->challenge.nonce, sizeof c->challenge.nonce);
@@ -102,7 +102,7 @@ static void take_proof(struct br_store_server *server, struct br_store_connectio
 
     br_store_prove(&server->secret, false, &c->hello, &c->challenge, &proof);
     if (!br_store_proof_equal(&proof, &message->proof)) {
-        refuse(server, c, EPERM, "does not know the job's secret",
+        store_server_refuse(server, c, EPERM, "does not know the job's secret",
                "the store refuses us: we do not know the job's secret (BRAID_SECRET, BRAID_SECRET_FILE)",
                now);
         return;
@@ -115,7 +115,7 @@ static void take_proof(struct br_store_server *server, struct br_store_connectio
     c->phase = BR_STORE_MEMBER;
     br_list_remove(&c->node);
     br_list_push_back(&server->members, &c->node);
-    server->n_strangers--;
+    server->n_unauthenticated--;
     server->n_members++;
     br_store_connection_answer(c, BR_STORE_WELCOME, &proof, sizeof proof);
 }
@@ -125,7 +125,7 @@ static void take_proof(struct br_store_server *server, struct br_store_connectio
 static void take_malformed(struct br_store_server *server, struct br_store_connection *c, uint64_t now)
 {
     atomic_fetch_add(&server->counters.malformed, 1);
-    br_log_limited(&server->drops, now, BR_LOG_INFO, "store: dropped %s: %s", c->name, br_error_words());
+    br_log_limited(&server->drops, now, BR_LOG_INFO, "store: dropped %s: %s", c->name, br_error_message());
     c->phase = BR_STORE_DEAD;
 }
 
@@ -152,13 +152,13 @@ static void take_member(struct br_store_server *server, struct br_store_connecti
     take_malformed(server, c, now);
 }
 
-static void take_message(struct br_store_server *server, struct br_store_connection *c,
+static void store_server_take_message(struct br_store_server *server, struct br_store_connection *c,
                          const struct br_store_message *message, uint64_t now)
 {
     if (c->phase == BR_STORE_MEMBER) {
         take_member(server, c, message, now);
-    } else if (c->phase == BR_STORE_STRANGER && message->kind == BR_STORE_HELLO) {
-        take_hello(c, message);
+    } else if (c->phase == BR_STORE_UNAUTHENTICATED && message->kind == BR_STORE_HELLO) {
+        store_server_take_hello(c, message);
     } else if (c->phase == BR_STORE_CHALLENGED && message->kind == BR_STORE_PROOF) {
         take_proof(server, c, message, now);
     } else {
@@ -181,10 +181,10 @@ static void take_input(struct br_store_server *server, struct br_store_connectio
         int rc = br_store_parse(c->in.bytes, c->in.used, body_max(c), &message);
 
         if (rc == 0) {
-            take_message(server, c, &message, now);
+            store_server_take_message(server, c, &message, now);
             br_store_connection_consume(c, message.bytes);
-        } else if (rc == -EPROTONOSUPPORT && c->phase == BR_STORE_STRANGER) {
-            refuse(server, c, EPROTONOSUPPORT, br_error_words(),
+        } else if (rc == -EPROTONOSUPPORT && c->phase == BR_STORE_UNAUTHENTICATED) {
+            store_server_refuse(server, c, EPROTONOSUPPORT, br_error_message(),
                    "the store speaks another version: install the same braid on all hosts", now);
         } else if (rc < 0) {
             take_malformed(server, c, now);
@@ -211,11 +211,11 @@ static void discard_input(struct br_store_connection *c)
 static void push_out_oldest(struct br_store_server *server)
 {
     struct br_store_connection *oldest =
-        br_container_of(server->strangers.next, struct br_store_connection, node);
+        br_container_of(server->unauthenticated.next, struct br_store_connection, node);
 
     atomic_fetch_add(&server->counters.pushed_out, 1);
     br_store_connection_destroy(oldest);
-    server->n_strangers--;
+    server->n_unauthenticated--;
 }
 
 static void accept_some(struct br_store_server *server, uint64_t now)
@@ -234,32 +234,32 @@ static void accept_some(struct br_store_server *server, uint64_t now)
             return;
         br_socket_tune(fd);
         br_socket_name((struct sockaddr *)&address, bytes, name);
-        if (server->n_strangers == server->strangers_max)
+        if (server->n_unauthenticated == server->unauthenticated_max)
             push_out_oldest(server);
-        c = br_store_connection_create(fd, name, now + BR_STORE_STRANGER_TIME);
+        c = br_store_connection_create(fd, name, now + BR_STORE_UNAUTHENTICATED_TIME);
         if (!c)
             return;
         atomic_fetch_add(&server->counters.accepted, 1);
-        br_list_push_back(&server->strangers, &c->node);
-        server->n_strangers++;
+        br_list_push_back(&server->unauthenticated, &c->node);
+        server->n_unauthenticated++;
     }
 }
 
 /* Closes what is dead or late; returns when the next one is late. */
-static uint64_t sweep_strangers(struct br_store_server *server, uint64_t now)
+static uint64_t sweep_unauthenticated(struct br_store_server *server, uint64_t now)
 {
     uint64_t next = UINT64_MAX;
 
-    br_list_for_each_safe (node, &server->strangers) {
+    br_list_for_each_safe (node, &server->unauthenticated) {
         struct br_store_connection *c = br_container_of(node, struct br_store_connection, node);
 
         if (c->phase < BR_STORE_LEAVING && c->until <= now)
             atomic_fetch_add(&server->counters.timed_out, 1);
         if (c->phase == BR_STORE_DEAD || c->until <= now) {
             br_store_connection_destroy(c);
-            server->n_strangers--;
+            server->n_unauthenticated--;
         } else {
-            next = earlier(next, c->until);
+            next = store_server_earlier(next, c->until);
         }
     }
     return next;
@@ -307,13 +307,13 @@ static nfds_t wait_for_work(struct br_store_server *server, uint64_t now, uint64
     nfds_t n = 2;
 
     if (server->listen_fd >= 0 && !accepting)
-        until = earlier(until, server->accept_again);
+        until = store_server_earlier(until, server->accept_again);
     ms = until <= now ? 0 : (until - now + BR_MS - 1) / BR_MS;
     server->polls[0] = (struct pollfd){.fd = server->wake_fd, .events = POLLIN};
     server->polls[1] = (struct pollfd){.fd = accepting ? server->listen_fd : -1, .events = POLLIN};
     n = add_polls(server, &server->members, n);
-    n = add_polls(server, &server->strangers, n);
-    if (poll(server->polls, n, until == UINT64_MAX ? -1 : (int)earlier(ms, INT_MAX)) < 0)
+    n = add_polls(server, &server->unauthenticated, n);
+    if (poll(server->polls, n, until == UINT64_MAX ? -1 : (int)store_server_earlier(ms, INT_MAX)) < 0)
         return 0;
     return n;
 }
@@ -342,20 +342,20 @@ static void stop_accepting(struct br_store_server *server)
     server->listen_fd = -1;
 }
 
-static void *serve(void *argument)
+static void *store_server_serve(void *argument)
 {
     struct br_store_server *server = argument;
     uint64_t now = br_clock_now(), until = UINT64_MAX, end = UINT64_MAX;
 
     while (now < end && (server->listen_fd >= 0 || server->n_members)) {
-        nfds_t n = wait_for_work(server, now, earlier(until, end));
+        nfds_t n = wait_for_work(server, now, store_server_earlier(until, end));
         eventfd_t stops;
 
         now = br_clock_now();
         serve_turn(server, n, now);
         until = br_store_job_expire(&server->job, now);
         sweep_members(server);
-        until = earlier(until, sweep_strangers(server, now));
+        until = store_server_earlier(until, sweep_unauthenticated(server, now));
         if (eventfd_read(server->wake_fd, &stops) == 0)
             end = now + atomic_load(&server->linger);
         if (end != UINT64_MAX && server->listen_fd >= 0 && !br_store_job_has_news(&server->job))
@@ -364,11 +364,11 @@ static void *serve(void *argument)
     return NULL;
 }
 
-static void destroy(struct br_store_server *server)
+static void store_server_destroy(struct br_store_server *server)
 {
     br_list_for_each_safe (node, &server->members)
         br_store_connection_destroy(br_container_of(node, struct br_store_connection, node));
-    br_list_for_each_safe (stranger, &server->strangers)
+    br_list_for_each_safe (stranger, &server->unauthenticated)
         br_store_connection_destroy(br_container_of(stranger, struct br_store_connection, node));
     if (server->listen_fd >= 0)
         close(server->listen_fd);
@@ -383,29 +383,29 @@ static void destroy(struct br_store_server *server)
     free(server);
 }
 
-static int start_thread(struct br_store_server *server)
+static int store_server_start_thread(struct br_store_server *server)
 {
-    int err = br_thread_start(&server->thread, serve, server);
+    int err = br_thread_start(&server->thread, store_server_serve, server);
 
     return err ? br_error(err, "cannot start the store's thread: %s", strerror(err)) : 0;
 }
 
-static int prepare(struct br_store_server *server, const struct br_environment *environment)
+static int store_server_prepare(struct br_store_server *server, const struct br_environment *environment)
 {
-    size_t places = 2 + 2 * (size_t)environment->size + BR_STORE_STRANGERS_MAX;
+    size_t places = 2 + 2 * (size_t)environment->size + BR_STORE_UNAUTHENTICATED_MAX;
     bool local = environment->local_known && environment->local_size == environment->size;
     int rc = br_store_job_init(&server->job, environment->size);
 
     if (rc < 0)
         return rc;
-    server->strangers_max = environment->size + BR_STORE_STRANGERS_MAX;
+    server->unauthenticated_max = environment->size + BR_STORE_UNAUTHENTICATED_MAX;
     server->polls = calloc(places, sizeof *server->polls);
     server->polled = calloc(places, sizeof(struct br_store_connection *));
     server->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!server->polls || !server->polled || server->wake_fd < 0)
         return br_error(ENOMEM, "no memory or file descriptors for the store");
     rc = br_socket_listen(environment->address, environment->port, local, &server->listen_fd);
-    return rc < 0 ? rc : start_thread(server);
+    return rc < 0 ? rc : store_server_start_thread(server);
 }
 
 int br_store_server_start(const struct br_environment *environment, const struct br_secret *secret,
@@ -419,10 +419,10 @@ int br_store_server_start(const struct br_environment *environment, const struct
     server->listen_fd = server->wake_fd = -1;
     server->secret = *secret;
     br_list_init(&server->members);
-    br_list_init(&server->strangers);
-    rc = prepare(server, environment);
+    br_list_init(&server->unauthenticated);
+    rc = store_server_prepare(server, environment);
     if (rc < 0) {
-        destroy(server);
+        store_server_destroy(server);
         return rc;
     }
     *out = server;
@@ -436,7 +436,7 @@ void br_store_server_stop(struct br_store_server *server, uint64_t linger)
     atomic_store(&server->linger, linger);
     eventfd_write(server->wake_fd, 1);
     pthread_join(server->thread, NULL);
-    destroy(server);
+    store_server_destroy(server);
 }
 
 void br_store_server_counters(const struct br_store_server *server, struct br_store_counters *out)

@@ -5,8 +5,8 @@
 
 #include "protocol/bootstrap/store.h"
 
-#define BR_STORE_STRANGERS_MAX 64 /* connections that have not proved the secret, beside one for each rank */
-#define BR_STORE_STRANGER_TIME (5 * BR_SEC)
+#define BR_STORE_UNAUTHENTICATED_MAX 64 /* connections that have not proved the secret, beside one for each rank */
+#define BR_STORE_UNAUTHENTICATED_TIME (5 * BR_SEC)
 
 struct br_store_server;
 

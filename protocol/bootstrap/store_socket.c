@@ -18,18 +18,18 @@
 #define BACKLOG      1024
 #define CONNECT_TIME (3 * BR_SEC) /* for one address; the next may answer where this one is filtered */
 
-static void set(int fd, int level, int option, int value)
+static void store_socket_set(int fd, int level, int option, int value)
 {
     setsockopt(fd, level, option, &value, sizeof value);
 }
 
 void br_socket_tune(int fd)
 {
-    set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
-    set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
-    set(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
+    store_socket_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    store_socket_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    store_socket_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+    store_socket_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+    store_socket_set(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
 }
 
 void br_socket_name(const struct sockaddr *address, socklen_t bytes, char name[BR_SOCKET_NAME])
@@ -44,7 +44,7 @@ void br_socket_name(const struct sockaddr *address, socklen_t bytes, char name[B
         snprintf(name, BR_SOCKET_NAME, strchr(host, ':') ? "[%.48s]:%s" : "%.48s:%s", host, port);
 }
 
-static int resolve(const char *address, uint16_t port, struct addrinfo **list)
+static int store_socket_resolve(const char *address, uint16_t port, struct addrinfo **list)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     char service[8];
@@ -72,9 +72,9 @@ static int bind_at(const struct sockaddr *address, socklen_t bytes, int *fd)
 
     if (s < 0)
         return -errno;
-    set(s, SOL_SOCKET, SO_REUSEADDR, 1); /* connections of an earlier job may linger in TIME_WAIT */
+    store_socket_set(s, SOL_SOCKET, SO_REUSEADDR, 1); /* connections of an earlier job may linger in TIME_WAIT */
     if (address->sa_family == AF_INET6)
-        set(s, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+        store_socket_set(s, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (bind(s, address, bytes) < 0) {
         rc = -errno;
         close(s);
@@ -100,7 +100,7 @@ int br_socket_listen(const char *address, uint16_t port, bool local, int *fd)
     struct addrinfo *list = NULL;
     int rc;
 
-    if (local && resolve(address, port, &list) == 0 && is_loopback(list->ai_addr))
+    if (local && store_socket_resolve(address, port, &list) == 0 && is_loopback(list->ai_addr))
         rc = bind_at(list->ai_addr, list->ai_addrlen, fd);
     else
         rc = bind_everywhere(port, fd);
@@ -145,7 +145,7 @@ int br_socket_reserve(const char *address, uint16_t *port, int *fd)
 }
 
 /* Waits until the socket is ready for `events`, or -ETIMEDOUT. */
-static int wait_for(int fd, short events, uint64_t deadline)
+static int store_socket_wait_for(int fd, short events, uint64_t deadline)
 {
     struct pollfd pollfd = {.fd = fd, .events = events};
 
@@ -184,7 +184,7 @@ static int connect_to(const struct addrinfo *to, uint64_t deadline, int *fd)
     if (connect(s, to->ai_addr, to->ai_addrlen) < 0)
         err = errno;
     if (err == EINPROGRESS) {
-        err = -wait_for(s, POLLOUT, deadline < limit ? deadline : limit);
+        err = -store_socket_wait_for(s, POLLOUT, deadline < limit ? deadline : limit);
         if (!err)
             getsockopt(s, SOL_SOCKET, SO_ERROR, &err, &bytes);
     }
@@ -203,7 +203,7 @@ int br_socket_connect(const char *address, uint16_t port, uint64_t deadline, int
 {
     char name[BR_SOCKET_NAME];
     struct addrinfo *list;
-    int rc = resolve(address, port, &list);
+    int rc = store_socket_resolve(address, port, &list);
 
     if (rc < 0)
         return rc;
@@ -230,7 +230,7 @@ int br_socket_send(int fd, const void *bytes, size_t n, uint64_t deadline)
             at += sent;
             n -= (size_t)sent;
         } else if (errno == EAGAIN) {
-            rc = wait_for(fd, POLLOUT, deadline);
+            rc = store_socket_wait_for(fd, POLLOUT, deadline);
         } else if (errno != EINTR) {
             rc = errno == EPIPE ? -ECONNRESET : -errno;
         }
@@ -254,7 +254,7 @@ int br_socket_receive(int fd, void *bytes, size_t n, uint64_t deadline)
         } else if (got == 0) {
             rc = -ECONNRESET;
         } else if (errno == EAGAIN) {
-            rc = wait_for(fd, POLLIN, deadline);
+            rc = store_socket_wait_for(fd, POLLIN, deadline);
         } else if (errno != EINTR) {
             rc = -errno;
         }

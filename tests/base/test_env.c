@@ -55,9 +55,9 @@ static void env_number__bad_value_is_named(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(number(bad[i], &out), -EINVAL);
-        assert_non_null(strstr(br_error_words(), NAME));
-        assert_non_null(strstr(br_error_words(), bad[i]));
-        assert_non_null(strstr(br_error_words(), "-5 to 100"));
+        assert_non_null(strstr(br_error_message(), NAME));
+        assert_non_null(strstr(br_error_message(), bad[i]));
+        assert_non_null(strstr(br_error_message(), "-5 to 100"));
     }
 }
 
@@ -109,25 +109,25 @@ static void env_bytes__range(void **state)
     assert_int_equal(br_env_bytes(NAME, 1, 4096, 4, &out), 0);
     assert_int_equal(out, 2048);
     assert_int_equal(br_env_bytes(NAME, 1, 2047, 4, &out), -EINVAL);
-    assert_non_null(strstr(br_error_words(), NAME "=2K"));
-    assert_non_null(strstr(br_error_words(), "1 to 2047"));
+    assert_non_null(strstr(br_error_message(), NAME "=2K"));
+    assert_non_null(strstr(br_error_message(), "1 to 2047"));
 }
 
 static void env_choice__finds_or_lists(void **state)
 {
-    static const char *const choices[] = {"shm", "uring", NULL};
+    static const char *const choices[] = {"shm", "tcp", NULL};
     int out;
 
     (void)state;
     unsetenv(NAME);
     assert_int_equal(br_env_choice(NAME, choices, -1, &out), 0);
     assert_int_equal(out, -1);
-    setenv(NAME, "uring", 1);
+    setenv(NAME, "tcp", 1);
     assert_int_equal(br_env_choice(NAME, choices, -1, &out), 0);
     assert_int_equal(out, 1);
     setenv(NAME, "verb", 1);
     assert_int_equal(br_env_choice(NAME, choices, -1, &out), -EINVAL);
-    assert_says(br_error_words(), NAME "=verb|shm|uring");
+    assert_says(br_error_message(), NAME "=verb|shm|tcp");
 }
 
 int main(void)

@@ -15,26 +15,26 @@ static void error__returns_negative_and_keeps_words(void **state)
 {
     (void)state;
     assert_int_equal(br_error(EINVAL, "rank %d of %d", 3, 4), -EINVAL);
-    assert_string_equal(br_error_words(), "rank 3 of 4");
+    assert_string_equal(br_error_message(), "rank 3 of 4");
 }
 
 static void error__cuts_long_words(void **state)
 {
-    char text[2 * BR_ERROR_WORDS];
+    char text[2 * BR_ERROR_BYTES];
 
     (void)state;
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = 0;
     br_error(EIO, "%s", text);
-    assert_int_equal(strlen(br_error_words()), BR_ERROR_WORDS - 1);
+    assert_int_equal(strlen(br_error_message()), BR_ERROR_BYTES - 1);
 }
 
 static void error__may_quote_the_words_before(void **state)
 {
     (void)state;
     br_error(EIO, "inner");
-    br_error(EIO, "outer (%s)", br_error_words());
-    assert_string_equal(br_error_words(), "outer (inner)");
+    br_error(EIO, "outer (%s)", br_error_message());
+    assert_string_equal(br_error_message(), "outer (inner)");
 }
 
 static void error_prefix__stands_in_front(void **state)
@@ -42,13 +42,13 @@ static void error_prefix__stands_in_front(void **state)
     (void)state;
     br_error(EPIPE, "closed");
     assert_int_equal(br_error_prefix(-EPIPE, "device %s: ", "eth0"), -EPIPE);
-    assert_string_equal(br_error_words(), "device eth0: closed");
+    assert_string_equal(br_error_message(), "device eth0: closed");
 }
 
 static void *other_thread(void *seen)
 {
     br_error(EIO, "other");
-    *(int *)seen = strcmp(br_error_words(), "other") == 0;
+    *(int *)seen = strcmp(br_error_message(), "other") == 0;
     return NULL;
 }
 
@@ -62,7 +62,7 @@ static void error_words__belong_to_the_thread(void **state)
     assert_int_equal(pthread_create(&thread, NULL, other_thread, &seen), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(seen);
-    assert_string_equal(br_error_words(), "mine");
+    assert_string_equal(br_error_message(), "mine");
 }
 
 int main(void)

@@ -111,7 +111,7 @@ static void file__a_failure_of_the_caller_keeps_the_old_one(void **state)
     holds(path, "old");
     assert_int_equal(files(false), 1);
     assert_int_equal(write_text(path, "new", true, 0), -EEXIST);
-    assert_non_null(strstr(br_error_words(), path));
+    assert_non_null(strstr(br_error_message(), path));
     holds(path, "old");
 }
 
@@ -160,7 +160,7 @@ static void file__what_is_no_file(void **state)
     (void)state;
     assert_int_equal(write_text("/dev/null", "words", false, 0), 0);
     assert_int_equal(write_text("/dev/full", "words", false, 0), -ENOSPC);
-    assert_non_null(strstr(br_error_words(), "a test: cannot write /dev/full: No space"));
+    assert_non_null(strstr(br_error_message(), "a test: cannot write /dev/full: No space"));
     assert_int_equal(access("/dev/full", F_OK), 0);
     assert_int_equal(write_text(folder, "words", false, 0), -EISDIR);
     assert_int_equal(write_text("/no/such/folder/file", "words", false, 0), -ENOENT);
@@ -178,8 +178,8 @@ static void file__full_disk_keeps_the_old_one(void **state)
     memset(much, 'x', sizeof much - 1);
     assert_int_equal(write_text(path, "old", false, 0), 0);
     assert_int_equal(write_text(path, much, false, 0), -ENOSPC);
-    assert_non_null(strstr(br_error_words(), path));
-    assert_non_null(strstr(br_error_words(), "No space"));
+    assert_non_null(strstr(br_error_message(), path));
+    assert_non_null(strstr(br_error_message(), "No space"));
     holds(path, "old");
     assert_int_equal(files(false), 1);
     files(true);

@@ -67,7 +67,7 @@ static void numa_pin__bad_cpu_is_named(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         br_error(EIO, "none");
         assert_int_equal(br_numa_pin(bad[i]), -EINVAL);
-        assert_non_null(strstr(br_error_words(), "CPU "));
+        assert_non_null(strstr(br_error_message(), "CPU "));
     }
 }
 

@@ -42,7 +42,7 @@ static void rate_parse__bad(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(br_rate_parse(bad[i], &rate), -EINVAL);
-        assert_non_null(strstr(br_error_words(), "500mbit"));
+        assert_non_null(strstr(br_error_message(), "500mbit"));
     }
     assert_true(rate == 7);
 }

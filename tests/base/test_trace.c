@@ -36,22 +36,22 @@ static const char *content(void)
     return text;
 }
 
-/* Behind the next `words` in the text; NULL: none. strstr() of a sanitizer measures the whole text each time. */
-static const char *after(const char *at, const char *words)
+/* Behind the next `part` in the text; NULL: none. strstr() of a sanitizer measures the whole text each time. */
+static const char *after(const char *at, const char *part)
 {
-    size_t n = strlen(words);
+    size_t n = strlen(part);
 
     for (; *at; at++)
-        if (*at == *words && strncmp(at, words, n) == 0)
+        if (*at == *part && strncmp(at, part, n) == 0)
             return at + n;
     return NULL;
 }
 
-static int count(const char *words)
+static int count(const char *part)
 {
     int n = 0;
 
-    for (const char *at = content(); (at = after(at, words));)
+    for (const char *at = content(); (at = after(at, part));)
         n++;
     return n;
 }
@@ -260,9 +260,9 @@ static void trace_path__refuses_folders(void **state)
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         for (int size = 1; size < 3; size++) {
             assert_int_equal(br_trace_path(folders[i], 0, size, out), -EISDIR);
-            assert_says(br_error_words(), "folder");
+            assert_says(br_error_message(), "folder");
         }
-    assert_non_null(strstr(br_error_words(), ": /no/such/folder/job.json"));
+    assert_non_null(strstr(br_error_message(), ": /no/such/folder/job.json"));
 }
 
 static void trace_open__says_what_is_wrong(void **state)
@@ -271,7 +271,7 @@ static void trace_open__says_what_is_wrong(void **state)
 
     (void)state;
     assert_int_equal(br_trace_open("/no/such/folder/a.json", 0, 1 << 20, 0, &trace), -ENOENT);
-    assert_non_null(strstr(br_error_words(), "/no/such/folder/a.json"));
+    assert_non_null(strstr(br_error_message(), "/no/such/folder/a.json"));
     br_trace_close(NULL);
 }
 
@@ -335,7 +335,7 @@ static void trace_close_virtual__leaves_the_older_file_after_an_error(void **sta
     assert_string_equal(content(), "older");
     assert_int_equal(br_trace_open_virtual("/dev/full", 0, 1 << 20, 0, &trace), 0);
     assert_int_equal(br_trace_close_virtual(trace, 0), -ENOSPC);
-    assert_non_null(strstr(br_error_words(), "/dev/full"));
+    assert_non_null(strstr(br_error_message(), "/dev/full"));
     assert_int_equal(br_trace_open_virtual("/no/such/folder/a.json", 0, 1 << 20, 0, &trace), -ENOENT);
     assert_int_equal(br_trace_close_virtual(NULL, -EIO), -EIO);
 }

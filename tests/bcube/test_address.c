@@ -35,7 +35,7 @@ static void bcube_init__range(void **state)
 {
     static const struct {
         int64_t n, k;
-        const char *words;
+        const char *message;
     } bad[] = {{1, 2, "n, the ports"},  {0, 2, "n, the ports"},  {-3, 2, "n, the ports"},
                {2, 0, "k, the NICs"},   {2, -1, "k, the NICs"},  {2, 17, "65536"},
                {65537, 1, "65536"},     {257, 2, "65536"},       {INT64_MAX, 2, "65536"},
@@ -45,7 +45,7 @@ static void bcube_init__range(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(br_bcube_init(&cube, bad[i].n, bad[i].k), -EINVAL);
-        assert_non_null(strstr(br_error_words(), bad[i].words));
+        assert_non_null(strstr(br_error_message(), bad[i].message));
         assert_int_equal(cube.hosts, 7);
     }
     assert_int_equal(br_bcube_init(&cube, 2, 16), 0);
@@ -70,7 +70,7 @@ static void bcube_parse__good_and_bad(void **state)
     assert_int_equal(cube.hosts, 9);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(br_bcube_parse(&cube, bad[i]), -EINVAL);
-        assert_true(strlen(br_error_words()) > 20);
+        assert_true(strlen(br_error_message()) > 20);
     }
     assert_int_equal(br_bcube_parse(&cube, NULL), -EINVAL);
     assert_int_equal(cube.hosts, 9);
@@ -156,7 +156,7 @@ static void bcube_parse_host__bad(void **state)
     assert_int_equal(br_bcube_init(&cube, 3, 2), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(br_bcube_parse_host(&cube, bad[i], &host), -EINVAL);
-        assert_non_null(strstr(br_error_words(), "[2,2]"));
+        assert_non_null(strstr(br_error_message(), "[2,2]"));
     }
     assert_int_equal(br_bcube_parse_host(&cube, NULL, &host), -EINVAL);
     assert_int_equal(host, 77);
@@ -200,9 +200,9 @@ static void bcube_link__bad(void **state)
     (void)state;
     assert_int_equal(br_bcube_init(&cube, 3, 2), 0);
     assert_int_equal(br_bcube_link(&cube, 0, 9, &link), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "no host 9"));
+    assert_non_null(strstr(br_error_message(), "no host 9"));
     assert_int_equal(br_bcube_link(&cube, 0, 4, &link), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "differ in 2 digits"));
+    assert_non_null(strstr(br_error_message(), "differ in 2 digits"));
 }
 
 static void bcube_neighbour__all_distinct_and_mutual(void **state)

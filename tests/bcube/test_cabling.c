@@ -174,12 +174,12 @@ static void cabling_init__bad(void **state)
     assert_int_equal(br_bcube_init(&cube, 16, 3), 0);
     for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
         assert_int_equal(br_cabling_init(&cabling, &cube, 0, networks[i]), -EINVAL);
-        assert_non_null(strstr(br_error_words(), "/"));
+        assert_non_null(strstr(br_error_message(), "/"));
     }
     assert_int_equal(br_cabling_init(&cabling, &cube, 0, "192.168.0.0/20"), -ENOSPC);
-    assert_non_null(strstr(br_error_words(), "larger network"));
+    assert_non_null(strstr(br_error_message(), "larger network"));
     assert_int_equal(br_cabling_init(&cabling, &cube, 4097, NULL), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "from 1 to 4096"));
+    assert_non_null(strstr(br_error_message(), "from 1 to 4096"));
     assert_int_equal(br_cabling_init(&cabling, &cube, -1, NULL), -EINVAL);
 }
 

@@ -51,7 +51,7 @@ static void failures_add__bad(void **state)
 
     (void)state;
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_NIC, 65536, 0), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "65535"));
+    assert_non_null(strstr(br_error_message(), "65535"));
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_NIC, 0, 16), -EINVAL);
     assert_int_equal(br_failures_remove(&failures, BR_FAILURE_NIC, 65536, 0), -EINVAL);
     assert_int_equal(failures.count, 0);

@@ -38,49 +38,49 @@ static double bound(const struct br_bcube *cube, const struct br_failures *failu
 }
 
 /* From every host of every tree links that work lead to its root; depths and loads are as said. */
-static void check(const struct br_forest *forest, const struct br_failures *failures)
+static void check(const struct br_forest *trees, const struct br_failures *failures)
 {
-    uint32_t *load = calloc((size_t)forest->hosts * forest->cube.k, sizeof *load), busiest = 0, deepest = 0;
+    uint32_t *load = calloc((size_t)trees->hosts * trees->cube.k, sizeof *load), busiest = 0, deepest = 0;
 
-    for (uint32_t tree = 0; tree < forest->trees; tree++)
-        for (uint32_t host = 0; host < forest->hosts; host++) {
-            uint32_t parent = br_forest_parent(forest, tree, host),
-                     depth = br_forest_depth(forest, tree, host);
-            int level = br_bcube_level(&forest->cube, host, parent);
+    for (uint32_t tree = 0; tree < trees->trees; tree++)
+        for (uint32_t host = 0; host < trees->hosts; host++) {
+            uint32_t parent = br_forest_parent(trees, tree, host),
+                     depth = br_forest_depth(trees, tree, host);
+            int level = br_bcube_level(&trees->cube, host, parent);
 
             deepest = depth > deepest ? depth : deepest;
             if (parent == host)
                 continue;
             assert_true(level >= 0);
-            assert_true(br_link_works(&forest->cube, failures, host, parent, (uint32_t)level));
-            assert_int_equal(br_forest_depth(forest, tree, parent), depth - 1);
-            assert_true(br_forest_height(forest, tree, parent) > br_forest_height(forest, tree, host));
-            load[host * forest->cube.k + (uint32_t)level]++;
-            load[parent * forest->cube.k + (uint32_t)level]++;
+            assert_true(br_link_works(&trees->cube, failures, host, parent, (uint32_t)level));
+            assert_int_equal(br_forest_depth(trees, tree, parent), depth - 1);
+            assert_true(br_forest_height(trees, tree, parent) > br_forest_height(trees, tree, host));
+            load[host * trees->cube.k + (uint32_t)level]++;
+            load[parent * trees->cube.k + (uint32_t)level]++;
         }
-    for (uint32_t i = 0; i < forest->hosts * forest->cube.k; i++)
+    for (uint32_t i = 0; i < trees->hosts * trees->cube.k; i++)
         busiest = load[i] > busiest ? load[i] : busiest;
-    assert_int_equal(forest->busiest, busiest);
-    assert_int_equal(forest->depth, deepest);
+    assert_int_equal(trees->busiest, busiest);
+    assert_int_equal(trees->depth, deepest);
     free(load);
 }
 
 static void one(const struct br_bcube *cube, const struct br_failures *failures, double most)
 {
-    struct br_forest *forest, *again;
+    struct br_forest *trees, *again;
     double loaded;
 
-    assert_int_equal(br_forest_new(cube, failures, &forest), 0);
-    check(forest, failures);
-    loaded = (double)forest->busiest / forest->trees / bound(cube, failures, forest->hosts);
+    assert_int_equal(br_forest_new(cube, failures, &trees), 0);
+    check(trees, failures);
+    loaded = (double)trees->busiest / trees->trees / bound(cube, failures, trees->hosts);
     if (loaded > most)
         fail_msg("BCube(%u,%u), %u failures: %g times the bound", cube->n, cube->k, failures->count, loaded);
     assert_int_equal(br_forest_new(cube, failures, &again), 0);
-    assert_int_equal(forest->digest, again->digest);
-    assert_memory_equal(forest->parents, again->parents,
-                        (size_t)forest->trees * forest->hosts * sizeof *forest->parents);
+    assert_int_equal(trees->digest, again->digest);
+    assert_memory_equal(trees->parents, again->parents,
+                        (size_t)trees->trees * trees->hosts * sizeof *trees->parents);
     br_forest_free(again);
-    br_forest_free(forest);
+    br_forest_free(trees);
 }
 
 static void br_forest_new__loads_nics_evenly(void **state)
@@ -114,7 +114,7 @@ static void br_forest_new__of_random_failures(void **state)
     br_random_seed(&random, 7);
     for (int i = 0; i < 80; i++) {
         struct br_failures failures = {.missing_from = i % 2 ? 0 : 20};
-        struct br_forest *forest;
+        struct br_forest *trees;
         struct br_bcube cube;
         int rc;
 
@@ -122,11 +122,11 @@ static void br_forest_new__of_random_failures(void **state)
         for (uint64_t n = br_random_below(&random, 12); n > 0; n--)
             br_failures_add(&failures, BR_FAILURE_NIC, (uint32_t)br_random_below(&random, 27),
                             (uint32_t)br_random_below(&random, 3));
-        rc = br_forest_new(&cube, &failures, &forest);
+        rc = br_forest_new(&cube, &failures, &trees);
         assert_true(rc == 0 || rc == -EHOSTUNREACH);
         if (rc == 0) {
-            check(forest, &failures);
-            br_forest_free(forest);
+            check(trees, &failures);
+            br_forest_free(trees);
             made++;
         }
         br_failures_destroy(&failures);
@@ -137,18 +137,18 @@ static void br_forest_new__of_random_failures(void **state)
 static void br_forest_new__says_what_cannot_be(void **state)
 {
     struct br_failures failures = {0};
-    struct br_forest *forest;
+    struct br_forest *trees;
     struct br_bcube cube;
 
     (void)state;
     assert_int_equal(br_bcube_init(&cube, 2, 2), 0);
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_NIC, 1, 0), 0);
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_NIC, 2, 1), 0);
-    assert_int_equal(br_forest_new(&cube, &failures, &forest), -EHOSTUNREACH); /* host 0 has nobody */
-    assert_says(br_error_words(), "BCube(2,2)");
+    assert_int_equal(br_forest_new(&cube, &failures, &trees), -EHOSTUNREACH); /* host 0 has nobody */
+    assert_says(br_error_message(), "BCube(2,2)");
     br_failures_destroy(&failures);
     assert_int_equal(br_bcube_init(&cube, 2, 9), 0);
-    assert_int_equal(br_forest_new(&cube, NULL, &forest), -EINVAL);
+    assert_int_equal(br_forest_new(&cube, NULL, &trees), -EINVAL);
 }
 
 int main(void)

@@ -91,10 +91,10 @@ static void route_shortest__order_of_levels(void **state)
     assert_int_equal(br_route_shortest(&cube, 0, 26, NULL, &route), 0);
     assert_int_equal(route.hosts[0], 18);
     assert_int_equal(br_route_shortest(&cube, 0, 26, twice, &route), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "permutation"));
+    assert_non_null(strstr(br_error_message(), "permutation"));
     assert_int_equal(br_route_shortest(&cube, 0, 26, beyond, &route), -EINVAL);
     assert_int_equal(br_route_shortest(&cube, 0, 27, NULL, &route), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "no host 27"));
+    assert_non_null(strstr(br_error_message(), "no host 27"));
     assert_int_equal(br_route_shortest(&cube, 27, 0, NULL, &route), -EINVAL);
 }
 
@@ -172,7 +172,7 @@ static void route_disjoint__bad(void **state)
 
     (void)state;
     assert_int_equal(br_route_disjoint(&cube, 4, 4, routes), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "itself"));
+    assert_non_null(strstr(br_error_message(), "itself"));
     assert_int_equal(br_route_disjoint(&cube, 4, 9, routes), -EINVAL);
 }
 
@@ -314,7 +314,7 @@ static void route_around__gives_up(void **state)
         for (uint32_t j = 0; j < i; j++)
             assert_int_equal(br_failures_add(&failures, BR_FAILURE_HOST, 0xffffu ^ 1u << i ^ 1u << j, 0), 0);
     assert_int_equal(br_route_around(&cube, 0, 0xffff, &failures, &route), -EHOSTUNREACH);
-    assert_says(br_error_words(), "4096 hosts");
+    assert_says(br_error_message(), "4096 hosts");
     br_failures_destroy(&failures);
 }
 
@@ -330,16 +330,16 @@ static void route_around__words(void **state)
     assert_int_equal(route.hops, 0);
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_HOST, 4, 0), 0);
     assert_int_equal(br_route_around(&cube, 0, 4, &failures, &route), -EHOSTUNREACH);
-    assert_says(br_error_words(), "host 4 [1,1]");
+    assert_says(br_error_message(), "host 4 [1,1]");
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_NIC, 8, 0), 0);
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_SWITCH, 2, 1), 0);
     assert_int_equal(br_route_around(&cube, 8, 0, &failures, &route), -EHOSTUNREACH);
-    assert_says(br_error_words(), "host 8 [2,2]|level");
+    assert_says(br_error_message(), "host 8 [2,2]|level");
     br_failures_destroy(&failures);
     for (uint32_t index = 0; index < 3; index++)
         assert_int_equal(br_failures_add(&failures, BR_FAILURE_SWITCH, index, 1), 0);
     assert_int_equal(br_route_around(&cube, 0, 8, &failures, &route), -EHOSTUNREACH);
-    assert_says(br_error_words(), "cube");
+    assert_says(br_error_message(), "cube");
     br_failures_destroy(&failures);
 }
 

@@ -344,7 +344,7 @@ static void judge__random(void **state)
         }
         assert_true(judge(&bed) >= 0);
         for (uint32_t f = 0; f < bed.wiring.n_findings && f < BR_WIRING_FINDINGS; f++)
-            assert_in_range(strlen(bed.wiring.findings[f]), 20, BR_WIRING_WORDS - 1);
+            assert_in_range(strlen(bed.wiring.findings[f]), 20, BR_WIRING_TEXT - 1);
         br_wiring_destroy(&bed.wiring);
     }
 }

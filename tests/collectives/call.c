@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "call.h"
+#include "tests/collectives/call.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "collectives/type.h"
+#include "collectives/schedule/type.h"
 
 static struct collective_case case_of(const struct call *c)
 {
@@ -77,18 +77,18 @@ void call_submit(struct call *c, struct job *job)
 void call_check(const struct call *c, const struct job *job)
 {
     struct collective_case of = case_of(c);
-    char words[100];
+    char text[100];
 
     for (int r = 0; r < job->n; r++) {
         bool same = r && case_same_everywhere(c->collective);
 
         if (c->ops[r].status)
-            fail_msg("%s: %s", br_collective_name(c->collective), c->ops[r].words);
-        if (!case_check(&of, job->n, r, &c->buffers[r], same ? c->buffers[0].recv : NULL, words,
-                        sizeof words))
+            fail_msg("%s: %s", br_collective_name(c->collective), c->ops[r].message);
+        if (!case_check(&of, job->n, r, &c->buffers[r], same ? c->buffers[0].recv : NULL, text,
+                        sizeof text))
             fail_msg("%s %s of %zu %s %s, rank %d of %d (in place %d): %s",
                      c->algorithm ? c->algorithm : "auto", br_collective_name(c->collective), c->count,
-                     br_type_name(c->type), br_reduction_name(c->reduction), r, job->n, c->in_place, words);
+                     br_type_name(c->type), br_reduction_name(c->reduction), r, job->n, c->in_place, text);
     }
 }
 

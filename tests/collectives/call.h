@@ -4,8 +4,8 @@
 #ifndef BR_TESTS_COLLECTIVES_CALL_H
 #define BR_TESTS_COLLECTIVES_CALL_H
 
-#include "case.h"
-#include "job.h"
+#include "tests/collectives/case.h"
+#include "tests/collectives/job.h"
 
 struct call {
     enum br_collective collective;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "case.h"
+#include "tests/collectives/case.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "collectives/type.h"
+#include "collectives/schedule/type.h"
 
 #define GUARD_BYTE 0xa5
 #define OLD_BYTE   0xee /* of a result before the call */
@@ -117,22 +117,22 @@ bool case_same_everywhere(enum br_collective collective)
 }
 
 bool case_check(const struct collective_case *c, int n, int rank, const struct case_buffers *b,
-                const void *right, char *words, size_t bytes)
+                const void *right, char *text, size_t bytes)
 {
     size_t wrong = b->writes && !right ? count_wrong(c, n, rank, b->recv) : 0;
 
-    words[0] = 0;
+    text[0] = 0;
     if (b->writes && right && memcmp(right, b->recv, b->recv_bytes))
-        snprintf(words, bytes,
+        snprintf(text, bytes,
                  "the result has other bits than that of another rank, or of the same call before");
     else if (wrong)
-        snprintf(words, bytes, "%zu elements are wrong", wrong);
+        snprintf(text, bytes, "%zu elements are wrong", wrong);
     else if (!c->in_place && (wrong = br_data_wrong_copy(&c->data, rank, 0, b->send,
                                                          b->send_bytes / br_type_size(c->data.type))))
-        snprintf(words, bytes, "%zu elements of the input have changed", wrong);
+        snprintf(text, bytes, "%zu elements of the input have changed", wrong);
     else if (b->send_whole && !guards_hold(b->send, b->send_bytes))
-        snprintf(words, bytes, "something was written around the input");
+        snprintf(text, bytes, "something was written around the input");
     else if (b->recv_whole && !guards_hold(b->recv, b->recv_bytes))
-        snprintf(words, bytes, "something was written around the output");
-    return !words[0];
+        snprintf(text, bytes, "something was written around the output");
+    return !text[0];
 }

@@ -5,7 +5,7 @@
  * engine over the simulator (call.h, tests/sim/calls.c), or of the public calls in real processes
  * (tests/system/collective.h).
  *
- * The values are those of tools/data.h: each rank can tell what every other one gives, and rounded results
+ * The values are those of tools/common/data.h: each rank can tell what every other one gives, and rounded results
  * must lie within what any order of the reduction can cost. All functions are pure; any thread may call
  * them.
  */
@@ -16,8 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "collectives/schedule.h"
-#include "tools/data.h"
+#include "collectives/schedule/schedule.h"
+#include "tools/common/data.h"
 
 /* Beside the collectives: each rank sends its buffer to the next rank and receives that of the previous
  * one. */
@@ -64,6 +64,6 @@ bool case_same_everywhere(enum br_collective collective);
  * checked. false: something is wrong, and `words` say what.
  */
 bool case_check(const struct collective_case *c, int n, int rank, const struct case_buffers *buffers,
-                const void *right, char *words, size_t bytes);
+                const void *right, char *text, size_t bytes);
 
 #endif

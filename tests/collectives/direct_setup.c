@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "direct_setup.h"
+#include "tests/collectives/direct_setup.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -5,7 +5,7 @@
 #define BR_TESTS_COLLECTIVES_DIRECT_SETUP_H
 
 #include "gpu/workspace.h"
-#include "gpu_call.h"
+#include "tests/collectives/gpu_call.h"
 
 #define ALL (SEND | RECV | NICS)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "gpu_call.h"
+#include "tests/collectives/gpu_call.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "collectives/type.h"
+#include "collectives/schedule/type.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fresh.h"
 
@@ -146,7 +146,7 @@ void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *off
     job_create(job, &(struct job_options){
                         .n = n,
                         .rails = 1,
-                        .network = {.seed = 1, .place_ports = workspace.take != NULL},
+                        .network = {.seed = 1, .rkey_ports = workspace.take != NULL},
                         .engine = {.copier = copier,
                                    .offload = offload,
                                    .workspace = workspace,
@@ -179,7 +179,7 @@ void create_kept(struct job *job, int n, struct br_offload *offload)
     job_create(job, &(struct job_options){
                         .n = n,
                         .rails = 1,
-                        .network = {.seed = 1, .place_ports = workspace.take != NULL},
+                        .network = {.seed = 1, .rkey_ports = workspace.take != NULL},
                         .engine = {.copier = copier,
                                    .offload = offload,
                                    .workspace = workspace,

@@ -3,7 +3,7 @@
 #ifndef BR_TESTS_COLLECTIVES_GPU_CALL_H
 #define BR_TESTS_COLLECTIVES_GPU_CALL_H
 
-#include "call.h"
+#include "tests/collectives/call.h"
 #include "gpu/copier.h"
 #include "gpu/driver.h"
 #include "gpu/offload.h"

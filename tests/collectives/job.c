@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "job.h"
+#include "tests/collectives/job.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,18 +39,18 @@ static void region_done(void *context, struct br_region *region)
 /* Memory of a GPU, which no device knows. */
 static bool target_begin(void *context, struct br_target *target)
 {
-    return br_stage_target_begin(((struct job_rank *)context)->engine, target);
+    return br_staging_target_begin(((struct job_rank *)context)->engine, target);
 }
 
 static bool target_store(void *context, struct br_target *target)
 {
-    br_stage_target_store(((struct job_rank *)context)->engine, target);
+    br_staging_target_store(((struct job_rank *)context)->engine, target);
     return false;
 }
 
 static void target_done(void *context, struct br_target *target)
 {
-    br_stage_target_done(((struct job_rank *)context)->engine, target);
+    br_staging_target_done(((struct job_rank *)context)->engine, target);
 }
 
 static void open_rank(struct job *job, int rank, const struct job_options *options)
@@ -89,7 +89,7 @@ static void open_rank(struct job *job, int rank, const struct job_options *optio
     engine.rank = rank;
     engine.size = job->n;
     if (br_engine_create(r->worker, &engine, &r->engine))
-        fail_msg("%s", br_error_words());
+        fail_msg("%s", br_error_message());
 }
 
 static void set_peers(struct job *job, int rank, int n_rails)
@@ -169,14 +169,14 @@ int job_try_submit(struct job *job, int rank, struct br_operation *op)
 void job_submit(struct job *job, int rank, struct br_operation *op)
 {
     if (job_try_submit(job, rank, op))
-        fail_msg("%s", br_error_words());
+        fail_msg("%s", br_error_message());
 }
 
 static int turn(struct job *job, int rank)
 {
     uint64_t now = br_sim_host_now(job->sim, rank);
     struct job_rank *r = &job->ranks[rank];
-    int n = br_engine_turn(r->engine, now);
+    int n = br_engine_progress(r->engine, now);
 
     while (br_engine_ended(r->engine))
         job->ended++;

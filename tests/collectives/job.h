@@ -4,7 +4,7 @@
 #ifndef BR_TESTS_COLLECTIVES_JOB_H
 #define BR_TESTS_COLLECTIVES_JOB_H
 
-#include "collectives/engine.h"
+#include "collectives/engine/engine.h"
 #include "transport/sim/sim.h"
 
 struct job_region {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Greedy: the first pair that is not yet covered begins a row, and of some random rows that have it the
  * one that covers most others is taken. */
-#include "pairwise.h"
+#include "tests/collectives/pairwise.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "collectives/verifier.h"
+#include "collectives/schedule/verifier.h"
 
 /* Without a shape: up to so many ranks each root and collective is proved in all three ways of being in place;
  * beyond, where a proof takes long, in one of them, another for each number of ranks, root and collective. */
@@ -30,7 +30,7 @@ void schedules_build(struct schedules *schedules, struct br_schedule_request req
         request.in_place = in_place == IN_PLACE_ALL || (in_place == IN_PLACE_SOME && request.rank % 3 == 1);
         if (br_algorithm_build(&request, &schedules->of[request.rank]) != 0)
             fail_msg("%s, %s, %u ranks: %s", br_algorithm_name(request.algorithm),
-                     br_collective_name(request.collective), request.n, br_error_words());
+                     br_collective_name(request.collective), request.n, br_error_message());
     }
 }
 
@@ -54,7 +54,7 @@ static void prove(const struct br_schedule_request *request, enum in_place in_pl
     if (schedules_verify(&schedules, 3) != 0)
         fail_msg("%s, %s, %u ranks, root %u, in place %d: %s", br_algorithm_name(request->algorithm),
                  br_collective_name(request->collective), request->n, request->root, (int)in_place,
-                 br_error_words());
+                 br_error_message());
     schedules_free(&schedules);
 }
 

@@ -3,7 +3,7 @@
 #ifndef BR_TESTS_COLLECTIVES_SCHEDULES_H
 #define BR_TESTS_COLLECTIVES_SCHEDULES_H
 
-#include "collectives/algorithm.h"
+#include "collectives/schedule/algorithm.h"
 
 enum in_place { IN_PLACE_NOBODY, IN_PLACE_ALL, IN_PLACE_SOME };
 

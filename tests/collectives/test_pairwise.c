@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "pairwise.h"
+#include "tests/collectives/pairwise.h"
 
 static bool not_both_two(const int *row, void *context)
 {

@@ -49,7 +49,7 @@ static int sim_rough_setup(struct contract *contract)
                                                            .reorder_ppm = 300000,
                                                            .queue_bytes = 1 << 20,
                                                            .retry_limit = 30,
-                                                           .combine_ports = 1});
+                                                           .reduce_ports = 1});
 }
 
 static int sim_early_setup(struct contract *contract)
@@ -69,12 +69,12 @@ static int sim_places_setup(struct contract *contract)
     return sim_setup_with(
         contract,
         (struct br_sim_config){
-            .place_ports = 1, .tx_depth = 16, .loss_ppm = 20000, .duplicate_ppm = 50000, .retry_limit = 30});
+            .rkey_ports = 1, .tx_depth = 16, .loss_ppm = 20000, .duplicate_ppm = 50000, .retry_limit = 30});
 }
 
 static void sim_teardown(struct contract *contract)
 {
-    assert_int_equal(br_sim_counters(contract->surroundings)->bad_places, 0);
+    assert_int_equal(br_sim_counters(contract->surroundings)->bad_rkeys, 0);
     br_sim_destroy(contract->surroundings);
 }
 
@@ -221,7 +221,7 @@ static void verbs_classes_teardown(struct contract *contract)
     unsetenv("BRAID_TRAFFIC_CLASS");
 }
 
-/* The address is this back end's mark, then one of uring. */
+/* The address is this back end's mark, then one of tcp. */
 static int verbs_stranger(struct contract *contract, const struct br_address *address)
 {
     struct br_address inner = {.bytes = (uint16_t)(address->bytes - 1)};
@@ -386,8 +386,8 @@ const struct contract_backend contract_backends[] = {
     {.name = "sim-early", .setup = sim_early_setup, SIM_HOOKS},
     {.name = "sim-maps", .setup = sim_maps_setup, SIM_HOOKS},
     {.name = "sim-places", .setup = sim_places_setup, SIM_HOOKS},
-    {.name = "uring",
-     .transport = "uring",
+    {.name = "tcp",
+     .transport = "tcp",
      .configure = uring_configure,
      .stranger = uring_stranger,
      .processes = true},

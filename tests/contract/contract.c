@@ -22,7 +22,7 @@ static bool is_usable(void)
     struct contract contract = {.backend = under_test};
 
     if (under_test->setup && under_test->setup(&contract)) {
-        fprintf(stderr, "%s is skipped: %s\n", under_test->name, br_error_words());
+        fprintf(stderr, "%s is skipped: %s\n", under_test->name, br_error_message());
         return false;
     }
     if (under_test->teardown)
@@ -70,7 +70,7 @@ int contract_setup(void **state)
     }
     *state = contract;
     if (under_test->setup && under_test->setup(contract))
-        fail_msg("setup: %s", br_error_words());
+        fail_msg("setup: %s", br_error_message());
     if (under_test->configure)
         for (int i = 0; i < CONTRACT_SIDES; i++)
             under_test->configure(contract, i, &contract->sides[i].config);
@@ -99,7 +99,7 @@ void contract_open(struct contract *contract, int side)
     int rc = contract->ops->device_open(&at->config, &at->device);
 
     if (rc)
-        fail_msg("device_open: %s", br_error_words());
+        fail_msg("device_open: %s", br_error_message());
     at->device->index = 0;
 }
 
@@ -143,7 +143,7 @@ static void record(struct contract_side *side, const struct br_event *event)
     to = &side->log[side->n_log++];
     memset(to, 0, sizeof *to);
     to->event = *event;
-    if (event->kind == BR_EVENT_MESSAGE || event->kind == BR_EVENT_PLACED)
+    if (event->kind == BR_EVENT_MESSAGE || event->kind == BR_EVENT_DATA)
         memcpy(to->inline_, event->inline_, BR_FRAME_INLINE);
     if (event->kind == BR_EVENT_MESSAGE && event->length) {
         to->payload = malloc(event->length);
@@ -267,12 +267,12 @@ void contract_connect(struct contract *contract, int a, int b, struct br_link **
 
     assert_int_equal(contract->ops->device_address(contract->sides[b].device, &address), 0);
     if (contract->ops->link_connect(contract->sides[a].device, &address, link_a))
-        fail_msg("link_connect: %s", br_error_words());
+        fail_msg("link_connect: %s", br_error_message());
     assert_true(contract_until(contract, a, BR_EVENT_CONNECTED, *link_a, 1));
     assert_true(contract_until(contract, b, BR_EVENT_ACCEPTED, NULL, accepted + 1));
     *link_b = contract_event(contract, b, BR_EVENT_ACCEPTED, NULL, accepted)->event.link;
-    (*link_b)->trusted = true;
-    contract_event(contract, a, BR_EVENT_CONNECTED, *link_a, 0)->event.link->trusted = true;
+    (*link_b)->authenticated = true;
+    contract_event(contract, a, BR_EVENT_CONNECTED, *link_a, 0)->event.link->authenticated = true;
 }
 
 void contract_post(struct contract *contract, struct br_link *link, const struct br_frame *frames, int n)
@@ -282,7 +282,7 @@ void contract_post(struct contract *contract, struct br_link *link, const struct
         int taken = contract->ops->post(link, frames, n);
 
         if (taken < 0)
-            fail_msg("post: %s", br_error_words());
+            fail_msg("post: %s", br_error_message());
         assert_in_range(taken, 0, n);
         frames += taken;
         n -= taken;
@@ -341,18 +341,18 @@ void contract_place(struct contract *contract, int side, struct br_slot *slot)
 {
     struct br_device *device = contract->sides[side].device;
 
-    if (!device->caps.needs_place)
+    if (!device->caps.needs_rkey)
         return;
-    if (contract->ops->place_token(device, slot, slot->places[device->index]))
-        fail_msg("place_token: %s", br_error_words());
-    slot->placed = (uint8_t)(1u << device->index);
+    if (contract->ops->rkey_make(device, slot, slot->rkeys[device->index]))
+        fail_msg("place_token: %s", br_error_message());
+    slot->arrived_direct = (uint8_t)(1u << device->index);
 }
 
 void contract_unplace(struct contract *contract, int side, struct br_slot *slot)
 {
-    if (slot->placed)
-        contract->ops->place_release(contract->sides[side].device, slot);
-    slot->placed = 0;
+    if (slot->arrived_direct)
+        contract->ops->rkey_release(contract->sides[side].device, slot);
+    slot->arrived_direct = 0;
 }
 
 void contract_add_up(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length)
@@ -386,9 +386,9 @@ struct br_frame contract_placed(struct contract *contract, int side, uint32_t sl
 {
     const struct br_slot *at = br_slot_find(&contract->sides[side].slots, slot);
 
-    return (struct br_frame){.kind = BR_FRAME_PLACED,
-                             .place =
-                                 at && at->placed ? at->places[contract->sides[side].device->index] : NULL,
+    return (struct br_frame){.kind = BR_FRAME_DATA,
+                             .rkey =
+                                 at && at->arrived_direct ? at->rkeys[contract->sides[side].device->index] : NULL,
                              .payload = base + offset,
                              .length = length,
                              .slot = slot,
@@ -411,7 +411,7 @@ void contract_region(struct contract *contract, int side, struct br_region *regi
         region->base = malloc(bytes);
     assert_non_null(region->base);
     if (contract->ops->region_register(contract->sides[side].device, region))
-        fail_msg("region_register: %s", br_error_words());
+        fail_msg("region_register: %s", br_error_message());
     if (contract->backend->known)
         contract->backend->known(region);
 }
@@ -432,6 +432,6 @@ void contract_region_free(struct contract *contract, int side, struct br_region 
 
 bool contract_has_words(const struct br_link *link)
 {
-    return strnlen(link->words, sizeof link->words) > 10 &&
-           strnlen(link->words, sizeof link->words) < sizeof link->words;
+    return strnlen(link->message, sizeof link->message) > 10 &&
+           strnlen(link->message, sizeof link->message) < sizeof link->message;
 }

@@ -52,7 +52,7 @@ static void device_open__unknown_name(void **state)
 
     contract->sides[0].config.name = "no-such-nic";
     assert_true(contract->ops->device_open(&contract->sides[0].config, &device) < 0);
-    assert_non_null(strstr(br_error_words(), "no-such-nic"));
+    assert_non_null(strstr(br_error_message(), "no-such-nic"));
     assert_null(device);
 }
 
@@ -113,7 +113,7 @@ static void expect_refusal(struct contract *contract, const struct br_address *a
 
     if (rc) {
         assert_true(rc < 0);
-        assert_true(strlen(br_error_words()) > 10);
+        assert_true(strlen(br_error_message()) > 10);
         return;
     }
     assert_true(contract_until(contract, 0, BR_EVENT_CLOSED, link, 1));
@@ -183,7 +183,7 @@ static void max_links__outgoing_ones_are_refused(void **state)
     contract_connect(contract, 0, 1, &a, &b);
     assert_int_equal(contract->ops->device_address(contract->sides[1].device, &address), 0);
     assert_int_equal(contract->ops->link_connect(contract->sides[0].device, &address, &a), -EMFILE);
-    assert_true(strlen(br_error_words()) > 10);
+    assert_true(strlen(br_error_message()) > 10);
 }
 
 static void close__is_seen_by_the_peer(void **state)
@@ -278,7 +278,7 @@ static void close__with_work_in_flight(void **state)
     for (int i = 0; i < contract->sides[1].n_log; i++) {
         const struct br_event *event = &contract->sides[1].log[i].event;
 
-        if (event->kind == BR_EVENT_PLACED && !event->mapped)
+        if (event->kind == BR_EVENT_DATA && !event->mapped)
             assert_memory_equal(to + event->offset, from + event->offset, event->length);
     }
     contract->ops->link_close(b);

@@ -203,8 +203,8 @@ static void post__is_full_and_recovers(void **state)
         contract_post(contract, a, &frame, 1);
     }
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, (int)posted + 20));
-    assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, (int)posted + 20));
-    if (!contract_event(contract, 1, BR_EVENT_PLACED, b, 0)->event.mapped)
+    assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, (int)posted + 20));
+    if (!contract_event(contract, 1, BR_EVENT_DATA, b, 0)->event.mapped)
         assert_memory_equal(to, from, (size_t)(posted + 20 < n / cut ? posted + 20 : n / cut) * cut);
     contract_slot_put(contract, 1, br_slot_find(&contract->sides[1].slots, slot));
     contract->ops->link_close(b);

@@ -61,7 +61,7 @@ static bool arrive(struct contract *contract, struct br_link *link, struct br_sl
     bool complete = false;
 
     for (int i = first; i < last; i++) {
-        const struct br_event *event = &contract_event(contract, 1, BR_EVENT_PLACED, link, i)->event;
+        const struct br_event *event = &contract_event(contract, 1, BR_EVENT_DATA, link, i)->event;
 
         complete = br_slot_arrive(slot, event->offset, event->length);
     }
@@ -105,7 +105,7 @@ static void placed__all_sizes_and_tails(void **state)
         uint32_t cut = i % 2 ? limit : 3 * granule;
         int n = send_all(contract, a, &transfer, cut < limit ? cut : limit);
 
-        assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, before + n));
+        assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, before + n));
         assert_true(arrive(contract, b, transfer.slot, before, before + n));
         expect_arrived(&transfer);
         assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, before + n));
@@ -129,9 +129,9 @@ static void placed__carries_the_inline_bytes(void **state)
     contract_fill(inline_, sizeof inline_, 5);
     frame.inline_ = inline_;
     contract_post(contract, a, &frame, 1);
-    assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, 1));
+    assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, 1));
     assert_true(
-        contract_is_filled(contract_event(contract, 1, BR_EVENT_PLACED, b, 0)->inline_, BR_FRAME_INLINE, 5));
+        contract_is_filled(contract_event(contract, 1, BR_EVENT_DATA, b, 0)->inline_, BR_FRAME_INLINE, 5));
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, 1));
     assert_int_equal(contract_event(contract, 0, BR_EVENT_SENT, a, 0)->event.cookie, 77);
     transfer_free(contract, &transfer);
@@ -159,7 +159,7 @@ static void placed__two_links_interleaved(void **state)
         contract_post(contract, a[i % 2], &frame, 1);
         contract_message(contract, a[i / 2 % 2], NULL, 0, i);
     }
-    assert_true(contract_until(contract, 1, BR_EVENT_PLACED, NULL, (int)n));
+    assert_true(contract_until(contract, 1, BR_EVENT_DATA, NULL, (int)n));
     assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, NULL, (int)n));
     assert_true(arrive(contract, NULL, transfer.slot, 0, (int)n));
     expect_arrived(&transfer);
@@ -184,10 +184,10 @@ static void sent__gives_the_memory_back(void **state)
         frame.offset = i * 4096;
         contract_post(contract, a, &frame, 1);
         assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, (int)i + 1));
-        if (a->device->caps.sent_means_placed)
+        if (a->device->caps.sent_means_arrived)
             assert_true(contract_is_filled(transfer.to + (size_t)i * 4096, 4096, i));
     }
-    assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, 64));
+    assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, 64));
     for (uint32_t i = 0; i < 64; i++)
         assert_true(contract_is_filled(transfer.to + (size_t)i * 4096, 4096, i));
     transfer_free(contract, &transfer);
@@ -203,7 +203,7 @@ static void stale_slot__is_dropped_in_step(void **state)
     struct br_frame frame;
 
     contract_open_two(contract);
-    if (contract->sides[1].device->caps.needs_place)
+    if (contract->sides[1].device->caps.needs_rkey)
         return; /* nobody looks before the bytes are written: it is up to the protocol that this never happens */
     contract_connect(contract, 0, 1, &a, &b);
     transfer = transfer_new(contract, 50000, 65536, 2);
@@ -216,8 +216,8 @@ static void stale_slot__is_dropped_in_step(void **state)
     assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, 1));
     assert_true(contract_is_message(contract_event(contract, 1, BR_EVENT_MESSAGE, b, 0), 0, 6));
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, 3));
-    assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, 2));
-    event = &contract_event(contract, 1, BR_EVENT_PLACED, b, 0)->event;
+    assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, 2));
+    event = &contract_event(contract, 1, BR_EVENT_DATA, b, 0)->event;
     assert_int_equal(event->offset, 0);
     assert_int_equal(event->length, frame.length);
     assert_null(event->mapped);
@@ -236,17 +236,17 @@ static void complete_slice__is_not_written_again(void **state)
     struct br_frame frame;
 
     contract_open_two(contract);
-    if (contract->sides[1].device->caps.needs_place)
+    if (contract->sides[1].device->caps.needs_rkey)
         return; /* as above */
     contract_connect(contract, 0, 1, &a, &b);
     transfer = transfer_new(contract, 8192, 4096, 2);
     frame = contract_placed(contract, 1, transfer.number, transfer.from, 0, 4096, 1);
     contract_post(contract, a, &frame, 1);
-    assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, 1));
+    assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, 1));
     assert_false(arrive(contract, b, transfer.slot, 0, 1));
     memset(transfer.to, 0x11, 4096);
     contract_post(contract, a, &frame, 1);
-    assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, 2));
+    assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, 2));
     assert_true(all_bytes_are(transfer.to, 4096, 0x11));
     assert_int_equal(contract->sides[1].slots.stale_frames, 1);
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, 2));
@@ -259,12 +259,12 @@ static void expect_rejected(struct contract *contract, uint32_t offset, uint32_t
     struct transfer transfer = transfer_new(contract, 20000, 4096, 3);
     static uint8_t source[65536];
     struct br_link *a, *b, *a2, *b2;
-    struct br_frame frame = {.kind = BR_FRAME_PLACED,
+    struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .payload = source,
                              .length = length,
                              .slot = transfer.number,
                              .offset = offset,
-                             .place = transfer.slot->placed ? transfer.slot->places[0] : NULL};
+                             .rkey = transfer.slot->arrived_direct ? transfer.slot->rkeys[0] : NULL};
 
     contract_connect(contract, 0, 1, &a, &b);
     contract_connect(contract, 0, 1, &a2, &b2);
@@ -307,12 +307,12 @@ static void no_place__fails_the_link(void **state)
 {
     struct contract *contract = *state;
     static const uint8_t source[4096];
-    struct br_frame frame = {.kind = BR_FRAME_PLACED, .payload = source, .length = 4096};
+    struct br_frame frame = {.kind = BR_FRAME_DATA, .payload = source, .length = 4096};
     struct br_slot *slot;
     struct br_link *a, *b;
 
     contract_open_two(contract);
-    if (contract->sides[1].device->caps.maps || contract->sides[1].device->caps.needs_place)
+    if (contract->sides[1].device->caps.maps || contract->sides[1].device->caps.needs_rkey)
         return;
     contract_connect(contract, 0, 1, &a, &b);
     slot = br_slot_get(&contract->sides[1].slots, NULL, 4096, 4096);
@@ -333,13 +333,13 @@ static void combined__once_and_not_written(void **state)
     int before = 0;
 
     contract_open_two(contract);
-    if (!contract->sides[1].device->caps.combines)
+    if (!contract->sides[1].device->caps.reduces)
         return;
     contract_connect(contract, 0, 1, &a, &b);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         struct transfer transfer = transfer_new(contract, lengths[i], 65536, i);
         struct contract_sum sum = {transfer.slot, transfer.to};
-        struct br_combiner combiner = {contract_add_up, &sum};
+        struct br_slot_reducer combiner = {contract_add_up, &sum};
         uint32_t granule = transfer.slot->granule_bytes, length = transfer.length;
         uint32_t limit = a->device->caps.max_frame / granule * granule, cut = i % 2 ? limit : 3 * granule;
         uint64_t combined = b->device->counters.rx_combined_bytes;
@@ -348,9 +348,9 @@ static void combined__once_and_not_written(void **state)
 
         memset(transfer.to, 0, length);
         transfer.slot->base = memset(place, 0xcc, length);
-        assert_true(br_slot_set_combiner(transfer.slot, &combiner));
+        assert_true(br_slot_set_reducer(transfer.slot, &combiner));
         n = send_all(contract, a, &transfer, limit) + send_all(contract, a, &transfer, cut);
-        assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, before + n));
+        assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, before + n));
         assert_true(arrive(contract, b, transfer.slot, before, before + n) || !transfer.slot->missing);
         expect_arrived(&transfer);
         assert_true(b->device->counters.rx_combined_bytes >= combined + length);
@@ -379,7 +379,7 @@ static void region__is_registered_and_sent_from(void **state)
     frame.payload = (const uint8_t *)region.base + 4096;
     frame.region = &region;
     contract_post(contract, a, &frame, 1);
-    assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, 1));
+    assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, 1));
     assert_memory_equal(transfer.to, contract_view(contract, region.base) + 4096, 16384);
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, 1));
     if (a->device->caps.zero_copy_send) /* but for the end, which may be too short to be worth it */
@@ -418,11 +418,11 @@ static void mapped__is_readable_until_released(void **state)
         return;
     contract_connect(contract, 0, 1, &a, &b);
     transfer = send_mapped(contract, a, &region);
-    assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, 4));
+    assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, 4));
     contract_settle(contract);
     assert_int_equal(contract_count(contract, 0, BR_EVENT_SENT, a), 0);
     for (int i = 0; i < 4; i++) {
-        const struct br_event *event = &contract_event(contract, 1, BR_EVENT_PLACED, b, i)->event;
+        const struct br_event *event = &contract_event(contract, 1, BR_EVENT_DATA, b, i)->event;
 
         assert_non_null(event->mapped);
         assert_memory_equal(event->mapped, (const uint8_t *)region.base + event->offset, event->length);
@@ -454,9 +454,9 @@ static void mapped__outlives_the_link(void **state)
     }
     contract_connect(contract, 0, 1, &a, &b);
     transfer = send_mapped(contract, a, &region);
-    assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, 4));
+    assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, 4));
     for (int i = 0; i < 4; i++)
-        events[i] = contract_event(contract, 1, BR_EVENT_PLACED, b, i)->event;
+        events[i] = contract_event(contract, 1, BR_EVENT_DATA, b, i)->event;
     contract->ops->link_close(b);
     assert_true(contract_until(contract, 0, BR_EVENT_CLOSED, a, 1));
     contract->ops->link_close(a);

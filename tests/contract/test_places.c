@@ -11,7 +11,7 @@
 static bool open_two(struct contract *contract)
 {
     contract_open_two(contract);
-    return contract->sides[1].device->caps.needs_place;
+    return contract->sides[1].device->caps.needs_rkey;
 }
 
 static void caps__fit_together(void **state)
@@ -22,9 +22,9 @@ static void caps__fit_together(void **state)
     if (!open_two(contract))
         return;
     caps = &contract->sides[1].device->caps;
-    assert_true(caps->sent_means_placed);
+    assert_true(caps->sent_means_arrived);
     assert_false(caps->maps);
-    assert_false(caps->budget_free);
+    assert_false(caps->window_free);
 }
 
 static uint32_t number_of(struct contract *contract, const struct br_slot *slot)
@@ -36,13 +36,13 @@ static uint32_t number_of(struct contract *contract, const struct br_slot *slot)
 static void send(struct contract *contract, struct br_link *a, const struct br_slot *slot,
                  const uint8_t *from, uint32_t offset, uint32_t length)
 {
-    int before = contract_count(contract, 1, BR_EVENT_PLACED, NULL);
+    int before = contract_count(contract, 1, BR_EVENT_DATA, NULL);
     struct br_frame frame = contract_placed(contract, 1, number_of(contract, slot), from, offset, length, 1);
     const struct br_event *event;
 
     contract_post(contract, a, &frame, 1);
-    assert_true(contract_until(contract, 1, BR_EVENT_PLACED, NULL, before + 1));
-    event = &contract_event(contract, 1, BR_EVENT_PLACED, NULL, before)->event;
+    assert_true(contract_until(contract, 1, BR_EVENT_DATA, NULL, before + 1));
+    event = &contract_event(contract, 1, BR_EVENT_DATA, NULL, before)->event;
     assert_false(event->stale);
     assert_int_equal(event->slot, frame.slot);
     assert_int_equal(event->offset, offset);
@@ -84,7 +84,7 @@ static void token__for_every_slot_at_once(void **state)
             i % 3 || from_region.gpu ? &from_region : NULL; /* a GPU's is nothing without its keys */
         contract_post(contract, a, &frame, 1);
     }
-    assert_true(contract_until(contract, 1, BR_EVENT_PLACED, b, (int)count));
+    assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, (int)count));
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, (int)count));
     for (uint32_t i = 0; i < count; i++)
         assert_memory_equal(contract_view(contract, i % 2 ? region.base : plain) + i * n,
@@ -176,8 +176,8 @@ static void renew__old_numbers_do_not_count(void **state)
         br_slot_renew(slot);
         contract_place(contract, 1, slot);
         contract_settle(contract);
-        for (int i = 0; i < contract_count(contract, 1, BR_EVENT_PLACED, b); i++) {
-            const struct br_event *event = &contract_event(contract, 1, BR_EVENT_PLACED, b, i)->event;
+        for (int i = 0; i < contract_count(contract, 1, BR_EVENT_DATA, b); i++) {
+            const struct br_event *event = &contract_event(contract, 1, BR_EVENT_DATA, b, i)->event;
 
             assert_true(event->stale || event->slot == old);
         }

@@ -34,7 +34,7 @@ struct transfer {
     uint32_t *order;
     uint8_t *base; /* the slot's, apart from `to` where its bytes are combined */
     struct contract_sum sum;
-    struct br_combiner combiner;
+    struct br_slot_reducer combiner;
     bool complete;
 };
 
@@ -104,14 +104,14 @@ static void combine_some(struct soak *soak, struct transfer *transfer)
     const struct br_device *device = soak->contract->sides[!transfer->from_side].device;
 
     transfer->base = transfer->to;
-    if (device->caps.needs_place || below(soak, 2))
+    if (device->caps.needs_rkey || below(soak, 2))
         return;
     transfer->base = malloc(transfer->length);
     assert_non_null(transfer->base);
     transfer->slot->base = transfer->base;
     transfer->sum = (struct contract_sum){transfer->slot, transfer->to};
-    transfer->combiner = (struct br_combiner){contract_add_up, &transfer->sum};
-    assert_true(br_slot_set_combiner(transfer->slot, &transfer->combiner));
+    transfer->combiner = (struct br_slot_reducer){contract_add_up, &transfer->sum};
+    assert_true(br_slot_set_reducer(transfer->slot, &transfer->combiner));
 }
 
 static void begin_transfer(struct soak *soak)
@@ -193,8 +193,8 @@ static void take_placed(struct soak *soak, int side, const struct br_event *even
         assert_true(slot->may_map);
         memcpy(transfer->to + event->offset, event->mapped, event->length);
         soak->contract->ops->map_release(event->link->device, event->map_handle);
-    } else if (slot->combiner) {
-        br_slot_combine(slot, event->offset, slot->base + event->offset, event->length);
+    } else if (slot->reducer) {
+        br_slot_reduce(slot, event->offset, slot->base + event->offset, event->length);
     }
     if (!br_slot_arrive(slot, event->offset, event->length))
         return;
@@ -232,7 +232,7 @@ static void take_events(struct soak *soak, int side)
         if (event->kind == BR_EVENT_MESSAGE) {
             assert_true(contract_is_message(&at->log[i], message_length(soak, seed), seed));
             end->received++;
-        } else if (event->kind == BR_EVENT_PLACED) {
+        } else if (event->kind == BR_EVENT_DATA) {
             take_placed(soak, side, event);
         } else {
             assert_int_equal(event->kind, BR_EVENT_SENT);

@@ -18,7 +18,7 @@ struct fixture {
     struct br_region from, to;
     uint8_t *sent, *got; /* the bytes of these */
     struct br_slot *slot;
-    uint8_t token[BR_PLACE_BYTES];
+    uint8_t token[BR_RKEY_BYTES];
 };
 
 static struct br_device *receiver(const struct fixture *f)
@@ -31,12 +31,12 @@ static void give_place(struct fixture *f, struct br_region *region, void *base, 
     f->slot = br_slot_get(&f->contract->sides[1].slots, base, length, SLICE);
     assert_non_null(f->slot);
     f->slot->region = region;
-    assert_int_equal(f->contract->ops->place_token(receiver(f), f->slot, f->token), 0);
+    assert_int_equal(f->contract->ops->rkey_make(receiver(f), f->slot, f->token), 0);
 }
 
 static void take_place(struct fixture *f)
 {
-    f->contract->ops->place_release(receiver(f), f->slot);
+    f->contract->ops->rkey_release(receiver(f), f->slot);
     br_slot_put(&f->contract->sides[1].slots, f->slot);
 }
 
@@ -45,7 +45,7 @@ static bool begin(struct fixture *f, void **state)
 {
     f->contract = *state;
     contract_open_two(f->contract);
-    if (!receiver(f)->caps.needs_place)
+    if (!receiver(f)->caps.needs_rkey)
         return false;
     contract_connect(f->contract, 0, 1, &f->a, &f->b);
     contract_region(f->contract, 0, &f->from, BYTES);
@@ -72,7 +72,7 @@ static void post(struct fixture *f, uint32_t number, uint32_t offset, uint32_t l
     if (offset > BYTES - length)
         frame.payload = f->from.base; /* a wrong offset, not a wrong address */
     frame.region = &f->from;
-    frame.place = f->token;
+    frame.rkey = f->token;
     frame.inline_ = inline_;
     contract_post(f->contract, f->a, &frame, 1);
 }
@@ -85,7 +85,7 @@ static uint32_t number(const struct fixture *f)
 /* All of the transfer, in frames of three granules and more, the first bytes of the region kept as a guard. */
 static void transfer(struct fixture *f, uint32_t length)
 {
-    int before = contract_count(f->contract, 1, BR_EVENT_PLACED, f->b), n = 0;
+    int before = contract_count(f->contract, 1, BR_EVENT_DATA, f->b), n = 0;
     uint32_t cut = f->slot->granule_bytes * 24;
     bool complete = false;
 
@@ -97,10 +97,10 @@ static void transfer(struct fixture *f, uint32_t length)
         post(f, number(f), offset, to - offset, (uint8_t)(n % 4));
         offset = to;
     }
-    assert_true(contract_until(f->contract, 1, BR_EVENT_PLACED, f->b, before + n));
+    assert_true(contract_until(f->contract, 1, BR_EVENT_DATA, f->b, before + n));
     for (int i = 0; i < n; i++) {
         const struct contract_record *record =
-            contract_event(f->contract, 1, BR_EVENT_PLACED, f->b, before + i);
+            contract_event(f->contract, 1, BR_EVENT_DATA, f->b, before + i);
 
         assert_int_equal(record->event.slot, number(f));
         assert_false(record->event.stale);
@@ -173,7 +173,7 @@ static void write__in_more_memory_than_there_are_buffers(void **state)
             slots[i] = f.slot;
             post(&f, number(&f), 0, 65536, 1);
         }
-        assert_true(contract_until(f.contract, 1, BR_EVENT_PLACED, f.b, SLOTS));
+        assert_true(contract_until(f.contract, 1, BR_EVENT_DATA, f.b, SLOTS));
         for (int i = 0; i < SLOTS; i++) {
             assert_memory_equal(memory + (size_t)i * LENGTH, f.sent, 65536);
             f.slot = slots[i];
@@ -201,7 +201,7 @@ static void write__sent_means_placed(void **state)
             f.contract->backend->idle(f.contract);
     }
     assert_memory_equal(f.got, f.sent, SLICE);
-    assert_true(contract_until(f.contract, 1, BR_EVENT_PLACED, f.b, 1));
+    assert_true(contract_until(f.contract, 1, BR_EVENT_DATA, f.b, 1));
     take_place(&f);
     end(&f);
 }

@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t bytes, bytes_again;
 
     if (br_inventory_parse(&inventory, (const char *)data, size, "fuzz")) {
-        if (!br_error_words()[0] || inventory.hosts)
+        if (!br_error_message()[0] || inventory.hosts)
             abort();
         return 0;
     }

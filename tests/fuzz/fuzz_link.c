@@ -65,7 +65,7 @@ static void take_event(struct world *world, unsigned end, const struct br_event 
     check(!world->closed[end]);
     if (event->kind == BR_EVENT_ACCEPTED || event->kind == BR_EVENT_CONNECTED) {
         br_dgram_link_trust(world->links[end]);
-    } else if (event->kind == BR_EVENT_PLACED) {
+    } else if (event->kind == BR_EVENT_DATA) {
         check(event->stale || event->offset + event->length <= PLACE);
         if (world->hostile)
             return;
@@ -79,7 +79,7 @@ static void take_event(struct world *world, unsigned end, const struct br_event 
         world->held[end][world->n_held[end]++] = event->buffer;
     } else if (event->kind == BR_EVENT_CLOSED) {
         world->closed[end] = true;
-        check(event->error < 0 && *br_dgram_link_words(world->links[end]));
+        check(event->error < 0 && *br_dgram_link_message(world->links[end]));
         check(world->hostile || event->error == -ETIMEDOUT);
     }
 }
@@ -152,7 +152,7 @@ static void post(struct world *world, unsigned end, uint8_t how)
 
     if (!world->links[end] || world->posted[end] == 255)
         return;
-    frame.kind = message ? BR_FRAME_MESSAGE : BR_FRAME_PLACED;
+    frame.kind = message ? BR_FRAME_MESSAGE : BR_FRAME_DATA;
     frame.inline_ = inline_;
     inline_[0] = (uint8_t)(message ? world->messages[end] : world->posted[end]);
     if (message) {

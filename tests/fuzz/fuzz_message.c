@@ -139,7 +139,7 @@ static uint32_t add_places(struct fuzz *f, struct br_message *m)
         m->ready.renews = number(&f->in, 1) | 0x10000;
         m->ready.have = byte(&f->in) & 7;
     }
-    return (uint32_t)__builtin_popcount(m->places) * BR_PLACE_BYTES + (how & 128 ? 1 : 0);
+    return (uint32_t)__builtin_popcount(m->places) * BR_RKEY_BYTES + (how & 128 ? 1 : 0);
 }
 
 static void send_message(struct fuzz *f, struct wire_link *link)

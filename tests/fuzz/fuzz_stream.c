@@ -21,7 +21,7 @@ static void check_event(const struct br_event *event, const struct br_slot_table
     struct br_slot *slot = br_slot_find(slots, event->slot);
 
     check(event->inline_ != NULL);
-    if (event->kind == BR_EVENT_PLACED) {
+    if (event->kind == BR_EVENT_DATA) {
         if (event->stale || !slot)
             return;
         check(event->length && event->offset + event->length <= slot->length);

@@ -72,8 +72,8 @@ static void open__fails_cleanly(void **state)
         fake_cuda()->fail_result = BR_CUDA_OUT_OF_MEMORY;
         fake_cuda()->fail_after = strcmp(symbols[i], "cuEventCreate") == 0 ? 3 : 0;
         assert_int_equal(br_copier_open(copier, 1), -ENOMEM);
-        assert_non_null(strstr(br_error_words(), "GPU 0: "));
-        assert_non_null(strstr(br_error_words(), "CUDA_ERROR_OUT_OF_MEMORY"));
+        assert_non_null(strstr(br_error_message(), "GPU 0: "));
+        assert_non_null(strstr(br_error_message(), "CUDA_ERROR_OUT_OF_MEMORY"));
         fake_cuda()->fail[0] = 0;
         assert_int_equal(fake_cuda_left(), left);
     }
@@ -123,7 +123,7 @@ static void move__within_the_memory(void **state)
     strcpy(fake_cuda()->fail, "cuMemcpyAsync");
     fake_cuda()->fail_result = BR_CUDA_LAUNCH_FAILED;
     assert_int_equal(br_copier_move(copier, 1, device(), device(), 6), -EIO);
-    assert_says(br_error_words(), "GPU 0|6 bytes|within");
+    assert_says(br_error_message(), "GPU 0|6 bytes|within");
 }
 
 static void copy__now(void **state)
@@ -218,7 +218,7 @@ static void done__says_what_failed(void **state)
     strcpy(fake_cuda()->fail, "cuEventQuery");
     fake_cuda()->fail_result = BR_CUDA_ILLEGAL_ADDRESS;
     assert_int_equal(br_copier_done(copier, &copy), -EIO);
-    assert_non_null(strstr(br_error_words(), "CUDA_ERROR_ILLEGAL_ADDRESS"));
+    assert_non_null(strstr(br_error_message(), "CUDA_ERROR_ILLEGAL_ADDRESS"));
     assert_null(copy.event);
 }
 
@@ -236,7 +236,7 @@ static void forget__gives_up_the_gpu(void **state)
     br_copier_forget(copier, &copy);
     assert_null(copy.event);
     assert_int_equal(br_copier_copy(copier, 1, BR_COPY_TO_HOST, host, device(), 100), -EIO);
-    assert_non_null(strstr(br_error_words(), "GPU 0 is lost"));
+    assert_non_null(strstr(br_error_message(), "GPU 0 is lost"));
     strcpy(fake_cuda()->fail, "cuStreamSynchronize");
     fake_cuda()->fail_after = 10; /* counts its calls down */
     assert_true(br_copier_has_lost(copier));
@@ -271,7 +271,7 @@ static void copy_within__waits_and_gives_up(void **state)
     fake_cuda()->late = UINT32_MAX;
     assert_int_equal(br_copier_copy_within(copier, 1, BR_COPY_TO_GPU, device(), host, 6, 1000000),
                      -ETIMEDOUT);
-    assert_says(br_error_words(), "GPU 0|6 bytes");
+    assert_says(br_error_message(), "GPU 0|6 bytes");
     assert_true(br_copier_is_lost(copier, 1));
     stays = 2; /* the trial's memory, on both sides */
 }

@@ -53,7 +53,7 @@ static void find__not_of_another_context(void **state)
     (void)state;
     fake_cuda_make_foreign((uintptr_t)memory);
     assert_int_equal(br_direct_find(memory, 1, &found), -EOPNOTSUPP);
-    assert_non_null(strstr(br_error_words(), "context"));
+    assert_non_null(strstr(br_error_message(), "context"));
     fake_release(memory);
 }
 
@@ -106,7 +106,7 @@ static void export__wants_sync_memops(void **state)
     strcpy(fake_cuda()->fail, "cuPointerSetAttribute");
     fake_cuda()->fail_result = BR_CUDA_INVALID_VALUE;
     assert_int_equal(br_direct_export(&found, &fd, &offset), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "SYNC_MEMOPS"));
+    assert_non_null(strstr(br_error_message(), "SYNC_MEMOPS"));
     assert_int_equal(fd, -1);
     fake_cuda()->fail[0] = 0;
     fake_release(memory);
@@ -124,7 +124,7 @@ static void flush__only_where_nothing_is_promised(void **state)
     assert_int_equal(fake_cuda_counters().flushes, 1);
     fake_cuda()->no_flush = true;
     assert_int_equal(br_direct_can_flush(1), -EOPNOTSUPP);
-    assert_non_null(strstr(br_error_words(), "GPU 0"));
+    assert_non_null(strstr(br_error_message(), "GPU 0"));
     strcpy(fake_cuda()->fail, "cuFlushGPUDirectRDMAWrites");
     fake_cuda()->fail_result = BR_CUDA_ILLEGAL_ADDRESS;
     assert_int_equal(br_direct_flush(1), -EIO);

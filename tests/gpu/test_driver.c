@@ -30,7 +30,7 @@ static int fresh(void **state)
 
 static void assert_words(const char *nouns)
 {
-    assert_says(br_error_words(), nouns);
+    assert_says(br_error_message(), nouns);
 }
 
 static void library__loads_without_initialising(void **state)
@@ -96,7 +96,7 @@ static void driver__failure_names_the_mend(void **state)
     static const struct {
         br_cuda_result result;
         int err;
-        const char *words;
+        const char *message;
     } cases[] = {
         {BR_CUDA_STUB_LIBRARY, ENOSYS, "LD_LIBRARY_PATH"},
         {BR_CUDA_SYSTEM_DRIVER_MISMATCH, EIO, "nvidia"},
@@ -111,7 +111,7 @@ static void driver__failure_names_the_mend(void **state)
         strcpy(fake_cuda()->fail, "cuInit");
         fake_cuda()->fail_result = cases[i].result;
         assert_int_equal(br_cuda_driver(&cuda), -cases[i].err);
-        assert_words(cases[i].words);
+        assert_words(cases[i].message);
     }
 }
 
@@ -122,7 +122,7 @@ static void error__has_the_drivers_words(void **state)
     (void)state;
     assert_int_equal(br_cuda_driver(&cuda), 0);
     assert_int_equal(br_cuda_error(cuda, BR_CUDA_OUT_OF_MEMORY, "%d bytes", 7), -ENOMEM);
-    assert_says(br_error_words(), "7 bytes|CUDA_ERROR_OUT_OF_MEMORY (2|fake driver");
+    assert_says(br_error_message(), "7 bytes|CUDA_ERROR_OUT_OF_MEMORY (2|fake driver");
     assert_int_equal(br_cuda_error(cuda, 12345, "x"), -EIO);
     assert_words("12345");
 }

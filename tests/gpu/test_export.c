@@ -88,10 +88,10 @@ static void find__refuses_with_words(void **state)
 {
     (void)state;
     assert_true(find(at + 2 * GRAIN, GRAIN + 1) < 0); /* the hole */
-    assert_non_null(strstr(br_error_words(), "not cuMemCreate()'s"));
+    assert_non_null(strstr(br_error_message(), "not cuMemCreate()'s"));
     assert_int_equal(fake_cuda_create(at + 3 * GRAIN, GRAIN, false), 0);
     assert_true(find(at, ROOM) < 0);
-    assert_non_null(strstr(br_error_words(), "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR"));
+    assert_non_null(strstr(br_error_message(), "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR"));
     unmake(at + 3 * GRAIN, GRAIN);
 }
 

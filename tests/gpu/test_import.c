@@ -138,7 +138,7 @@ static void map__refused(void **state)
             fake_cuda()->fail_result = BR_CUDA_PEER_ACCESS_UNSUPPORTED;
             fake_cuda()->fail_after = after;
             assert_int_equal(map(1, &at), -EOPNOTSUPP);
-            assert_non_null(strstr(br_error_words(), "of rank 5's"));
+            assert_non_null(strstr(br_error_message(), "of rank 5's"));
             assert_int_equal(fake_cuda_left(), left);
         }
     fake_cuda()->fail[0] = 0;

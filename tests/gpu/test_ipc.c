@@ -96,7 +96,7 @@ static void note__within_the_allocation(void **state)
     assert_int_equal(br_ipc_note(ipc, 1, memory + 1, BYTES, &note, NULL), -EINVAL);
     assert_int_equal(br_ipc_note(ipc, 1, memory + 1, BYTES - 1, &note, NULL), 0);
     assert_int_equal(br_ipc_map(ipc, 1, 3, &note, NULL, BYTES, &at), -EPROTO);
-    assert_non_null(strstr(br_error_words(), "rank 3"));
+    assert_non_null(strstr(br_error_message(), "rank 3"));
     note.offset = UINT64_MAX;
     assert_int_equal(br_ipc_map(ipc, 1, 3, &note, NULL, 1, &at), -EPROTO);
 }
@@ -201,7 +201,7 @@ static void refusals__have_words(void **state)
         if (!rc)
             rc = br_ipc_map(ipc, 1, 5, &note, NULL, 10, &at);
         assert_int_equal(rc, cases[i].rc);
-        assert_non_null(strstr(br_error_words(), "CUDA_ERROR"));
+        assert_non_null(strstr(br_error_message(), "CUDA_ERROR"));
         assert_false(br_ipc_has(ipc, 1, 5, &note, NULL));
     }
 }

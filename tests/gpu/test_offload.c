@@ -120,7 +120,7 @@ static void br_offload_open__fails(void **state)
         strcpy(fake_cuda()->fail, cases[i].symbol);
         fake_cuda()->fail_result = cases[i].result;
         assert_int_equal(br_offload_open(offload, 1, &cost), cases[i].rc);
-        assert_true(br_error_words()[0]);
+        assert_true(br_error_message()[0]);
         assert_false(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1));
         fake_cuda()->fail[0] = 0;
         br_offload_destroy(offload);

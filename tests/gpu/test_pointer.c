@@ -89,10 +89,10 @@ static void gpu_of__without_a_driver(void **state)
     setenv("BRAID_CUDA_LIBRARY", "/nowhere.so", 1);
     br_cuda_forget();
     assert_int_equal(br_gpu_look(), -ENOENT);
-    assert_non_null(strstr(br_error_words(), "/nowhere.so"));
+    assert_non_null(strstr(br_error_message(), "/nowhere.so"));
     assert_int_equal(br_gpu_of(&here), 0);
     assert_int_equal(br_gpu_check(), -ENOENT);
-    assert_non_null(strstr(br_error_words(), "/nowhere.so"));
+    assert_non_null(strstr(br_error_message(), "/nowhere.so"));
     setenv("BRAID_CUDA_LIBRARY", "none", 1);
     br_cuda_forget();
     assert_int_equal(br_gpu_look(), 0);

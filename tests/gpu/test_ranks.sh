@@ -39,4 +39,4 @@ if [[ ! -s $BRAID_BUILD/gpu/reduce.fatbin ]]; then
     exit 0
 fi
 # The fake GPU works by itself, as a real one does.
-FAKE_CUDA=thread BRAID_BACKEND=uring runs 2 'order: 6 all-reduces of 2 ranks' stream
+FAKE_CUDA=thread BRAID_BACKEND=tcp runs 2 'order: 6 all-reduces of 2 ranks' stream

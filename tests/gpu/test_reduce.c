@@ -149,7 +149,7 @@ static void br_reducer_reduce__refuses(void **state)
     assert_int_equal(ask((enum braid_reduction)9, 2, BYTES, 0, &ticket), -EINVAL);
     assert_int_equal(ask(BRAID_SUM, 0, BYTES, 0, &ticket), -EINVAL);
     assert_int_equal(ask(BRAID_SUM, BR_GPU_SOURCES + 1, BYTES, 0, &ticket), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "256"));
+    assert_non_null(strstr(br_error_message(), "256"));
     assert_int_equal(ask(BRAID_AVG, 2, BYTES, -1, &ticket), -EINVAL);
 }
 
@@ -166,7 +166,7 @@ static void br_reducer_reduce__says_what_failed(void **state)
     (void)state;
     fail_from_now("cuLaunchKernel", BR_CUDA_LAUNCH_FAILED);
     assert_int_equal(ask(BRAID_SUM, 2, BYTES, 0, &ticket), -EIO);
-    assert_non_null(strstr(br_error_words(), "braid_reduce_float32_sum of 4096 bytes"));
+    assert_non_null(strstr(br_error_message(), "braid_reduce_float32_sum of 4096 bytes"));
     fake_cuda()->fail[0] = 0;
     assert_int_equal(ask(BRAID_SUM, 2, BYTES, 0, &ticket), 0);
     fail_from_now("cuEventQuery", BR_CUDA_ILLEGAL_ADDRESS);
@@ -197,10 +197,10 @@ static void br_reducer_create__without_kernels(void **state)
 
     (void)state;
     assert_int_equal(br_reducer_create(0, &none, &other), -EOPNOTSUPP);
-    assert_non_null(strstr(br_error_words(), "install nvcc"));
+    assert_non_null(strstr(br_error_message(), "install nvcc"));
     fail_from_now("cuModuleLoadData", BR_CUDA_NO_BINARY_FOR_GPU);
     assert_int_equal(br_reducer_create(0, &image, &other), -EOPNOTSUPP);
-    assert_non_null(strstr(br_error_words(), "sm_none"));
+    assert_non_null(strstr(br_error_message(), "sm_none"));
 }
 
 /* Whatever fails, nothing is left over. */

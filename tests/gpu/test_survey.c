@@ -84,20 +84,20 @@ static void group(const char *root, int number, const char *type)
 
 static void surroundings__as_sysfs_says(void **state)
 {
-    char root[] = "/tmp/braid_survey_XXXXXX", words[256], command[64];
+    char root[] = "/tmp/braid_survey_XXXXXX", text[256], command[64];
 
     (void)state;
     assert_non_null(mkdtemp(root));
-    assert_non_null(strstr(br_gpu_peer_memory(root, words), "modprobe nvidia_peermem"));
+    assert_non_null(strstr(br_gpu_peer_memory(root, text), "modprobe nvidia_peermem"));
     make(root, "sys/module/nvidia_peermem");
-    assert_string_equal(br_gpu_peer_memory(root, words), "");
-    assert_string_equal(br_gpu_iommu(root, words), "");
+    assert_string_equal(br_gpu_peer_memory(root, text), "");
+    assert_string_equal(br_gpu_iommu(root, text), "");
     group(root, 0, "identity");
-    assert_string_equal(br_gpu_iommu(root, words), "");
+    assert_string_equal(br_gpu_iommu(root, text), "");
     group(root, 1, "DMA-FQ");
     group(root, 2, "DMA");
-    assert_non_null(strstr(br_gpu_iommu(root, words), "2 groups"));
-    assert_non_null(strstr(words, "iommu=pt"));
+    assert_non_null(strstr(br_gpu_iommu(root, text), "2 groups"));
+    assert_non_null(strstr(text, "iommu=pt"));
     snprintf(command, sizeof command, "rm -r %s", root);
     assert_int_equal(system(command), 0);
 }

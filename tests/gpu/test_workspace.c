@@ -69,7 +69,7 @@ static void create__without_memory(void **state)
     (void)state;
     fake_cuda()->bytes = BR_WORKSPACE_BYTES / 2;
     assert_int_equal(br_workspace_create(copier, 1, &workspace), -ENOMEM);
-    assert_non_null(strstr(br_error_words(), "of GPU 0 for NICs"));
+    assert_non_null(strstr(br_error_message(), "of GPU 0 for NICs"));
     fake_cuda()->bytes = 1u << 30;
     strcpy(fake_cuda()->fail, "cuPointerGetAttributes"); /* what its allocation is */
     fake_cuda()->fail_result = BR_CUDA_INVALID_VALUE;

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "collectives/type.h"
+#include "collectives/schedule/type.h"
 #include "gpu/image.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/guest/nics.h"

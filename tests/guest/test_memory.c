@@ -49,7 +49,7 @@ static void handle(struct side *side, const struct br_event *event)
     case BR_EVENT_ACCEPTED:
     case BR_EVENT_CONNECTED:
         side->link = event->link;
-        side->link->trusted = true;
+        side->link->authenticated = true;
         break;
     case BR_EVENT_SENT:
         side->sent++;
@@ -57,13 +57,13 @@ static void handle(struct side *side, const struct br_event *event)
     case BR_EVENT_MESSAGE:
         ops->message_release(event->link, event->buffer);
         break;
-    case BR_EVENT_PLACED:
+    case BR_EVENT_DATA:
         slot = br_slot_find(&side->slots, event->slot);
         assert_non_null(slot);
         side->complete = br_slot_arrive(slot, event->offset, event->length);
         break;
     default:
-        fail_msg("link closed: %s", event->link->words);
+        fail_msg("link closed: %s", event->link->message);
     }
 }
 
@@ -110,10 +110,10 @@ static int setup(void **state)
     memset(sides, 0, sizeof sides);
     for (int i = 0; i < 2; i++)
         if (open_device(i))
-            fail_msg("%s", br_error_words());
+            fail_msg("%s", br_error_message());
     assert_int_equal(ops->device_address(sides[1].device, &address), 0);
     if (ops->link_connect(sides[0].device, &address, &link))
-        fail_msg("%s", br_error_words());
+        fail_msg("%s", br_error_message());
     while (!sides[0].link || !sides[1].link)
         step(since);
     return 0;
@@ -134,7 +134,7 @@ static void open_caches(uint64_t bytes)
 {
     for (int i = 0; i < 2; i++)
         if (br_cache_open(&sides[i].device, 1, bytes, &sides[i].cache))
-            fail_msg("%s", br_error_words());
+            fail_msg("%s", br_error_message());
 }
 
 static uint8_t *map_at(void *at)
@@ -152,12 +152,12 @@ static void send_slices(const uint8_t *from, struct br_region *region, uint32_t 
                         uint64_t since)
 {
     for (uint32_t offset = 0; offset < BYTES; offset += SLICE) {
-        struct br_frame frame = {.kind = BR_FRAME_PLACED,
+        struct br_frame frame = {.kind = BR_FRAME_DATA,
                                  .payload = from + offset,
                                  .length = SLICE,
                                  .slot = number,
                                  .offset = offset,
-                                 .place = token,
+                                 .rkey = token,
                                  .region = region};
         int taken;
 
@@ -173,18 +173,18 @@ static void transfer(const uint8_t *from, struct br_region *from_region, uint8_t
 {
     struct br_slot *slot = br_slot_get(&sides[1].slots, to, BYTES, SLICE);
     uint64_t since = br_clock_now();
-    uint8_t token[BR_PLACE_BYTES];
+    uint8_t token[BR_RKEY_BYTES];
 
     assert_non_null(slot);
     slot->region = to_region;
-    if (ops->place_token(sides[1].device, slot, token))
-        fail_msg("%s", br_error_words());
+    if (ops->rkey_make(sides[1].device, slot, token))
+        fail_msg("%s", br_error_message());
     sides[0].sent = 0;
     sides[1].complete = false;
     send_slices(from, from_region, br_slot_number(&sides[1].slots, slot), token, since);
     while (sides[0].sent < (int)(BYTES / SLICE) || !sides[1].complete)
         step(since);
-    ops->place_release(sides[1].device, slot);
+    ops->rkey_release(sides[1].device, slot);
     br_slot_put(&sides[1].slots, slot);
     assert_memory_equal(from, to, BYTES);
 }
@@ -308,7 +308,7 @@ static int try_beyond_the_limit(void)
     struct rlimit limit;
 
     if (setgid(65534) || setuid(65534) || open_device(0)) {
-        fprintf(stderr, "%s\n", br_error_words());
+        fprintf(stderr, "%s\n", br_error_message());
         return 1;
     }
     getrlimit(RLIMIT_MEMLOCK, &limit);
@@ -316,8 +316,8 @@ static int try_beyond_the_limit(void)
     setrlimit(RLIMIT_MEMLOCK, &limit);
     if (ops->region_register(sides[0].device, &region) != -ENOMEM)
         return 2;
-    fprintf(stderr, "%s\n", br_error_words());
-    if (!strstr(br_error_words(), "ulimit -l unlimited") || !strstr(br_error_words(), "64 KiB"))
+    fprintf(stderr, "%s\n", br_error_message());
+    if (!strstr(br_error_message(), "ulimit -l unlimited") || !strstr(br_error_message(), "64 KiB"))
         return 3;
     ops->device_close(sides[0].device);
     return 0;

@@ -29,11 +29,11 @@ static void arrives(struct wired *x, enum br_message_type type, uint64_t tag, ui
     wired_turn(x, 0);
 }
 
-static void expect_failed(const struct wired *x, const char *words)
+static void expect_failed(const struct wired *x, const char *text)
 {
     assert_int_equal(x->w->failed, -EPROTO);
-    if (!says_all(x->w->words, words))
-        fail_msg("%s", x->w->words);
+    if (!says_all(x->w->message, text))
+        fail_msg("%s", x->w->message);
 }
 
 /* How often WAITING was said about a tag in the next `ms`. */

@@ -58,22 +58,22 @@ static void acceptor__takes_the_peer(void **state)
     assert_false(br_worker_connected(x->w)); /* one of two rails */
     assert_true(wired_connect(x, 1));
     assert_true(br_worker_connected(x->w));
-    assert_true(x->links[0]->link.trusted);
-    assert_int_equal(x->w->counters.refused_strangers, 0);
+    assert_true(x->links[0]->link.authenticated);
+    assert_int_equal(x->w->counters.failed_handshakes, 0);
 }
 
 static void connector__connects_by_itself(void **state)
 {
     struct wired *x = *state;
 
-    assert_true(x->links[0]->link.trusted);
+    assert_true(x->links[0]->link.authenticated);
     assert_int_equal(x->w->peers[0].rails[1].incarnation, 1);
 }
 
 /* Nobody answers: again and again, each attempt with a time limit and a larger pause; the words say why. */
 static void connector__tries_again(void **state)
 {
-    char words[200];
+    char text[200];
     struct wired *x = *state;
     int links = 0;
 
@@ -83,8 +83,8 @@ static void connector__tries_again(void **state)
         links++;
     assert_in_range(links, 5, 10);
     assert_int_equal(x->w->failed, 0);
-    br_worker_missing(x->w, words, sizeof words);
-    assert_says(words, "rank 0|level 0|wire0|handshake");
+    br_worker_missing(x->w, text, sizeof text);
+    assert_says(text, "rank 0|level 0|wire0|handshake");
 }
 
 /* A wrong secret does not become right: the job ends, with words that name rank and device. */
@@ -103,9 +103,9 @@ static void connector__wrong_secret_ends_the_job(void **state)
     assert_int_equal(go_on(x, link), -EPERM); /* our half, which has another secret, refuses the proof */
     wired_turn(x, 0);
     assert_int_equal(x->w->failed, -EPERM);
-    assert_says(x->w->words, "rank 0");
-    assert_says(x->w->words, "wire0");
-    assert_says(x->w->words, "secret");
+    assert_says(x->w->message, "rank 0");
+    assert_says(x->w->message, "wire0");
+    assert_says(x->w->message, "secret");
 }
 
 static void connector__something_else_than_a_handshake(void **state)
@@ -133,9 +133,9 @@ static void stranger__wrong_secret(void **state)
     hello(x, link, 1, 1);
     assert_int_equal(go_on(x, link), 0);      /* CHALLENGE */
     assert_int_equal(go_on(x, link), -EPERM); /* REFUSE */
-    assert_int_equal(x->w->counters.refused_strangers, 1);
+    assert_int_equal(x->w->counters.failed_handshakes, 1);
     assert_int_equal(rail_state(x), BR_RAIL_IDLE);
-    assert_false(link->link.trusted);
+    assert_false(link->link.authenticated);
     assert_false(link->closed); /* so that it gets to read why */
     wired_turn(x, 200 * BR_MS);
     assert_true(link->closed);
@@ -156,7 +156,7 @@ static void stranger__garbage(void **state)
         wired_turn(x, 200 * BR_MS);
         assert_true(link->closed);
     }
-    assert_int_equal(x->w->counters.refused_strangers, 16);
+    assert_int_equal(x->w->counters.failed_handshakes, 16);
     assert_int_equal(x->wires[0].buffers, 0);
 }
 
@@ -183,7 +183,7 @@ static void stranger__ten_thousand_leave_few_lines(void **state)
     for (int c; (c = getc(log)) != EOF;)
         lines += c == '\n';
     fclose(log);
-    assert_true(x->w->counters.refused_strangers >= 10000);
+    assert_true(x->w->counters.failed_handshakes >= 10000);
     assert_in_range(lines, BR_LOG_LIMIT_LINES, 49);
 }
 
@@ -199,7 +199,7 @@ static void stranger__goes_on_after_it_was_refused(void **state)
         wire_message(link, &m, NULL, 0);
         wired_turn(x, 10 * BR_MS);
     }
-    assert_int_equal(x->w->counters.refused_strangers, 1);
+    assert_int_equal(x->w->counters.failed_handshakes, 1);
     assert_true(link->closed);
 }
 
@@ -214,7 +214,7 @@ static void stranger__says_nothing(void **state)
     assert_false(link->closed);
     wired_turn(x, 20 * BR_MS);
     assert_true(link->closed);
-    assert_int_equal(x->w->counters.refused_strangers, 1);
+    assert_int_equal(x->w->counters.failed_handshakes, 1);
 }
 
 static void stranger__hangs_up(void **state)
@@ -227,25 +227,25 @@ static void stranger__hangs_up(void **state)
     wire_fail(link, ECONNRESET, "closed");
     wired_turn(x, 0);
     assert_true(link->closed);
-    assert_int_equal(x->w->counters.refused_strangers, 1);
+    assert_int_equal(x->w->counters.failed_handshakes, 1);
 }
 
 /* More than there is room for: the oldest goes, and who belongs to the job still comes in. */
 static void table_is_full(bool at_once)
 {
-    struct wire_link *links[BR_MAX_STRANGERS + 3];
+    struct wire_link *links[BR_MAX_UNAUTHENTICATED + 3];
     struct wired x;
 
     wired_open(&x, 0, 1, NULL);
-    for (int i = 0; i < BR_MAX_STRANGERS + 3; i++) {
+    for (int i = 0; i < BR_MAX_UNAUTHENTICATED + 3; i++) {
         links[i] = wire_accept(&x.wires[0]);
         if (!at_once)
             wired_turn(&x, BR_US);
     }
     wired_turn(&x, 0);
-    for (int i = 0; i < BR_MAX_STRANGERS + 3; i++)
+    for (int i = 0; i < BR_MAX_UNAUTHENTICATED + 3; i++)
         assert_int_equal(links[i]->closed, i < 3);
-    assert_int_equal(x.w->counters.refused_strangers, 3);
+    assert_int_equal(x.w->counters.failed_handshakes, 3);
     assert_true(wired_connect(&x, 0));
     assert_true(links[3]->closed);
     assert_int_equal(rail_state(&x), BR_RAIL_UP);
@@ -269,7 +269,7 @@ static void peer__comes_twice(void **state)
     hello(x, link, 0, 5);
     assert_int_equal(go_on(x, link), 0);
     assert_int_equal(go_on(x, link), -ESTALE);
-    assert_int_equal(x->w->counters.refused_strangers, 0);
+    assert_int_equal(x->w->counters.failed_handshakes, 0);
     assert_int_equal(rail_state(x), BR_RAIL_UP);
     assert_false(x->links[0]->closed);
     wired_turn(x, 200 * BR_MS);

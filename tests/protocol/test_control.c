@@ -44,9 +44,9 @@ static void ping__in_silence(void **state)
     for (int ms = 0; ms < 1100; ms += 10)
         wired_turn(x, 10 * BR_MS);
     assert_true(x->w->failed < 0);
-    assert_says(x->w->words, "rank 1");
-    assert_says(x->w->words, "wire0");
-    assert_says(x->w->words, "silent");
+    assert_says(x->w->message, "rank 1");
+    assert_says(x->w->message, "wire0");
+    assert_says(x->w->message, "silent");
 }
 
 /* We were stopped ourselves (SIGSTOP, a debugger): that silence was ours. */
@@ -78,7 +78,7 @@ static void done__six_a_message(void **state)
         while (!(frame = wire_take(x->links[r % 2], BR_MESSAGE_READY)))
             r++;
         slots[i] = frame->message.ready.slot;
-        wire_placed(x->links[0], slots[i], 0, memory, 2000, BR_PLACED_DONE);
+        wire_placed(x->links[0], slots[i], 0, memory, 2000, BR_DATA_DONE);
     }
     x->wires[0].room = 0; /* nothing leaves meanwhile */
     x->wires[1].room = 0;

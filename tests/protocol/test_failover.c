@@ -240,10 +240,10 @@ static void peer__lost_with_its_last_rail(void **state)
     assert_int_equal(x->w->failed, 0);
     wired_cut(x, 1);
     assert_int_equal(x->w->failed, -ECONNRESET);
-    assert_says(x->w->words, "rank 1|lost");
-    assert_says(x->w->words, "level 1");
-    assert_says(x->w->words, "wire1");
-    assert_says(x->w->words, "cut");
+    assert_says(x->w->message, "rank 1|lost");
+    assert_says(x->w->message, "level 1");
+    assert_says(x->w->message, "wire1");
+    assert_says(x->w->message, "cut");
 }
 
 /* Rail 1 is lost and fenced and comes back; then rail 0. What RAIL_DOWN said through a lost rail is said again. */
@@ -289,7 +289,7 @@ static void done__lost_with_the_rail(void **state)
     frame = wire_take_placed(x->links[1]);
     assert_non_null(frame);
     assert_true(frame->frame.offset >= 2 * SLICE);
-    assert_true(((struct br_placed *)&frame->message)->flags & BR_PLACED_DONE);
+    assert_true(((struct br_placed *)&frame->message)->flags & BR_DATA_DONE);
     wire_sent_all(&x->wires[1]);
     wire_message(x->links[1], &done, NULL, 0);
     wired_turn(x, 0);
@@ -337,7 +337,7 @@ static void fail__tells_and_closes(void **state)
     assert_non_null(frame);
     assert_memory_equal(frame->payload, "operation 5 missed", 18);
     assert_null(wire_take(x->links[1], BR_MESSAGE_ABORT)); /* once a peer */
-    wired_turn(x, BR_LAST_WORDS);                          /* without an answer; with one: test_farewell.c */
+    wired_turn(x, BR_TELL_ERROR);                          /* without an answer; with one: test_farewell.c */
     assert_true(x->links[0]->closed && x->links[1]->closed);
     assert_int_equal(x->w->failed, -ETIMEDOUT);
     assert_int_equal(br_transfer_send(x->w, &t), -ETIMEDOUT);

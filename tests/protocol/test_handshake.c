@@ -80,23 +80,23 @@ static int run(struct pair *p)
     return rc;
 }
 
-static void says(const char *words)
+static void says(const char *text)
 {
-    if (!says_all(br_error_words(), words))
-        fail_msg("\"%s\" does not say \"%s\"", br_error_words(), words);
+    if (!says_all(br_error_message(), text))
+        fail_msg("\"%s\" does not say \"%s\"", br_error_message(), text);
 }
 
 /* The acceptor must refuse HELLO so, and the connector must hear the same. */
-static void hello_refused(struct pair *p, int err, const char *words)
+static void hello_refused(struct pair *p, int err, const char *text)
 {
     struct wire nothing;
 
     assert_int_equal(run(p), -err);
-    says(words);
+    says(text);
     assert_int_equal(p->taker.state, BR_HANDSHAKE_FAILED);
     assert_int_equal(p->challenge.n, sizeof(struct br_handshake_refuse));
     assert_int_equal(pass(&p->maker, &p->challenge, &nothing), -err);
-    says(words);
+    says(text);
     says("rank 2|rail 1");
     assert_int_equal(nothing.n, 0);
 }

@@ -33,8 +33,8 @@ static void expect_failed(struct wired *x, const char *what)
     wired_turn(x, 10 * BR_MS);
     wired_turn(x, 10 * BR_MS);
     assert_int_equal(x->w->failed, -ECONNRESET);
-    assert_says(x->w->words, "rank 1|left");
-    assert_says(x->w->words, what);
+    assert_says(x->w->message, "rank 1|left");
+    assert_says(x->w->message, what);
 }
 
 static void expect_well(struct wired *x)
@@ -163,8 +163,8 @@ static void left__onesided_waits_for_the_last_rail(void **state)
     wire_fail(x->links[0], ECONNRESET, "closed");
     wired_turn(x, 0);
     assert_int_equal(x->w->failed, -ECONNRESET);
-    assert_says(x->w->words, "rank 1|left");
-    assert_says(x->w->words, "put, get or atomic");
+    assert_says(x->w->message, "rank 1|left");
+    assert_says(x->w->message, "put, get or atomic");
 }
 
 int main(void)

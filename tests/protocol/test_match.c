@@ -89,7 +89,7 @@ static void eager__two_receives_with_one_tag(void **state)
 
     assert_int_equal(br_transfer_receive(x->w, &a), 0);
     assert_int_equal(br_transfer_receive(x->w, &b), -EINVAL);
-    assert_says(br_error_words(), "tag");
+    assert_says(br_error_message(), "tag");
 }
 
 /* A message that comes again on another rail is dropped, its credit goes back. */
@@ -158,7 +158,7 @@ static void sequence__far_ahead_fails_the_rail(void **state)
         wired_turn(&x, 0);
         assert_int_equal(x.w->failed, 0);
         assert_int_equal(x.w->peers[1].rails[0].state, BR_RAIL_FENCING);
-        assert_says(x.w->peers[1].rails[0].words, "sequence");
+        assert_says(x.w->peers[1].rails[0].message, "sequence");
         wired_destroy(&x);
     }
 }
@@ -178,12 +178,12 @@ static void sequence__point_to_point_apart(void **state)
     assert_int_equal(x->done, 2);
 }
 
-static void expect_failed(struct wired *x, int error, const char *words)
+static void expect_failed(struct wired *x, int error, const char *text)
 {
     assert_int_equal(x->w->failed, -error);
-    assert_says(x->w->words, words);
+    assert_says(x->w->message, text);
     wired_turn(x, 0);
-    wired_turn(x, BR_LAST_WORDS); /* nobody answers the ABORT */
+    wired_turn(x, BR_TELL_ERROR); /* nobody answers the ABORT */
     assert_true(x->links[0]->closed);
 }
 

@@ -100,11 +100,11 @@ static void message__place_vectors(void **state)
                            .sequence = 7,
                            .tag = br_tag_collective(1, 2, 3, 4),
                            .bytes = 1 << 20,
-                           .places = 5,
+                           .rkeys = 5,
                            .ready = {.slot = 0x00010003}};
     struct br_message renew = {.type = BR_MESSAGE_RENEW, .renew = {.slot = 0x00010003, .lost = 1}};
     struct br_frame_header h = frame_of(&renew);
-    uint8_t tokens[2 * BR_PLACE_BYTES];
+    uint8_t tokens[2 * BR_RKEY_BYTES];
 
     (void)state;
     for (size_t i = 0; i < sizeof tokens; i++)
@@ -112,9 +112,9 @@ static void message__place_vectors(void **state)
     check_with_payload("ready-places", &m, tokens, sizeof tokens);
     check("renew", &h);
     m.sequence = 8;
-    m.places = 4;
+    m.rkeys = 4;
     m.ready = (struct br_body_ready){.slot = 0x00020003, .renews = 0x00010003, .have = 0xb};
-    check_with_payload("ready-renewed", &m, tokens + BR_PLACE_BYTES, BR_PLACE_BYTES);
+    check_with_payload("ready-renewed", &m, tokens + BR_RKEY_BYTES, BR_RKEY_BYTES);
 }
 
 static void message__onesided_vectors(void **state)
@@ -159,10 +159,10 @@ static void message__ack_vector(void **state)
 
 static void message__placed_vector(void **state)
 {
-    struct br_placed placed = {.flags = BR_PLACED_ACK | BR_PLACED_DONE};
+    struct br_placed placed = {.flags = BR_DATA_ACK | BR_DATA_DONE};
     struct br_frame_header h = {.magic = BR_FRAME_MAGIC,
                                 .version = BR_FRAME_VERSION,
-                                .kind = BR_FRAME_PLACED,
+                                .kind = BR_FRAME_DATA,
                                 .length = 4096,
                                 .slot = 0x00010003,
                                 .offset = 8192};
@@ -201,10 +201,10 @@ static void message__relay_vector(void **state)
                                  .priority = -5,
                                  .path = {0, 1, 4, 5},
                                  .id = 5 << 16 | 7};
-    struct br_placed placed = {.flags = BR_PLACED_ACK | BR_PLACED_DONE};
+    struct br_placed placed = {.flags = BR_DATA_ACK | BR_DATA_DONE};
     struct br_frame_header inner = {.magic = BR_FRAME_MAGIC,
                                     .version = BR_FRAME_VERSION,
-                                    .kind = BR_FRAME_PLACED,
+                                    .kind = BR_FRAME_DATA,
                                     .length = 4,
                                     .slot = 0x00010003,
                                     .offset = 8192};

@@ -432,7 +432,7 @@ static void request__more_than_there_can_be(void **state)
         wire_forget(&x.wires[0]);
     }
     assert_int_equal(x.w->failed, -ENOBUFS);
-    assert_says(x.w->words, "puts|gets|atomics");
+    assert_says(x.w->message, "puts|gets|atomics");
     wired_destroy(&x);
 }
 
@@ -449,8 +449,8 @@ static void request__its_region_outlives_a_failure(void **state)
     br_worker_fail(x.w, ECANCELED, "enough");
     wired_turn(&x, 0);
     assert_int_equal(held, 2);
-    wired_turn(&x, BR_LAST_WORDS);
-    wired_turn(&x, BR_LAST_WORDS);
+    wired_turn(&x, BR_TELL_ERROR);
+    wired_turn(&x, BR_TELL_ERROR);
     assert_false(x.w->fail_due);
     assert_true(x.links[0]->closed);
     assert_int_equal(held, 0);

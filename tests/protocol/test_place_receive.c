@@ -35,8 +35,8 @@ static void expect_tokens(const struct wire_frame *frame, uint32_t rails)
 {
     uint32_t n = 0;
 
-    assert_int_equal(frame->message.places, rails);
-    assert_int_equal(frame->frame.length, __builtin_popcount(rails) * BR_PLACE_BYTES);
+    assert_int_equal(frame->message.rkeys, rails);
+    assert_int_equal(frame->frame.length, __builtin_popcount(rails) * BR_RKEY_BYTES);
     for (uint32_t i = 0; i < 2; i++) {
         struct wire_token token;
 
@@ -102,7 +102,7 @@ static void receive__without_the_rail_that_cannot(void **state)
     wired_turn(x, 0);
     frame = take_ready(x);
     expect_tokens(frame, 2);
-    assert_int_equal(x->w->counters.placeless, 1);
+    assert_int_equal(x->w->counters.skipped_rails, 1);
     assert_int_equal(x->w->failed, 0);
 }
 
@@ -116,8 +116,8 @@ static void receive__when_none_can(void **state)
     x->wires[0].refuses = true;
     (void)br_transfer_receive(x->w, &t);
     assert_int_equal(x->w->failed, -ENOMEM);
-    assert_says(x->w->words, "level 0|wire0");
-    assert_says(x->w->words, "pinned");
+    assert_says(x->w->message, "level 0|wire0");
+    assert_says(x->w->message, "pinned");
 }
 
 static void receive__a_failed_worker_gives_them_back(void **state)
@@ -131,8 +131,8 @@ static void receive__a_failed_worker_gives_them_back(void **state)
     br_worker_fail(x->w, ECANCELED, "enough");
     wired_turn(x, 0);
     assert_int_equal(x->wires[0].tokens, 2); /* bytes may still arrive */
-    wired_turn(x, BR_LAST_WORDS);
-    wired_turn(x, BR_LAST_WORDS);
+    wired_turn(x, BR_TELL_ERROR);
+    wired_turn(x, BR_TELL_ERROR);
     assert_false(x->w->fail_due);
     assert_true(x->links[0]->closed);
     assert_int_equal(x->wires[0].tokens + x->wires[1].tokens, 0);
@@ -162,8 +162,8 @@ static void asked__gives_a_new_number(void **state)
     struct wired *x = *state;
 
     old = receive(x, &t);
-    wire_placed(x->links[0], old, SLICE, memory, SLICE, BR_PLACED_DONE);
-    wire_placed(x->links[0], old, 0, memory, SLICE / 2, BR_PLACED_DONE);
+    wire_placed(x->links[0], old, SLICE, memory, SLICE, BR_DATA_DONE);
+    wire_placed(x->links[0], old, 0, memory, SLICE / 2, BR_DATA_DONE);
     wired_turn(x, 0);
     ask(x, 1, old, 1);
     frame = take_ready(x);
@@ -179,16 +179,16 @@ static void asked__gives_a_new_number(void **state)
 
     ask(x, 0, old, 1); /* said again, because a rail was lost: the answer is on its way */
     assert_null(take_ready(x));
-    wire_placed(x->links[1], old, 0, memory, SLICE, BR_PLACED_DONE); /* came late, and counts nothing */
+    wire_placed(x->links[1], old, 0, memory, SLICE, BR_DATA_DONE); /* came late, and counts nothing */
     wired_turn(x, 0);
     assert_null(wire_take(x->links[0], BR_MESSAGE_DONE));
     assert_null(wire_take(x->links[1], BR_MESSAGE_DONE));
 
-    wire_placed(x->links[1], slot, SLICE / 2, memory, SLICE / 2, BR_PLACED_DONE);
-    wire_placed(x->links[1], slot, 2 * SLICE, memory, SLICE, BR_PLACED_DONE);
+    wire_placed(x->links[1], slot, SLICE / 2, memory, SLICE / 2, BR_DATA_DONE);
+    wire_placed(x->links[1], slot, 2 * SLICE, memory, SLICE, BR_DATA_DONE);
     wired_turn(x, 0);
     assert_int_equal(x->done, 0);
-    wire_placed(x->links[1], slot, 0, memory, SLICE / 2, BR_PLACED_DONE);
+    wire_placed(x->links[1], slot, 0, memory, SLICE / 2, BR_DATA_DONE);
     wired_turn(x, 0);
     assert_int_equal(x->done, 1);
     assert_int_equal(x->wires[0].tokens + x->wires[1].tokens, 0);
@@ -215,8 +215,8 @@ static void asked__about_a_complete_one(void **state)
     ask(x, 1, slot, 0); /* DONE is not lost, it is not due */
     assert_null(take_ready(x));
     assert_false(says_done(x, slot));
-    wire_placed(x->links[0], slot, 0, memory, SLICE, BR_PLACED_DONE);
-    wire_placed(x->links[0], slot, SLICE, memory, SLICE, BR_PLACED_DONE);
+    wire_placed(x->links[0], slot, 0, memory, SLICE, BR_DATA_DONE);
+    wire_placed(x->links[0], slot, SLICE, memory, SLICE, BR_DATA_DONE);
     wired_turn(x, 0);
     assert_true(says_done(x, slot));
     ask(x, 1, slot, 0);
@@ -236,7 +236,7 @@ static void asked__without_need(void **state)
     wired_turn(x, 0);
     frame = take_ready(x);
     assert_int_equal(frame->frame.length, 0);
-    assert_int_equal(frame->message.places, 0);
+    assert_int_equal(frame->message.rkeys, 0);
     ask(x, 1, frame->message.ready.slot, 1);
     assert_null(take_ready(x));
     assert_non_null(br_slot_find(&x->w->slots, frame->message.ready.slot));
@@ -244,7 +244,7 @@ static void asked__without_need(void **state)
 
 int main(void)
 {
-#define PLACES(f) WIRED_TEST(f, .rails = 2, .up = true, .sent_means_placed = true, .needs_place = true)
+#define PLACES(f) WIRED_TEST(f, .rails = 2, .up = true, .sent_means_arrived = true, .needs_rkey = true)
     const struct CMUnitTest tests[] = {
         PLACES(receive__tokens_for_all_rails),
         PLACES(receive__the_slot_knows_its_region),

@@ -50,7 +50,7 @@ static void drive(struct br_rail *rail, uint64_t rate, uint64_t rtt, uint64_t *n
     unsigned head = 0, tail = 0;
 
     while (*now < end) {
-        while (br_rail_has_budget(rail, rail->frame_bytes)) {
+        while (br_rail_has_window(rail, rail->frame_bytes)) {
             uint32_t length = rail->frame_bytes;
             bool asks = br_rail_asks(rail, length);
 
@@ -79,10 +79,10 @@ static void reset__starts_modest(void **state)
 
     (void)state;
     set_up(&b, 1);
-    assert_int_equal(b.rails[0].budget, FIRST);
+    assert_int_equal(b.rails[0].window, FIRST);
     assert_int_equal(b.rails[0].frame_bytes, FIRST / 4);
     assert_int_equal(br_rail_in_flight(&b.rails[0]), 0);
-    assert_true(br_rail_has_budget(&b.rails[0], b.rails[0].frame_bytes));
+    assert_true(br_rail_has_window(&b.rails[0], b.rails[0].frame_bytes));
 }
 
 /* 10 Gb/s for 1 ms (the target, as the round trip is short) are 1.25 MB; the budget must come near from below. */
@@ -95,7 +95,7 @@ static void budget__grows_to_the_target_delay(void **state)
     set_up(&b, 1);
     drive(&b.rails[0], 1250000000, 20 * BR_US, &now, now + 50 * BR_MS);
     assert_in_range(b.rails[0].rate, 1100000000, 1400000000);
-    assert_in_range(b.rails[0].budget, 1100000, 1400000);
+    assert_in_range(b.rails[0].window, 1100000, 1400000);
 }
 
 /* A long path needs more in flight than the target: two round trips' worth. */
@@ -108,7 +108,7 @@ static void budget__covers_two_round_trips(void **state)
     set_up(&b, 1);
     drive(&b.rails[0], 200000000, 3 * BR_MS, &now, now + 300 * BR_MS);
     assert_true(b.rails[0].min_rtt >= 3 * BR_MS);
-    assert_true(b.rails[0].budget > 2 * 3 * 200000 * 9 / 10);
+    assert_true(b.rails[0].window > 2 * 3 * 200000 * 9 / 10);
 }
 
 static void budget__stays_within_its_bounds(void **state)
@@ -119,12 +119,12 @@ static void budget__stays_within_its_bounds(void **state)
     (void)state;
     set_up(&b, 1);
     drive(&b.rails[0], 1000000, 10 * BR_US, &now, now + BR_SEC); /* 1 MB/s: 1 ms of it is 1 KB */
-    assert_int_equal(b.rails[0].budget, LEAST);
+    assert_int_equal(b.rails[0].window, LEAST);
     assert_int_equal(b.rails[0].frame_bytes, LEAST / 4);
     set_up(&b, 1);
     now = BR_SEC;
     drive(&b.rails[0], 40000000000, 10 * BR_US, &now, now + 50 * BR_MS); /* 1 ms of it is 40 MB */
-    assert_int_equal(b.rails[0].budget, MOST);
+    assert_int_equal(b.rails[0].window, MOST);
     assert_int_equal(b.rails[0].frame_bytes, 256 << 10);
 }
 
@@ -137,10 +137,10 @@ static void budget__shrinks_with_the_rate(void **state)
     (void)state;
     set_up(&b, 1);
     drive(&b.rails[0], 1250000000, 20 * BR_US, &now, now + 50 * BR_MS);
-    assert_true(b.rails[0].budget > 1000000);
+    assert_true(b.rails[0].window > 1000000);
     drive(&b.rails[0], 125000000, 20 * BR_US, &now, now + 250 * BR_MS);
     assert_in_range(b.rails[0].rate, 100000000, 150000000);
-    assert_in_range(b.rails[0].budget, 100000, 150000);
+    assert_in_range(b.rails[0].window, 100000, 150000);
 }
 
 /* A shaper of 100 Mb/s lets 128 KiB through at the speed of memory after every idle time. The budget of 5 ms must stay
@@ -166,7 +166,7 @@ static void budget__does_not_believe_in_a_bucket(void **state)
 /* Posts frames as the pump does until the budget says no. */
 static void post_all(struct br_rail *rail, uint64_t now)
 {
-    while (br_rail_has_budget(rail, rail->frame_bytes))
+    while (br_rail_has_window(rail, rail->frame_bytes))
         br_rail_posted(rail, rail->frame_bytes, br_rail_asks(rail, rail->frame_bytes), now);
 }
 
@@ -178,7 +178,7 @@ static void budget__bounds_what_is_in_flight(void **state)
     set_up(&b, 1);
     post_all(&b.rails[0], 1);
     assert_int_equal(br_rail_in_flight(&b.rails[0]), FIRST);
-    b.device.caps.sent_means_placed = true; /* nobody asks there: SENT tells */
+    b.device.caps.sent_means_arrived = true; /* nobody asks there: SENT tells */
     br_rail_reset(&b.rails[0], 1);
     post_all(&b.rails[0], 1);
     assert_int_equal(br_rail_in_flight(&b.rails[0]), FIRST);
@@ -194,13 +194,13 @@ static void budget__shrinks_below_what_did_not_ask(void **state)
     set_up(&b, 1);
     br_rail_posted(rail, 100000, true, 1);
     br_rail_posted(rail, 100000, false, 1);
-    rail->budget = LEAST;
-    assert_false(br_rail_has_budget(rail, rail->frame_bytes)); /* an ACK is on its way */
+    rail->window = LEAST;
+    assert_false(br_rail_has_window(rail, rail->frame_bytes)); /* an ACK is on its way */
     rail->acked_bytes = 100000;
-    assert_true(br_rail_has_budget(rail, rail->frame_bytes));
+    assert_true(br_rail_has_window(rail, rail->frame_bytes));
     assert_true(br_rail_asks(rail, rail->frame_bytes));
     br_rail_posted(rail, rail->frame_bytes, true, 2);
-    assert_false(br_rail_has_budget(rail, rail->frame_bytes));
+    assert_false(br_rail_has_window(rail, rail->frame_bytes));
 }
 
 /* Where posting moves no bytes there is nothing to bound; frames are whole. */
@@ -210,11 +210,11 @@ static void budget__is_not_for_descriptors(void **state)
 
     (void)state;
     set_up(&b, 1);
-    b.device.caps.budget_free = true;
+    b.device.caps.window_free = true;
     br_rail_reset(&b.rails[0], 0);
     assert_int_equal(b.rails[0].frame_bytes, b.device.caps.max_frame);
     br_rail_posted(&b.rails[0], 1 << 30, false, 1);
-    assert_true(br_rail_has_budget(&b.rails[0], b.rails[0].frame_bytes));
+    assert_true(br_rail_has_window(&b.rails[0], b.rails[0].frame_bytes));
     assert_false(br_rail_asks(&b.rails[0], 1 << 20));
 }
 
@@ -244,7 +244,7 @@ static void asks__every_quarter_of_a_budget(void **state)
         asked += asks;
     }
     assert_int_equal(asked, 16);
-    b.device.caps.sent_means_placed = true;
+    b.device.caps.sent_means_arrived = true;
     assert_false(br_rail_asks(&b.rails[0], FIRST));
 }
 
@@ -326,7 +326,7 @@ static void probe__a_full_rail_measures_the_round_trip_alone(void **state)
     set_up(&b, 1);
     drive(&b.rails[0], 125000000, 300 * BR_US, &now, now + 65 * BR_SEC);
     assert_in_range(b.rails[0].min_rtt, 300 * BR_US, 700 * BR_US);
-    assert_in_range(b.rails[0].budget, 100000, 200000);
+    assert_in_range(b.rails[0].window, 100000, 200000);
     assert_false(b.rails[0].solo);
 }
 

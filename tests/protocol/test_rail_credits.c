@@ -66,10 +66,10 @@ static void credit__awaited_ones_find_one(void **state)
     set_up(&b);
     assert_int_equal(spend(&b.rails[0], BR_CREDIT_P2P), BR_CREDITS_P2P);
     assert_int_equal(spend(&b.rails[0], BR_CREDIT_OLDEST), BR_CREDITS - BR_CREDITS_P2P - 1);
-    assert_true(br_rail_has_credit(&b.rails[0], BR_CREDIT_AWAITED));
+    assert_true(br_rail_has_credit(&b.rails[0], BR_CREDIT_EXPECTED));
     set_up(&b);
     assert_int_equal(spend(&b.rails[0], BR_CREDIT_ONESIDED), BR_CREDITS - BR_CREDITS_P2P_OWN);
-    assert_true(br_rail_has_credit(&b.rails[0], BR_CREDIT_AWAITED));
+    assert_true(br_rail_has_credit(&b.rails[0], BR_CREDIT_EXPECTED));
 }
 
 /* Messages of point to point may find no receive for ever: they take half of the credits, never the last one. */

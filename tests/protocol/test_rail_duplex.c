@@ -77,7 +77,7 @@ static void sends(struct wire *wire, struct end *end, uint64_t now)
 {
     struct br_rail *rail = &end->rail;
 
-    while (br_rail_has_budget(rail, rail->frame_bytes) && has_data(end)) {
+    while (br_rail_has_window(rail, rail->frame_bytes) && has_data(end)) {
         struct item *item = leaves(wire, end, rail->frame_bytes, now);
 
         item->asks = br_rail_asks(rail, item->length);
@@ -181,7 +181,7 @@ static void duplex__one_direction_keeps_to_its_budget(void **state)
     run(&wire, 0, STEP, 300 * BR_MS);
     run(&wire, UINT64_MAX, 300 * BR_MS, 600 * BR_MS); /* what the second end has sent has long come */
     assert_int_equal(wire.ends[0].rail.peer_ahead, 0);
-    assert_true(br_rail_in_flight(&wire.ends[0].rail) <= wire.ends[0].rail.budget);
+    assert_true(br_rail_in_flight(&wire.ends[0].rail) <= wire.ends[0].rail.window);
 }
 
 static void ahead__is_what_awaits_an_ack(void **state)
@@ -198,7 +198,7 @@ static void ahead__is_what_awaits_an_ack(void **state)
     br_rail_acknowledged(&end.rail, 23000, 2);
     assert_int_equal(br_rail_ahead(&end.rail), 0);
     br_rail_posted(&end.rail, 10 * LEAST, true, 3);
-    assert_int_equal(br_rail_ahead(&end.rail), end.rail.budget);
+    assert_int_equal(br_rail_ahead(&end.rail), end.rail.window);
 }
 
 static void ahead__of_the_peer_counts_beside_the_budget(void **state)
@@ -210,27 +210,27 @@ static void ahead__of_the_peer_counts_beside_the_budget(void **state)
     set_up_end(&end);
     br_rail_told_min_rtt(&end.rail, BR_MS, 1);
     br_rail_posted(&end.rail, LEAST, true, 1);
-    assert_false(br_rail_has_budget(&end.rail, 30000));
+    assert_false(br_rail_has_window(&end.rail, 30000));
     br_rail_heard_ack(&end.rail, &ack, 2);
-    assert_true(br_rail_has_budget(&end.rail, 30000));
-    assert_false(br_rail_has_budget(&end.rail, 30001));
+    assert_true(br_rail_has_window(&end.rail, 30000));
+    assert_false(br_rail_has_window(&end.rail, 30001));
     ack.ahead = 0;
     br_rail_heard_ack(&end.rail, &ack, 3);
-    assert_false(br_rail_has_budget(&end.rail, 1));
+    assert_false(br_rail_has_window(&end.rail, 1));
     ack.ahead = UINT32_MAX; /* nonsense */
     br_rail_heard_ack(&end.rail, &ack, 4);
-    assert_true(br_rail_has_budget(&end.rail, MOST));
-    assert_false(br_rail_has_budget(&end.rail, MOST + 1));
+    assert_true(br_rail_has_window(&end.rail, MOST));
+    assert_false(br_rail_has_window(&end.rail, MOST + 1));
     br_rail_told_min_rtt(&end.rail, 50 * BR_US, 5); /* a short path: a tenth */
     ack.ahead = 30000;
     br_rail_heard_ack(&end.rail, &ack, 6);
-    assert_true(br_rail_has_budget(&end.rail, 3000));
-    assert_false(br_rail_has_budget(&end.rail, 3001));
-    end.device.caps.sent_means_placed = true; /* SENT tells, and waits for nobody's data */
+    assert_true(br_rail_has_window(&end.rail, 3000));
+    assert_false(br_rail_has_window(&end.rail, 3001));
+    end.device.caps.sent_means_arrived = true; /* SENT tells, and waits for nobody's data */
     br_rail_reset(&end.rail, 7);
     br_rail_posted(&end.rail, LEAST, false, 8);
     br_rail_heard_ack(&end.rail, &ack, 9);
-    assert_false(br_rail_has_budget(&end.rail, 1));
+    assert_false(br_rail_has_window(&end.rail, 1));
 }
 
 /* Of what has come since an ACK said that nothing would, a budget at most; nothing of what came before ours left. */
@@ -244,18 +244,18 @@ static void ahead__of_the_peer_comes(void **state)
     br_rail_told_min_rtt(&end.rail, BR_MS, 1);
     end.rail.rx_bytes = 50000;
     br_rail_posted(&end.rail, LEAST, true, 1);
-    assert_false(br_rail_has_budget(&end.rail, 1));
+    assert_false(br_rail_has_window(&end.rail, 1));
     end.rail.rx_bytes += 30000;
-    assert_true(br_rail_has_budget(&end.rail, 30000));
-    assert_false(br_rail_has_budget(&end.rail, 30001));
+    assert_true(br_rail_has_window(&end.rail, 30000));
+    assert_false(br_rail_has_window(&end.rail, 30001));
     br_rail_heard_ack(&end.rail, &ack, 2);
-    assert_true(br_rail_has_budget(&end.rail, 20000));
-    assert_false(br_rail_has_budget(&end.rail, 20001));
+    assert_true(br_rail_has_window(&end.rail, 20000));
+    assert_false(br_rail_has_window(&end.rail, 20001));
     end.rail.rx_bytes += MOST;
-    assert_true(br_rail_has_budget(&end.rail, 20000 + end.rail.budget));
-    assert_false(br_rail_has_budget(&end.rail, 20001 + end.rail.budget));
-    end.device.caps.sent_means_placed = true;
-    assert_false(br_rail_has_budget(&end.rail, 20001));
+    assert_true(br_rail_has_window(&end.rail, 20000 + end.rail.window));
+    assert_false(br_rail_has_window(&end.rail, 20001 + end.rail.window));
+    end.device.caps.sent_means_arrived = true;
+    assert_false(br_rail_has_window(&end.rail, 20001));
 }
 
 /* A told round trip is not forgotten, and no frame has to be alone for it. */

@@ -96,7 +96,7 @@ static void placed__after_the_end(void **state)
     place(x, 0, slot, 0, SLICE, 0);
     wired_turn(x, 0);
     memset(to, 1, SLICE);
-    place(x, 0, slot, 0, SLICE, BR_PLACED_ACK | BR_PLACED_DONE);
+    place(x, 0, slot, 0, SLICE, BR_DATA_ACK | BR_DATA_DONE);
     wired_turn(x, 0);
     assert_int_equal(to[0] + to[SLICE - 1], 2);
     ack = wire_take(x->links[0], BR_MESSAGE_ACK);
@@ -115,10 +115,10 @@ static void placed__into_a_transfer_of_another_rank(void **state)
 
     slot = posted(x, &t);
     t.peer = 0; /* as if posted for another rank than that of the links */
-    place(x, 0, slot, 0, SLICE, BR_PLACED_DONE);
+    place(x, 0, slot, 0, SLICE, BR_DATA_DONE);
     wired_turn(x, 0);
     assert_true(x->w->peers[1].rails[0].state != BR_RAIL_UP);
-    assert_non_null(strstr(x->w->peers[1].rails[0].words, "transfer of another rank"));
+    assert_non_null(strstr(x->w->peers[1].rails[0].message, "transfer of another rank"));
     assert_int_equal(x->w->peers[1].rails[1].state, BR_RAIL_UP);
     assert_int_equal(t.state, BR_TRANSFER_MATCHING);
     t.peer = 1;
@@ -138,11 +138,11 @@ static void placed__asks_for_done_and_ack(void **state)
     uint32_t slot;
 
     slot = posted(x, &t);
-    place(x, 0, slot, 0, SLICE / 2, BR_PLACED_DONE);
+    place(x, 0, slot, 0, SLICE / 2, BR_DATA_DONE);
     wired_turn(x, 0);
     assert_null(wire_take(x->links[0], BR_MESSAGE_DONE)); /* half of it is nothing to confirm */
     assert_null(wire_take(x->links[0], BR_MESSAGE_ACK));
-    place(x, 0, slot, SLICE / 2, SLICE / 2, BR_PLACED_DONE | BR_PLACED_ACK);
+    place(x, 0, slot, SLICE / 2, SLICE / 2, BR_DATA_DONE | BR_DATA_ACK);
     wired_turn(x, 0);
     assert_int_equal(wire_take(x->links[0], BR_MESSAGE_DONE)->message.done.slots[0], slot);
     assert_int_equal(wire_take(x->links[0], BR_MESSAGE_ACK)->message.ack.bytes, SLICE);
@@ -182,7 +182,7 @@ static void placed__for_a_slot_to_come(void **state)
     wired_turn(x, 0);
     slot = br_slot_number(&x->w->slots, first[3].slot);
     wire_placed(x->links[0], slot, 0, from, 2000, 0);
-    wire_placed(x->links[0], slot + 0x10000, 0, from, 2000, BR_PLACED_DONE);
+    wire_placed(x->links[0], slot + 0x10000, 0, from, 2000, BR_DATA_DONE);
     wire_placed(x->links[0], slot + 0x10000, 0x7fffffc0, from, 2000, 0);
     wired_turn(x, 0);
     assert_int_equal(first[3].state, BR_TRANSFER_ENDED);
@@ -291,7 +291,7 @@ static void add_up(void *context, uint32_t offset, const uint8_t *bytes, uint32_
         sum[offset + i] = (uint8_t)(sum[offset + i] + bytes[i]);
 }
 
-static const struct br_combiner adding = {add_up, NULL};
+static const struct br_slot_reducer adding = {add_up, NULL};
 
 /* A rail that only writes beside one that would combine: the worker combines what has come, once, although some comes again. */
 static void combined__what_a_rail_has_written(void **state)
@@ -301,9 +301,9 @@ static void combined__what_a_rail_has_written(void **state)
     uint32_t slot;
 
     memset(sum, 0, sizeof sum);
-    x->w->peers[1].combines = true;
+    x->w->peers[1].reduces = true;
     slot = posted(x, &t);
-    assert_true(br_transfer_combine(x->w, &t, &adding));
+    assert_true(br_transfer_reduce(x->w, &t, &adding));
     place(x, 0, slot, 0, SLICE / 2, 0);
     wired_turn(x, 0);
     assert_memory_equal(sum, from, SLICE / 2);
@@ -322,23 +322,23 @@ static void combined__not_once_bytes_have_come(void **state)
     uint32_t slot = posted(x, &t);
 
     memset(sum, 0, sizeof sum);
-    assert_false(br_transfer_combine(x->w, &t, &adding)); /* no rail does */
-    x->w->peers[1].combines = true;
+    assert_false(br_transfer_reduce(x->w, &t, &adding)); /* no rail does */
+    x->w->peers[1].reduces = true;
     place(x, 0, slot, 0, SLICE, 0);
     wired_turn(x, 0);
-    assert_false(br_transfer_combine(x->w, &t, &adding));
+    assert_false(br_transfer_reduce(x->w, &t, &adding));
     for (uint32_t at = SLICE; at < LENGTH; at += SLICE)
         place(x, 0, slot, at, LENGTH - at < SLICE ? LENGTH - at : SLICE, 0);
     wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
     assert_false(t.combined);
-    assert_false(br_transfer_combine(x->w, &t, &adding));
+    assert_false(br_transfer_reduce(x->w, &t, &adding));
     assert_memory_equal(to, from, LENGTH);
     assert_int_equal(sum[0], 0);
     (void)posted(x, &other);
-    x->w->peers[1].place_rails = 1; /* a NIC that writes by itself may write late */
-    assert_false(br_transfer_combine(x->w, &other, &adding));
-    x->w->peers[1].place_rails = 0;
+    x->w->peers[1].rkey_rails = 1; /* a NIC that writes by itself may write late */
+    assert_false(br_transfer_reduce(x->w, &other, &adding));
+    x->w->peers[1].rkey_rails = 0;
 }
 
 /* ---- mappings: wired_destroy() checks that all are given back --------------------------------------------- */
@@ -377,7 +377,7 @@ static void mapped__too_many_pieces(void **state)
         wire_mapped(x->links[0], slot, (i % 32) * 1024, from + (i % 32) * 1024, 1024, 0);
     wired_turn(x, 0);
     assert_int_equal(x->w->failed, -EPROTO);
-    assert_says(x->w->words, "more|pieces");
+    assert_says(x->w->message, "more|pieces");
 }
 
 /* Who reads a mapped transfer begins at the start of the mapping: a part that was copied, or mapped elsewhere, or on another
@@ -448,16 +448,16 @@ static void mapped__withdrawn_in_the_middle(void **state)
 static void abort__words_are_tamed(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_ABORT};
-    char words[300];
+    char text[300];
     struct wired *x = *state;
 
-    memset(words, 'x', sizeof words);
-    memcpy(words, "\033[2Jgone\n\177", 10);
-    wire_message(x->links[0], &m, words, sizeof words);
+    memset(text, 'x', sizeof text);
+    memcpy(text, "\033[2Jgone\n\177", 10);
+    wire_message(x->links[0], &m, text, sizeof text);
     wired_turn(x, 0);
     assert_true(x->w->failed < 0);
-    assert_says(x->w->words, "rank 1: ?[2Jgone??");
-    assert_true(strlen(x->w->words) <= strlen("rank 1: ") + BR_MAX_WORDS);
+    assert_says(x->w->message, "rank 1: ?[2Jgone??");
+    assert_true(strlen(x->w->message) <= strlen("rank 1: ") + BR_MAX_TEXT);
 }
 
 /* What a third rank has said keeps that rank's name alone, however many pass it on. */
@@ -476,7 +476,7 @@ static void abort__passed_on_keeps_its_first_name(void **state)
         wired_create(&x, 0, 1, NULL);
         wire_message(x.links[0], &m, said[i][0], (uint32_t)strlen(said[i][0]));
         wired_turn(&x, 0);
-        assert_string_equal(x.w->words, said[i][1]);
+        assert_string_equal(x.w->message, said[i][1]);
         wired_destroy(&x);
     }
 }

@@ -302,7 +302,7 @@ static void end__one_rail_needs_only_sent(void **state)
     assert_int_equal(br_transfer_send(x->w, &t), 0);
     ready(x, 0, 1, 3000, 0x10001);
     frame = wire_take_placed(x->links[0]);
-    assert_int_equal(((struct br_placed *)&frame->message)->flags & BR_PLACED_DONE, 0);
+    assert_int_equal(((struct br_placed *)&frame->message)->flags & BR_DATA_DONE, 0);
     assert_int_equal(t.state, BR_TRANSFER_CONFIRMING);
     wire_sent(frame);
     wired_turn(x, 0);
@@ -326,7 +326,7 @@ static void end__two_rails_wait_for_done(void **state)
         on = (frame = wire_take_placed(x.links[0])) ? 0 : 1;
         if (on)
             frame = wire_take_placed(x.links[1]);
-        assert_true(((struct br_placed *)&frame->message)->flags & BR_PLACED_DONE);
+        assert_true(((struct br_placed *)&frame->message)->flags & BR_DATA_DONE);
         if (done_first)
             wire_message(x.links[on], &done, NULL, 0);
         else
@@ -434,7 +434,7 @@ static void send__to_a_rank_that_has_left(void **state)
     wire_message(x->links[0], &bye, NULL, 0);
     wired_turn(x, 0);
     assert_int_equal(br_transfer_send(x->w, &t), -ECONNRESET);
-    assert_says(br_error_words(), "rank 1|left");
+    assert_says(br_error_message(), "rank 1|left");
     assert_int_equal(br_transfer_receive(x->w, &t), -ECONNRESET);
 }
 

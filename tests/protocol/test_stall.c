@@ -52,18 +52,18 @@ static void note__causes(void **state)
 
     (void)state;
     set_up(&b);
-    br_rail_posted(&b.rails[0], b.rails[0].budget, true, 1);
+    br_rail_posted(&b.rails[0], b.rails[0].window, true, 1);
     note(&b, 10, 1u << 1, BR_QUEUE_DATA);
-    assert_int_equal(time_of(&b, 0, BR_STALL_BUDGET, 15), 5);
+    assert_int_equal(time_of(&b, 0, BR_STALL_WINDOW, 15), 5);
     assert_int_equal(time_of(&b, 1, BR_STALL_FULL, 15), 5);
     note(&b, 20, 1u << 1, BR_QUEUE_DATA); /* the same: goes on */
     note(&b, 30, 0, BR_QUEUE_MESSAGES);
-    assert_int_equal(time_of(&b, 0, BR_STALL_BUDGET, 100), 20);
+    assert_int_equal(time_of(&b, 0, BR_STALL_WINDOW, 100), 20);
     assert_int_equal(time_of(&b, 1, BR_STALL_FULL, 100), 20);
     note(&b, 37, 0, BR_QUEUES); /* nothing waits */
     for (int i = 0; i < 2; i++)
         assert_int_equal(time_of(&b, i, BR_STALL_CREDIT, 100), 7);
-    assert_int_equal(time_of(&b, 1, BR_STALL_BUDGET, 100), 0);
+    assert_int_equal(time_of(&b, 1, BR_STALL_WINDOW, 100), 0);
 }
 
 static void note__rails_that_are_down(void **state)

@@ -247,8 +247,8 @@ static void request__given_back_after_a_failure(void **state)
         br_worker_fail(x.w, ECANCELED, "enough");
         wired_turn(&x, 0);
         assert_int_equal(begun, 1);
-        wired_turn(&x, BR_LAST_WORDS);
-        wired_turn(&x, BR_LAST_WORDS);
+        wired_turn(&x, BR_TELL_ERROR);
+        wired_turn(&x, BR_TELL_ERROR);
         assert_false(x.w->fail_due);
         assert_int_equal(begun, 0);
         assert_int_equal(held, 0);

@@ -144,7 +144,7 @@ static void awaited__small_send_leaves(void **state)
     assert_int_equal(leaves(x, BR_MESSAGE_EAGER), 1);
     hear(x, 40, 9, true);
     assert_int_equal(x->w->failed, -EPROTO);
-    assert_says(x->w->words, "rank 0 sends 8 bytes|rank 1 receives 9");
+    assert_says(x->w->message, "rank 0 sends 8 bytes|rank 1 receives 9");
 }
 
 static void awaited__ready_leaves(void **state)

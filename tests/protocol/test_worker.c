@@ -257,7 +257,7 @@ static void failover__last_rail_is_the_peer(void **state)
             break;
     assert_true(c.workers[1]->failed < 0);
     assert_true(c.workers[2]->failed < 0);
-    assert_says(c.workers[1]->words, "rank 0");
+    assert_says(c.workers[1]->message, "rank 0");
     cluster_destroy(&c);
 }
 
@@ -323,7 +323,7 @@ static void queue__urgent_overtakes_bulk(void **state)
         assert_true(cluster_step(&c));
     assert_true(r1.state != BR_TRANSFER_ENDED);
     /* 64 KiB take 0.53 ms alone; in front of them at most one budget and one READY */
-    assert_true(br_sim_now(c.sim) - start < BR_MS + c.workers[0]->peers[1].rails[0].budget * 8ull);
+    assert_true(br_sim_now(c.sim) - start < BR_MS + c.workers[0]->peers[1].rails[0].window * 8ull);
     cluster_run(&c, 4, br_sim_now(c.sim) + BR_SEC);
     assert_int_equal(c.done, 4);
     cluster_destroy(&c);
@@ -351,7 +351,7 @@ static void transfer__to_a_peer_without_rails(void **state)
     assert_int_equal(br_worker_create(&config, &w), 0);
     assert_true(br_worker_connected(w));
     assert_int_equal(br_transfer_send(w, &t), -EHOSTUNREACH);
-    assert_says(br_error_words(), "rank 3|rank 7|neighbours");
+    assert_says(br_error_message(), "rank 3|rank 7|neighbours");
     assert_int_equal(br_transfer_receive(w, &t), -EHOSTUNREACH);
     br_worker_leave(w);
     assert_true(br_worker_left(w));

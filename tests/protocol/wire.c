@@ -18,7 +18,7 @@ struct event {
     uint32_t slot, offset, length;
     bool mapped;
     int error;
-    char words[80];
+    char text[80];
     const uint8_t *bytes; /* mapped */
     uint8_t copy[];       /* else */
 };
@@ -162,19 +162,19 @@ static int post_one(struct wire *wire, struct wire_link *link, const struct br_f
         return 0;
     if (wire->room > 0)
         wire->room--;
-    wire_check(frame->kind == BR_FRAME_MESSAGE || frame->kind == BR_FRAME_PLACED, "a frame of no kind");
+    wire_check(frame->kind == BR_FRAME_MESSAGE || frame->kind == BR_FRAME_DATA, "a frame of no kind");
     wire_check(frame->length <= (frame->kind == BR_FRAME_MESSAGE ? wire->device.caps.max_message
                                                                  : wire->device.caps.max_frame),
                "a frame is too long");
-    wire_check(frame->kind == BR_FRAME_MESSAGE || (frame->length && link->link.trusted),
+    wire_check(frame->kind == BR_FRAME_MESSAGE || (frame->length && link->link.authenticated),
                "a placed frame without bytes or trust");
-    wire_check((frame->place != NULL) == (frame->kind == BR_FRAME_PLACED && wire->device.caps.needs_place),
+    wire_check((frame->rkey != NULL) == (frame->kind == BR_FRAME_DATA && wire->device.caps.needs_rkey),
                "a frame without place token, or with one too many");
     *mine = (struct wire_frame){.link = link, .frame = *frame, .payload = allocate(frame->length + 1)};
     if (frame->inline_)
         memcpy(&mine->message, frame->inline_, sizeof mine->message);
-    if (frame->place)
-        memcpy(&mine->token, frame->place, sizeof mine->token);
+    if (frame->rkey)
+        memcpy(&mine->token, frame->rkey, sizeof mine->token);
     if (frame->length)
         memcpy(mine->payload, frame->payload, frame->length);
     wire->n_frames++;
@@ -238,15 +238,15 @@ static void report(struct event *from, struct br_event *to, struct br_message *i
     *inline_ = from->message;
     if (from->kind == BR_EVENT_MESSAGE)
         fill_message(from, to);
-    if (from->kind == BR_EVENT_PLACED && !fill_placed(from, to)) {
+    if (from->kind == BR_EVENT_DATA && !fill_placed(from, to)) {
         to->kind = BR_EVENT_CLOSED;
         to->error = -EPROTO;
     }
-    if (to->kind == BR_EVENT_PLACED)
+    if (to->kind == BR_EVENT_DATA)
         to->inline_ = (const uint8_t *)inline_;
     if (to->kind == BR_EVENT_CLOSED) {
-        snprintf(to->link->words, sizeof to->link->words, "%s",
-                 from->words[0] ? from->words : "a frame off the grid");
+        snprintf(to->link->message, sizeof to->link->message, "%s",
+                 from->text[0] ? from->text : "a frame off the grid");
         drop_events(from->link);
     }
 }
@@ -261,7 +261,7 @@ static int poll(struct br_device *device, uint64_t now, struct br_event *events,
     while (n < max && n < WIRE_BATCH && trusted && !br_list_empty(&wire->events)) {
         struct event *event = br_container_of(br_list_pop_front(&wire->events), struct event, node);
 
-        trusted = event->link->link.trusted;
+        trusted = event->link->link.authenticated;
         report(event, &events[n], &wire->inline_[n]);
         free(event);
         n++;
@@ -295,13 +295,13 @@ static int map_release(struct br_device *device, uint64_t handle)
     return 0;
 }
 
-static int place_token(struct br_device *device, struct br_slot *slot, uint8_t out[BR_PLACE_BYTES])
+static int place_token(struct br_device *device, struct br_slot *slot, uint8_t out[BR_RKEY_BYTES])
 {
     struct wire *wire = (struct wire *)device;
     struct wire_token token = {(uint32_t)device->index, br_slot_number(device->config->slots, slot),
                                (uint32_t)wire->made + 1, 0};
 
-    wire_check(device->caps.needs_place && slot->used && slot->base, "a token for nothing");
+    wire_check(device->caps.needs_rkey && slot->used && slot->base, "a token for nothing");
     if (wire->refuses)
         return br_error(ENOMEM, "%s: nothing can be pinned", device->name);
     wire->tokens++;
@@ -315,7 +315,7 @@ static void place_release(struct br_device *device, struct br_slot *slot)
     struct wire *wire = (struct wire *)device;
     struct wire_token token;
 
-    memcpy(&token, slot->places[device->index], sizeof token);
+    memcpy(&token, slot->rkeys[device->index], sizeof token);
     wire_check(wire->tokens > 0 && token.slot == br_slot_number(device->config->slots, slot),
                "a token was given back twice, or late");
     wire->tokens--;
@@ -345,8 +345,8 @@ const struct br_transport_ops wire_ops = {
     .poll = poll,
     .message_release = message_release,
     .map_release = map_release,
-    .place_token = place_token,
-    .place_release = place_release,
+    .rkey_make = place_token,
+    .rkey_release = place_release,
 };
 
 /* ---- what the test does ------------------------------------------------------------------------------------- */
@@ -390,13 +390,13 @@ static void place(struct wire_link *link, uint32_t slot, uint32_t offset, struct
 void wire_placed(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length,
                  uint8_t flags)
 {
-    place(link, slot, offset, add_event(link, BR_EVENT_PLACED, bytes, length), flags);
+    place(link, slot, offset, add_event(link, BR_EVENT_DATA, bytes, length), flags);
 }
 
 void wire_mapped(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length,
                  uint8_t flags)
 {
-    struct event *event = add_event(link, BR_EVENT_PLACED, NULL, length);
+    struct event *event = add_event(link, BR_EVENT_DATA, NULL, length);
 
     place(link, slot, offset, event, flags);
     if (event) {
@@ -420,14 +420,14 @@ void wire_sent_all(struct wire *wire)
         wire_sent(&wire->frames[i]);
 }
 
-void wire_fail(struct wire_link *link, int error, const char *words)
+void wire_fail(struct wire_link *link, int error, const char *text)
 {
     struct event *event = add_event(link, BR_EVENT_CLOSED, NULL, 0);
 
     if (!event)
         return;
     event->error = -error;
-    snprintf(event->words, sizeof event->words, "%s", words);
+    snprintf(event->text, sizeof event->text, "%s", text);
 }
 
 static struct wire_frame *take(struct wire_link *link, enum br_frame_kind kind, int type)
@@ -438,7 +438,7 @@ static struct wire_frame *take(struct wire_link *link, enum br_frame_kind kind, 
         struct wire_frame *frame = &wire->frames[i];
 
         if (frame->link == link && !frame->taken && frame->frame.kind == kind &&
-            (kind == BR_FRAME_PLACED || frame->message.type == type)) {
+            (kind == BR_FRAME_DATA || frame->message.type == type)) {
             frame->taken = true;
             return frame;
         }
@@ -453,7 +453,7 @@ struct wire_frame *wire_take(struct wire_link *link, enum br_message_type type)
 
 struct wire_frame *wire_take_placed(struct wire_link *link)
 {
-    return take(link, BR_FRAME_PLACED, 0);
+    return take(link, BR_FRAME_DATA, 0);
 }
 
 void wire_forget(struct wire *wire)

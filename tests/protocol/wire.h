@@ -69,7 +69,7 @@ void wire_mapped(struct wire_link *link, uint32_t slot, uint32_t offset, const v
                  uint8_t flags);
 void wire_sent(struct wire_frame *frame);
 void wire_sent_all(struct wire *wire);
-void wire_fail(struct wire_link *link, int error, const char *words);
+void wire_fail(struct wire_link *link, int error, const char *text);
 
 /* The first posted frame of the kind that was not taken yet; NULL: there is none. */
 struct wire_frame *wire_take(struct wire_link *link, enum br_message_type type);

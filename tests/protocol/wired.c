@@ -10,7 +10,7 @@
 struct br_caps wire_caps(bool sent_means_placed)
 {
     return (struct br_caps){
-        .max_frame = 256 << 10, .max_message = 4096, .sent_means_placed = sent_means_placed};
+        .max_frame = 256 << 10, .max_message = 4096, .sent_means_arrived = sent_means_placed};
 }
 
 struct br_handshake_self wired_self(const struct wired *x)
@@ -174,7 +174,7 @@ static void set_up(struct wired *x)
     for (int r = 0; r < rails; r++) { /* as if measured, so that whole slices leave */
         struct br_rail *rail = &x->w->peers[x->peer].rails[r];
 
-        rail->budget = 256u << 10;
+        rail->window = 256u << 10;
         rail->frame_bytes =
             rail->device->caps.max_frame < 64u << 10 ? rail->device->caps.max_frame : 64u << 10;
     }
@@ -208,12 +208,12 @@ void wired_destroy(struct wired *x)
 int wired_set_up(void **state)
 {
     const struct wired_plan *plan = *state;
-    struct br_caps caps = wire_caps(plan->sent_means_placed);
+    struct br_caps caps = wire_caps(plan->sent_means_arrived);
     struct wired *x = calloc(1, sizeof *x);
 
     if (!x)
         return -1;
-    caps.needs_place = plan->needs_place;
+    caps.needs_rkey = plan->needs_rkey;
     if (plan->up)
         wired_create(x, plan->rank, plan->rails, &caps);
     else

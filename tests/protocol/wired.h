@@ -39,7 +39,7 @@ struct br_handshake_self wired_self(const struct wired *x);
 struct wired_plan {
     int rank, rails;
     bool up; /* connected already */
-    bool sent_means_placed, needs_place;
+    bool sent_means_arrived, needs_rkey;
 };
 
 /* A test that has such a worker from the start, `struct wired *x = *state`, and need not destroy it. */

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "bcube/address.h"
-#include "tools/sim_job.h"
+#include "tools/sim/job.h"
 
 struct host {
     struct br_operation ops[BML_LAYERS];
@@ -54,7 +54,7 @@ static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t n
     w->ended++;
     w->end = now > w->end ? now : w->end;
     if (op->status)
-        wrong(w, "rank %u: %s", rank, op->words);
+        wrong(w, "rank %u: %s", rank, op->message);
 }
 
 static bool open_world(struct world *w)
@@ -71,7 +71,7 @@ static bool open_world(struct world *w)
     br_topology_bcube(&w->topology, &w->cube);
     br_cost_model_on(&config.model, &w->topology, BR_COST_NETWORK, 1);
     if (br_sim_job_open(&w->job, &config))
-        return wrong(w, "%s", br_error_words());
+        return wrong(w, "%s", br_error_message());
     w->job.program = (struct br_sim_job_program){.with = w, .ended = ended};
     w->hosts = calloc(w->cube.hosts, sizeof *w->hosts);
     for (uint32_t r = 0; w->hosts && r < w->cube.hosts; r++) {
@@ -111,7 +111,7 @@ static bool submit_layer(struct world *w, uint32_t rank, uint32_t layer, float *
                                 .reduction = BRAID_SUM,
                                 .priority = (int32_t)(plan->n_layers - layer)};
     snprintf(op->algorithm, sizeof op->algorithm, "%s", plan->algorithm);
-    return !br_sim_job_submit(&w->job, rank, op) || wrong(w, "rank %u: %s", rank, br_error_words());
+    return !br_sim_job_submit(&w->job, rank, op) || wrong(w, "rank %u: %s", rank, br_error_message());
 }
 
 static bool submit(struct world *w, uint32_t rank)
@@ -149,7 +149,7 @@ static void run(struct world *w)
     uint64_t start;
 
     if (br_sim_job_connect(&w->job)) {
-        wrong(w, "%s", br_error_words());
+        wrong(w, "%s", br_error_message());
         return;
     }
     start = br_sim_now(w->job.sim);
@@ -158,7 +158,7 @@ static void run(struct world *w)
             return;
     while (w->ended < w->cube.hosts * w->plan->n_layers)
         if (br_sim_job_advance(&w->job) || w->result->wrong[0]) {
-            wrong(w, "%s", br_error_words());
+            wrong(w, "%s", br_error_message());
             return;
         }
     result->seconds = (double)(w->end - start) / 1e9;
@@ -176,7 +176,7 @@ void bml_run(const struct bml_plan *plan, struct bml_result *result)
     for (uint32_t layer = 0; layer < plan->n_layers; layer++)
         w.count += plan->layers[layer];
     if (br_bcube_init(&w.cube, plan->n, plan->k))
-        wrong(&w, "%s", br_error_words());
+        wrong(&w, "%s", br_error_message());
     else if (open_world(&w))
         run(&w);
     close_world(&w);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/type.h"
+#include "collectives/schedule/type.h"
 #include "tests/collectives/case.h"
 
 #define GUARD      CASE_GUARD
@@ -38,18 +38,18 @@ struct storm_part *storm_memory_of(struct storm *s, int call, int rank)
     return &s->parts[owner(s, call)][rank];
 }
 
-void storm_name_call(const struct storm *s, int call, char *words, size_t bytes)
+void storm_name_call(const struct storm *s, int call, char *text, size_t bytes)
 {
     static const char *const kinds[] = {"", "message", "", "put", "get", "fetch-and-add"};
     const struct storm_call *c = &s->plan->calls[call];
 
     if (c->kind == BR_OPERATION_COLLECTIVE)
-        snprintf(words, bytes, "call %d (%s %s of %zu %s %s, root %d, communicator %d%s%s)", call,
+        snprintf(text, bytes, "call %d (%s %s of %zu %s %s, root %d, communicator %d%s%s)", call,
                  c->algorithm, br_collective_name(c->collective), c->count, br_type_name(c->type),
                  br_reduction_name(c->reduction), c->root, c->comm, c->in_place ? ", in place" : "",
                  c->again >= 0 ? ", again" : "");
     else
-        snprintf(words, bytes, "call %d (%s of %zu bytes, %d to %d, tag %u, communicator %d%s%s)", call,
+        snprintf(text, bytes, "call %d (%s of %zu bytes, %d to %d, tag %u, communicator %d%s%s)", call,
                  kinds[c->kind], c->count, c->from, c->to, c->tag, c->comm, c->stale_key ? ", stale key" : "",
                  c->again >= 0 ? ", again" : "");
 }
@@ -191,7 +191,7 @@ static bool all_bytes(const uint8_t *at, size_t bytes, uint8_t value)
 }
 
 /* false: the words say what is wrong. A call that has failed leaves what it only reads, and what is around it. */
-static bool collective_right(struct storm *s, int call, int rank, struct case_buffers b, char *words,
+static bool collective_right(struct storm *s, int call, int rank, struct case_buffers b, char *text,
                              size_t bytes)
 {
     const struct storm_comm *comm = &s->plan->comms[s->plan->calls[call].comm];
@@ -199,7 +199,7 @@ static bool collective_right(struct storm *s, int call, int rank, struct case_bu
     struct collective_case of = case_of(s, call);
 
     b.writes = b.writes && ended_well;
-    if (!case_check(&of, comm->n, storm_rank_in(comm, rank), &b, s->first[call], words, bytes))
+    if (!case_check(&of, comm->n, storm_rank_in(comm, rank), &b, s->first[call], text, bytes))
         return false;
     if (ended_well && !s->first[call] && case_same_everywhere(of.collective)) {
         s->first[call] = malloc(b.recv_bytes + 1);
@@ -260,12 +260,12 @@ void storm_look(struct storm *s, int call, int rank)
 {
     struct storm_part *part = storm_memory_of(s, call, rank);
     struct case_buffers b = lay_out(s, call, rank);
-    char name[160], words[120];
+    char name[160], text[120];
 
     storm_name_call(s, call, name, sizeof name);
     if (part->op.kind == BR_OPERATION_COLLECTIVE) {
-        if (!collective_right(s, call, rank, b, words, sizeof words))
-            storm_wrong(s, "rank %d, %s: %s", rank, name, words);
+        if (!collective_right(s, call, rank, b, text, sizeof text))
+            storm_wrong(s, "rank %d, %s: %s", rank, name, text);
     } else if (!guards_right(s, call, rank, &b))
         storm_wrong(s, "rank %d, %s: bytes around its buffers, or what it only reads, have changed", rank,
                     name);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "collectives/algorithm.h"
+#include "collectives/schedule/algorithm.h"
 #include "storm.h"
 
 #define SHARE 40 /* per cent of the seeds that have them */

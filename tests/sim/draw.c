@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "collectives/algorithm.h"
-#include "collectives/type.h"
+#include "collectives/schedule/algorithm.h"
+#include "collectives/schedule/type.h"
 
 #define GAP 64 /* between two spans of a region */
 
@@ -76,9 +76,9 @@ static void draw_places(struct storm_plan *plan)
     br_random_seed(r, plan->seed ^ 0x706c616365ull);
     if (plan->network.maps || chance(r, 50))
         return;
-    plan->network.place_ports = 1 + (uint32_t)below(r, (1u << plan->rails) - 1);
+    plan->network.rkey_ports = 1 + (uint32_t)below(r, (1u << plan->rails) - 1);
     if (!plan->calm && chance(r, 30))
-        plan->network.place_refused_ppm = (uint32_t)spread(r, 100, 300000);
+        plan->network.rkey_refused_ppm = (uint32_t)spread(r, 100, 300000);
 }
 
 /* On some levels or all, what is to be added up is so as it comes. Drawn apart, as above. */
@@ -88,7 +88,7 @@ static void draw_combining(struct storm_plan *plan)
 
     br_random_seed(r, plan->seed ^ 0x636f6d62696eull);
     if (chance(r, 50))
-        plan->network.combine_ports = 1 + (uint32_t)below(r, (1u << plan->rails) - 1);
+        plan->network.reduce_ports = 1 + (uint32_t)below(r, (1u << plan->rails) - 1);
 }
 
 static void draw_settings(struct br_random *r, struct storm_plan *plan)
@@ -109,7 +109,7 @@ static void draw_settings(struct br_random *r, struct storm_plan *plan)
     };
     plan->engine = (struct br_engine_config){
         .size = plan->n,
-        .max_runs = 2 + (uint32_t)below(r, 15),
+        .max_fragments = 2 + (uint32_t)below(r, 15),
         .window = 1 + (uint32_t)below(r, 8),
         .chunk_bytes = (uint32_t)spread(r, 512, 512 << 10),
         .quantum_bytes = (uint32_t)spread(r, 4096, 256 << 10),
@@ -385,7 +385,7 @@ void storm_show(const struct storm_plan *plan)
             "latency %llu ns, frames "
             "to %u, depth %u, loss %u, corrupt %u, "
             "duplicates %u, reordered %u ppm, retransmit %llu us\n",
-            net->place_ports, net->place_refused_ppm, net->combine_ports, net->unordered ? "unordered, " : "",
+            net->rkey_ports, net->rkey_refused_ppm, net->reduce_ports, net->unordered ? "unordered, " : "",
             net->early_sent ? "early sent, " : "", net->maps ? "maps, " : "",
             (unsigned long long)net->bits_per_second, (unsigned long long)net->latency_ns, net->max_frame,
             net->tx_depth, net->loss_ppm, net->corrupt_ppm, net->duplicate_ppm, net->reorder_ppm,
@@ -394,7 +394,7 @@ void storm_show(const struct storm_plan *plan)
             "# eager %u, slice %u, chunk %u, quantum %u, %u runs, window %u; peer timeout %llu ms; %d calls, "
             "%d, %d, ... at once, pauses to %llu us\n",
             w->eager_bytes, w->slice_bytes, plan->engine.chunk_bytes, plan->engine.quantum_bytes,
-            plan->engine.max_runs, plan->engine.window, (unsigned long long)(w->peer_timeout / BR_MS),
+            plan->engine.max_fragments, plan->engine.window, (unsigned long long)(w->peer_timeout / BR_MS),
             plan->n_calls, plan->window[0], plan->window[1], (unsigned long long)(plan->pause / BR_US));
     storm_show_comms(plan);
     show_faults(plan);

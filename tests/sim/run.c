@@ -11,7 +11,7 @@
 #include "base/error.h"
 
 #define LIMIT (200 * BR_SEC)                /* of virtual time */
-#define SLACK (BR_LAST_WORDS + 100 * BR_US) /* from a deadline to the end */
+#define SLACK (BR_TELL_ERROR + 100 * BR_US) /* from a deadline to the end */
 #define TURNS 20000                         /* of one rank at one moment */
 
 bool storm_wrong(struct storm *s, const char *format, ...)
@@ -57,20 +57,20 @@ static void look_at_error(struct storm *s, int call, int rank, const char *name)
 {
     const struct br_operation *op = &storm_memory_of(s, call, rank)->op;
 
-    if (s->plan->calls[call].stale_key && op->status == -EACCES && strstr(op->words, "has no region"))
+    if (s->plan->calls[call].stale_key && op->status == -EACCES && strstr(op->message, "has no region"))
         return;
-    if (s->plan->network.place_refused_ppm && strstr(op->words, "device sim") &&
-        strstr(op->words, "cannot pin"))
+    if (s->plan->network.rkey_refused_ppm && strstr(op->message, "device sim") &&
+        strstr(op->message, "cannot pin"))
         return;
     if (s->plan->calm)
         storm_wrong(s, "rank %d, %s: %d although nothing that ends a job has happened: %s", rank, name,
-                    op->status, op->words);
+                    op->status, op->message);
     else if (!is_typed(op->status))
-        storm_wrong(s, "rank %d, %s: status %d: %s", rank, name, op->status, op->words);
-    else if (!strstr(op->words, "rank "))
-        storm_wrong(s, "rank %d, %s: its words name no rank: %s", rank, name, op->words);
-    else if (s->plan->aborter < 0 && !(strstr(op->words, "level ") && strstr(op->words, "device ")))
-        storm_wrong(s, "rank %d, %s: its words name no level and device: %s", rank, name, op->words);
+        storm_wrong(s, "rank %d, %s: status %d: %s", rank, name, op->status, op->message);
+    else if (!strstr(op->message, "rank "))
+        storm_wrong(s, "rank %d, %s: its words name no rank: %s", rank, name, op->message);
+    else if (s->plan->aborter < 0 && !(strstr(op->message, "level ") && strstr(op->message, "device ")))
+        storm_wrong(s, "rank %d, %s: its words name no level and device: %s", rank, name, op->message);
 }
 
 static bool stalled_since(const struct storm *s, int rank, uint64_t when)
@@ -102,7 +102,7 @@ static void call_ended(struct storm *s, int call, int rank)
     char name[160];
 
     storm_name_call(s, call, name, sizeof name);
-    storm_say(s, "rank %d: %s ends: %d %s", rank, name, part->op.status, part->op.words);
+    storm_say(s, "rank %d: %s ends: %d %s", rank, name, part->op.status, part->op.message);
     s->hash = storm_mix(storm_mix(s->hash, now), (uint64_t)(part->op.status + 1000 * rank));
     part->state = STORM_ENDED;
     s->ranks[rank].outstanding--;
@@ -112,7 +112,7 @@ static void call_ended(struct storm *s, int call, int rank)
     if (now > part->op.deadline + SLACK &&
         !stalled_since(s, rank, br_sim_time_of(s->sim, rank, part->op.deadline)))
         storm_wrong(s, "rank %d, %s: ended %.3f ms after its deadline: %s", rank, name,
-                    (double)(now - part->op.deadline) / 1e6, part->op.words);
+                    (double)(now - part->op.deadline) / 1e6, part->op.message);
     storm_look(s, call, rank);
 }
 
@@ -153,7 +153,7 @@ static void submit(struct storm *s, int rank, int call)
     r->refused = true;
     part->state = STORM_IDLE;
     if (rc != -ECANCELED || !r->worker->failed)
-        storm_wrong(s, "rank %d, %s was refused with %d: %s", rank, name, rc, br_error_words());
+        storm_wrong(s, "rank %d, %s was refused with %d: %s", rank, name, rc, br_error_message());
 }
 
 /* Skips what does not concern the rank. false: it has to wait. */
@@ -189,7 +189,7 @@ static int turn(struct storm *s, int rank)
     struct storm_rank *r = &s->ranks[rank];
     uint64_t now = br_sim_host_now(s->sim, rank);
     struct br_operation *op;
-    int n = br_engine_turn(r->engine, now);
+    int n = br_engine_progress(r->engine, now);
 
     for (; (op = br_engine_ended(r->engine)); n++)
         call_ended(s, call_of(s, rank, op), rank);
@@ -315,14 +315,14 @@ static void add_faults(struct storm *s)
 
         fault.at += br_sim_now(s->sim);
         if (br_sim_add_fault(s->sim, &fault))
-            storm_wrong(s, "%s", br_error_words());
+            storm_wrong(s, "%s", br_error_message());
     }
 }
 
 /* As the communicator does: a rank that cannot reach another says whom, and gives up. */
 static bool connect_all(struct storm *s)
 {
-    char words[300] = "";
+    char text[300] = "";
 
     if (s->plan->faults_from_start)
         add_faults(s);
@@ -330,9 +330,9 @@ static bool connect_all(struct storm *s)
         if (!s->plan->calm && (any_failed(s) || br_sim_now(s->sim) > 20 * BR_SEC))
             return false;
         if (br_sim_now(s->sim) > 20 * BR_SEC) {
-            for (int i = 0; i < s->plan->n && !words[0]; i++)
-                br_worker_missing(s->ranks[i].worker, words, sizeof words);
-            return storm_wrong(s, "not connected after 20 s: %s", words);
+            for (int i = 0; i < s->plan->n && !text[0]; i++)
+                br_worker_missing(s->ranks[i].worker, text, sizeof text);
+            return storm_wrong(s, "not connected after 20 s: %s", text);
         }
         if (!storm_advance(s, BR_SIM_NEVER))
             return false;
@@ -352,10 +352,10 @@ static void perhaps_abort(struct storm *s)
 
     if (rank >= 0 && !storm_gone(s, rank) && br_sim_now(s->sim) >= s->zero + s->plan->abort_at &&
         !s->ranks[rank].worker->failed && !stalled_until(s, rank)) {
-        char words[80];
+        char text[80];
 
-        snprintf(words, sizeof words, "aborted by rank %d: enough", rank);
-        br_worker_fail(s->ranks[rank].worker, ECANCELED, words);
+        snprintf(text, sizeof text, "aborted by rank %d: enough", rank);
+        br_worker_fail(s->ranks[rank].worker, ECANCELED, text);
         s->ranks[rank].due = true;
     }
 }

@@ -3,8 +3,8 @@
 #include "storm.h"
 
 #include "base/clock.h"
-#include "collectives/engine_internal.h"
-#include "protocol/relay.h"
+#include "collectives/engine/internal.h"
+#include "protocol/relay/relay.h"
 
 #define BACK  (15 * BR_SEC) /* for broken rails to come back, from the last fault on */
 #define QUIET (500 * BR_MS) /* for the last acknowledgements */
@@ -24,7 +24,7 @@ static bool all_rails_up(const struct storm *s)
         for (int p = 0; p < s->plan->n; p++) {
             const struct br_peer *peer = &s->ranks[i].worker->peers[p];
 
-            for (int k = 0; k < peer->n_rails - peer->n_detours; k++)
+            for (int k = 0; k < peer->n_rails - peer->n_alternates; k++)
                 if (peer->rails[k].state != BR_RAIL_UP)
                     return false;
         }
@@ -77,7 +77,7 @@ static void look_at_peer(struct storm *s, int rank, const struct br_peer *peer)
             storm_wrong(s, "rank %d: %u credits to rank %d on level %d have not come back", rank,
                         rail->sent - rail->peer_released, peer->rank, k);
         if (rail->state == BR_RAIL_UP && rail->tx_bytes != rail->acked_bytes &&
-            rail->device->caps.sent_means_placed)
+            rail->device->caps.sent_means_arrived)
             storm_wrong(s, "rank %d: %llu bytes to rank %d on level %d count as in flight", rank,
                         (unsigned long long)(rail->tx_bytes - rail->acked_bytes), peer->rank, k);
         if (!br_list_empty(&rail->flights) || !br_list_empty(&rail->unexpected))
@@ -176,7 +176,7 @@ void storm_settle(struct storm *s)
     if (!any_ended(s) && !s->plan->leaves_early)
         settle_whole(s);
     for (int i = 0; i < s->plan->n; i++)
-        if (!storm_gone(s, i) && s->ranks[i].engine->n_free != s->ranks[i].engine->config.max_runs)
+        if (!storm_gone(s, i) && s->ranks[i].engine->n_free != s->ranks[i].engine->config.max_fragments)
             storm_wrong(s, "rank %d: runs are not given back", i);
     if (!s->wrong[0])
         leave(s);
@@ -184,7 +184,7 @@ void storm_settle(struct storm *s)
     if (br_sim_counters(s->sim)->payload_changed)
         storm_wrong(s, "%llu frames were read by their receiver after the sender had got its memory back",
                     (unsigned long long)br_sim_counters(s->sim)->payload_changed);
-    if (br_sim_counters(s->sim)->bad_places)
+    if (br_sim_counters(s->sim)->bad_rkeys)
         storm_wrong(s, "%llu place tokens, or frames that came with one, were not as they must be",
-                    (unsigned long long)br_sim_counters(s->sim)->bad_places);
+                    (unsigned long long)br_sim_counters(s->sim)->bad_rkeys);
 }

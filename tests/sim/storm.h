@@ -15,7 +15,7 @@
 #define BR_TESTS_SIM_STORM_H
 
 #include "base/random.h"
-#include "collectives/engine.h"
+#include "collectives/engine/engine.h"
 #include "transport/sim/sim.h"
 
 #define STORM_RANKS  16
@@ -155,7 +155,7 @@ void storm_prepare(struct storm *s, int call, int rank);
 void storm_look(struct storm *s, int call, int rank); /* after its end; overwrites the memory */
 void storm_look_again(struct storm *s);               /* at the end: nobody has written since */
 void storm_fill_region(struct storm *s, int rank);
-void storm_name_call(const struct storm *s, int call, char *words, size_t bytes);
+void storm_name_call(const struct storm *s, int call, char *text, size_t bytes);
 
 /* settle.c: what must be true when all is over */
 void storm_settle(struct storm *s);

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bml.h"
-#include "collectives/way.h"
+#include "collectives/tuning/algorithm_config.h"
 #include "bcube/forest.h"
 
 static void run(const struct bml_plan *plan, struct bml_result *result)
@@ -99,21 +99,21 @@ static void forest__takes_what_the_links_allow(void **state)
                                 "forest",   512 << 10,  16 << 10,  NULL};
         struct br_failures failures = {0};
         struct bml_result result;
-        struct br_forest *forest;
+        struct br_forest *trees;
         struct br_bcube cube;
 
         assert_int_equal(br_bcube_init(&cube, cases[i].n, cases[i].k), 0);
         assert_int_equal(br_failures_add(&failures, cases[i].kind, cases[i].number, 0), 0);
-        assert_int_equal(br_forest_new(&cube, &failures, &forest), 0);
-        plan.forest = forest;
+        assert_int_equal(br_forest_new(&cube, &failures, &trees), 0);
+        plan.forest = trees;
         run(&plan, &result);
         printf("BCube(%u,%u), a %s of level 0 is out: %.4f of what the others allow, %u of %u edges at a "
                "NIC, depth %u\n",
                plan.n, plan.k, cases[i].kind == BR_FAILURE_NIC ? "NIC" : "switch",
-               result.seconds / result.one_link / cases[i].least, forest->busiest, forest->trees,
-               forest->depth);
+               result.seconds / result.one_link / cases[i].least, trees->busiest, trees->trees,
+               trees->depth);
         assert_true(result.seconds < 1.2 * cases[i].least * result.one_link);
-        br_forest_free(forest);
+        br_forest_free(trees);
         br_failures_destroy(&failures);
     }
 }
@@ -125,15 +125,15 @@ static void br_algorithm_build__bml_of_65536_hosts(void **state)
     struct br_schedule *schedule;
     struct br_topology topology;
     struct rusage before, after;
-    struct br_way way;
+    struct br_algorithm_config config;
     uint64_t start;
     double ms, mib;
 
     (void)state;
     assert_int_equal(br_topology_parse(&topology, "bcube:16,4"), 0);
-    assert_int_equal(br_way_parse(&topology, "bml", &way), 0);
+    assert_int_equal(br_algorithm_config_parse(&topology, "bml", &config), 0);
     request.n = topology.n;
-    request.shape = way.shape;
+    request.shape = config.shape;
     getrusage(RUSAGE_SELF, &before);
     start = br_clock_now();
     assert_int_equal(br_algorithm_build(&request, &schedule), 0);

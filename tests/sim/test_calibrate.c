@@ -15,11 +15,11 @@
 
 #include "base/clock.h"
 #include "tests/collectives/job.h"
-#include "tools/calibrate.h"
+#include "tools/calibrate/calibrate.h"
 
 #define RANKS 4
 #define MANY  128
-#define SMALL 8  /* sizes from 8 bytes on, as tools/calibrate_links.c has them */
+#define SMALL 8  /* sizes from 8 bytes on, as tools/calibrate/links.c has them */
 #define LARGE 11 /* from 4 KiB on */
 
 struct planted {
@@ -185,7 +185,7 @@ static void mg_wfbp__a_and_b_of_a_ring_follow(void **state)
     for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
         struct br_calibration_link link = {0};
         double bytes[SIZES], seconds[SIZES];
-        struct br_fit fit;
+        struct br_cost_fit fit;
         struct job job;
 
         open_job(&job, &networks[i]);
@@ -194,7 +194,7 @@ static void mg_wfbp__a_and_b_of_a_ring_follow(void **state)
             bytes[s] = (double)(1024u << s);
             seconds[s] = ring(&job, memory, 256u << s);
         }
-        assert_true(br_fit_line(bytes, seconds, SIZES, &fit));
+        assert_true(br_cost_fit_line(bytes, seconds, SIZES, &fit));
         near("a by alpha, s", 2 * (RANKS - 1) * link.trips.start, fit.start, 0.10);
         near("b by beta, s/byte", 2.0 * (RANKS - 1) / RANKS * link.streams.slope, fit.slope, 0.10);
         job_destroy(&job);

@@ -17,11 +17,11 @@
 #include <braid/parameters.h>
 
 #include "base/clock.h"
-#include "collectives/comm.h"
-#include "tools/sim_job.h"
-#include "training/agree.h"
-#include "training/delay.h"
-#include "training/parameters.h"
+#include "collectives/comm/comm.h"
+#include "tools/sim/job.h"
+#include "training/session/agree.h"
+#include "training/parameters/delay.h"
+#include "training/parameters/parameters.h"
 
 #define RANKS  4
 #define LAYERS 19        /* at most */
@@ -70,7 +70,7 @@ int __wrap_braid_broadcast(struct braid_comm *comm);
 int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who, const char *what);
 int __wrap_br_parameters_start(struct braid_parameters *p);
 uint64_t __wrap_br_comm_now(const struct braid_comm *comm);
-void __wrap_br_progress_nudge(struct br_family *family);
+void __wrap_br_progress_signal(struct br_context *context);
 int __wrap_braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
                       const struct braid_options *options, struct braid_op **op);
 int __wrap_braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
@@ -147,9 +147,9 @@ uint64_t __wrap_br_comm_now(const struct braid_comm *comm)
     return br_sim_host_now(job.sim, comm->rank);
 }
 
-void __wrap_br_progress_nudge(struct br_family *family)
+void __wrap_br_progress_signal(struct br_context *context)
 {
-    (void)family; /* its rank has its turn anyway */
+    (void)context; /* its rank has its turn anyway */
 }
 
 static int submit(struct braid_comm *comm, struct br_operation like, const struct braid_options *options,

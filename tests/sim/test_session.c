@@ -17,10 +17,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "collectives/comm.h"
-#include "tools/sim_job.h"
-#include "training/agree.h"
-#include "training/session.h"
+#include "collectives/comm/comm.h"
+#include "tools/sim/job.h"
+#include "training/session/agree.h"
+#include "training/session/session.h"
 
 #define RANKS      5
 #define LAYERS     9
@@ -38,7 +38,7 @@ struct program {
     size_t sent[ALL], sends; /* elements of each all-reduce, in the order in which they started */
 };
 
-static struct br_family family;
+static struct br_context family;
 static struct br_group group;
 static struct br_sim_job job;
 static struct program programs[RANKS];
@@ -241,10 +241,10 @@ static void train(const char *policy)
     for (int r = 0; r < RANKS; r++) {
         struct program *g = &programs[r];
 
-        *g = (struct program){.comm = {.family = &family, .group = &group, .rank = r, .size = RANKS}};
+        *g = (struct program){.comm = {.context = &family, .group = &group, .rank = r, .size = RANKS}};
         br_random_seed(&g->random, (uint64_t)r + 1);
         if (braid_session_create(&g->comm, layers, LAYERS, &options, &g->session))
-            fail_msg("%s", br_error_words());
+            fail_msg("%s", br_error_message());
         begin_iteration(g, 0);
     }
     job.program = (struct br_sim_job_program){.ended = ended, .turn = turn};

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "tools/plan_simulate.h"
+#include "tools/plan/simulate.h"
 
 #define LAYERS 12
 #define VGG    19

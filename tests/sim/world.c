@@ -38,17 +38,17 @@ static bool open_rank(struct storm *s, int rank)
     worker.region_done = region_done;
     worker.region_context = r;
     if (br_worker_create(&worker, &r->worker))
-        return storm_wrong(s, "%s", br_error_words());
+        return storm_wrong(s, "%s", br_error_message());
     for (int i = 0; i < s->plan->rails; i++) {
         struct br_device_config device = {0};
         int index;
 
         br_sim_device_config(s->sim, rank, i, &device);
         if (br_worker_open_device(r->worker, br_transport_get("sim"), device.name, device.simulation, &index))
-            return storm_wrong(s, "%s", br_error_words());
+            return storm_wrong(s, "%s", br_error_message());
     }
     if (br_engine_create(r->worker, &engine, &r->engine))
-        return storm_wrong(s, "%s", br_error_words());
+        return storm_wrong(s, "%s", br_error_message());
     storm_fill_region(s, rank);
     for (int i = 0; i < s->plan->rails; i++)
         r->worker->devices[i]->ops->region_register(r->worker->devices[i], &r->region);
@@ -74,7 +74,7 @@ static bool set_peer(struct storm *s, int rank, int peer)
         device->ops->device_address(device, &rails[n++].address);
     }
     if (n && br_worker_set_peer(s->ranks[rank].worker, peer, rails, n))
-        return storm_wrong(s, "%s", br_error_words());
+        return storm_wrong(s, "%s", br_error_message());
     return true;
 }
 

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "collectives/comm.h"
-#include "collectives/fragment.h"
-#include "collectives/local.h"
-#include "collectives/matching.h"
+#include "collectives/comm/comm.h"
+#include "collectives/schedule/fragment_size.h"
+#include "collectives/shm/executor.h"
+#include "collectives/schedule/matching.h"
 
 struct replay {
     struct br_schedule **schedules; /* of each rank */
@@ -29,7 +29,7 @@ static float *place(const struct replay *r, uint32_t rank, struct br_span span)
     uint32_t pieces = r->schedules[rank]->pieces;
 
     if (span.buffer == BR_SCRATCH)
-        return r->scratch[rank] + span.first * br_piece_room(r->elements, pieces);
+        return r->scratch[rank] + span.first * br_piece_max(r->elements, pieces);
     return r->memory[rank] + br_piece_offset(r->elements, pieces, span.first);
 }
 
@@ -114,14 +114,14 @@ static void destroy(struct replay *r, uint32_t n)
     free(r->next);
 }
 
-static int build(struct replay *r, const struct br_way *way, uint32_t n)
+static int build(struct replay *r, const struct br_algorithm_config *config, uint32_t n)
 {
     struct br_schedule_request request = {.collective = BR_ALLREDUCE,
-                                          .algorithm = way->algorithm,
+                                          .algorithm = config->algorithm,
                                           .n = n,
                                           .in_place = true,
-                                          .shape = way->shape,
-                                          .forest = way->forest};
+                                          .shape = config->shape,
+                                          .disjoint_trees = config->disjoint_trees};
     int rc = 0;
 
     r->schedules = calloc(n, sizeof *r->schedules);
@@ -138,15 +138,15 @@ static int build(struct replay *r, const struct br_way *way, uint32_t n)
     return rc;
 }
 
-static int run_fragment(const struct br_way *way, uint32_t n, float *const *memory, size_t elements)
+static int run_fragment(const struct br_algorithm_config *config, uint32_t n, float *const *memory, size_t elements)
 {
     struct replay r = {.memory = memory, .elements = elements};
-    int rc = build(&r, way, n);
+    int rc = build(&r, config, n);
 
     for (uint32_t rank = 0; rank < n && !rc; rank++) {
         const struct br_schedule *s = r.schedules[rank];
 
-        r.scratch[rank] = calloc(s->n_scratch * br_piece_room(elements, s->pieces) + 1, sizeof(float));
+        r.scratch[rank] = calloc(s->n_scratch * br_piece_max(elements, s->pieces) + 1, sizeof(float));
         rc = r.scratch[rank] ? 0 : -ENOMEM;
     }
     if (!rc)
@@ -177,30 +177,30 @@ static bool on_board(const struct braid_comm *comm, const char *algorithm, size_
     op.collective = BR_ALLREDUCE;
     op.count = count;
     op.type = BRAID_FLOAT32;
-    return comm->local && !algorithm && br_local_takes(comm->local, &op);
+    return comm->shm && !algorithm && br_shm_executor_takes(comm->shm, &op);
 }
 
 /* What the engine would do with it. */
-static int choose(struct braid_comm *comm, const char *algorithm, size_t count, struct br_way *way,
+static int choose(struct braid_comm *comm, const char *algorithm, size_t count, struct br_algorithm_config *config,
                   uint32_t *fragments)
 {
-    struct br_plans *plans = &comm->group->plans;
-    const struct br_plan_choice *choice;
+    struct br_plan_cache *cache = &comm->group->plan_cache;
+    const struct br_plan_tuning *tuning;
     struct br_schedule_request request = {.collective = BR_ALLREDUCE, .n = (uint32_t)comm->size};
     int rc;
 
-    br_gate_lock(comm->family);
-    rc = br_plans_choose(plans, BR_ALLREDUCE, BR_COST_4_BYTES, algorithm ? algorithm : "",
-                         count * sizeof(float), &choice);
+    br_progress_lock(comm->context);
+    rc = br_plan_cache_choose(cache, BR_ALLREDUCE, BR_COST_4_BYTES, algorithm ? algorithm : "",
+                         count * sizeof(float), &tuning);
     if (!rc) {
-        *way = choice->way->way;
-        request.algorithm = way->algorithm;
-        request.shape = way->shape;
-        request.forest = way->forest;
+        *config = tuning->config->config;
+        request.algorithm = config->algorithm;
+        request.shape = config->shape;
+        request.disjoint_trees = config->disjoint_trees;
         *fragments = br_fragment_count(count, sizeof(float), br_algorithm_pieces(&request),
-                                       choice->chunk_bytes, plans->model->serial);
+                                       tuning->chunk_bytes, cache->model->serial);
     }
-    br_gate_unlock(comm->family);
+    br_progress_unlock(comm->context);
     return rc;
 }
 
@@ -208,7 +208,7 @@ int alone_allreduce(struct braid_comm *comm, const char *algorithm, float *const
 {
     uint32_t n = (uint32_t)comm->size, fragments;
     float **from = calloc(n, sizeof *from);
-    struct br_way way;
+    struct br_algorithm_config config;
     int rc = from ? 0 : -ENOMEM;
 
     if (n == 1 || rc || on_board(comm, algorithm, count)) {
@@ -216,13 +216,13 @@ int alone_allreduce(struct braid_comm *comm, const char *algorithm, float *const
         free(from);
         return rc;
     }
-    rc = choose(comm, algorithm, count, &way, &fragments);
+    rc = choose(comm, algorithm, count, &config, &fragments);
     for (uint32_t f = 0; !rc && f < fragments; f++) {
         size_t first = br_piece_offset(count, fragments, f);
 
         for (uint32_t r = 0; r < n; r++)
             from[r] = memory[r] + first;
-        rc = run_fragment(&way, n, from, br_piece_offset(count, fragments, f + 1) - first);
+        rc = run_fragment(&config, n, from, br_piece_offset(count, fragments, f + 1) - first);
     }
     free(from);
     return rc;

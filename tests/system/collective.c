@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collectives/type.h"
+#include "collectives/schedule/type.h"
 #include "tests/system/own_gpu.h"
 
 const char *const collective_ways[] = {"blocking", "wait", "test", "short waits", "persistent"};
@@ -118,19 +118,19 @@ int collective_check(struct braid_comm *comm, const struct collective_call *call
 {
     const struct collective_case *c = &call->of;
     struct case_buffers given = collective_buffers(comm, call, send, recv), seen = collective_seen(&given);
-    char words[120];
+    char text[120];
     int rc;
 
     case_fill(c, braid_rank(comm), &seen);
     rc = collective_run(comm, call, &given);
     if (rc)
-        snprintf(words, sizeof words, "%d was returned (%.60s)", rc, braid_last_error());
-    else if (case_check(c, braid_size(comm), braid_rank(comm), &seen, right, words, sizeof words))
+        snprintf(text, sizeof text, "%d was returned (%.60s)", rc, braid_last_error());
+    else if (case_check(c, braid_size(comm), braid_rank(comm), &seen, right, text, sizeof text))
         return 0;
     fprintf(stderr, "rank %d of %d: %s %s %s, %zu elements, root %d, %s, algorithm %s, priority %d, %s: %s\n",
             braid_rank(comm), braid_size(comm), case_name(c->collective), br_type_name(c->data.type),
             br_reduction_name(c->data.reduction), c->count, c->root, c->in_place ? "in place" : "apart",
             call->options.algorithm ? call->options.algorithm : "auto", call->options.priority,
-            collective_ways[call->way], words);
+            collective_ways[call->way], text);
     return 1;
 }

@@ -137,10 +137,10 @@ void job_start(struct job *job, const char *format, ...)
     close(ends[1]);
 }
 
-static void __attribute__((noreturn)) complain(struct job *job, const char *what, const char *words)
+static void __attribute__((noreturn)) complain(struct job *job, const char *what, const char *text)
 {
     stop(job);
-    fail_msg("%s%s; the job said:\n%s", what, words, job->text);
+    fail_msg("%s%s; the job said:\n%s", what, text, job->text);
     abort();
 }
 
@@ -161,11 +161,11 @@ static bool read_more(struct job *job, uint64_t deadline)
     return true;
 }
 
-static int count(const struct job *job, const char *words)
+static int count(const struct job *job, const char *text)
 {
     int n = 0;
 
-    for (const char *at = job->text; (at = strstr(at, words)); at += strlen(words))
+    for (const char *at = job->text; (at = strstr(at, text)); at += strlen(text))
         n++;
     return n;
 }
@@ -177,13 +177,13 @@ static uint64_t hangs_at(void)
     return br_clock_now() + (sanitize && *sanitize ? 4 : 1) * HANGS;
 }
 
-void job_says(struct job *job, const char *words, int times)
+void job_says(struct job *job, const char *text, int times)
 {
     uint64_t deadline = hangs_at();
 
-    while (count(job, words) < times)
+    while (count(job, text) < times)
         if (!read_more(job, deadline))
-            complain(job, "not said: ", words);
+            complain(job, "not said: ", text);
 }
 
 void job_ready(struct job *job, int ranks)
@@ -191,10 +191,10 @@ void job_ready(struct job *job, int ranks)
     job_says(job, "] ready ", ranks);
 }
 
-static const char *find_line(const struct job *job, int rank, const char *words)
+static const char *find_line(const struct job *job, int rank, const char *text)
 {
     char start[64];
-    size_t n = (size_t)snprintf(start, sizeof start, "[%d] %s", rank, words);
+    size_t n = (size_t)snprintf(start, sizeof start, "[%d] %s", rank, text);
 
     for (const char *at = job->text; at; at = strchr(at, '\n')) {
         at += *at == '\n';
@@ -204,19 +204,19 @@ static const char *find_line(const struct job *job, int rank, const char *words)
     return NULL;
 }
 
-const char *job_line(const struct job *job, int rank, const char *words, char *line, size_t bytes)
+const char *job_line(const struct job *job, int rank, const char *text, char *line, size_t bytes)
 {
-    const char *at = find_line(job, rank, words);
+    const char *at = find_line(job, rank, text);
 
     if (!at)
-        fail_msg("rank %d has no line \"%s\" in:\n%s", rank, words, job->text);
+        fail_msg("rank %d has no line \"%s\" in:\n%s", rank, text, job->text);
     snprintf(line, bytes, "%.*s", (int)strcspn(at, "\n"), at);
     return line;
 }
 
-bool job_has_line(const struct job *job, int rank, const char *words)
+bool job_has_line(const struct job *job, int rank, const char *text)
 {
-    return find_line(job, rank, words);
+    return find_line(job, rank, text);
 }
 
 pid_t job_pid(const struct job *job, int rank)
@@ -231,9 +231,9 @@ void job_signal(const struct job *job, int rank, int number)
     assert_int_equal(kill(job_pid(job, rank), number), 0);
 }
 
-bool job_has(const struct job *job, const char *words)
+bool job_has(const struct job *job, const char *text)
 {
-    return strstr(job->text, words);
+    return strstr(job->text, text);
 }
 
 void job_must_have(const struct job *job, const char *nouns)
@@ -255,14 +255,14 @@ void job_must_have(const struct job *job, const char *nouns)
 /* ---- what is left ------------------------------------------------------------------------------------------ */
 
 /* Lines of a table in /proc that contain the words, the last of them in `line`. */
-static int lines_with(const char *path, const char *words, char *line, size_t bytes)
+static int lines_with(const char *path, const char *text, char *line, size_t bytes)
 {
     FILE *file = fopen(path, "re");
     char next[512];
     int n = 0;
 
     while (file && fgets(next, sizeof next, file))
-        if (strstr(next, words)) {
+        if (strstr(next, text)) {
             n++;
             snprintf(line, bytes, "%s", next);
         }
@@ -287,7 +287,7 @@ static int entries(const char *path, bool numbers)
 
 static const char *what_is_left(void)
 {
-    static char words[600];
+    static char text[600];
     char line[512];
 
     if (entries("/proc", true) > 2)
@@ -297,8 +297,8 @@ static const char *what_is_left(void)
     if (lines_with("/proc/net/unix", "@", line, sizeof line) ||
         lines_with("/proc/net/tcp", " 0A ", line, sizeof line) ||
         lines_with("/proc/net/tcp6", " 0A ", line, sizeof line)) {
-        snprintf(words, sizeof words, "a socket is left: %s", line);
-        return words;
+        snprintf(text, sizeof text, "a socket is left: %s", line);
+        return text;
     }
     return NULL;
 }

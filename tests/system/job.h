@@ -30,7 +30,7 @@ void job_isolate(void);
 /* Starts a shell command line. */
 void job_start(struct job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Waits until the output contains the words, that often; fails the test when it hangs (20 s, longer in slow builds). */
-void job_says(struct job *job, const char *words, int times);
+void job_says(struct job *job, const char *text, int times);
 /* Waits until all ranks work (rank.h). */
 void job_ready(struct job *job, int ranks);
 pid_t job_pid(const struct job *job, int rank); /* after job_ready() */
@@ -39,9 +39,9 @@ void job_signal(const struct job *job, int rank, int number);
  * a socket that listens, an abstract socket, a file in /dev/shm. */
 int job_end(struct job *job);
 /* What follows `words` in the line of the rank's output that begins with them, and 0; fails the test if there is none. */
-const char *job_line(const struct job *job, int rank, const char *words, char *line, size_t bytes);
-bool job_has_line(const struct job *job, int rank, const char *words);
-bool job_has(const struct job *job, const char *words);
+const char *job_line(const struct job *job, int rank, const char *text, char *line, size_t bytes);
+bool job_has_line(const struct job *job, int rank, const char *text);
+bool job_has(const struct job *job, const char *text);
 /* One line of the output names all of `nouns` (tests/says.h); fails the test otherwise. */
 void job_must_have(const struct job *job, const char *nouns);
 

@@ -16,7 +16,7 @@ const struct br_cuda *own_gpu(void)
     if (cuda)
         return cuda;
     if (br_cuda_driver(&cuda) || br_cuda_context(0, &context) || br_cuda_enter(cuda, context)) {
-        fprintf(stderr, "no fake driver: %s\n", br_error_words());
+        fprintf(stderr, "no fake driver: %s\n", br_error_message());
         exit(1);
     }
     return cuda;

@@ -212,7 +212,7 @@ static int work(struct rank *rank)
     look_at_rails(rank, tx);
     if (!rc)
         printf("done %d strangers %llu tx %llu %llu\n", rank->loops,
-               (unsigned long long)stats.refused_strangers, (unsigned long long)tx[0],
+               (unsigned long long)stats.failed_handshakes, (unsigned long long)tx[0],
                (unsigned long long)tx[1]);
     return rc;
 }

@@ -19,11 +19,11 @@
 #include <cmocka.h>
 
 #include "protocol/bootstrap/store_socket.h"
-#include "tools/launch.h"
+#include "tools/run/launch.h"
 
 const struct ranks ranks_kinds[RANKS_KINDS] = {
-    {.backend = "uring", .devices = "127.0.0.1"},
-    {.backend = "uring", .devices = "127.0.0.1,127.0.0.2"},
+    {.backend = "tcp", .devices = "127.0.0.1"},
+    {.backend = "tcp", .devices = "127.0.0.1,127.0.0.2"},
     {.backend = "shm"},
     {.backend = "auto", .devices = "127.0.0.1"},
     {.backend = "udp", .devices = "127.0.0.1,127.0.0.2"},

@@ -22,7 +22,7 @@
 struct ranks {
     int size;
     int per_host;        /* that believe to be on one host, and the others on others (needs root); 0: all */
-    const char *backend; /* "uring", "shm", "auto" */
+    const char *backend; /* "tcp", "shm", "auto" */
     const char *devices; /* '#': the rank, which is below 10 then */
     const char *topology;
     uint32_t slice_bytes, eager_bytes;

@@ -205,12 +205,12 @@ static int be_rank(void)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(bcube__links_by_level, (void *)"uring"),
+        cmocka_unit_test_prestate(bcube__links_by_level, (void *)"tcp"),
         cmocka_unit_test_prestate(bcube__links_by_level, (void *)"udp"),
-        cmocka_unit_test_prestate(bcube__hosts_are_missing, (void *)"uring"),
+        cmocka_unit_test_prestate(bcube__hosts_are_missing, (void *)"tcp"),
         cmocka_unit_test_prestate(bcube__hosts_are_missing, (void *)"udp"),
         cmocka_unit_test(bcube__halving_needs_neighbours_only),
-        cmocka_unit_test_prestate(bcube__killed_process, (void *)"uring"),
+        cmocka_unit_test_prestate(bcube__killed_process, (void *)"tcp"),
         cmocka_unit_test_prestate(bcube__killed_process, (void *)"udp"),
     };
 

@@ -166,7 +166,7 @@ has out 'needs root'
 other list || fail "list"
 has out '^bcube +BCube\(2,2\), 4 hosts, loopback'
 other run -- sh -c 'echo "$RANK/$WORLD_SIZE $BRAID_DEVICES $BRAID_TOPOLOGY $BRAID_BACKEND"' || fail "run on loopback"
-has out '^\[h10\] 2/4 127\.[0-9.]+,127\.[0-9.]+ bcube:2,2 uring$'
+has out '^\[h10\] 2/4 127\.[0-9.]+,127\.[0-9.]+ bcube:2,2 tcp$'
 [[ $(cut -d' ' -f3 "$work/out" | tr , '\n' | sort -u | wc -l) -eq 8 ]] || fail "addresses are not of one NIC each"
 other run -- "$braid" allreduce -b 64K -e 64K -n 2 -w 1 || fail "an all-reduce on loopback"
 other exec h01 -- sh -c 'exit 9'
@@ -348,7 +348,7 @@ bcube 0 emulate 2 1 --name "$bed" --rate 40mbit
 # 2 MiB at 40 Mbit/s take 419 ms, and 4.5 % of a wire are headers; the burst goes ahead for nothing. Processes that stand still for a moment
 # take longer, and then it is measured again.
 at_rate() {
-    bcube 0 run --name "$bed" --backend uring -- "$braid" sendrecv -b 2M -e 2M -n 2 -w 1 --json "$work/json"
+    bcube 0 run --name "$bed" --backend tcp -- "$braid" sendrecv -b 2M -e 2M -n 2 -w 1 --json "$work/json"
     time=$(grep -oE '"time_us":[[:space:]]*[0-9.]+' "$work/json" | head -n 1 | grep -oE '[0-9]+' | head -n 1)
     [[ ${time:-0} -ge 385000 && ${time:-0} -le 700000 ]]
 }

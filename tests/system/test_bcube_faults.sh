@@ -57,7 +57,7 @@ sent_more() { # HOST LEVEL BEFORE
     exit 77
 }
 
-backend=uring
+backend=tcp
 
 # Row after row of all-reduces, each with two that are checked, until stop().
 start() { # OPTION...

@@ -14,11 +14,11 @@ fail() {
 job() {
     local n=$1
     shift
-    timeout 200 "$braid" run -n "$n" --backend uring --no-prefix -- "$braid" "$@"
+    timeout 200 "$braid" run -n "$n" --backend tcp --no-prefix -- "$braid" "$@"
 }
 
 out=$(job 2 calibrate -o "$dir/cal.json" --rounds 1 --collectives allreduce --maxbytes 64K 2>&1) || fail "calibrate: $out"
-grep -q '^# braid calibrate: flat:2 over uring:' <<<"$out" || fail "no title: $out"
+grep -q '^# braid calibrate: flat:2 over tcp:' <<<"$out" || fail "no title: $out"
 [ "$(grep -cE '^ +[01] +[01] +0 +[0-9.]+ +[0-9.]+ +[0-9.]+ ' <<<"$out")" = 2 ] || fail "both directions of the link: $out"
 grep -q '^  allreduce  *ring ' <<<"$out" || fail "the ring: $out"
 grep -q 'gamma, ns/B: float32 [0-9.e-]*, float64 .* uint64 ' <<<"$out" || fail "gamma of all types: $out"
@@ -44,7 +44,7 @@ grep -q '_interval' "$dir/two.json" && fail "an interval of two points in the fi
 
 # Ranks that are asked for different things would wait for each other.
 for different in '--rounds 2' '--no-links' '--collectives allreduce' '-e 8K'; do
-    out=$(timeout 100 "$braid" run -n 2 --backend uring --no-prefix -- bash -c \
+    out=$(timeout 100 "$braid" run -n 2 --backend tcp --no-prefix -- bash -c \
         '[ "$RANK" = 0 ] || set -- $1; [ "$RANK" != 0 ] || set --; exec "$0" calibrate --rounds 1 -o /dev/null "$@"' "$braid" "$different" 2>&1)
     [ $? -eq 2 ] || fail "the exit code of ranks with different options, $different: $out"
     grep -q 'ranks.*--' <<<"$out" || fail "words for $different: $out"
@@ -68,7 +68,7 @@ sed -E 's/("(alpha|overhead|beta|a|b|copy|[1248] bytes?)":[[:space:]]*)([0-9.e+-
 sed -E '$ s/,[[:space:]]*$//' "$dir/half" >"$dir/fast.json"
 echo '}' >>"$dir/fast.json"
 BRAID_CALIBRATION=$dir/fast.json
-out=$(BRAID_BOARD_BYTES=0 job 2 allreduce -b 256K -e 256K -n 80 2>&1) || fail "with fast figures: $out"
+out=$(BRAID_SHM_COLLECTIVE_BYTES=0 job 2 allreduce -b 256K -e 256K -n 80 2>&1) || fail "with fast figures: $out"
 [ "$(grep -c 'stale.*32 collectives' <<<"$out")" = 1 ] || fail "nobody sees that they are wrong: $out"
 out=$(BRAID_CALIBRATION_BOUND=0 job 2 allreduce -b 256K -e 256K -n 80 2>&1) || fail "without a bound: $out"
 grep -q 'collectives took' <<<"$out" && fail "a bound of 0 watches: $out"
@@ -95,7 +95,7 @@ levels() { # RANKS COMMAND
 }
 
 # Hosts of 1, 1, 1 and 2 ranks: most have nobody on level 0. Where cores are few one pair is measured, elsewhere all ranks are.
-uneven='[ "$RANK" -gt 2 ] || export BRAID_BACKEND=uring'
+uneven='[ "$RANK" -gt 2 ] || export BRAID_BACKEND=tcp'
 prepared 5 "$uneven" calibrate -o "$dir/job.json" --no-links --rounds 1 --collectives allreduce --maxbytes 16K
 grep -q 'hosts:4 uneven' "$dir/job.json" || fail "the hosts are not uneven: $out"
 holds "$(figure beta) > 1e-12" # a memory of less than 1 TB/s
@@ -108,7 +108,7 @@ if [ "$(nproc)" -le 4 ]; then # one rank thinks that it has a core of its own
     levels $(($(nproc) + 1)) '[ "$RANK" != 0 ] || export BRAID_MACHINE_RANKS=1'
     grep -q '"machine"' "$dir/job.json" && fail "ranks that do not agree have measured a crowd: $out"
     # What is said of one link alone is not what is said of all.
-    levels $((4 * $(nproc))) 'export BRAID_BACKEND=uring'
+    levels $((4 * $(nproc))) 'export BRAID_BACKEND=tcp'
     grep -q '"machine"' "$dir/job.json" || fail "a crowd is none: $out"
     holds "$(figure level) > 1.2 * $(figure beta)"
 fi

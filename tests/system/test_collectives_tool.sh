@@ -55,7 +55,7 @@ if command -v jq > /dev/null; then
 fi
 
 # Every collective with every type and reduction, on both back ends, with 3 ranks: no size divides evenly.
-for backend in shm uring; do
+for backend in shm tcp; do
     for collective in allreduce reduce_scatter reduce; do
         run 3 "$collective" -b 1020 -e 1020 -n 1 -w 0 -d all -o all --backend "$backend"
         all_right "$collective $backend"
@@ -75,7 +75,7 @@ all_right "every root"
 [[ $(rows) -eq 3 ]] || fail "3 roots: 3 rows"
 
 # braid's own options.
-run 2 allreduce -b 1M -e 1M -n 8 --async 4 --priority 3 --slice-bytes 64K --rails 2 --backend uring --seed 9
+run 2 allreduce -b 1M -e 1M -n 8 --async 4 --priority 3 --slice-bytes 64K --rails 2 --backend tcp --seed 9
 all_right "options"
 run 2 allreduce -b 256K -e 256K -n 2 --memory malloc -z 1 -a 3
 all_right "malloc"
@@ -99,7 +99,7 @@ refused 2 'braid run' allreduce -g 2
 refused 1 'ranks are 0 to 0' broadcast -r 1 -b 8 -e 8
 refused 1 '2 ranks' sendrecv -b 8 -e 8
 refused 1 'cannot write' allreduce -b 8 -e 8 --json "$scratch/no/such/folder"
-refused 1 'auto, uring, udp, dpdk, verbs or shm' allreduce -b 8 -e 8 --backend carrier-pigeon
+refused 1 'auto, tcp, udp, dpdk, verbs or shm' allreduce -b 8 -e 8 --backend carrier-pigeon
 refused 1 'MiB are free' allreduce -b 8000G -e 8000G
 
 # One rank's error ends the job with that rank's words.

@@ -102,7 +102,7 @@ static void driving__two_sleepers(void **state)
 {
     (void)state;
     setenv("BRAID_SPIN_US", "100000", 1);
-    ranks_run(&(struct ranks){.size = 2, .backend = "uring", .timeout_ms = RANKS_PATIENCE}, two_sleepers,
+    ranks_run(&(struct ranks){.size = 2, .backend = "tcp", .timeout_ms = RANKS_PATIENCE}, two_sleepers,
               NULL);
     unsetenv("BRAID_SPIN_US");
 }

@@ -18,7 +18,7 @@
 /* The kernel reports the fault: who waits for the silence of a peer is taken for one that hangs. */
 #define NO_SILENCE "BRAID_PEER_TIMEOUT=300"
 
-static const char *const backends[] = {"uring", "shm", "udp", "auto"};
+static const char *const backends[] = {"tcp", "shm", "udp", "auto"};
 #define BACKENDS 4
 
 static struct job job;
@@ -145,7 +145,7 @@ static void faults__connection_cut(void **state)
 static void faults__one_connection_of_two_cut(void **state)
 {
     (void)state;
-    job_start(&job, NO_SILENCE " exec $run -n 3 --backend uring --rails 2 -- $self rank 300000 " COUNT);
+    job_start(&job, NO_SILENCE " exec $run -n 3 --backend tcp --rails 2 -- $self rank 300000 " COUNT);
     job_ready(&job, 3);
     for (int i = 1; i <= 3; i++) {
         job_signal(&job, i % 3, RANK_CUT);

@@ -181,9 +181,9 @@ static void gpu__reductions_on_the_gpu(void **state)
     (void)state;
     setenv("BRAID_GPU_REDUCE", "gpu", 1);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        ranks_run(&(struct ranks){.size = 3, .backend = "uring", .devices = "127.0.0.1"}, combined, &ways[i]);
+        ranks_run(&(struct ranks){.size = 3, .backend = "tcp", .devices = "127.0.0.1"}, combined, &ways[i]);
     unsetenv("BRAID_GPU_REDUCE");
-    ranks_run(&(struct ranks){.size = 3, .backend = "uring", .devices = "127.0.0.1"}, combined, &ways[0]);
+    ranks_run(&(struct ranks){.size = 3, .backend = "tcp", .devices = "127.0.0.1"}, combined, &ways[0]);
     setenv("BRAID_GPU_REDUCE", "cpu", 1);
 }
 
@@ -209,7 +209,7 @@ static int no_stream(struct braid_comm *comm, void *context)
 static void gpu__out_of_memory_at_the_first_use(void **state)
 {
     (void)state;
-    ranks_run(&(struct ranks){.size = 2, .backend = "uring", .devices = "127.0.0.1"}, no_stream, NULL);
+    ranks_run(&(struct ranks){.size = 2, .backend = "tcp", .devices = "127.0.0.1"}, no_stream, NULL);
 }
 
 static int sum_small(struct braid_comm *comm, void *data, const struct braid_options *options)
@@ -318,7 +318,7 @@ static int registered(struct braid_comm *comm, void *context)
 static void gpu__registered_memory(void **state)
 {
     (void)state;
-    ranks_run(&(struct ranks){.size = 2, .backend = "uring", .devices = "127.0.0.1"}, registered, NULL);
+    ranks_run(&(struct ranks){.size = 2, .backend = "tcp", .devices = "127.0.0.1"}, registered, NULL);
 }
 
 /* Rank 1's copies never end. It waits for a message (context: false), or leaves at once (true): neither rank hangs. */
@@ -358,7 +358,7 @@ static void gpu__copies_for_another_rank_that_hang(void **state)
     for (int leaves = 0; leaves < 2; leaves++)
         ranks_run(
             &(struct ranks){
-                .size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
+                .size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
             hangs_at_the_target, &(bool){leaves});
 }
 

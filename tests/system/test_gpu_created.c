@@ -91,7 +91,7 @@ static struct seen look(struct braid_comm *comm)
     struct braid_stats stats = {0};
 
     braid_stats(comm, &stats);
-    return (struct seen){stats.gpu_shared_bytes, stats.gpu_to_host_bytes + stats.host_to_gpu_bytes,
+    return (struct seen){stats.gpu_peer_bytes, stats.gpu_to_host_bytes + stats.host_to_gpu_bytes,
                          stats.downgrade_gpu_sharing};
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce of GPU memory over two hosts of two ranks each (collectives/share.h, note 13), on the fake driver: the host's GPUs first, then the network.
+ * All-reduce of GPU memory over two hosts of two ranks each (collectives/gpu/gpu_local.h, note 13), on the fake driver: the host's GPUs first, then the network.
  * The hosts are processes of this one that see different boot IDs; between them goes TCP over loopback.
  */
 #include <errno.h>
@@ -25,7 +25,7 @@ const struct br_gpu_image br_gpu_image = {"image", NULL, "sm_none"};
 #define HOSTS    2
 #define PER_HOST 2
 #define RANKS    (HOSTS * PER_HOST)
-#define LARGE    70001u /* elements: more than BR_SHARE_ACROSS */
+#define LARGE    70001u /* elements: more than BR_GPU_HOSTS_MIN_BYTES */
 
 static void run(ranks_main *body, void *context)
 {
@@ -48,7 +48,7 @@ static struct seen look(struct braid_comm *comm)
     struct braid_stats stats = {0};
 
     braid_stats(comm, &stats);
-    return (struct seen){stats.gpu_shared_bytes, stats.gpu_to_host_bytes, stats.host_to_gpu_bytes,
+    return (struct seen){stats.gpu_peer_bytes, stats.gpu_to_host_bytes, stats.host_to_gpu_bytes,
                          stats.downgrade_gpu_sharing, stats.operations};
 }
 
@@ -279,7 +279,7 @@ struct fault {
     const char *symbol;
     /* so many calls; of copies two go to the host, a fragment each, two come back, and one fetches the other GPU's piece */
     unsigned after;
-    const char *words; /* that say which call it was; NULL: any */
+    const char *message; /* that say which call it was; NULL: any */
 };
 
 /* A kernel fails on rank 0, or a copy: to the host and back between hosts, and from the other GPU. The job ends with the driver's words, everywhere. */
@@ -302,8 +302,8 @@ static int failing(struct braid_comm *comm, void *context)
     /* From the first copy back on the other host may have all it needs. */
     CHECK(rc < 0 || (fault->after >= 2 && braid_rank(comm) >= PER_HOST), "got %d", rc);
     CHECK(braid_rank(comm) != 0 || strstr(braid_last_error(), "CUDA_ERROR_LAUNCH_FAILED"), "why");
-    CHECK(braid_rank(comm) != 0 || !fault->words || strstr(braid_last_error(), fault->words),
-          "other than %s: %s", fault->words, braid_last_error());
+    CHECK(braid_rank(comm) != 0 || !fault->message || strstr(braid_last_error(), fault->message),
+          "other than %s: %s", fault->message, braid_last_error());
     fake_cuda()->fail[0] = 0;
     own_gpu_free(data);
     return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce of GPU memory between real processes of one host, which map each other's (collectives/share.h), on the fake driver: results, which way
+ * All-reduce of GPU memory between real processes of one host, which map each other's (collectives/gpu/gpu_local.h), on the fake driver: results, which way
  * the bytes took, and refusals at each place, after which they go through host memory.
  */
 #include <errno.h>
@@ -71,7 +71,7 @@ static uint64_t shared(struct braid_comm *comm)
 {
     struct braid_stats stats;
 
-    return braid_stats(comm, &stats) ? 0 : stats.gpu_shared_bytes;
+    return braid_stats(comm, &stats) ? 0 : stats.gpu_peer_bytes;
 }
 
 static uint64_t staged(struct braid_comm *comm)
@@ -119,7 +119,7 @@ static int results(struct braid_comm *comm, void *context)
     return 0;
 }
 
-static void share__results(void **state)
+static void gpu_local__results(void **state)
 {
     (void)state;
     run(results, NULL);
@@ -150,7 +150,7 @@ static int floats(struct braid_comm *comm, void *context)
     return 0;
 }
 
-static void share__averages(void **state)
+static void gpu_local__averages(void **state)
 {
     (void)state;
     run(floats, NULL);
@@ -191,7 +191,7 @@ static int mixed(struct braid_comm *comm, void *context)
     return 0;
 }
 
-static void share__not_all_have_a_gpu(void **state)
+static void gpu_local__not_all_have_a_gpu(void **state)
 {
     (void)state;
     run(mixed, NULL);
@@ -222,7 +222,7 @@ static int refusing(struct braid_comm *comm, void *context)
     return 0;
 }
 
-static void share__refused(void **state)
+static void gpu_local__refused(void **state)
 {
     static const char *const symbols[] = {"cuIpcGetMemHandle", "cuMemGetAddressRange_v2",
                                           "cuIpcOpenMemHandle_v2"};
@@ -245,7 +245,7 @@ static int not_wanted(struct braid_comm *comm, void *context)
     return 0;
 }
 
-static void share__not_on_the_cpu(void **state)
+static void gpu_local__not_on_the_cpu(void **state)
 {
     (void)state;
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
@@ -296,7 +296,7 @@ static int beside_a_stream(struct braid_comm *comm, void *context)
     return 0;
 }
 
-static void share__beside_a_stream(void **state)
+static void gpu_local__beside_a_stream(void **state)
 {
     (void)state;
     run(beside_a_stream, NULL);
@@ -326,7 +326,7 @@ static int failing(struct braid_comm *comm, void *context)
     return 0;
 }
 
-static void share__fails(void **state)
+static void gpu_local__fails(void **state)
 {
     static const char *const symbols[] = {"cuLaunchKernel", "cuMemcpyAsync", "cuEventQuery", "cuEventRecord"};
 
@@ -360,7 +360,7 @@ static int hanging(struct braid_comm *comm, void *context)
     return 0;
 }
 
-static void share__hangs(void **state)
+static void gpu_local__hangs(void **state)
 {
     (void)state;
     run(hanging, NULL);
@@ -387,7 +387,7 @@ static int late(struct braid_comm *comm, void *context)
     return 0;
 }
 
-static void share__waits_for_a_rank(void **state)
+static void gpu_local__waits_for_a_rank(void **state)
 {
     (void)state;
     run(late, NULL);
@@ -433,7 +433,7 @@ static int disagree(struct braid_comm *comm, void *context)
     return 0;
 }
 
-static void share__disagreement(void **state)
+static void gpu_local__disagreement(void **state)
 {
     (void)state;
     for (int what = 0; what < DISAGREEMENTS; what++)
@@ -443,16 +443,16 @@ static void share__disagreement(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(share__results),
-        cmocka_unit_test(share__averages),
-        cmocka_unit_test(share__not_all_have_a_gpu),
-        cmocka_unit_test(share__refused),
-        cmocka_unit_test(share__not_on_the_cpu),
-        cmocka_unit_test(share__beside_a_stream),
-        cmocka_unit_test(share__fails),
-        cmocka_unit_test(share__hangs),
-        cmocka_unit_test(share__waits_for_a_rank),
-        cmocka_unit_test(share__disagreement),
+        cmocka_unit_test(gpu_local__results),
+        cmocka_unit_test(gpu_local__averages),
+        cmocka_unit_test(gpu_local__not_all_have_a_gpu),
+        cmocka_unit_test(gpu_local__refused),
+        cmocka_unit_test(gpu_local__not_on_the_cpu),
+        cmocka_unit_test(gpu_local__beside_a_stream),
+        cmocka_unit_test(gpu_local__fails),
+        cmocka_unit_test(gpu_local__hangs),
+        cmocka_unit_test(gpu_local__waits_for_a_rank),
+        cmocka_unit_test(gpu_local__disagreement),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,7 +67,7 @@ static void gpu__gradient_sessions(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++)
         ranks_run(&(struct ranks){.size = 3,
-                                  .backend = i % 2 ? "shm" : "uring",
+                                  .backend = i % 2 ? "shm" : "tcp",
                                   .devices = i % 2 ? NULL : "127.0.0.1"},
                   train, (void *)(uintptr_t)policies[i]);
 }
@@ -168,7 +168,7 @@ static int no_weights(struct braid_comm *comm, void *context)
 static void gpu__weights_that_cannot_be_read(void **state)
 {
     (void)state;
-    ranks_run(&(struct ranks){.size = 2, .backend = "uring", .devices = "127.0.0.1"}, no_weights, NULL);
+    ranks_run(&(struct ranks){.size = 2, .backend = "tcp", .devices = "127.0.0.1"}, no_weights, NULL);
 }
 
 int main(void)

@@ -35,8 +35,8 @@ struct way {
 };
 
 static const struct way ways[] = {
-    {"uring", "127.0.0.1", false, false},
-    {"uring-two", "127.0.0.1,127.0.0.2", false, false},
+    {"tcp", "127.0.0.1", false, false},
+    {"tcp-two", "127.0.0.1,127.0.0.2", false, false},
     {"shm", NULL, false, false},
     {"auto", "127.0.0.1", false, false},
     {"udp", "127.0.0.1,127.0.0.2", false, false},

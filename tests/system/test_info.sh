@@ -14,15 +14,15 @@ fail() {
 
 "$braid" info > "$scratch/text" || fail "exit code $?"
 "$braid" info --json > "$scratch/json" || fail "exit code $?"
-for word in 'Back ends' '  shm ' '  uring  lo ' Algorithms '  ring ' 'locked memory' 'Not in this build' RDMA dpdk GPUs pmix; do
+for word in 'Back ends' '  shm ' '  tcp  lo ' Algorithms '  ring ' 'locked memory' 'Not in this build' RDMA dpdk GPUs pmix; do
     grep -q -- "$word" "$scratch/text" || fail "no '$word' in the text"
 done
 if "$braid" info --nonsense > "$scratch/out" 2>&1; then
     fail "an unknown option was accepted"
 fi
 if command -v jq > /dev/null; then
-    jq -e '.backends[] | select(.name == "uring") | .devices[] | select(.name == "lo") | .usable' "$scratch/json" \
-        > "$scratch/out" || fail "JSON: uring over lo"
+    jq -e '.backends[] | select(.name == "tcp") | .devices[] | select(.name == "lo") | .usable' "$scratch/json" \
+        > "$scratch/out" || fail "JSON: tcp over lo"
     jq -e '(.algorithms | map(select(.name == "ring")) | .[0].collectives | index("allreduce")) != null' "$scratch/json" \
         > "$scratch/out" || fail "JSON: ring serves allreduce"
     jq -e '.machine.cores >= 1 and .machine.numa_nodes >= 1 and .machine.reduction_kernels != "" and
@@ -57,7 +57,7 @@ shown 'BRAID_DEVICES: 192.0.2.77 is no address of this host' BRAID_DEVICES=192.0
 shown 'BRAID_CALIBRATION: calibration /no/file: No such file' BRAID_CALIBRATION=/no/file
 shown 'BRAID_TRACE=/tmp is a folder; name a file in it' BRAID_TRACE=/tmp
 shown 'BRAID_TRACE: cannot write /no/folder/a.json: No such file' BRAID_TRACE=/no/folder/a.json
-shown '^Algorithms$' BRAID_DEVICES=lo BRAID_BACKEND=uring "BRAID_TRACE=$scratch/trace.json"
+shown '^Algorithms$' BRAID_DEVICES=lo BRAID_BACKEND=tcp "BRAID_TRACE=$scratch/trace.json"
 grep -q '^Settings$' "$scratch/text" && fail "faults of settings that are right"
 [[ ! -e $scratch/trace.json ]] || fail "braid info leaves a file behind"
 [[ $("$braid" --version) == "$("$braid" version)" ]] || fail "--version"
@@ -83,7 +83,7 @@ FAKE_CUDA=no_ipc BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA "$BRAID_BUILD/braid" info 2
 grep -q ' NICs: hwloc sees no PCI device fa0e:01:00.0\| NICs: this build has no hwloc: apt-get install' "$scratch/text" ||
     fail "why no distance is known is not shown"
 if ! grep -q 'no hwloc' "$scratch/text"; then
-    HWLOC_XMLFILE=$BRAID_SOURCE/tests/tools/two_sockets.xml BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=devices=2 \
+    HWLOC_XMLFILE=$BRAID_SOURCE/tests/tools/info/two_sockets.xml BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=devices=2 \
         "$braid" info > "$scratch/text" || fail "exit code $?"
     grep -q ' NICs: ib0 mlx5_0 (same PCIe switch), eth0 (same host bridge),' "$scratch/text" ||
         fail "the distances of the NICs are not shown"

@@ -39,7 +39,7 @@ static int be_rank(void)
         if (all[i] != i * i)
             rc = br_error(EBADMSG, "rank %u gave %u", i, all[i]);
     if (rc < 0)
-        fprintf(stderr, "error: %s\n", br_error_words());
+        fprintf(stderr, "error: %s\n", br_error_message());
     else
         printf("all %u are here\n", environment.size);
     br_store_close(store);

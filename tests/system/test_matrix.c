@@ -26,7 +26,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "collectives/type.h"
+#include "collectives/schedule/type.h"
 #include "tests/collectives/pairwise.h"
 #include "tests/system/collective.h"
 #include "tests/system/memif.h"
@@ -69,13 +69,13 @@ struct backend {
 /* Staging is the same over all back ends: with the host's board and without, more ranks than cores, and small
  * slices (5 ranks). */
 static struct backend backends[] = {
-    {"uring", {.backend = "uring", .devices = LO}, ALL, false, false, false},
-    {"uring-two", {.backend = "uring", .devices = TWO}, ALL, false, false, false},
+    {"tcp", {.backend = "tcp", .devices = LO}, ALL, false, false, false},
+    {"tcp-two", {.backend = "tcp", .devices = TWO}, ALL, false, false, false},
     {"shm", {.backend = "shm"}, ALL, false, false, false},
     {"auto", {.backend = "auto", .devices = LO}, ALL, false, false, false},
     {"udp", {.backend = "udp", .devices = TWO}, 1 << 2 | 1 << 5 | 1 << 8, false, false, false},
     {"gpu-shm", {.backend = "shm"}, 1 << 1 | 1 << 3, true, false, false},
-    {"gpu-uring", {.backend = "uring", .devices = LO}, 1 << 2, true, false, false},
+    {"gpu-tcp", {.backend = "tcp", .devices = LO}, 1 << 2, true, false, false},
     {"gpu-auto", {.backend = "auto", .devices = LO}, 1 << 4, true, false, false},
     {"gpu-udp", {.backend = "udp", .devices = TWO}, 1 << 5, true, false, false},
     {"dpdk", {.backend = "dpdk", .limit_s = 240}, 1 << 2, false, true, false},

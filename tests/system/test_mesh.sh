@@ -13,7 +13,7 @@ fail() {
 mesh() {
     local n=$1
     shift
-    timeout 200 "$braid" run -n "$n" --backend uring --no-prefix -- "$braid" perf mesh "$@" 2>&1
+    timeout 200 "$braid" run -n "$n" --backend tcp --no-prefix -- "$braid" perf mesh "$@" 2>&1
 }
 
 out=$(mesh 3 --json "$dir/mesh.json" --svg "$dir/mesh.svg") || fail "three ranks: $out"
@@ -48,14 +48,14 @@ grep -q '</svg>' "$dir/other.svg" || fail "the drawing is lost with the JSON: $o
 
 # Ranks with different numbers of rails use the smaller one and say so, once.
 # shellcheck disable=SC2016 # the ranks' shells expand it
-out=$(timeout 100 "$braid" run -n 3 --backend uring --no-prefix -- bash -c 'BRAID_RAILS=$((RANK + 1)) exec "$0" perf mesh -s 1K' "$braid" 2>&1) ||
+out=$(timeout 100 "$braid" run -n 3 --backend tcp --no-prefix -- bash -c 'BRAID_RAILS=$((RANK + 1)) exec "$0" perf mesh -s 1K' "$braid" 2>&1) ||
     fail "ranks with different numbers of rails: $out"
 [ "$(grep -c 'rank 1: rank 0 has 1 rails .* 2,' <<<"$out")" = 1 ] || fail "rank 1 does not name rank 0: $out"
 [ "$(grep -c 'rank [02]: rank . has . rails' <<<"$out")" = 1 ] || fail "rank 2 warns once, rank 0 has nothing to say: $out"
 
 # Ranks that measure different things would wait for each other.
 # shellcheck disable=SC2016 # the ranks' shells expand it
-out=$(timeout 100 "$braid" run -n 2 --backend uring --no-prefix -- bash -c 'exec "$0" perf mesh -s $((RANK + 1))K' "$braid" 2>&1)
+out=$(timeout 100 "$braid" run -n 2 --backend tcp --no-prefix -- bash -c 'exec "$0" perf mesh -s $((RANK + 1))K' "$braid" 2>&1)
 [ $? -eq 2 ] || fail "the exit code of ranks with different options: $out"
 grep -q 'ranks.*--size' <<<"$out" || fail "words for different options: $out"
 

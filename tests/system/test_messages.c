@@ -294,7 +294,7 @@ static void onesided__from_many(void **state)
 {
     (void)state;
     ranks_run(
-        &(struct ranks){.size = 5, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
+        &(struct ranks){.size = 5, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
         from_many, NULL);
 }
 

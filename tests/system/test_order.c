@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Operations of several communicators, more urgent ones behind less urgent ones, more than there are runs: none waits for ever, also where the oldest has
- * begun on one rank, while on the other it waits for its stream, or for what a board says (collectives/admission.c, note 2).
+ * begun on one rank, while on the other it waits for its stream, or for what a board says (collectives/engine/admission.c, note 2).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -158,7 +158,7 @@ static void run(const struct ranks *job, void *context)
 static void order__behind_a_stream(void **state)
 {
     (void)state;
-    run(&(struct ranks){.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
+    run(&(struct ranks){.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
         "streams");
 }
 

@@ -311,7 +311,7 @@ static int all_methods(struct braid_comm *comm, void *context)
 
 static void parameters__bits_of_the_reference(void **state)
 {
-    struct ranks tcp = {.size = 3, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks tcp = {.size = 3, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
     struct ranks memory = {.size = 4, .backend = "shm", .timeout_ms = RANKS_PATIENCE};
     struct ranks alone = {.size = 1, .timeout_ms = RANKS_PATIENCE};
 
@@ -353,7 +353,7 @@ static int asynchronous(struct braid_comm *comm, void *context)
 
 static void parameters__asynchronous_descent(void **state)
 {
-    struct ranks job = {.size = 3, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {.size = 3, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, asynchronous, NULL);
@@ -385,7 +385,7 @@ static int by_the_model(struct braid_comm *comm, void *context)
 
 static void parameters__steps_by_the_model(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, by_the_model, NULL);

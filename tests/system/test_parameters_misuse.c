@@ -108,7 +108,7 @@ static int misuse(struct braid_comm *comm, void *context)
 
 static void parameters__misuse_is_named(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, misuse, NULL);
@@ -141,7 +141,7 @@ static int aborted(struct braid_comm *comm, void *context)
 
 static void parameters__end_with_their_communicator(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, aborted, NULL);

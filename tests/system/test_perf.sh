@@ -61,7 +61,7 @@ above() {
 }
 
 # Every test on both back ends; the server prints the client's line.
-for backend in shm uring; do
+for backend in shm tcp; do
     for test in write read send; do
         both "${test}_bw" --backend "$backend" -n 50 -s 4096
         [[ $(row 1) == 4096 && $(row 2) == 50 ]] || fail "columns of ${test}_bw"
@@ -78,24 +78,24 @@ for backend in shm uring; do
 done
 
 # Both directions, few receives, several rails, posting and taking in lots, by time, warm-up, sleeping.
-both send_bw -b -r 1 -n 40 --backend uring
+both send_bw -b -r 1 -n 40 --backend tcp
 both write_bw -b --report-both -n 40
 [[ $(grep -c '^ # 65536' "$work/out") == 2 ]] || fail "--report-both"
-both write_bw -n 40 -q 3 --backend uring -l 4 -Q 2 -t 8 --perform_warm_up
+both write_bw -n 40 -q 3 --backend tcp -l 4 -Q 2 -t 8 --perform_warm_up
 [[ $(row 2) == 120 ]] || fail "-n counts for each rail"
 grep -q 'Number of qps   : 3' "$work/out" || fail "-q 3"
 both send_bw -D 1 -f 0 --report_gbits -s 64K
 grep -q 'BW average\[Gb/sec\]' "$work/out" || fail "--report_gbits"
 [[ $(row 3) == 0.00 ]] || fail "no peak with -D"
-both read_bw -D 1 -b --backend uring
+both read_bw -D 1 -b --backend tcp
 both send_bw -D 1 -b
 by_time() { # nothing, if a side stood still for this second
     both write_lat -D 1 -s 200K
     [[ $(row 2) -gt 0 ]]
 }
 within 30 by_time || fail "-D of a latency test"
-both send_lat -D 1 -e --backend uring
-both write_lat -n 20 -s 300K -q 2 --backend uring
+both send_lat -D 1 -e --backend tcp
+both write_lat -n 20 -s 300K -q 2 --backend tcp
 
 # Busy cores; the bytes that arrived.
 both send_bw -D 1 --cpu_util
@@ -107,7 +107,7 @@ grep -qE '^ # [0-9]+ packets here, each [0-9]+ ns of CPU time(, [0-9]+ cycles, [
 [[ $(grep -oE '^ # [0-9]+' "$work/out" | cut -c4-) -gt 200 ]] || fail "--packet_cost counts the packets"
 grep -q 'packets here' "$work/server" || fail "--packet_cost at the server"
 for test in write_bw read_bw send_bw; do
-    both "$test" --data_validation -n 20 -s 100000 --backend uring
+    both "$test" --data_validation -n 20 -s 100000 --backend tcp
 done
 both send_bw --data_validation -b -n 20
 
@@ -171,12 +171,12 @@ for options in "write_lat -n 5" "read_lat -D 1 -C --cpu_util" "send_bw -D 1 -b -
 done
 
 # A line while it runs, with the rate of each rail, on a terminal; none in a pipe.
-both send_bw -D 2 -q 2 --backend uring
+both send_bw -D 2 -q 2 --backend tcp
 grep -q $'\r' "$work/out" && fail "a live line in a pipe"
 if command -v script > /dev/null; then
     on_terminal() { # no line, if the client stood still for these two seconds
-        serve send_bw -D 2 -q 2 --backend uring
-        timeout -k 1 120 script -qec "$braid perf send_bw -D 2 -q 2 --backend uring -p $port localhost" /dev/null > "$work/out" < /dev/null ||
+        serve send_bw -D 2 -q 2 --backend tcp
+        timeout -k 1 120 script -qec "$braid perf send_bw -D 2 -q 2 --backend tcp -p $port localhost" /dev/null > "$work/out" < /dev/null ||
             fail "on a terminal"
         ended 0
         grep -qE $'\r\033\\[K 65536 bytes: [0-9.]+ MiB/s; rails [0-9.]+, [0-9.]+' "$work/out"
@@ -266,7 +266,7 @@ ended 0
 [[ $(row 1 | tail -n 1) == 8388608 && -s $work/perftest_out.json ]] || fail "-a at the client alone ends early"
 [[ $(awk '$1 ~ /^[0-9]+$/ && NF > 3' "$work/server" | wc -l) -eq 23 ]] || fail "the server of -a prints other sizes"
 serve send_bw --clients 2
-for backend in uring shm; do
+for backend in tcp shm; do
     timeout -k 1 120 "$braid" perf send_bw -b -n 20 -s 4K -t 4 --backend $backend --data_validation -p "$port" localhost \
         > "$work/out" 2> "$work/err" || fail "options at the client alone, $backend"
     grep -q "Transport type : $backend" "$work/out" || fail "not over $backend"
@@ -297,7 +297,7 @@ on_gpu() { # TEST OPTION...: the client's buffers are a GPU's; its report in cli
         fail "client: $*"
 }
 if command -v jq > /dev/null; then
-    for backend in shm uring; do
+    for backend in shm tcp; do
         common=(--backend "$backend" -n 40 -s 100000)
         serve write_bw "${common[@]}" --data_validation
         on_gpu write_bw "${common[@]}" --data_validation
@@ -350,7 +350,7 @@ refused 'the messages under way\|messages under way' write_bw -t 4 -l 8
 refused 'both say how many rails' write_bw -q 2 --rails 3
 refused '--backend verbs only' write_bw -x 1
 refused 'runs with -D only' send_bw --cpu_util
-refused 'udp or dpdk only' send_bw --packet_cost --backend uring
+refused 'udp or dpdk only' send_bw --packet_cost --backend tcp
 refused 'write_bw, read_bw and send_bw only' send_lat --data_validation
 refused 'only RC' write_bw -c UD
 refused 'MTU of the path' write_bw -m 1024

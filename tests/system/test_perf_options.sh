@@ -64,7 +64,7 @@ write_bw -n 20 -l 4|^ 65536
 write_bw -n 20 -t 8 -l 8|TX depth +: 8
 write_bw -n 20 --noPeak|^ 65536 +20 +0.00
 write_bw -n 20 -q 3|^ 65536 +60 
-write_bw -n 20 --backend uring --rails 2 --report-per-port|^ #rail 1 uring:lo: [0-9.]+ MB/sec$
+write_bw -n 20 --backend tcp --rails 2 --report-per-port|^ #rail 1 tcp:lo: [0-9.]+ MB/sec$
 write_bw -n 20 -Q 1 --cq-mod=2|CQ Moderation +: 2
 send_bw -n 600 -r 512|RX depth +: 500
 send_bw -n 20 -r 1|RX depth +: 1
@@ -184,7 +184,7 @@ send_bw --use_cuda_bus_id 1|which GPU
 send_bw --use_rocm 0|NVIDIA's GPUs only
 send_lat --data_validation|write_bw, read_bw and send_bw only
 write_lat --hdr same --out_json_file same|both write same
-write_bw --backend nosuch|it must be auto, uring
+write_bw --backend nosuch|it must be auto, tcp
 write_bw --output bandwidth --out_json_file -|both write standard output
 write_bw --hdr file|write_lat, read_lat, send_lat and atomic_lat only
 write_bw --priority 9999999999|from -2147483648

@@ -18,10 +18,10 @@ for collective in reduce_scatter allgather broadcast reduce alltoall gather scat
     "$braid" plan -n 6 --collective $collective -b 1M -e 1M | grep -q '^\*' || fail "$collective"
 done
 
-out=$("$braid" run -n 3 --backend uring --no-prefix -- "$braid" plan --measure "$dir/cal.json" --run -b 1K -e 64K -f 64 --algorithm ring) ||
+out=$("$braid" run -n 3 --backend tcp --no-prefix -- "$braid" plan --measure "$dir/cal.json" --run -b 1K -e 64K -f 64 --algorithm ring) ||
     fail "measuring: $out"
 grep -q '2 predictions' <<<"$out" || fail "no error line: $out"
-out=$(BRAID_CALIBRATION=$dir/cal.json "$braid" run -n 3 --backend uring --no-prefix -- "$braid" plan -b 1K -e 1K)
+out=$(BRAID_CALIBRATION=$dir/cal.json "$braid" run -n 3 --backend tcp --no-prefix -- "$braid" plan -b 1K -e 1K)
 grep -q 'calibration of the job' <<<"$out" || fail "the calibration is not used: $out"
 "$braid" plan -n 5 --calibration "$dir/cal.json" | grep -q 'calibration .*cal.json' || fail "the calibration is not read"
 
@@ -38,7 +38,7 @@ says "'nothing'|flat, tree" -n 4 --algorithm nothing
 says '64 ranks' --topology bcube:3,4 -b 1M -e 1M --dot "$dir/x.dot"
 says 'No such file' -n 4 --json "$dir/no/where.json"
 # The report after a run.
-run=("$braid" run -n 2 --backend uring --no-prefix -- "$braid" allreduce -b 64K -e 64K -n 4)
+run=("$braid" run -n 2 --backend tcp --no-prefix -- "$braid" allreduce -b 64K -e 64K -n 4)
 out=$(BRAID_REPORT=1 "${run[@]}" 2>&1) || fail "a run with a report: $out"
 grep -q '^  allreduce  *65536  *2  [a-z]*  *[0-9]*  *[0-9.]*  *[0-9.]*  cheapest; ' <<<"$out" || fail "no report: $out"
 BRAID_REPORT=$dir/report "${run[@]}" >/dev/null || fail "a report into a file"

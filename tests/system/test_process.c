@@ -125,7 +125,7 @@ static int cancelled(struct braid_comm *comm, void *context)
 
 static void process__cancelled_threads_leave_no_lock(void **state)
 {
-    static const int kinds[] = {0, 2, 4}; /* uring, shm, udp */
+    static const int kinds[] = {0, 2, 4}; /* tcp, shm, udp */
 
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

@@ -140,10 +140,10 @@ static void rails__the_only_one_is_silent(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(rails__one_of_two_is_silent_or_down, (void *)"uring"),
+        cmocka_unit_test_prestate(rails__one_of_two_is_silent_or_down, (void *)"tcp"),
         cmocka_unit_test_prestate(rails__one_of_two_is_silent_or_down, (void *)"udp"),
         cmocka_unit_test_prestate(rails__path_becomes_narrow, (void *)"udp"),
-        cmocka_unit_test_prestate(rails__the_only_one_is_silent, (void *)"uring"),
+        cmocka_unit_test_prestate(rails__the_only_one_is_silent, (void *)"tcp"),
         cmocka_unit_test_prestate(rails__the_only_one_is_silent, (void *)"udp"),
     };
 

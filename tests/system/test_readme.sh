@@ -79,8 +79,8 @@ braid run -n 4 -- braid train -s ssd -k 4
 braid run -n 4 -- braid train -s ssd -k 4 --iterations 4 --warmup 2 --samples 256 --test 64
 braid allreduce -b 8 -e 64M -f 2
 braid run -n 2 -- braid allreduce -b 8 -e 64K -f 2 -n 2 -w 1
-braid run -n 4 --rails 2 --backend uring -- braid allreduce -b 64K -e 256M -f 4 --json out.json
-braid run -n 4 --rails 2 --backend uring -- braid allreduce -b 64K -e 1M -f 4 -n 2 -w 1 --json out.json && [ -s out.json ]
+braid run -n 4 --rails 2 --backend tcp -- braid allreduce -b 64K -e 256M -f 4 --json out.json
+braid run -n 4 --rails 2 --backend tcp -- braid allreduce -b 64K -e 1M -f 4 -n 2 -w 1 --json out.json && [ -s out.json ]
 braid perf write_bw
 < braid perf write_bw -p "$port"
 braid perf write_bw -a --report_gbits HOST --out_json

@@ -15,8 +15,8 @@
 #include <braid/training.h>
 
 #include "base/random.h"
-#include "collectives/calibration.h"
-#include "collectives/choice.h"
+#include "collectives/tuning/calibration.h"
+#include "collectives/tuning/tuning.h"
 #include "tests/says.h"
 #include "tests/system/ranks.h"
 
@@ -126,7 +126,7 @@ static int check_report(struct braid_session *session, enum layout layout, const
 static int train(struct braid_comm *comm, const char *policy, enum layout layout, bool overlap)
 {
     struct braid_session_options options = {
-        .policy = policy, .type = BRAID_INT32, .warmup = 2, .review = 2, .bucket_bytes = 64 << 10};
+        .policy = policy, .type = BRAID_INT32, .warmup = 2, .replan = 2, .bucket_bytes = 64 << 10};
     struct braid_session *session;
     struct braid_layer layers[N];
     int32_t *memory = place(layout, layers);
@@ -159,7 +159,7 @@ static int all_policies(struct braid_comm *comm, void *context)
 
 static void session__every_policy(void **state)
 {
-    struct ranks tcp = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks tcp = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
     struct ranks memory = {.size = 3, .backend = "shm", .timeout_ms = RANKS_PATIENCE};
     struct ranks alone = {.size = 1, .timeout_ms = RANKS_PATIENCE};
 
@@ -186,7 +186,7 @@ static int check_groups(struct braid_comm *comm, struct braid_session *session)
  * what stays is the fastest, and the same on all ranks. Merged gradients are copied, by another plan each time. */
 static int tries(struct braid_comm *comm, void *context)
 {
-    struct braid_session_options options = {.type = BRAID_INT32, .warmup = 2, .review = -1, .b = 1e-12};
+    struct braid_session_options options = {.type = BRAID_INT32, .warmup = 2, .replan = -1, .b = 1e-12};
     struct braid_session_report report = {0};
     struct braid_session *session;
     struct braid_layer layers[N];
@@ -287,7 +287,7 @@ static int backward_any(struct braid_session *session, int iteration, int rank)
 static int train_any(struct braid_comm *comm, const char *policy, enum layout layout)
 {
     struct braid_session_options options = {
-        .policy = policy, .type = BRAID_INT32, .warmup = 2, .review = 2, .bucket_bytes = 64 << 10};
+        .policy = policy, .type = BRAID_INT32, .warmup = 2, .replan = 2, .bucket_bytes = 64 << 10};
     struct braid_session_report report;
     struct braid_session *session;
     struct braid_layer layers[N];
@@ -325,7 +325,7 @@ static int any_order(struct braid_comm *comm, void *context)
 
 static void session__layers_are_ready_in_any_order(void **state)
 {
-    struct ranks tcp = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks tcp = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
     struct ranks memory = {.size = 4, .backend = "shm", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
@@ -367,7 +367,7 @@ static int missing(struct braid_comm *comm, void *context)
 
 static void session__a_missing_layer_is_named(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = 3000};
+    struct ranks job = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = 3000};
 
     (void)state;
     ranks_run(&job, missing, NULL);
@@ -457,7 +457,7 @@ static int misuse(struct braid_comm *comm, void *context)
 
 static void session__misuse_is_named(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, misuse, NULL);
@@ -491,7 +491,7 @@ static int aborted(struct braid_comm *comm, void *context)
 
 static void session__ends_with_its_communicator(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, aborted, NULL);
@@ -522,18 +522,18 @@ static int calibrated(struct braid_comm *comm, void *context)
 static void write_calibration(const char *path)
 {
     static struct br_calibration c = {.topology = "flat:2", .version = "0", .date = "2026-01-01T00:00:00Z"};
-    struct br_choice choices[BR_WAYS_MAX];
+    struct br_tuning tunings[BR_ALGORITHM_CONFIGS];
     struct br_topology topology;
     int n;
 
     br_topology_flat(&topology, 2);
     br_cost_model_on(&c.model, &topology, BR_COST_NETWORK, 1);
-    n = br_choose_all(&c.model, BR_ALLREDUCE, 2, 4096, choices);
+    n = br_tuning_choose_all(&c.model, BR_ALLREDUCE, 2, 4096, tunings);
     assert_in_range(n, 1, BR_COST_MEASURED);
     for (int i = 0; i < n; i++) {
         struct br_cost_measured *m = &c.measured[c.n_measured++];
 
-        *m = (struct br_cost_measured){.collective = BR_ALLREDUCE, .ranks = 2, .way = choices[i].way};
+        *m = (struct br_cost_measured){.collective = BR_ALLREDUCE, .ranks = 2, .config = tunings[i].config};
         for (double bytes = 1024; bytes < 4 << 20; bytes *= 4) {
             m->bytes[m->n_points] = bytes;
             m->seconds[m->n_points++] = 0.5 + 1e-6 * bytes;
@@ -545,7 +545,7 @@ static void write_calibration(const char *path)
 
 static void session__takes_a_and_b_of_the_calibration(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
     char path[] = "/tmp/braid-calibration-XXXXXX";
     int fd = mkstemp(path);
 

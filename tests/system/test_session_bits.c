@@ -119,15 +119,15 @@ static int every_policy(struct braid_comm *comm, void *context)
 static void session__bits_are_those_of_one_process(void **state)
 {
     static const struct ranks jobs[] = {
-        {.size = 3, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
+        {.size = 3, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
         {.size = 4, .backend = "shm", .timeout_ms = RANKS_PATIENCE},
         {.size = 4,
-         .backend = "uring",
+         .backend = "tcp",
          .devices = "127.0.0.1,127.0.0.2",
          .topology = "bcube:2,2",
          .timeout_ms = RANKS_PATIENCE},
-        {.size = 8, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
-        {.size = 2, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
+        {.size = 8, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
+        {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
     };
     const char *sanitize = getenv("BRAID_SANITIZE");
     size_t n =
@@ -167,7 +167,7 @@ static int orders_differ(struct braid_comm *comm, void *context)
 
 static void session__bits_depend_on_the_order(void **state)
 {
-    struct ranks job = {.size = 3, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {.size = 3, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, orders_differ, NULL);

@@ -88,14 +88,14 @@ static void startup__environment(void **state)
     expect(PATIENT, "export BRAID_BACKEND=token-ring", "token-ring");
     expect(PATIENT, "export BRAID_PEER_TIMEOUT=-3", "BRAID_PEER_TIMEOUT");
     expect(PATIENT, "export BRAID_SLICE_BYTES=1", "BRAID_SLICE_BYTES");
-    expect(PATIENT, "export BRAID_BACKEND=uring BRAID_DEVICES=nosuch0", "nosuch0|lo");
+    expect(PATIENT, "export BRAID_BACKEND=tcp BRAID_DEVICES=nosuch0", "nosuch0|lo");
 }
 
 /* Ranks that were told different things about the back end cannot reach each other. */
 static void startup__different_back_ends(void **state)
 {
     (void)state;
-    job_start(&job, PATIENT "exec $run -n 2 -- sh -c '[ $RANK = 1 ] && export BRAID_BACKEND=uring || "
+    job_start(&job, PATIENT "exec $run -n 2 -- sh -c '[ $RANK = 1 ] && export BRAID_BACKEND=tcp || "
                             "export BRAID_BACKEND=shm; exec $self rank 300 1000'");
     assert_int_equal(job_end(&job), RANK_FAILED);
     job_must_have(&job, "BRAID_BACKEND");
@@ -107,18 +107,18 @@ static void startup__port_in_use(void **state)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof address;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    char words[64];
+    char text[64];
 
     (void)state;
     assert_int_equal(bind(fd, (struct sockaddr *)&address, bytes), 0);
     assert_int_equal(listen(fd, 5), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
-    snprintf(words, sizeof words, "%u", ntohs(address.sin_port));
-    job_start(&job, PATIENT "exec $run -n 3 -- sh -c 'MASTER_PORT=%s exec $self rank 300 1000'", words);
+    snprintf(text, sizeof text, "%u", ntohs(address.sin_port));
+    job_start(&job, PATIENT "exec $run -n 3 -- sh -c 'MASTER_PORT=%s exec $self rank 300 1000'", text);
     job_says(&job, "in use", 1);
     close(fd);
     assert_int_equal(job_end(&job), RANK_FAILED);
-    job_must_have(&job, words);
+    job_must_have(&job, text);
 }
 
 int main(int argc, char **argv)

@@ -62,7 +62,7 @@ static int sum_up(struct braid_comm *comm, struct sums *sums)
     }
     RETURNS(0, braid_stats(comm, &stats));
     CHECK(stats.tx_bytes == tx && stats.rx_bytes == rx, "the sums are not those of the rails");
-    CHECK(stats.turns && stats.busy_ns && stats.process_cpu_ns, "the worker's time");
+    CHECK(stats.progress_calls && stats.busy_ns && stats.process_cpu_ns, "the worker's time");
     CHECK(!stats.outstanding && !stats.failed_operations, "%llu operations",
           (unsigned long long)stats.outstanding);
     return 0;
@@ -125,9 +125,9 @@ static int waits(struct braid_comm *comm, void *context)
     CHECK(braid_peer_stats(comm, NULL, 0) == RANKS - 1 && braid_rail_stats(comm, &one, 1) >= RANKS - 1,
           "less room than there is");
     if (rank == 0) {
-        CHECK(peers[0].peer == 1 && peers[0].readys >= 1, "%llu READYs", (unsigned long long)peers[0].readys);
-        CHECK(peers[0].waited_ready_ns > 5000000, "waited %llu ns",
-              (unsigned long long)peers[0].waited_ready_ns);
+        CHECK(peers[0].peer == 1 && peers[0].ready_messages >= 1, "%llu READYs", (unsigned long long)peers[0].ready_messages);
+        CHECK(peers[0].ready_wait_ns > 5000000, "waited %llu ns",
+              (unsigned long long)peers[0].ready_wait_ns);
         CHECK(!peers[0].queued_high && !peers[0].queued_normal && !peers[0].queued_low &&
                   !peers[0].queued_bytes,
               "something is queued");

@@ -106,7 +106,7 @@ static int steady(struct braid_comm *comm, void *context)
     CHECK(allocated == 0, "%ld allocations (%zu elements, braid_alloc %d, blocking %d, p2p %d)", allocated,
           p->count, p->allocated, p->blocking, p->p2p);
     CHECK(after.late_allocations == before.late_allocations, "pools have grown");
-    moved = after.placed_bytes - before.placed_bytes + after.mapped_bytes - before.mapped_bytes;
+    moved = after.direct_bytes - before.direct_bytes + after.mapped_bytes - before.mapped_bytes;
     if (p->count == COUNT) {
         copied = after.copied_bytes - before.copied_bytes;
         CHECK(p->staged && !p->allocated ? copied <= bytes * TIMES : copied == 0,

@@ -76,7 +76,7 @@ static void once(int size, ranks_main *body)
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
     ranks_run(
         &(struct ranks){
-            .size = size, .backend = "uring", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
+            .size = size, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
         body, NULL);
 }
 
@@ -385,7 +385,7 @@ static void stream__of_a_driver_that_came_late(void **state)
 {
     (void)state;
     setenv("BRAID_CUDA_LIBRARY", "none", 1);
-    ranks_run(&(struct ranks){.size = 1, .backend = "uring", .devices = "127.0.0.1"}, unseen, NULL);
+    ranks_run(&(struct ranks){.size = 1, .backend = "tcp", .devices = "127.0.0.1"}, unseen, NULL);
 }
 
 /* Rank 0's stream never gets there, in time: all are told, and all streams go on. */

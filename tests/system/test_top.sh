@@ -64,10 +64,10 @@ fi
 # The rails come after the sockets; if the ranks stand still for as long as top looks, there are no rates; and who does not answer within a
 # second is left out. So top may be asked again.
 table() {
-    out=$(top --interval 500) && [ "$(grep -cE '^ +[012] +[012] +[01] uring:lo +up +[0-9]' <<<"$out")" = 12 ] &&
-        grep -qE '^ +0 +[12] +[01] uring:lo +up +[1-9][0-9.]* +[1-9]' <<<"$out"
+    out=$(top --interval 500) && [ "$(grep -cE '^ +[012] +[012] +[01] tcp:lo +up +[0-9]' <<<"$out")" = 12 ] &&
+        grep -qE '^ +0 +[12] +[01] tcp:lo +up +[1-9][0-9.]* +[1-9]' <<<"$out"
 }
-start 3 2 uring
+start 3 2 tcp
 within 60 table || fail "a row for each of 12 rails, with rates: $out $(cat "$dir/err")"
 grep -qE '^job [0-9a-f]{8}: 3 of 3 ranks on this host$' <<<"$out" || fail "the heading: $out"
 [ "$(grep -cE '^rank [012] \(process [0-9]+\): ' <<<"$out")" = 3 ] || fail "a line a rank: $out"
@@ -77,7 +77,7 @@ top 0123456789 --once && fail "a job that is not there"
 grep -q 'job 0123456789' "$dir/err" || fail "words for it: $(cat "$dir/err")"
 
 prometheus() {
-    local line="^braid_rail_tx_bytes_total\{job=\"$name\",rank=\"[012]\",peer=\"[012]\",rail=\"[01]\",level=\"[01]\",device=\"uring:lo\"\} [0-9]+$"
+    local line="^braid_rail_tx_bytes_total\{job=\"$name\",rank=\"[012]\",peer=\"[012]\",rail=\"[01]\",level=\"[01]\",device=\"tcp:lo\"\} [0-9]+$"
     out=$(top --prometheus) && [ "$(grep -cE "$line" <<<"$out")" = 12 ]
 }
 within 30 prometheus || fail "Prometheus, bytes of 12 rails: $out $(cat "$dir/err")"
@@ -137,7 +137,7 @@ if command -v script >/dev/null; then
     kill "$single"
     wait "$single" 2>/dev/null
     single=
-    start 3 2 uring
+    start 3 2 tcp
 fi
 
 # Nobody else: the folder keeps them out, and the process would not answer.

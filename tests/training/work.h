@@ -4,7 +4,7 @@
 #define BR_TESTS_TRAINING_WORK_H
 
 #include "base/random.h"
-#include "training/workload.h"
+#include "training/session/workload.h"
 
 #define WORK_MOST 1024
 

@@ -108,7 +108,7 @@ void cache_open(uint64_t pages)
     int rc = br_cache_open(cache_devices, 2, 2 * pages * PAGE, &cache_tested);
 
     if (rc) {
-        print_message("no registration cache here: %s\n", br_error_words());
+        print_message("no registration cache here: %s\n", br_error_message());
         cache_tested = NULL;
         skip();
     }

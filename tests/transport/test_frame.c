@@ -30,7 +30,7 @@ static void frame_header__wire_bytes(void **state)
                                          0x07, 0x00, 0x03, 0x00, 0x40, 0x00, 0x00, 0x80};
     static const uint8_t bytes[BR_FRAME_INLINE] = {1, 2, 3}, zeros[BR_FRAME_INLINE];
     struct br_frame frame = {
-        .kind = BR_FRAME_PLACED, .length = 4096, .slot = 0x30007, .offset = 0x80000040, .inline_ = bytes};
+        .kind = BR_FRAME_DATA, .length = 4096, .slot = 0x30007, .offset = 0x80000040, .inline_ = bytes};
 
     (void)state;
     memset(&header, 0xee, sizeof header);
@@ -51,8 +51,8 @@ static void frame_check__limits_by_kind(void **state)
     assert_int_equal(br_frame_check(&header, 100, 1000), 0);
     header.length = 101;
     assert_int_equal(br_frame_check(&header, 100, 1000), -EPROTO);
-    assert_non_null(strstr(br_error_words(), "101"));
-    header.kind = BR_FRAME_PLACED;
+    assert_non_null(strstr(br_error_message(), "101"));
+    header.kind = BR_FRAME_DATA;
     assert_int_equal(br_frame_check(&header, 100, 1000), 0);
     header.length = 1001;
     assert_int_equal(br_frame_check(&header, 100, 1000), -EPROTO);
@@ -65,7 +65,7 @@ static void frame_check__magic(void **state)
     (void)state;
     memcpy(&header, "GET / HTTP/1.1\r\n", 16);
     assert_int_equal(br_frame_check(&header, 100, 1000), -EPROTO);
-    assert_non_null(strstr(br_error_words(), "something else"));
+    assert_non_null(strstr(br_error_message(), "something else"));
 }
 
 static void frame_check__version(void **state)
@@ -73,14 +73,14 @@ static void frame_check__version(void **state)
     (void)state;
     header.version = BR_FRAME_VERSION + 1;
     assert_int_equal(br_frame_check(&header, 100, 1000), -EPROTO);
-    assert_non_null(strstr(br_error_words(), "version 2"));
+    assert_non_null(strstr(br_error_message(), "version 2"));
 }
 
 static void frame_check__kind(void **state)
 {
     (void)state;
     for (unsigned kind = 0; kind < 256; kind++) {
-        bool known = kind == BR_FRAME_MESSAGE || kind == BR_FRAME_PLACED;
+        bool known = kind == BR_FRAME_MESSAGE || kind == BR_FRAME_DATA;
 
         header.kind = (uint8_t)kind;
         assert_int_equal(br_frame_check(&header, 100, 1000), known ? 0 : -EPROTO);

@@ -80,7 +80,7 @@ static void run__in_the_words_of_the_back_end(void **state)
     (void)state;
     nic.returns = -EFAULT;
     assert_int_equal(br_gpu_trial_run(trial, &ops, &config), -EFAULT);
-    assert_string_equal(br_error_words(), "no way");
+    assert_string_equal(br_error_message(), "no way");
 }
 
 /* A device that says it has written and has not, also when an earlier one had; and one whose bytes go astray. */
@@ -93,7 +93,7 @@ static void run__looks_at_every_byte(void **state)
     nic.moves = true;
     nic.spoils = 65536;
     assert_int_equal(br_gpu_trial_run(trial, &ops, &config), -EIO);
-    assert_non_null(strstr(br_error_words(), "byte 65535"));
+    assert_non_null(strstr(br_error_message(), "byte 65535"));
     nic.spoils = 0;
     assert_int_equal(br_gpu_trial_run(trial, &ops, &config), 0);
 }

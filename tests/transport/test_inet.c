@@ -32,17 +32,17 @@ static union br_inet_address v6(const char *ip, uint16_t port)
 static void words__both_families(void **state)
 {
     union br_inet_address four = v4("10.0.0.1", 77), six = v6("fd00::1", 65535);
-    char words[64];
+    char text[64];
 
     (void)state;
-    br_inet_words(&four, true, words, sizeof words);
-    assert_string_equal(words, "10.0.0.1:77");
-    br_inet_words(&four, false, words, sizeof words);
-    assert_string_equal(words, "10.0.0.1");
-    br_inet_words(&six, true, words, sizeof words);
-    assert_string_equal(words, "[fd00::1]:65535");
-    br_inet_words(&six, false, words, sizeof words);
-    assert_string_equal(words, "fd00::1");
+    br_inet_message(&four, true, text, sizeof text);
+    assert_string_equal(text, "10.0.0.1:77");
+    br_inet_message(&four, false, text, sizeof text);
+    assert_string_equal(text, "10.0.0.1");
+    br_inet_message(&six, true, text, sizeof text);
+    assert_string_equal(text, "[fd00::1]:65535");
+    br_inet_message(&six, false, text, sizeof text);
+    assert_string_equal(text, "fd00::1");
 }
 
 static void set_port__both_families(void **state)
@@ -97,7 +97,7 @@ static void unpack__refuses_what_is_no_address(void **state)
     packed.bytes++;
     packed.data[0] = 5;
     assert_int_equal(br_inet_unpack(&packed, &out), -EINVAL);
-    assert_says(br_error_words(), "IP");
+    assert_says(br_error_message(), "IP");
 }
 
 static void unpack_peer__of_the_other_family(void **state)
@@ -109,7 +109,7 @@ static void unpack_peer__of_the_other_family(void **state)
     br_inet_pack(&four, &packed);
     assert_int_equal(br_inet_unpack_peer(&packed, &four, &out), 0);
     assert_int_equal(br_inet_unpack_peer(&packed, &six, &out), -EAFNOSUPPORT);
-    assert_says(br_error_words(), "peer's|IPv4");
+    assert_says(br_error_message(), "peer's|IPv4");
 }
 
 int main(void)

@@ -58,11 +58,11 @@ static void find__says_what_there_is(void **state)
 
     (void)state;
     assert_int_equal(br_interface_find("no-such-if", &found), -ENODEV);
-    assert_says(br_error_words(), "no-such-if");
-    assert_non_null(strstr(br_error_words(), " lo"));
+    assert_says(br_error_message(), "no-such-if");
+    assert_non_null(strstr(br_error_message(), " lo"));
     assert_int_equal(br_interface_find("203.0.113.7", &found), -EADDRNOTAVAIL);
     assert_int_equal(br_interface_find("2001:db8::77", &found), -EADDRNOTAVAIL);
-    assert_says(br_error_words(), "2001:db8::77");
+    assert_says(br_error_message(), "2001:db8::77");
 }
 
 static void why_not__names_the_command_that_mends_it(void **state)

@@ -57,7 +57,7 @@ static int setup(void **state)
     forget();
     rc = br_monitor_open(&seen.watch);
     if (rc)
-        print_message("no userfaultfd here: %s\n", br_error_words());
+        print_message("no userfaultfd here: %s\n", br_error_message());
     return 0;
 }
 
@@ -159,7 +159,7 @@ static void arm__files_cannot_be_watched(void **state)
     p = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fileno(file), 0);
     assert_ptr_not_equal(p, MAP_FAILED);
     assert_true(br_monitor_arm((uintptr_t)p, (uintptr_t)p + PAGE) < 0);
-    assert_non_null(strstr(br_error_words(), "userfaultfd"));
+    assert_non_null(strstr(br_error_message(), "userfaultfd"));
     munmap(p, PAGE);
     assert_true(br_monitor_arm((uintptr_t)p, (uintptr_t)p + PAGE) < 0); /* nothing is there */
     fclose(file);
@@ -299,7 +299,7 @@ static void open__says_why_not(void **state)
     none.rlim_cur = 0;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
     assert_int_equal(br_monitor_open(&watch), -EMFILE);
-    assert_non_null(strstr(br_error_words(), "userfaultfd"));
+    assert_non_null(strstr(br_error_message(), "userfaultfd"));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(br_monitor_open(&seen.watch), 0);
 }

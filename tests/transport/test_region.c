@@ -63,8 +63,8 @@ static void region_register__or_with_none(void **state)
     for (refuses = 0; refuses < 3; refuses++) {
         assert_int_equal(br_region_register(devices, 3, &region), -EFAULT);
         assert_int_equal(n_keys(&region), 0);
-        assert_non_null(strstr(br_error_words(), "device nic"));
-        assert_non_null(strstr(br_error_words(), nics[refuses].name));
+        assert_non_null(strstr(br_error_message(), "device nic"));
+        assert_non_null(strstr(br_error_message(), nics[refuses].name));
     }
 }
 

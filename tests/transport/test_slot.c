@@ -35,7 +35,7 @@ static void slot_table_init__limits(void **state)
     (void)state;
     assert_int_equal(br_slot_table_init(&other, 0), -EINVAL);
     assert_int_equal(br_slot_table_init(&other, 65537), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "65537"));
+    assert_non_null(strstr(br_error_message(), "65537"));
     assert_int_equal(br_slot_table_init(&other, 65536), 0);
     br_slot_table_destroy(&other);
     br_slot_table_destroy(&other); /* safe on a zeroed one */
@@ -66,8 +66,8 @@ static void slot_get__starts_clean(void **state)
     slot->n_maps = 3;
     slot->owner = place;
     slot->region = (struct br_region *)place;
-    slot->combiner = (struct br_combiner *)place;
-    slot->placed = 1;
+    slot->reducer = (struct br_slot_reducer *)place;
+    slot->arrived_direct = 1;
     assert_true(br_slot_arrive(slot, 0, 100));
     br_slot_put(&table, slot);
     slot = br_slot_get(&table, place, 200, 4096);
@@ -75,8 +75,8 @@ static void slot_get__starts_clean(void **state)
     assert_null(slot->mapped);
     assert_null(slot->owner);
     assert_null(slot->region);
-    assert_null(slot->combiner);
-    assert_int_equal(slot->placed, 0);
+    assert_null(slot->reducer);
+    assert_int_equal(slot->arrived_direct, 0);
     assert_int_equal(slot->n_maps, 0);
     assert_int_equal(slot->missing, 1);
     assert_int_equal(slot->arrived[0], 0);
@@ -209,7 +209,7 @@ static void slot_expect__bad_frames(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(br_slot_expect(&table, number, bad[i].offset, bad[i].length, &found), -EPROTO);
         assert_int_equal(table.bad_frames, i + 1);
-        assert_non_null(strstr(br_error_words(), "frame ["));
+        assert_non_null(strstr(br_error_message(), "frame ["));
     }
     assert_null(found);
     assert_int_equal(table.stale_frames, 0);
@@ -299,10 +299,10 @@ static void slot_combine__each_byte_once(void **state)
     for (int round = 0; round < 200; round++) {
         uint32_t length = 1 + (uint32_t)br_random_below(&random, round % 2 ? 9000 : sizeof ones), granules;
         struct br_slot *slot = br_slot_get(&table, NULL, length, 1u << (12 + br_random_below(&random, 7)));
-        struct br_combiner combiner = {count_bytes, slot};
+        struct br_slot_reducer combiner = {count_bytes, slot};
 
         memset(place, 0, length);
-        assert_true(br_slot_set_combiner(slot, &combiner));
+        assert_true(br_slot_set_reducer(slot, &combiner));
         granules = slot->slice_bytes / slot->granule_bytes;
         while (slot->missing) {
             uint32_t slice = (uint32_t)__builtin_ctzll(slot->missing) * slot->slice_bytes;
@@ -313,7 +313,7 @@ static void slot_combine__each_byte_once(void **state)
                 continue;
             end = from + (1 + (uint32_t)br_random_below(&random, granules)) * slot->granule_bytes;
             end = end < most ? end : most;
-            br_slot_combine(slot, from, ones, end - from);
+            br_slot_reduce(slot, from, ones, end - from);
             if (br_random_below(&random, 2)) /* else its link is lost before anybody hears of it */
                 (void)br_slot_arrive(slot, from, end - from);
         }
@@ -325,17 +325,17 @@ static void slot_combine__each_byte_once(void **state)
 static void slot_set_combiner__only_before_the_first_byte(void **state)
 {
     struct br_slot *slot = br_slot_get(&table, place, 10000, 4096);
-    struct br_combiner combiner = {count_bytes, slot};
+    struct br_slot_reducer combiner = {count_bytes, slot};
 
     (void)state;
     assert_false(br_slot_arrive(slot, 4096, 64));
-    assert_false(br_slot_set_combiner(slot, &combiner));
+    assert_false(br_slot_set_reducer(slot, &combiner));
     assert_false(br_slot_arrive(slot, 4096, 4096));
-    assert_false(br_slot_set_combiner(slot, &combiner));
-    assert_null(slot->combiner);
+    assert_false(br_slot_set_reducer(slot, &combiner));
+    assert_null(slot->reducer);
     slot = br_slot_get(&table, place, 10000, 4096);
     slot->n_maps = 1;
-    assert_false(br_slot_set_combiner(slot, &combiner));
+    assert_false(br_slot_set_reducer(slot, &combiner));
 }
 
 int main(void)

@@ -30,7 +30,7 @@ static int set_up(void **state)
         payload[i] = (uint8_t)(i * 7 + i / 256);
     assert_int_equal(br_slot_table_init(&slots, 16), 0);
     assert_int_equal(br_stream_rx_init(&rx, &config, 2), 0);
-    rx.trusted = true;
+    rx.authenticated = true;
     return 0;
 }
 
@@ -77,7 +77,7 @@ static int carry_on(size_t max, struct br_event *event)
 
 static void push_placed(struct br_slot *slot, uint32_t offset, uint32_t length)
 {
-    struct br_frame frame = {.kind = BR_FRAME_PLACED,
+    struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .payload = payload + offset,
                              .length = length,
                              .slot = br_slot_number(&slots, slot),
@@ -104,7 +104,7 @@ static void rx_got__placed_frame_lands_in_its_slot(void **state)
     (void)state;
     push_placed(slot, 1024, 4096);
     assert_int_equal(carry_on(FRAME_BYTES, &event), 1);
-    assert_int_equal(event.kind, BR_EVENT_PLACED);
+    assert_int_equal(event.kind, BR_EVENT_DATA);
     assert_int_equal(event.offset, 1024);
     assert_int_equal(event.length, 4096);
     assert_int_equal(event.slot, br_slot_number(&slots, slot));
@@ -144,7 +144,7 @@ static void rx_want__stops_only_when_a_peer_exceeds_its_credits(void **state)
     assert_int_equal(carry_on(64, &first), 1);
     assert_int_equal(carry_on(64, &event), 1);
     assert_int_equal(carry_on(64, &event), 1); /* both credits are out: placed frames still come through */
-    assert_int_equal(event.kind, BR_EVENT_PLACED);
+    assert_int_equal(event.kind, BR_EVENT_DATA);
     assert_int_equal(carry_on(64, &event), 1); /* one more than allowed */
     assert_int_equal(carry_on(64, &event), -ENOBUFS);
     br_stream_rx_release(&rx, first.buffer);
@@ -165,7 +165,7 @@ static void rx_want__rest_of_a_frame_whose_slot_died_goes_to_the_trash(void **st
     br_slot_put(&slots, slot);
     memset(place, 0, sizeof place);
     assert_int_equal(carry_on(FRAME_BYTES, &event), 1);
-    assert_int_equal(event.kind, BR_EVENT_PLACED);
+    assert_int_equal(event.kind, BR_EVENT_DATA);
     assert_int_equal(event.length, 8192);
     assert_true(event.stale);
     assert_int_equal(carry_on(FRAME_BYTES, &event), 1);
@@ -201,7 +201,7 @@ static void rx_got__stale_frames_are_dropped_but_reported(void **state)
     push_message(5, 7);
     br_slot_put(&slots, slot);
     assert_int_equal(carry_on(777, &event), 1);
-    assert_int_equal(event.kind, BR_EVENT_PLACED);
+    assert_int_equal(event.kind, BR_EVENT_DATA);
     assert_int_equal(event.length, 4096);
     assert_int_equal(carry_on(777, &event), 1);
     assert_int_equal(event.length, 0);
@@ -231,7 +231,7 @@ static void rx_got__placed_frame_of_a_stranger_is_refused(void **state)
     struct br_event event;
 
     (void)state;
-    rx.trusted = false;
+    rx.authenticated = false;
     push_message(10, 1);
     push_placed(slot, 0, 1024);
     assert_int_equal(carry_on(64, &event), 1);
@@ -247,13 +247,13 @@ static void expect_malformed(struct br_frame_header header)
 
     br_stream_rx_destroy(&rx);
     assert_int_equal(br_stream_rx_init(&rx, &config, 2), 0);
-    rx.trusted = true;
+    rx.authenticated = true;
     assert_int_equal(br_stream_rx_want(&rx, &to, &bytes), 0);
     assert_int_equal(bytes, sizeof header);
     memcpy(to, &header, sizeof header);
     br_error(EIO, "-");
     assert_int_equal(br_stream_rx_got(&rx, bytes, &event), -EPROTO);
-    assert_string_not_equal(br_error_words(), "-");
+    assert_string_not_equal(br_error_message(), "-");
 }
 
 static void rx_got__malformed_headers(void **state)
@@ -261,7 +261,7 @@ static void rx_got__malformed_headers(void **state)
     struct br_slot *slot = br_slot_get(&slots, place, FRAME_BYTES, FRAME_BYTES);
     struct br_slot *only_mapped = br_slot_get(&slots, NULL, FRAME_BYTES, FRAME_BYTES);
     uint32_t number = br_slot_number(&slots, slot);
-    struct br_frame_header good = {BR_FRAME_MAGIC, BR_FRAME_VERSION, BR_FRAME_PLACED, 1024, number, 0, {0}},
+    struct br_frame_header good = {BR_FRAME_MAGIC, BR_FRAME_VERSION, BR_FRAME_DATA, 1024, number, 0, {0}},
                            bad;
 
     (void)state;
@@ -316,7 +316,7 @@ static void tx_gather__respects_both_limits(void **state)
 /* A READY and the like must not wait until what is behind it has been copied. */
 static void tx_gather__bulk_leaves_apart(void **state)
 {
-    struct br_frame bulk = {.kind = BR_FRAME_PLACED, .payload = payload, .length = 64 << 10};
+    struct br_frame bulk = {.kind = BR_FRAME_DATA, .payload = payload, .length = 64 << 10};
     struct iovec iov[8];
     size_t bytes;
 
@@ -346,7 +346,7 @@ static void stream__random_frames_in_random_pieces_arrive_once_and_in_order(void
 
         memset(place, 0, sizeof place);
         for (uint32_t i = 0; i < n; i++, posted++) {
-            struct br_frame frame = {.kind = i % 3 ? BR_FRAME_PLACED : BR_FRAME_MESSAGE, .cookie = posted};
+            struct br_frame frame = {.kind = i % 3 ? BR_FRAME_DATA : BR_FRAME_MESSAGE, .cookie = posted};
 
             frame.offset = i % 3 ? i * 2048 : 0;
             frame.slot = i % 3 ? br_slot_number(&slots, slot) : 0;
@@ -357,8 +357,8 @@ static void stream__random_frames_in_random_pieces_arrive_once_and_in_order(void
         while (arrived < n) {
             if (carry(1 + br_random_below(&random, 3000), &event) != 1)
                 continue;
-            assert_int_equal(event.kind, arrived % 3 ? BR_EVENT_PLACED : BR_EVENT_MESSAGE);
-            if (event.kind == BR_EVENT_PLACED) {
+            assert_int_equal(event.kind, arrived % 3 ? BR_EVENT_DATA : BR_EVENT_MESSAGE);
+            if (event.kind == BR_EVENT_DATA) {
                 assert_int_equal(event.offset, arrived * 2048);
                 assert_memory_equal(place + event.offset, payload + event.offset, 2048);
             } else {

@@ -36,19 +36,19 @@ static void transport_at__lists_each_once(void **state)
 /* A simulated device has no interfaces of this host, no descriptor to sleep in, and says so; streams need no tokens. */
 static void transport_get__defaults_stand_in(void **state)
 {
-    const struct br_transport_ops *sim = br_transport_get("sim"), *uring = br_transport_get("uring");
+    const struct br_transport_ops *sim = br_transport_get("sim"), *tcp = br_transport_get("tcp");
     struct br_device device = {0};
     struct br_device_info info;
     struct br_slot slot = {0};
-    uint8_t token[BR_PLACE_BYTES];
+    uint8_t token[BR_RKEY_BYTES];
 
     (void)state;
     assert_non_null(sim);
-    assert_non_null(uring);
+    assert_non_null(tcp);
     assert_int_equal(sim->probe(&info, 1), 0);
     assert_true(sim->wait(&device) < 0);
-    assert_int_equal(uring->place_token(&device, &slot, token), -EOPNOTSUPP);
-    uring->place_release(&device, &slot);
+    assert_int_equal(tcp->rkey_make(&device, &slot, token), -EOPNOTSUPP);
+    tcp->rkey_release(&device, &slot);
     sim->wake(&device);
 }
 

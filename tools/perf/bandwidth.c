@@ -25,7 +25,7 @@
 enum state { SENDING, ASKED, DONE };
 
 struct stream {
-    struct br_run *run;
+    struct br_fragment *run;
     struct br_pair *pair;
     size_t bytes;
     /* As the sender. */
@@ -44,7 +44,7 @@ struct stream {
     uint64_t expected, arrived; /* receives posted and ended */
 };
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t bandwidth_least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -65,7 +65,7 @@ static int post_receives(struct stream *s)
 }
 
 /* The sender has said how many there are, and all of them are here: it hears how many are awaited. */
-static int tell(struct stream *s)
+static int bandwidth_tell(struct stream *s)
 {
     if (s->told || s->pair->stop || s->arrived < s->pair->heard.sent)
         return 0;
@@ -75,7 +75,7 @@ static int tell(struct stream *s)
 }
 
 /* Takes what has come and gives the receives back; does not wait. */
-static int reap(struct stream *s)
+static int bandwidth_reap(struct stream *s)
 {
     uint64_t ahead = (uint64_t)s->pair->settings->ahead, before = s->arrived;
     int rc = 0;
@@ -90,7 +90,7 @@ static int reap(struct stream *s)
         rc = br_pair_test(s->pair, &s->pair->stop);
     if (!rc)
         rc = post_receives(s);
-    return rc ? rc : tell(s);
+    return rc ? rc : bandwidth_tell(s);
 }
 
 static bool received_all(const struct stream *s)
@@ -99,7 +99,7 @@ static bool received_all(const struct stream *s)
 }
 
 /* Nothing else to do than to wait for something to come. */
-static int await(struct stream *s)
+static int bandwidth_await(struct stream *s)
 {
     uint64_t ahead = (uint64_t)s->pair->settings->ahead;
 
@@ -127,25 +127,25 @@ static void fill_row(const struct stream *s, uint64_t ended, uint64_t from, uint
     row->average = row->rate * (double)s->bytes;
 }
 
-static void note(struct stream *s, uint64_t now)
+static void bandwidth_note(struct stream *s, uint64_t now)
 {
-    struct br_run *run = s->run;
+    struct br_fragment *fragment = s->run;
 
     s->last = now;
     br_perf_window_note(&s->inner, now, s->ended);
-    if (run->period && now - s->period_at >= run->period) {
+    if (fragment->period && now - s->period_at >= fragment->period) {
         struct br_perf_row row;
 
         fill_row(s, s->ended - s->period, s->period_at, now, &row);
-        br_live_clear(run->live);
-        run->report(run->context, &row);
+        br_live_clear(fragment->live);
+        fragment->report(fragment->context, &row);
         s->period_at = now;
         s->period = s->ended;
     }
-    br_live_tick(run->live, now, s->bytes, s->ended, false);
+    br_live_tick(fragment->live, now, s->bytes, s->ended, false);
 }
 
-static int post(struct stream *s, uint64_t n)
+static int bandwidth_post(struct stream *s, uint64_t n)
 {
     uint64_t window = (uint64_t)s->pair->settings->window;
     int rc = 0;
@@ -159,7 +159,7 @@ static int post(struct stream *s, uint64_t n)
     return rc;
 }
 
-static int take(struct stream *s, uint64_t n)
+static int bandwidth_take(struct stream *s, uint64_t n)
 {
     uint64_t window = (uint64_t)s->pair->settings->window;
     int rc = 0;
@@ -174,14 +174,14 @@ static int take(struct stream *s, uint64_t n)
         if (s->run->samples)
             s->run->samples[s->run->messages + s->ended] = now;
         s->ended++;
-        note(s, now);
+        bandwidth_note(s, now);
         if (s->receives)
-            rc = reap(s);
+            rc = bandwidth_reap(s);
     }
     return rc;
 }
 
-static int stop(struct stream *s)
+static int bandwidth_stop(struct stream *s)
 {
     bool sends = s->pair->settings->test->verb == BR_PERF_SEND;
     int rc = 0;
@@ -207,7 +207,7 @@ static int hear_end(struct stream *s, bool *over)
     return rc;
 }
 
-static int send_some(struct stream *s)
+static int bandwidth_send_some(struct stream *s)
 {
     const struct br_perf_settings *settings = s->pair->settings;
     uint64_t under_way = s->posted - s->ended, n;
@@ -218,16 +218,16 @@ static int send_some(struct stream *s)
         return rc;
     if (over || br_interrupted() || (s->run->duration && br_clock_now() - s->began >= s->run->duration))
         s->limit = s->posted;
-    n = least((uint64_t)settings->post_list, s->limit - s->posted);
+    n = bandwidth_least((uint64_t)settings->post_list, s->limit - s->posted);
     if (n && under_way + n <= (uint64_t)settings->window)
-        return post(s, n);
+        return bandwidth_post(s, n);
     if (under_way)
-        return take(s, least((uint64_t)settings->moderation, under_way));
-    return stop(s);
+        return bandwidth_take(s, bandwidth_least((uint64_t)settings->moderation, under_way));
+    return bandwidth_stop(s);
 }
 
 /* The receiver has all, and waits for a few more, perhaps: these do not count. */
-static int ask(struct stream *s)
+static int bandwidth_ask(struct stream *s)
 {
     int rc = br_pair_wait(s->pair, &s->answer, PATIENCE);
 
@@ -251,21 +251,21 @@ static int ask(struct stream *s)
 
 /* ---- a size --------------------------------------------------------------------------------- */
 
-static int go(struct stream *s, bool active)
+static int bandwidth_go(struct stream *s, bool active)
 {
     int rc = s->receives ? post_receives(s) : 0;
 
     while (!rc && (s->state != DONE || !received_all(s))) {
-        rc = s->state == SENDING ? send_some(s) : s->state == ASKED ? ask(s) : await(s);
+        rc = s->state == SENDING ? bandwidth_send_some(s) : s->state == ASKED ? bandwidth_ask(s) : bandwidth_await(s);
         if (!rc && s->receives)
-            rc = reap(s);
+            rc = bandwidth_reap(s);
     }
     if (!rc && s->pair->stop)
         rc = br_pair_wait(s->pair, &s->pair->stop, -1);
     return rc || active ? rc : br_pair_say_stop(s->pair, 0);
 }
 
-static void finish(struct stream *s, struct br_perf_row *row)
+static void bandwidth_finish(struct stream *s, struct br_perf_row *row)
 {
     const struct br_perf_window *w = &s->inner;
     bool inner = s->run->duration && w->final > w->first && w->final_at > w->first_at;
@@ -277,25 +277,25 @@ static void finish(struct stream *s, struct br_perf_row *row)
                     br_perf_peak(s->run->samples, s->run->samples + s->run->messages, (size_t)s->ended);
 }
 
-int br_run_bandwidth(struct br_run *run, struct br_perf_row *row, bool *over)
+int br_run_bandwidth(struct br_fragment *fragment, struct br_perf_row *row, bool *over)
 {
-    const struct br_perf_settings *settings = run->pair->settings;
-    bool active = run->pair->client || settings->bidirectional;
-    struct stream s = {.run = run,
-                       .pair = run->pair,
-                       .bytes = run->bytes,
+    const struct br_perf_settings *settings = fragment->pair->settings;
+    bool active = fragment->pair->client || settings->bidirectional;
+    struct stream s = {.run = fragment,
+                       .pair = fragment->pair,
+                       .bytes = fragment->bytes,
                        .state = active ? SENDING : DONE,
-                       .limit = run->messages,
+                       .limit = fragment->messages,
                        .receives = settings->test->verb == BR_PERF_SEND &&
-                                   (!run->pair->client || settings->bidirectional)};
-    int rc = br_pair_begin(run->pair, run->bytes);
+                                   (!fragment->pair->client || settings->bidirectional)};
+    int rc = br_pair_begin(fragment->pair, fragment->bytes);
 
     s.began = s.last = s.period_at = br_clock_now();
-    s.inner = br_perf_window_begin(s.began, run->duration, run->margin);
+    s.inner = br_perf_window_begin(s.began, fragment->duration, fragment->margin);
     if (!rc)
-        rc = go(&s, active);
-    finish(&s, row);
-    br_live_clear(run->live);
-    *over = rc ? br_interrupted() : br_pair_over(run->pair);
+        rc = bandwidth_go(&s, active);
+    bandwidth_finish(&s, row);
+    br_live_clear(fragment->live);
+    *over = rc ? br_interrupted() : br_pair_over(fragment->pair);
     return rc;
 }

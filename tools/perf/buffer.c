@@ -8,7 +8,7 @@
 #include "gpu/driver.h"
 
 /* In the GPU's context, until br_cuda_leave(). */
-static int enter(int gpu, const struct br_cuda **cuda)
+static int buffer_enter(int gpu, const struct br_cuda **cuda)
 {
     struct CUctx_st *context;
     int rc = br_cuda_driver(cuda);
@@ -26,7 +26,7 @@ int br_buffer_check_gpu(int gpu)
     if (!rc && (cuda->device_count(&n) != BR_CUDA_SUCCESS || gpu >= n))
         rc = br_error(ENODEV, "there is no such GPU, the last one is %d (see `braid info`)", n - 1);
     if (!rc)
-        rc = enter(gpu, &cuda);
+        rc = buffer_enter(gpu, &cuda);
     if (rc)
         return br_error_prefix(rc, "--use_cuda %d: ", gpu);
     br_cuda_leave(cuda);
@@ -38,7 +38,7 @@ static int get_of_gpu(struct br_buffer *buffer, size_t bytes)
     const struct br_cuda *cuda;
     br_cuda_pointer memory;
     br_cuda_result result;
-    int rc = enter(buffer->gpu, &cuda);
+    int rc = buffer_enter(buffer->gpu, &cuda);
 
     if (rc)
         return rc;
@@ -70,7 +70,7 @@ void br_buffer_put(struct br_buffer *buffer)
 {
     const struct br_cuda *cuda;
 
-    if (buffer->gpu >= 0 && buffer->memory && !enter(buffer->gpu, &cuda)) {
+    if (buffer->gpu >= 0 && buffer->memory && !buffer_enter(buffer->gpu, &cuda)) {
         cuda->memory_free((uintptr_t)buffer->memory);
         br_cuda_leave(cuda);
     }
@@ -79,7 +79,7 @@ void br_buffer_put(struct br_buffer *buffer)
     *buffer = (struct br_buffer){.gpu = -1};
 }
 
-static int copy(const struct br_buffer *buffer, void *to, const void *from, size_t bytes)
+static int buffer_copy(const struct br_buffer *buffer, void *to, const void *from, size_t bytes)
 {
     const struct br_cuda *cuda;
     br_cuda_result result;
@@ -87,7 +87,7 @@ static int copy(const struct br_buffer *buffer, void *to, const void *from, size
 
     if (to == from || !bytes)
         return 0;
-    rc = enter(buffer->gpu, &cuda);
+    rc = buffer_enter(buffer->gpu, &cuda);
     if (rc)
         return rc;
     result = cuda->copy((uintptr_t)to, (uintptr_t)from, bytes);
@@ -99,10 +99,10 @@ static int copy(const struct br_buffer *buffer, void *to, const void *from, size
 
 int br_buffer_to_gpu(const struct br_buffer *buffer, size_t bytes)
 {
-    return copy(buffer, buffer->memory, buffer->host, bytes);
+    return buffer_copy(buffer, buffer->memory, buffer->host, bytes);
 }
 
 int br_buffer_from_gpu(const struct br_buffer *buffer, size_t bytes)
 {
-    return copy(buffer, buffer->host, buffer->memory, bytes);
+    return buffer_copy(buffer, buffer->host, buffer->memory, bytes);
 }

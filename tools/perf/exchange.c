@@ -23,7 +23,7 @@
 
 /* ---- messages: the length in four bytes, little-endian, then text ---------------------------- */
 
-static int put(int fd, const char *text)
+static int exchange_put(int fd, const char *text)
 {
     uint32_t n = (uint32_t)strlen(text);
     uint8_t length[4] = {(uint8_t)n, (uint8_t)(n >> 8), 0, 0};
@@ -33,7 +33,7 @@ static int put(int fd, const char *text)
     return rc ? rc : br_socket_send(fd, text, n, deadline);
 }
 
-static int get(int fd, char text[BR_PERF_TEXT])
+static int exchange_get(int fd, char text[BR_PERF_TEXT])
 {
     uint64_t deadline = br_clock_now() + PATIENCE;
     uint8_t length[4];
@@ -99,36 +99,36 @@ static int make_secret(char secret[BR_EXCHANGE_SECRET])
 }
 
 /* 1: what the client says does not go with what the server's user asked for; both are told why. */
-static int agree(int fd, const struct br_perf_settings *asked, struct br_perf_settings *agreed)
+static int exchange_agree(int fd, const struct br_perf_settings *asked, struct br_perf_settings *agreed)
 {
-    char theirs[BR_PERF_TEXT], words[BR_PERF_TEXT] = "", reply[BR_PERF_TEXT];
-    int rc = get(fd, theirs);
+    char theirs[BR_PERF_TEXT], text[BR_PERF_TEXT] = "", reply[BR_PERF_TEXT];
+    int rc = exchange_get(fd, theirs);
 
     if (rc)
         return rc;
-    rc = br_perf_parameters_agree(asked, theirs, agreed, words);
+    rc = br_perf_parameters_agree(asked, theirs, agreed, text);
     if (rc == 0 && br_join_check(agreed)) {
-        snprintf(words, sizeof words, "the server cannot do that: %.1000s", br_error_words());
+        snprintf(text, sizeof text, "the server cannot do that: %.1000s", br_error_message());
         rc = 1;
     }
     if (rc) {
-        snprintf(reply, sizeof reply, "differ %.4000s\n", rc > 0 ? words : br_error_words());
-        put(fd, reply);
+        snprintf(reply, sizeof reply, "differ %.4000s\n", rc > 0 ? text : br_error_message());
+        exchange_put(fd, reply);
     }
-    return rc > 0 ? (br_error(EINVAL, "the two sides differ: %s", words), 1) : rc;
+    return rc > 0 ? (br_error(EINVAL, "the two sides differ: %s", text), 1) : rc;
 }
 
-static int answer(int fd, const struct br_perf_settings *asked, struct br_perf_settings *agreed,
+static int exchange_answer(int fd, const struct br_perf_settings *asked, struct br_perf_settings *agreed,
                   struct br_exchange *out)
 {
     char reply[BR_EXCHANGE_SECRET + 32];
-    int rc = agree(fd, asked, agreed);
+    int rc = exchange_agree(fd, asked, agreed);
 
     if (rc || (rc = own_address(fd, out->address, &out->loopback)) || (rc = make_secret(out->secret)) ||
         (rc = br_socket_reserve(NULL, &out->port, &out->reserved)))
         return rc;
     snprintf(reply, sizeof reply, "port %u\nsecret %s\n", out->port, *out->secret ? out->secret : "yours");
-    return put(fd, reply);
+    return exchange_put(fd, reply);
 }
 
 int br_exchange_accept(int listener, const struct br_perf_settings *asked, struct br_perf_settings *agreed,
@@ -144,7 +144,7 @@ int br_exchange_accept(int listener, const struct br_perf_settings *asked, struc
         return br_error(EPROTO, "accept: %s", strerror(errno));
     br_socket_tune(fd);
     out->reserved = -1;
-    rc = answer(fd, asked, agreed, out);
+    rc = exchange_answer(fd, asked, agreed, out);
     close(fd);
     if (rc && out->reserved >= 0)
         close(out->reserved);
@@ -153,7 +153,7 @@ int br_exchange_accept(int listener, const struct br_perf_settings *asked, struc
 
 /* ---- the client ----------------------------------------------------------------------------- */
 
-static int understand(const char *reply, struct br_exchange *out)
+static int exchange_understand(const char *reply, struct br_exchange *out)
 {
     size_t n = 0, m = 0;
     const char *port = br_perf_parameters_find(reply, "port", &n),
@@ -189,12 +189,12 @@ int br_exchange_connect(const struct br_perf_settings *s, struct br_exchange *ou
     br_perf_parameters_write(s, text);
     rc = own_address(fd, own, &out->loopback);
     if (!rc)
-        rc = put(fd, text);
+        rc = exchange_put(fd, text);
     if (!rc)
-        rc = get(fd, text);
+        rc = exchange_get(fd, text);
     close(fd);
     if (rc)
         return br_error_prefix(rc, "%s:%" PRId64 ": ", s->server, s->port);
-    rc = understand(text, out);
+    rc = exchange_understand(text, out);
     return rc == -EPROTO ? br_error_prefix(rc, "%s:%" PRId64 ": ", s->server, s->port) : rc;
 }

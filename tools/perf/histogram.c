@@ -13,7 +13,7 @@ void br_histogram_init(struct br_histogram *h)
     h->least = UINT64_MAX;
 }
 
-static uint32_t place(uint64_t value)
+static uint32_t histogram_place(uint64_t value)
 {
     uint32_t bits;
 
@@ -42,7 +42,7 @@ void br_histogram_add(struct br_histogram *h, uint64_t value)
 {
     double v = (double)value;
 
-    h->counters[place(value)]++;
+    h->counters[histogram_place(value)]++;
     h->total++;
     h->sum += v;
     h->squares += v * v;

@@ -6,7 +6,7 @@
 
 static volatile sig_atomic_t interrupted;
 
-static void note(int number)
+static void interrupt_note(int number)
 {
     (void)number;
     interrupted = 1;
@@ -14,7 +14,7 @@ static void note(int number)
 
 void br_interrupt_catch(void)
 {
-    struct sigaction action = {.sa_handler = note, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = interrupt_note, .sa_flags = (int)SA_RESETHAND};
 
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);

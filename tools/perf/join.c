@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/comm.h"
+#include "collectives/comm/comm.h"
 
 #define POLL_US 10000000 /* who waits spins, as in perftest; -e sleeps */
 
 /* NULL: the environment's, or the library's choice. */
-static const char *devices(const struct br_perf_settings *s, const struct br_exchange *where)
+static const char *join_devices(const struct br_perf_settings *s, const struct br_exchange *where)
 {
     const char *chosen = s->backend ? s->backend : getenv("BRAID_BACKEND"), *named = getenv("BRAID_DEVICES");
 
@@ -20,11 +20,11 @@ static const char *devices(const struct br_perf_settings *s, const struct br_exc
 }
 
 /* Who names a device wants to measure it, not the memory that `auto` takes within a host. */
-static const char *backend(const struct br_perf_settings *s, const struct br_exchange *where)
+static const char *join_backend(const struct br_perf_settings *s, const struct br_exchange *where)
 {
     const char *chosen = getenv("BRAID_BACKEND");
 
-    return s->backend || !s->devices || !where->loopback || (chosen && *chosen) ? s->backend : "uring";
+    return s->backend || !s->devices || !where->loopback || (chosen && *chosen) ? s->backend : "tcp";
 }
 
 struct braid_config br_join_config(const struct br_perf_settings *s, const struct br_exchange *where)
@@ -36,8 +36,8 @@ struct braid_config br_join_config(const struct br_perf_settings *s, const struc
                                  .master_addr = where->address,
                                  .master_port = where->port,
                                  .secret = *where->secret ? where->secret : NULL,
-                                 .backend = backend(s, where),
-                                 .devices = devices(s, where),
+                                 .backend = join_backend(s, where),
+                                 .devices = join_devices(s, where),
                                  .topology = "mesh",
                                  .rails = (int)s->rails,
                                  .init_timeout_ms = 15000,

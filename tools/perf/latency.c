@@ -24,7 +24,7 @@
 #define LOOKS    500 /* without anything new, before others get the core */
 
 struct trips {
-    struct br_run *run;
+    struct br_fragment *run;
     struct br_pair *pair;
     size_t bytes;
     enum br_perf_verb verb;
@@ -35,7 +35,7 @@ struct trips {
 
 /* ---- marks of a write ----------------------------------------------------------------------- */
 
-static uint8_t mark(uint64_t trip)
+static uint8_t latency_mark(uint64_t trip)
 {
     return (uint8_t)(1 + trip % 255);
 }
@@ -61,7 +61,7 @@ __attribute__((no_sanitize("thread"))) static bool has_marks(const uint8_t *memo
 }
 
 /* Returns with the marks there, or with the end of the test. */
-static int look(struct trips *t, uint8_t value)
+static int latency_look(struct trips *t, uint8_t value)
 {
     int rc = 0, looks = 0;
 
@@ -74,25 +74,25 @@ static int look(struct trips *t, uint8_t value)
 }
 
 /* Until the message before is over its memory is the library's, which may read it once more, though the other side has all of it. */
-static int settle(struct trips *t)
+static int latency_settle(struct trips *t)
 {
     return t->mine ? br_pair_wait(t->pair, &t->mine, -1) : 0;
 }
 
-static int post(struct trips *t)
+static int latency_post(struct trips *t)
 {
-    int rc = settle(t);
+    int rc = latency_settle(t);
 
     return rc ? rc : br_pair_post(t->pair, t->bytes, &t->mine);
 }
 
 static int post_marked(struct trips *t)
 {
-    int rc = settle(t);
+    int rc = latency_settle(t);
 
     if (rc)
         return rc;
-    set_marks(t->pair->out.memory, t->bytes, mark(t->done));
+    set_marks(t->pair->out.memory, t->bytes, latency_mark(t->done));
     return br_pair_post(t->pair, t->bytes, &t->mine);
 }
 
@@ -104,24 +104,24 @@ static int go_and_return(struct trips *t)
 
     if (t->verb == BR_PERF_WRITE) {
         rc = post_marked(t);
-        return rc ? rc : look(t, mark(t->done));
+        return rc ? rc : latency_look(t, latency_mark(t->done));
     }
-    rc = post(t);
+    rc = latency_post(t);
     if (!rc && t->verb == BR_PERF_SEND)
         rc = br_pair_wait(t->pair, &t->theirs, -1);
     return rc || t->verb == BR_PERF_SEND ? rc : br_pair_wait(t->pair, &t->mine, -1);
 }
 
-static void keep(struct trips *t, uint64_t start, uint64_t end)
+static void latency_keep(struct trips *t, uint64_t start, uint64_t end)
 {
-    struct br_run *run = t->run;
+    struct br_fragment *fragment = t->run;
 
-    if (run->duration && (start < t->began + run->margin || end > t->began + run->duration - run->margin))
+    if (fragment->duration && (start < t->began + fragment->margin || end > t->began + fragment->duration - fragment->margin))
         return;
-    if (run->samples)
-        run->samples[t->counted] = end - start;
-    if (run->histogram)
-        br_histogram_add(run->histogram, end - start);
+    if (fragment->samples)
+        fragment->samples[t->counted] = end - start;
+    if (fragment->histogram)
+        br_histogram_add(fragment->histogram, end - start);
     t->counted++;
 }
 
@@ -138,10 +138,10 @@ static int end_sends(struct trips *t)
     if (!rc && answered != t->done && answered != t->done + 1)
         rc = br_error(EPROTO, "the server awaits %llu messages after %llu", (unsigned long long)answered,
                       (unsigned long long)t->done);
-    return rc || answered == t->done ? rc : post(t);
+    return rc || answered == t->done ? rc : latency_post(t);
 }
 
-static int travel(struct trips *t)
+static int latency_travel(struct trips *t)
 {
     int rc = 0;
 
@@ -157,7 +157,7 @@ static int travel(struct trips *t)
         if (rc)
             break;
         t->done++;
-        keep(t, start, end);
+        latency_keep(t, start, end);
         br_live_tick(t->run->live, end, t->bytes, t->done, true);
         if (t->run->duration && end - t->began >= t->run->duration)
             break;
@@ -178,7 +178,7 @@ static int serve_writes(struct trips *t)
     int rc = 0;
 
     while (!rc && t->pair->stop) {
-        rc = look(t, mark(t->done));
+        rc = latency_look(t, latency_mark(t->done));
         if (rc || !t->pair->stop)
             break;
         rc = post_marked(t);
@@ -212,7 +212,7 @@ static int serve_sends(struct trips *t)
             t->done++;
             rc = await_next(t, &expected);
             if (!rc)
-                rc = post(t);
+                rc = latency_post(t);
         } else if (!rc && t->pair->stop) {
             rc = br_pair_test(t->pair, &t->pair->stop);
         }
@@ -223,7 +223,7 @@ static int serve_sends(struct trips *t)
     return rc || !t->theirs ? rc : br_pair_wait(t->pair, &t->theirs, -1);
 }
 
-static int serve(struct trips *t)
+static int latency_serve(struct trips *t)
 {
     int rc = t->verb == BR_PERF_WRITE  ? serve_writes(t)
              : t->verb == BR_PERF_SEND ? serve_sends(t)
@@ -236,7 +236,7 @@ static int serve(struct trips *t)
 
 /* ---- a size --------------------------------------------------------------------------------- */
 
-static void finish(struct trips *t, struct br_perf_row *row)
+static void latency_finish(struct trips *t, struct br_perf_row *row)
 {
     double scale = br_perf_share(t->pair->settings->test);
 
@@ -254,17 +254,17 @@ static void finish(struct trips *t, struct br_perf_row *row)
     row->rate = row->mean > 0 ? 1e9 * scale / row->mean : 0;
 }
 
-int br_run_latency(struct br_run *run, struct br_perf_row *row, bool *over)
+int br_run_latency(struct br_fragment *fragment, struct br_perf_row *row, bool *over)
 {
     struct trips t = {
-        .run = run, .pair = run->pair, .bytes = run->bytes, .verb = run->pair->settings->test->verb};
-    int rc = br_pair_begin(run->pair, run->bytes);
+        .run = fragment, .pair = fragment->pair, .bytes = fragment->bytes, .verb = fragment->pair->settings->test->verb};
+    int rc = br_pair_begin(fragment->pair, fragment->bytes);
 
     t.began = br_clock_now();
     if (!rc)
-        rc = run->pair->client ? travel(&t) : serve(&t);
-    finish(&t, row);
-    br_live_clear(run->live);
-    *over = rc ? br_interrupted() : br_pair_over(run->pair);
+        rc = fragment->pair->client ? latency_travel(&t) : latency_serve(&t);
+    latency_finish(&t, row);
+    br_live_clear(fragment->live);
+    *over = rc ? br_interrupted() : br_pair_over(fragment->pair);
     return rc;
 }

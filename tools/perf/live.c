@@ -9,7 +9,7 @@
 
 #define EACH (BR_SEC / 2)
 
-static void look(struct br_live *live, uint64_t now, uint64_t messages, double *rates)
+static void live_look(struct br_live *live, uint64_t now, uint64_t messages, double *rates)
 {
     struct braid_rail_stats rails[BR_LIVE_RAILS];
     int n = braid_rail_stats(live->comm, rails, BR_LIVE_RAILS);
@@ -32,10 +32,10 @@ void br_live_start(struct br_live *live, struct braid_comm *comm, bool gbits)
 {
     *live = (struct br_live){.comm = comm, .gbits = gbits, .on = isatty(STDOUT_FILENO)};
     if (live->on)
-        look(live, br_clock_now(), 0, NULL);
+        live_look(live, br_clock_now(), 0, NULL);
 }
 
-static void print(struct br_live *live, uint64_t bytes, double rate, bool trips, const double *rates)
+static void live_print(struct br_live *live, uint64_t bytes, double rate, bool trips, const double *rates)
 {
     double unit = live->gbits ? 1e9 / 8 : 1 << 20;
     const char *name = live->gbits ? "Gb/s" : "MiB/s";
@@ -60,8 +60,8 @@ void br_live_tick(struct br_live *live, uint64_t now, uint64_t bytes, uint64_t m
     rate = messages >= live->messages
                ? (double)(messages - live->messages) * 1e9 / (double)(now - live->since)
                : 0;
-    look(live, now, messages, rates);
-    print(live, bytes, rate, trips, rates);
+    live_look(live, now, messages, rates);
+    live_print(live, bytes, rate, trips, rates);
 }
 
 void br_live_clear(struct br_live *live)

@@ -12,11 +12,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "collectives/comm.h"
-#include "tools/link.h"
-#include "tools/options.h"
-#include "tools/output.h"
-#include "tools/same.h"
+#include "collectives/comm/comm.h"
+#include "tools/calibrate/link.h"
+#include "tools/common/options.h"
+#include "tools/common/output.h"
+#include "tools/common/config_check.h"
 
 #define TRIP_BYTES 8
 #define LEAD       (256u << 10) /* bytes that do not count: what a shaped link lets through after a pause */
@@ -46,7 +46,7 @@ struct flow {
     uint64_t start, end; /* ns: the lead-in was here; all was */
 };
 
-static double *cell(const struct work *w, double *values, int from, int to)
+static double *mesh_cell(const struct work *w, double *values, int from, int to)
 {
     return &values[(size_t)from * w->mesh.n + (size_t)to];
 }
@@ -63,7 +63,7 @@ static bool is_pair(const struct work *w, int from, int to)
 }
 
 /* All ranks get what each has filled in. */
-static int gather(struct work *w, double *values)
+static int mesh_gather(struct work *w, double *values)
 {
     return braid_allreduce(w->bench.comm, values, values, (size_t)w->mesh.n * w->mesh.n, BRAID_FLOAT64,
                            BRAID_SUM, NULL, NULL);
@@ -82,7 +82,7 @@ static int measure_pair(struct work *w, int to)
 {
     uint32_t lead = messages_of(LEAD, w, 2), count = messages_of(ENOUGH, w, 4);
     double seconds = 0;
-    int rc = br_link_trip(&w->bench, to, TRIP_BYTES, EACH, cell(w, w->mesh.latency, w->rank, to));
+    int rc = br_link_trip(&w->bench, to, TRIP_BYTES, EACH, mesh_cell(w, w->mesh.latency, w->rank, to));
 
     if (!rc)
         rc = br_link_stream(&w->bench, to, (size_t)w->mesh.bytes, lead, count, &seconds);
@@ -90,7 +90,7 @@ static int measure_pair(struct work *w, int to)
         count = (uint32_t)fmin((double)EACH / 1e9 / fmax(seconds, 1e-7), 512);
         rc = br_link_stream(&w->bench, to, (size_t)w->mesh.bytes, lead, count > 4 ? count : 4, &seconds);
     }
-    *cell(w, w->mesh.alone, w->rank, to) = seconds / (double)w->mesh.bytes;
+    *mesh_cell(w, w->mesh.alone, w->rank, to) = seconds / (double)w->mesh.bytes;
     return rc ? rc : br_link_release(&w->bench, to);
 }
 
@@ -109,14 +109,14 @@ static int measure_alone(struct work *w)
                 rc = br_link_follow(&w->bench, from);
         }
     if (!rc)
-        rc = gather(w, w->mesh.alone);
-    return rc ? rc : gather(w, w->mesh.latency);
+        rc = mesh_gather(w, w->mesh.alone);
+    return rc ? rc : mesh_gather(w, w->mesh.latency);
 }
 
 /* ---- at once -------------------------------------------------------------------------------- */
 
 /* Takes what has ended in order; posts what there is room for. Returns how much was done, or an error. */
-static int turn(struct work *w, struct flow *f, uint32_t lead, uint32_t all)
+static int mesh_turn(struct work *w, struct flow *f, uint32_t lead, uint32_t all)
 {
     size_t bytes = (size_t)w->mesh.bytes;
     int done, n = 0, rc = 0;
@@ -154,7 +154,7 @@ static int stream_all(struct work *w, struct flow *flows, int n, uint32_t lead, 
 
         busy = false;
         for (int i = 0; i < n && rc >= 0; i++) {
-            rc = turn(w, &flows[i], lead, lead + count);
+            rc = mesh_turn(w, &flows[i], lead, lead + count);
             done += rc > 0;
             busy = busy || flows[i].received < lead + count || flows[i].sent < lead + count;
         }
@@ -162,9 +162,9 @@ static int stream_all(struct work *w, struct flow *flows, int n, uint32_t lead, 
             sched_yield();
     }
     for (int i = 0; i < n && rc >= 0; i++)
-        *cell(w, w->mesh.at_once, flows[i].peer, w->rank) =
+        *mesh_cell(w, w->mesh.at_once, flows[i].peer, w->rank) =
             (double)(flows[i].end - flows[i].start) / 1e9 / count / (double)w->mesh.bytes;
-    return rc < 0 ? rc : gather(w, w->mesh.at_once);
+    return rc < 0 ? rc : mesh_gather(w, w->mesh.at_once);
 }
 
 /* The same on all ranks. */
@@ -176,7 +176,7 @@ static uint32_t count_at_once(const struct work *w)
         double sum = 0;
 
         for (int to = 0; to < (int)w->mesh.n; to++)
-            sum += *cell(w, w->mesh.alone, from, to) * (double)w->mesh.bytes;
+            sum += *mesh_cell(w, w->mesh.alone, from, to) * (double)w->mesh.bytes;
         most = fmax(most, sum);
     }
     return most > 0 ? (uint32_t)fmin(fmax(TOGETHER / most, 8), 4096) : 8;
@@ -202,7 +202,7 @@ static int measure_at_once(struct work *w)
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static int parse(struct settings *s, int argc, char **argv)
+static int mesh_parse(struct settings *s, int argc, char **argv)
 {
     const struct br_option options[] = {
         {"size", 's', BR_OPTION_BYTES, &s->bytes, 1, BR_LINK_MOST_BYTES, "SIZE of a message; default 256K"},
@@ -221,7 +221,7 @@ static int parse(struct settings *s, int argc, char **argv)
     return rc;
 }
 
-static int check(const struct work *w)
+static int mesh_check(const struct work *w)
 {
     if (w->mesh.n < 2)
         return br_error(EINVAL, "one rank has no pairs; start more with `braid run -n N -- ...`");
@@ -242,7 +242,7 @@ static int print_svg(const struct br_mesh *mesh, FILE *out)
     return 0;
 }
 
-static int write_file(const struct br_mesh *mesh, const char *path,
+static int mesh_write_file(const struct br_mesh *mesh, const char *path,
                       int (*print)(const struct br_mesh *mesh, FILE *out))
 {
     FILE *out;
@@ -259,29 +259,29 @@ static bool is_stdout(const char *path)
 }
 
 /* What could be measured again only in minutes is written as far as it can be. */
-static int write_files(const struct br_mesh *mesh, const struct settings *s)
+static int mesh_write_files(const struct br_mesh *mesh, const struct settings *s)
 {
-    char words[BR_ERROR_WORDS] = "";
-    int rc = write_file(mesh, s->json, br_mesh_json), other;
+    char text[BR_ERROR_BYTES] = "";
+    int rc = mesh_write_file(mesh, s->json, br_mesh_json), other;
 
     if (rc)
-        snprintf(words, sizeof words, "%s", br_error_words());
-    other = write_file(mesh, s->svg, print_svg);
+        snprintf(text, sizeof text, "%s", br_error_message());
+    other = mesh_write_file(mesh, s->svg, print_svg);
     if (rc)
-        br_error(-rc, "%.250s%s%.250s", words, other ? "; " : "", other ? br_error_words() : "");
+        br_error(-rc, "%.250s%s%.250s", text, other ? "; " : "", other ? br_error_message() : "");
     return rc ? rc : other;
 }
 
-static int report(struct work *w, const struct settings *s)
+static int mesh_report(struct work *w, const struct settings *s)
 {
     char devices[BR_CALIBRATION_TEXT], topology[BR_TOPOLOGY_TEXT];
 
-    br_comm_name_devices(w->bench.comm->family, devices);
+    br_comm_name_devices(w->bench.comm->context, devices);
     snprintf(w->mesh.title, sizeof w->mesh.title, "%s over %.100s", br_topology_text(w->topology, topology),
              devices);
     if (!is_stdout(s->json) && !is_stdout(s->svg))
         br_mesh_text(&w->mesh, stdout);
-    return write_files(&w->mesh, s);
+    return mesh_write_files(&w->mesh, s);
 }
 
 static int may_write(const char *option, const char *path)
@@ -292,25 +292,25 @@ static int may_write(const char *option, const char *path)
 }
 
 /* What can be known to be wrong before anything is measured. */
-static int prepare(const struct work *w, const struct settings *s)
+static int mesh_prepare(const struct work *w, const struct settings *s)
 {
-    const struct br_same_option options[] = {{"size", s->bytes}, {"level", s->level}, {0}};
-    int rc = check(w);
+    const struct br_config_option options[] = {{"size", s->bytes}, {"level", s->level}, {0}};
+    int rc = mesh_check(w);
 
     if (!rc && w->rank == 0 && !(rc = may_write("json", s->json)))
         rc = may_write("svg", s->svg);
-    return rc ? rc : br_same_options(w->bench.comm, options);
+    return rc ? rc : br_config_options_agree(w->bench.comm, options);
 }
 
-static int run(struct braid_comm *comm, const struct settings *s)
+static int mesh_run(struct braid_comm *comm, const struct settings *s)
 {
     struct work w = {.bench.comm = comm,
                      .mesh = {.n = (uint32_t)braid_size(comm), .level = s->level, .bytes = s->bytes},
-                     .topology = &comm->family->network.topology,
+                     .topology = &comm->context->network.topology,
                      .rank = braid_rank(comm)};
     size_t cells = (size_t)w.mesh.n * w.mesh.n;
     double *values = calloc(3 * cells, sizeof *values);
-    int rc = values ? prepare(&w, s) : br_error(ENOMEM, "no memory for the matrices");
+    int rc = values ? mesh_prepare(&w, s) : br_error(ENOMEM, "no memory for the matrices");
 
     if (values) {
         w.mesh.alone = values;
@@ -322,7 +322,7 @@ static int run(struct braid_comm *comm, const struct settings *s)
     if (!rc && !(rc = measure_alone(&w)))
         rc = measure_at_once(&w);
     if (!rc && w.rank == 0)
-        rc = report(&w, s);
+        rc = mesh_report(&w, s);
     br_link_close(&w.bench);
     free(values);
     return rc;
@@ -332,21 +332,21 @@ int br_perf_mesh(int argc, char **argv)
 {
     struct settings s = {.bytes = 256 << 10, .level = -1};
     struct braid_comm *comm = NULL;
-    int rc = parse(&s, argc, argv);
+    int rc = mesh_parse(&s, argc, argv);
 
     if (rc == 1)
         return 0;
     if (!rc && !getenv("BRAID_WORLD_SIZE") && !getenv("WORLD_SIZE"))
         rc = br_error(EINVAL, "it measures a job: braid run -n 4 -- braid perf mesh, or any launcher");
     if (rc) {
-        fprintf(stderr, "braid perf mesh: %s\n", br_error_words());
+        fprintf(stderr, "braid perf mesh: %s\n", br_error_message());
         return 2;
     }
     rc = braid_init(NULL, &comm);
     if (!rc)
-        rc = run(comm, &s);
+        rc = mesh_run(comm, &s);
     if (rc) {
-        fprintf(stderr, "braid perf mesh: %s\n", br_error_words());
+        fprintf(stderr, "braid perf mesh: %s\n", br_error_message());
         if (comm)
             braid_comm_abort(comm, "a rank of braid perf mesh failed");
     }

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/median.h"
-#include "tools/output.h"
+#include "tools/common/output.h"
 
 #define CELL_WIDTH  58
 #define CELL_HEIGHT 24
@@ -26,7 +26,7 @@ static const char *const names[] = {
     [ALONE] = "alone_gbit", [AT_ONCE] = "at_once_gbit", [LATENCY] = "latency_us"};
 
 /* 0: there is none. */
-static double value_of(const struct br_mesh *m, enum quantity q, uint32_t from, uint32_t to)
+static double mesh_print_value_of(const struct br_mesh *m, enum quantity q, uint32_t from, uint32_t to)
 {
     size_t at = (size_t)from * m->n + to;
     const double *values = q == ALONE ? m->alone : q == AT_ONCE ? m->at_once : m->latency;
@@ -41,7 +41,7 @@ struct spread {
 };
 
 /* Zeros where nothing was measured. */
-static struct spread spread_of(const struct br_mesh *m, enum quantity q)
+static struct spread mesh_print_spread_of(const struct br_mesh *m, enum quantity q)
 {
     double *values = calloc((size_t)m->n * m->n, sizeof *values);
     struct spread s = {0};
@@ -49,8 +49,8 @@ static struct spread spread_of(const struct br_mesh *m, enum quantity q)
 
     for (uint32_t from = 0; values && from < m->n; from++)
         for (uint32_t to = 0; to < m->n; to++)
-            if (value_of(m, q, from, to) > 0)
-                values[n++] = value_of(m, q, from, to);
+            if (mesh_print_value_of(m, q, from, to) > 0)
+                values[n++] = mesh_print_value_of(m, q, from, to);
     if (n) {
         double median = br_median(values, n);
 
@@ -61,7 +61,7 @@ static struct spread spread_of(const struct br_mesh *m, enum quantity q)
 }
 
 /* Four digits, or all in front of the point. */
-static const char *number(double value, char text[24])
+static const char *mesh_print_number(double value, char text[24])
 {
     snprintf(text, 24, value < 9999.5 ? "%.4g" : "%.0f", value);
     return text;
@@ -73,7 +73,7 @@ void br_mesh_text(const struct br_mesh *m, FILE *out)
 {
     fprintf(out, "# braid perf mesh: %s, messages of %lld bytes; rows send\n", m->title, (long long)m->bytes);
     for (enum quantity q = ALONE; q < QUANTITIES; q++) {
-        struct spread s = spread_of(m, q);
+        struct spread s = mesh_print_spread_of(m, q);
 
         fprintf(out, "#\n# %s: median %.4g, from %.4g to %.4g\n# %4s", titles[q], s.median, s.least, s.most,
                 "");
@@ -83,10 +83,10 @@ void br_mesh_text(const struct br_mesh *m, FILE *out)
         for (uint32_t from = 0; from < m->n; from++) {
             fprintf(out, "  %4u", from);
             for (uint32_t to = 0; to < m->n; to++) {
-                double value = value_of(m, q, from, to);
+                double value = mesh_print_value_of(m, q, from, to);
                 char text[24];
 
-                fprintf(out, " %8s", value > 0 ? number(value, text) : "-");
+                fprintf(out, " %8s", value > 0 ? mesh_print_number(value, text) : "-");
             }
             fputc('\n', out);
         }
@@ -103,7 +103,7 @@ static void add_matrix(cJSON *root, const struct br_mesh *m, enum quantity q)
         cJSON *row = cJSON_CreateArray();
 
         for (uint32_t to = 0; to < m->n; to++) {
-            double value = value_of(m, q, from, to);
+            double value = mesh_print_value_of(m, q, from, to);
 
             cJSON_AddItemToArray(row, value > 0 ? cJSON_CreateNumber(value) : cJSON_CreateNull());
         }
@@ -132,7 +132,7 @@ int br_mesh_json(const struct br_mesh *m, FILE *out)
 /* ---- SVG ------------------------------------------------------------------------------------ */
 
 /* White is as good as the median or better, orange half as good or worse. */
-static void draw_cell(const struct spread *s, enum quantity q, double value, int x, int y, FILE *out)
+static void mesh_print_draw_cell(const struct spread *s, enum quantity q, double value, int x, int y, FILE *out)
 {
     char text[24];
     double off = q == LATENCY ? value / s->median - 1 : 2 * (1 - value / s->median);
@@ -147,12 +147,12 @@ static void draw_cell(const struct spread *s, enum quantity q, double value, int
             "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"rgb(255,%d,%d)\" stroke=\"#c5cad0\"/>"
             "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
             x, y, CELL_WIDTH, CELL_HEIGHT, (int)(255 - 95 * off), (int)(255 - 215 * off), x + CELL_WIDTH / 2,
-            y + 16, number(value, text));
+            y + 16, mesh_print_number(value, text));
 }
 
-static void draw_panel(const struct br_mesh *m, enum quantity q, int top, FILE *out)
+static void mesh_print_draw_panel(const struct br_mesh *m, enum quantity q, int top, FILE *out)
 {
-    struct spread s = spread_of(m, q);
+    struct spread s = mesh_print_spread_of(m, q);
 
     fprintf(out, "<text x=\"%d\" y=\"%d\">%s: median %.4g, from %.4g to %.4g</text>\n", MARGIN, top + 14,
             titles[q], s.median, s.least, s.most);
@@ -165,7 +165,7 @@ static void draw_panel(const struct br_mesh *m, enum quantity q, int top, FILE *
         fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%u</text>\n", MARGIN + LABEL - 8, y + 16,
                 from);
         for (uint32_t to = 0; to < m->n; to++)
-            draw_cell(&s, q, value_of(m, q, from, to), MARGIN + LABEL + (int)to * CELL_WIDTH, y, out);
+            mesh_print_draw_cell(&s, q, mesh_print_value_of(m, q, from, to), MARGIN + LABEL + (int)to * CELL_WIDTH, y, out);
     }
 }
 
@@ -182,6 +182,6 @@ void br_mesh_svg(const struct br_mesh *m, FILE *out)
     fprintf(out, "<text x=\"%d\" y=\"%d\">%s, messages of %lld bytes; rows send</text>\n", MARGIN, MARGIN,
             m->title, (long long)m->bytes);
     for (enum quantity q = ALONE; q < QUANTITIES; q++)
-        draw_panel(m, q, MARGIN + 10 + (int)q * panel, out);
+        mesh_print_draw_panel(m, q, MARGIN + 10 + (int)q * panel, out);
     fputs("</svg>\n", out);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "tools/host.h"
+#include "tools/common/host.h"
 #include "tools/perf/interrupt.h"
 #include "tools/perf/join.h"
 
@@ -69,11 +69,11 @@ int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s, const s
     if (!rc && s->test->verb != BR_PERF_SEND)
         rc = swap_keys(pair);
     if (rc) {
-        char words[BR_ERROR_WORDS];
+        char text[BR_ERROR_BYTES];
 
-        snprintf(words, sizeof words, "%s", br_error_words());
+        snprintf(text, sizeof text, "%s", br_error_message());
         br_pair_close(pair, true);
-        br_error(-rc, "%s", words);
+        br_error(-rc, "%s", text);
     }
     return rc;
 }
@@ -92,7 +92,7 @@ int br_pair_close(struct br_pair *pair, bool abort)
 }
 
 /* What a side sends with --data_validation: other bytes for each size and side. */
-static uint8_t content(int rank, size_t bytes, size_t at)
+static uint8_t pair_content(int rank, size_t bytes, size_t at)
 {
     return (uint8_t)(at * 167 + (at >> 8) * 13 + bytes + (size_t)rank * 7 + 1);
 }
@@ -105,7 +105,7 @@ int br_pair_validate(const struct br_pair *pair, size_t bytes)
     if (rc)
         return rc;
     for (size_t i = bytes; i-- > 0;)
-        if (pair->in.host[i] != content(pair->other, bytes, i)) {
+        if (pair->in.host[i] != pair_content(pair->other, bytes, i)) {
             wrong++;
             first = i;
         }
@@ -120,7 +120,7 @@ int br_pair_begin(struct br_pair *pair, size_t bytes)
 
     memset(pair->in.host, 0, bytes);
     for (size_t i = 0; i < bytes && pair->settings->validates; i++)
-        pair->out.host[i] = content(1 - pair->other, bytes, i);
+        pair->out.host[i] = pair_content(1 - pair->other, bytes, i);
     rc = br_buffer_to_gpu(&pair->in, bytes);
     if (!rc)
         rc = br_buffer_to_gpu(&pair->out, bytes);
@@ -169,7 +169,7 @@ int br_pair_wait(struct br_pair *pair, struct braid_op **op, int ms)
         int next = ms < 0 || ms - waited > LOOK ? LOOK : ms - waited;
 
         rc = braid_wait(*op, next);
-        if (rc != -ETIMEDOUT || strncmp(br_error_words(), "still running", 13) != 0) {
+        if (rc != -ETIMEDOUT || strncmp(br_error_message(), "still running", 13) != 0) {
             *op = NULL;
             return rc;
         }

@@ -71,7 +71,7 @@ const char *br_perf_parameters_find(const char *text, const char *name, size_t *
 }
 
 /* Values come from the network and go to a terminal. */
-static bool printable(const char *value, size_t length)
+static bool perf_parameters_printable(const char *value, size_t length)
 {
     for (size_t i = 0; i < length; i++)
         if (value[i] < ' ' || value[i] > '~')
@@ -79,11 +79,11 @@ static bool printable(const char *value, size_t length)
     return length > 0 && length < 80;
 }
 
-int br_perf_parameters_compare(const char *server, const char *client, char words[BR_PERF_TEXT])
+int br_perf_parameters_compare(const char *server, const char *client, char text[BR_PERF_TEXT])
 {
     size_t used = 0;
 
-    words[0] = 0;
+    text[0] = 0;
     if (strncmp(server, MAGIC, sizeof MAGIC - 1) != 0 || strncmp(client, MAGIC, sizeof MAGIC - 1) != 0)
         return br_error(EPROTO, "the other side is no `braid perf` of this kind");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -91,10 +91,10 @@ int br_perf_parameters_compare(const char *server, const char *client, char word
         const char *here = br_perf_parameters_find(server, lines[i].line, &a),
                    *there = br_perf_parameters_find(client, lines[i].line, &b);
 
-        if (!here || !there || !printable(here, a) || !printable(there, b))
+        if (!here || !there || !perf_parameters_printable(here, a) || !perf_parameters_printable(there, b))
             return br_error(EPROTO, "the other side says nothing of its %s", lines[i].option);
         if (a != b || memcmp(here, there, a) != 0)
-            used += (size_t)snprintf(words + used, BR_PERF_TEXT - used,
+            used += (size_t)snprintf(text + used, BR_PERF_TEXT - used,
                                      "%s%s: %.*s at the server, %.*s at the client", used ? "; " : "",
                                      lines[i].option, (int)a, here, (int)b, there);
     }
@@ -104,7 +104,7 @@ int br_perf_parameters_compare(const char *server, const char *client, char word
 /* ---- the server takes what the client says --------------------------------------------------- */
 
 /* A line that says a whole number from 0 to `most`. */
-static int number(const char *text, const char *name, int64_t most, int64_t *value)
+static int perf_parameters_number(const char *text, const char *name, int64_t most, int64_t *value)
 {
     size_t length = 0;
     const char *at = br_perf_parameters_find(text, name, &length);
@@ -122,7 +122,7 @@ struct said {
         rdma_cm, depth, rx_depth, post_list, moderation;
 };
 
-static int read_all(const char *text, struct said *said)
+static int perf_parameters_read_all(const char *text, struct said *said)
 {
     const struct {
         const char *name;
@@ -147,20 +147,20 @@ static int read_all(const char *text, struct said *said)
     int rc = 0;
 
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !rc; i++)
-        rc = number(text, numbers[i].name, numbers[i].most, numbers[i].value);
+        rc = perf_parameters_number(text, numbers[i].name, numbers[i].most, numbers[i].value);
     if (!rc && said->iterations && said->iterations < BR_PERF_LEAST_ITERATIONS)
         rc = br_error(EPROTO, "the other side's iterations are fewer than %d", BR_PERF_LEAST_ITERATIONS);
     return rc;
 }
 
 /* 0 is what the client leaves to a default, which is then the same here. */
-static void take(int64_t *value, int64_t said)
+static void perf_parameters_take(int64_t *value, int64_t said)
 {
     if (*value < 0 && said > 0)
         *value = said;
 }
 
-static int64_t given(int64_t value)
+static int64_t perf_parameters_given(int64_t value)
 {
     return value > 0 ? value : 0;
 }
@@ -172,40 +172,40 @@ static void take_numbers(const struct said *said, struct br_perf_settings *s)
 
     if (s->test->verb != BR_PERF_ATOMIC && s->size < 0 && !s->all) {
         s->all = said->all;
-        take(&s->size, said->size);
+        perf_parameters_take(&s->size, said->size);
     }
     if (!counted) {
-        take(&s->duration, said->duration);
+        perf_parameters_take(&s->duration, said->duration);
         s->forever |= said->forever;
         if (s->margin < 0 && said->duration && !said->forever)
             s->margin = said->margin;
     }
     if (!timed)
-        take(&s->iterations, said->iterations);
-    take(&s->rails, said->rails);
+        perf_parameters_take(&s->iterations, said->iterations);
+    perf_parameters_take(&s->rails, said->rails);
     /* They are bounded by how many messages there are; where the two sides differ in that, it shall be told and nothing else. */
-    if (given(s->iterations) != said->iterations || given(s->rails) != said->rails)
+    if (perf_parameters_given(s->iterations) != said->iterations || perf_parameters_given(s->rails) != said->rails)
         return;
     if (!s->test->latency && s->depth < 0 && s->post_list < 0 && s->moderation < 0) {
-        take(&s->depth, said->depth);
-        take(&s->post_list, said->post_list);
-        take(&s->moderation, said->moderation);
+        perf_parameters_take(&s->depth, said->depth);
+        perf_parameters_take(&s->post_list, said->post_list);
+        perf_parameters_take(&s->moderation, said->moderation);
     }
     if (s->test->verb == BR_PERF_SEND)
-        take(&s->rx_depth, said->rx_depth);
+        perf_parameters_take(&s->rx_depth, said->rx_depth);
 }
 
-static int adopt(const char *client, struct br_perf_settings *s)
+static int perf_parameters_adopt(const char *client, struct br_perf_settings *s)
 {
     size_t n = 0, m = 0;
     const char *backend = br_perf_parameters_find(client, "backend", &n),
                *atomic = br_perf_parameters_find(client, "atomic", &m);
     struct said said;
-    int rc = read_all(client, &said);
+    int rc = perf_parameters_read_all(client, &said);
 
     if (rc)
         return rc;
-    if (!backend || !printable(backend, n) || n >= sizeof s->adopted || !atomic)
+    if (!backend || !perf_parameters_printable(backend, n) || n >= sizeof s->adopted || !atomic)
         return br_error(EPROTO, "the other side says nothing of its --backend or -A");
     take_numbers(&said, s);
     s->bidirectional |= said.bidirectional;
@@ -222,7 +222,7 @@ static int adopt(const char *client, struct br_perf_settings *s)
 }
 
 int br_perf_parameters_agree(const struct br_perf_settings *asked, const char *client,
-                             struct br_perf_settings *agreed, char words[BR_PERF_TEXT])
+                             struct br_perf_settings *agreed, char text[BR_PERF_TEXT])
 {
     size_t n = 0;
     const char *test = br_perf_parameters_find(client, "test", &n);
@@ -233,12 +233,12 @@ int br_perf_parameters_agree(const struct br_perf_settings *asked, const char *c
     *agreed = *asked;
     if (strncmp(client, MAGIC, sizeof MAGIC - 1) != 0)
         return br_error(EPROTO, "the other side is no `braid perf` of this kind");
-    if (same && (rc = adopt(client, agreed)))
+    if (same && (rc = perf_parameters_adopt(client, agreed)))
         return rc;
     if (br_perf_settings_complete(agreed)) {
-        snprintf(words, BR_PERF_TEXT, "with what the client says: %.1000s", br_error_words());
+        snprintf(text, BR_PERF_TEXT, "with what the client says: %.1000s", br_error_message());
         return 1;
     }
     br_perf_parameters_write(agreed, ours);
-    return br_perf_parameters_compare(ours, client, words);
+    return br_perf_parameters_compare(ours, client, text);
 }

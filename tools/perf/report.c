@@ -7,7 +7,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/error.h"
-#include "tools/output.h"
+#include "tools/common/output.h"
 
 #define RAILS 64
 
@@ -18,14 +18,14 @@ struct br_perf_report {
     cJSON *root, *info, *results;
 };
 
-static const char *unit(const struct br_perf_settings *s, double cycles)
+static const char *perf_report_unit(const struct br_perf_settings *s, double cycles)
 {
     if (s->test->latency)
         return cycles > 0 ? "cycles" : "usec";
     return s->gbits ? "Gb/sec" : "MiB/sec";
 }
 
-static void describe(struct br_perf_report *r, const struct br_table_facts *facts)
+static void perf_report_describe(struct br_perf_report *r, const struct br_table_facts *facts)
 {
     const struct br_perf_settings *s = r->settings;
     char title[64];
@@ -48,7 +48,7 @@ static void describe(struct br_perf_report *r, const struct br_table_facts *fact
     cJSON_AddNumberToObject(r->info, "margin", (double)s->margin);
     cJSON_AddNumberToObject(r->info, "priority", (double)s->priority);
     cJSON_AddBoolToObject(r->info, "bidirectional", s->bidirectional);
-    cJSON_AddStringToObject(r->info, "unit", unit(s, r->cycles));
+    cJSON_AddStringToObject(r->info, "unit", perf_report_unit(s, r->cycles));
 }
 
 struct br_perf_report *br_perf_report_new(const struct br_perf_settings *settings,
@@ -74,7 +74,7 @@ struct br_perf_report *br_perf_report_new(const struct br_perf_settings *setting
     }
     r->info = cJSON_AddObjectToObject(r->root, "test_info");
     r->results = cJSON_AddArrayToObject(r->root, "results");
-    describe(r, facts);
+    perf_report_describe(r, facts);
     return r;
 }
 
@@ -142,7 +142,7 @@ static void add_rails(struct br_perf_report *r, struct braid_comm *comm)
 }
 
 /* Which way its bytes went. */
-static void add_gpu(struct br_perf_report *r, struct braid_comm *comm)
+static void perf_report_add_gpu(struct br_perf_report *r, struct braid_comm *comm)
 {
     cJSON *gpu = cJSON_AddObjectToObject(r->root, "gpu");
     struct braid_stats stats = {0};
@@ -162,7 +162,7 @@ int br_perf_report_finish(struct br_perf_report *r, struct braid_comm *comm, boo
     cJSON_AddBoolToObject(r->root, "complete", complete);
     add_rails(r, comm);
     if (r->settings->gpu >= 0)
-        add_gpu(r, comm);
+        perf_report_add_gpu(r, comm);
     rc = br_output_close(r->file, r->settings->json, br_output_json(r->file, r->root));
     cJSON_Delete(r->root);
     free(r);

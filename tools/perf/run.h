@@ -12,7 +12,7 @@
 #include "tools/perf/live.h"
 #include "tools/perf/pair.h"
 
-struct br_run {
+struct br_fragment {
     struct br_pair *pair;
     struct br_live *live;
     size_t bytes;
@@ -28,7 +28,7 @@ struct br_run {
 };
 
 /* 0, or a negative errno with words. *over: Ctrl-C here or there. */
-int br_run_bandwidth(struct br_run *run, struct br_perf_row *row, bool *over);
-int br_run_latency(struct br_run *run, struct br_perf_row *row, bool *over);
+int br_run_bandwidth(struct br_fragment *fragment, struct br_perf_row *row, bool *over);
+int br_run_latency(struct br_fragment *fragment, struct br_perf_row *row, bool *over);
 
 #endif

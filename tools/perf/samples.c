@@ -37,7 +37,7 @@ double br_perf_peak(const uint64_t *posts, const uint64_t *ends, size_t n)
     return n && least > 0 ? 1e9 / least : 0;
 }
 
-static int compare(const void *a, const void *b)
+static int samples_compare(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
@@ -45,7 +45,7 @@ static int compare(const void *a, const void *b)
 }
 
 /* The least value that at least this share does not exceed. */
-static double quantile(const uint64_t *sorted, size_t n, double share)
+static double samples_quantile(const uint64_t *sorted, size_t n, double share)
 {
     size_t rank = (size_t)ceil(share * (double)n);
 
@@ -57,7 +57,7 @@ void br_perf_times(uint64_t *samples, size_t n, double scale, struct br_perf_row
     size_t low = (n - 1) / 2, high = n / 2;
     double sum = 0, squares = 0, mean;
 
-    qsort(samples, n, sizeof *samples, compare);
+    qsort(samples, n, sizeof *samples, samples_compare);
     for (size_t i = 0; i < n; i++)
         sum += (double)samples[i];
     mean = sum / (double)n;
@@ -68,8 +68,8 @@ void br_perf_times(uint64_t *samples, size_t n, double scale, struct br_perf_row
     row->typical = ((double)samples[low] + (double)samples[high]) / 2 * scale;
     row->mean = mean * scale;
     row->deviation = n > 1 ? sqrt(squares / (double)(n - 1)) * scale : 0;
-    row->p99 = quantile(samples, n, 0.99) * scale;
-    row->p999 = quantile(samples, n, 0.999) * scale;
+    row->p99 = samples_quantile(samples, n, 0.99) * scale;
+    row->p999 = samples_quantile(samples, n, 0.999) * scale;
 }
 
 void br_perf_times_of(const struct br_histogram *h, double scale, struct br_perf_row *row)

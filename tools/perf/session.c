@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "tools/output.h"
+#include "tools/common/output.h"
 #include "tools/perf/interrupt.h"
 #include "tools/perf/processor.h"
 #include "tools/perf/rails.h"
@@ -25,7 +25,7 @@ struct session {
     struct br_pair pair;
     struct br_live live;
     struct br_perf_report *report;
-    struct br_run run;
+    struct br_fragment run;
     struct br_histogram *all; /* of all sizes, for --hdr */
     char devices[256], backend[32];
     struct br_cost_counters counters; /* with --packet_cost */
@@ -35,8 +35,8 @@ struct session {
 
 /* ---- output --------------------------------------------------------------------------------- */
 
-/* "uring:eth0" and "uring:eth1": the back end, and "eth0,eth1". Returns how many rails there are. */
-static int describe(struct session *s)
+/* "tcp:eth0" and "tcp:eth1": the back end, and "eth0,eth1". Returns how many rails there are. */
+static int perf_session_describe(struct session *s)
 {
     struct braid_rail_stats rails[BR_PERF_RAILS];
     int n = braid_rail_stats(s->pair.comm, rails, BR_PERF_RAILS), up = 0;
@@ -60,7 +60,7 @@ static int start_output(struct session *s)
 {
     struct br_table_facts facts = {.devices = s->devices, .backend = s->backend};
 
-    facts.rails = describe(s);
+    facts.rails = perf_session_describe(s);
     if (facts.rails < (int)s->settings->rails)
         fprintf(stderr,
                 "braid perf %s: %d rail%s in place of the %" PRId64 " of -q; -n counts for %" PRId64
@@ -81,7 +81,7 @@ static int start_output(struct session *s)
     return 0;
 }
 
-static void print_row(void *context, const struct br_perf_row *row)
+static void perf_session_print_row(void *context, const struct br_perf_row *row)
 {
     struct session *s = context;
 
@@ -142,7 +142,7 @@ static int write_histogram(const struct session *s)
 /* ---- a size --------------------------------------------------------------------------------- */
 
 /* With -b the server's figures come to the client, and the sum goes back; else the client's go to the server. */
-static int share(struct session *s, struct br_perf_row *row)
+static int perf_session_share(struct session *s, struct br_perf_row *row)
 {
     struct br_perf_row other;
     int rc = 0;
@@ -168,15 +168,15 @@ static int share(struct session *s, struct br_perf_row *row)
     return s->pair.client ? br_pair_send_row(&s->pair, row) : br_pair_receive_row(&s->pair, row);
 }
 
-static int run_once(struct session *s, struct br_perf_row *row)
+static int perf_session_run_once(struct session *s, struct br_perf_row *row)
 {
     return s->settings->test->latency ? br_run_latency(&s->run, row, &s->over)
                                       : br_run_bandwidth(&s->run, row, &s->over);
 }
 
-static int warm_up(struct session *s)
+static int perf_session_warm_up(struct session *s)
 {
-    struct br_run kept = s->run;
+    struct br_fragment kept = s->run;
     struct br_histogram unused;
     struct br_perf_row row;
     uint64_t messages = (uint64_t)s->settings->messages;
@@ -187,20 +187,20 @@ static int warm_up(struct session *s)
     s->run.duration = s->run.period = 0;
     s->run.samples = NULL;
     s->run.histogram = &unused;
-    rc = run_once(s, &row);
+    rc = perf_session_run_once(s, &row);
     s->run = kept;
     return rc;
 }
 
 /* Does this side get messages that can be looked at? */
-static bool receives(const struct session *s)
+static bool perf_session_receives(const struct session *s)
 {
     const struct br_perf_settings *settings = s->settings;
 
     return settings->bidirectional || s->pair.client == (settings->test->verb == BR_PERF_READ);
 }
 
-static int one_size(struct session *s, size_t bytes)
+static int perf_session_one_size(struct session *s, size_t bytes)
 {
     struct br_processor before = {0};
     struct br_cost cost = {0};
@@ -209,7 +209,7 @@ static int one_size(struct session *s, size_t bytes)
     int rc;
 
     s->run.bytes = bytes;
-    rc = s->settings->warm_up ? warm_up(s) : 0;
+    rc = s->settings->warm_up ? perf_session_warm_up(s) : 0;
     if (s->settings->cpu_util)
         before = br_processor_read();
     if (s->settings->packet_cost)
@@ -217,46 +217,46 @@ static int one_size(struct session *s, size_t bytes)
     if (s->settings->report_per_port)
         br_perf_rails_read(&carried, s->pair.comm);
     if (!rc && !s->over)
-        rc = run_once(s, &row);
+        rc = perf_session_run_once(s, &row);
     if (s->settings->packet_cost)
         cost = br_cost_between(cost, br_cost_read(&s->counters, s->pair.comm));
     if (!rc)
         print_samples(s, &row);
     if (!rc && !s->settings->forever)
-        rc = share(s, &row);
+        rc = perf_session_share(s, &row);
     row.cost = cost;
     row.cpu = s->settings->cpu_util ? br_processor_busy(before, br_processor_read()) : -1;
-    if (!rc && s->settings->validates && row.iterations && receives(s))
+    if (!rc && s->settings->validates && row.iterations && perf_session_receives(s))
         rc = br_pair_validate(&s->pair, bytes);
     if (row.iterations && !s->settings->forever)
-        print_row(s, &row); /* also when it failed: what was measured so far */
+        perf_session_print_row(s, &row); /* also when it failed: what was measured so far */
     if (row.iterations && s->settings->report_per_port)
         print_rails(s, &carried, &row);
     return rc;
 }
 
-static int all_sizes(struct session *s)
+static int perf_session_all_sizes(struct session *s)
 {
     int rc = 0;
 
     for (int64_t bytes = br_perf_first_size(s->settings); bytes && !rc && !s->over;
          bytes = br_perf_next_size(s->settings, bytes))
-        rc = one_size(s, (size_t)bytes);
+        rc = perf_session_one_size(s, (size_t)bytes);
     return rc;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static int prepare(struct session *s)
+static int perf_session_prepare(struct session *s)
 {
     const struct br_perf_settings *settings = s->settings;
     bool counted = !settings->duration;
 
-    s->run = (struct br_run){.pair = &s->pair, .live = &s->live, .context = s};
+    s->run = (struct br_fragment){.pair = &s->pair, .live = &s->live, .context = s};
     s->run.messages = counted ? (uint64_t)settings->messages : UINT64_MAX;
     if (settings->forever) {
         s->run.period = (uint64_t)settings->duration * BR_SEC;
-        s->run.report = print_row;
+        s->run.report = perf_session_print_row;
     } else {
         s->run.duration = (uint64_t)settings->duration * BR_SEC;
         s->run.margin = (uint64_t)settings->margin * BR_SEC;
@@ -277,32 +277,32 @@ static int prepare(struct session *s)
     return 0;
 }
 
-static void complain(struct session *s)
+static void perf_session_complain(struct session *s)
 {
-    fprintf(stderr, "braid perf %s: %s\n", s->settings->test->name, br_error_words());
+    fprintf(stderr, "braid perf %s: %s\n", s->settings->test->name, br_error_message());
     s->failed = true; /* also of what is no business of the other side */
 }
 
-static int measure(struct session *s)
+static int perf_session_measure(struct session *s)
 {
-    int rc = prepare(s), left = 0;
+    int rc = perf_session_prepare(s), left = 0;
 
     if (!rc)
         rc = start_output(s);
     if (!rc)
-        rc = all_sizes(s);
+        rc = perf_session_all_sizes(s);
     if (!s->quiet)
         br_table_end(stdout);
     if (rc)
-        complain(s);
+        perf_session_complain(s);
     if (br_output_close(stdout, "standard output", 0))
-        complain(s);
+        perf_session_complain(s);
     if (s->report)
         left = br_perf_report_finish(s->report, s->pair.comm, !rc && !s->over);
     if (!left && s->settings->hdr && !rc)
         left = write_histogram(s);
     if (left)
-        complain(s);
+        perf_session_complain(s);
     return rc;
 }
 
@@ -320,16 +320,16 @@ int br_session_run(const struct br_perf_settings *settings, const struct br_exch
         br_cost_open(&s->counters);
     rc = br_pair_open(&s->pair, settings, where);
     if (rc) {
-        fprintf(stderr, "braid perf %s: %s\n", settings->test->name, br_error_words());
+        fprintf(stderr, "braid perf %s: %s\n", settings->test->name, br_error_message());
         br_cost_close(&s->counters);
         free(s);
         return rc;
     }
     br_interrupt_catch(); /* before, there is nothing to end in good order, and joining looks at no signal */
-    rc = measure(s);
+    rc = perf_session_measure(s);
     left = br_pair_close(&s->pair, rc < 0);
     if (!rc && left)
-        fprintf(stderr, "braid perf %s: %s\n", settings->test->name, br_error_words());
+        fprintf(stderr, "braid perf %s: %s\n", settings->test->name, br_error_message());
     if (!rc)
         rc = left ? left : s->over && !settings->forever ? -EINTR : s->failed;
     br_cost_close(&s->counters);

@@ -12,8 +12,8 @@
 #include <braid/braid.h>
 
 #include "base/error.h"
-#include "tools/bcube/arguments.h"
-#include "tools/perf/letters.h"
+#include "tools/testbed/arguments.h"
+#include "tools/perf/option_table.h"
 
 static const struct br_perf_test tests[] = {
     {"write_bw", "RDMA_Write", BR_PERF_WRITE, false}, {"write_lat", "RDMA_Write", BR_PERF_WRITE, true},
@@ -42,7 +42,7 @@ bool br_perf_test_on_gpu(const struct br_perf_test *test)
 
 /* ---- what goes with what -------------------------------------------------------------------- */
 
-static int only(bool given, bool fits, const char *option, const char *where)
+static int perf_settings_only(bool given, bool fits, const char *option, const char *where)
 {
     return given && !fits ? br_error(EINVAL, "%s is for %s only; leave it out", option, where) : 0;
 }
@@ -55,37 +55,37 @@ static int check_test(const struct br_perf_settings *s)
 
     if (atomic && (s->all || (s->size >= 0 && s->size != 8)))
         return br_error(EINVAL, "atomic_lat is of 8 bytes; leave out %s", s->all ? "-a" : "-s");
-    if ((rc = only(s->bidirectional, !latency, "-b (--bidirectional)", bw)) ||
-        (rc = only(s->no_peak, !latency, "-N (--noPeak)", bw)) ||
-        (rc = only(s->depth >= 0, !latency, "-t (--tx-depth)", bw)) ||
-        (rc = only(s->post_list >= 0, !latency, "-l (--post_list)", bw)) ||
-        (rc = only(s->moderation >= 0, !latency, "-Q (--cq-mod)", bw)) ||
-        (rc = only(s->limit_bandwidth > 0, !latency, "-w (--limit_bw)", bw)) ||
-        (rc = only(s->limit_rate > 0, !latency, "-y (--limit_msgrate)", bw)) ||
-        (rc = only(s->gbits, !latency, "--report_gbits", bw)) ||
-        (rc = only(s->forever, !latency, "--run_infinitely", bw)) ||
-        (rc = only(s->validates, !latency, "--data_validation", bw)) ||
-        (rc = only(s->report_both, s->bidirectional, "--report-both", "-b")) ||
-        (rc = only(s->report_per_port, !latency, "--report-per-port", bw)) ||
-        (rc = only(s->cycles, latency, "-C (--report-cycles)", lat)) ||
-        (rc = only(s->histogram || s->unsorted, latency, "-H (--report-histogram), also -U,", lat)) ||
-        (rc = only(s->hdr != NULL, latency, "--hdr", lat)) ||
-        (rc = only(s->rx_depth >= 0, s->test->verb == BR_PERF_SEND, "-r (--rx-depth)",
+    if ((rc = perf_settings_only(s->bidirectional, !latency, "-b (--bidirectional)", bw)) ||
+        (rc = perf_settings_only(s->no_peak, !latency, "-N (--noPeak)", bw)) ||
+        (rc = perf_settings_only(s->depth >= 0, !latency, "-t (--tx-depth)", bw)) ||
+        (rc = perf_settings_only(s->post_list >= 0, !latency, "-l (--post_list)", bw)) ||
+        (rc = perf_settings_only(s->moderation >= 0, !latency, "-Q (--cq-mod)", bw)) ||
+        (rc = perf_settings_only(s->limit_bandwidth > 0, !latency, "-w (--limit_bw)", bw)) ||
+        (rc = perf_settings_only(s->limit_rate > 0, !latency, "-y (--limit_msgrate)", bw)) ||
+        (rc = perf_settings_only(s->gbits, !latency, "--report_gbits", bw)) ||
+        (rc = perf_settings_only(s->forever, !latency, "--run_infinitely", bw)) ||
+        (rc = perf_settings_only(s->validates, !latency, "--data_validation", bw)) ||
+        (rc = perf_settings_only(s->report_both, s->bidirectional, "--report-both", "-b")) ||
+        (rc = perf_settings_only(s->report_per_port, !latency, "--report-per-port", bw)) ||
+        (rc = perf_settings_only(s->cycles, latency, "-C (--report-cycles)", lat)) ||
+        (rc = perf_settings_only(s->histogram || s->unsorted, latency, "-H (--report-histogram), also -U,", lat)) ||
+        (rc = perf_settings_only(s->hdr != NULL, latency, "--hdr", lat)) ||
+        (rc = perf_settings_only(s->rx_depth >= 0, s->test->verb == BR_PERF_SEND, "-r (--rx-depth)",
                    "send_bw and send_lat")))
         return rc;
-    return only(s->events, s->test->verb != BR_PERF_WRITE, "-e (--events)", "read, send and atomic tests");
+    return perf_settings_only(s->events, s->test->verb != BR_PERF_WRITE, "-e (--events)", "read, send and atomic tests");
 }
 
 static int check_time(const struct br_perf_settings *s)
 {
-    int rc = only(s->margin >= 0, s->duration > 0 && !s->forever, "-f (--margin)", "runs with -D");
+    int rc = perf_settings_only(s->margin >= 0, s->duration > 0 && !s->forever, "-f (--margin)", "runs with -D");
 
     if (!rc)
-        rc = only(s->report_per_port, !s->forever, "--report-per-port", "runs that end");
+        rc = perf_settings_only(s->report_per_port, !s->forever, "--report-per-port", "runs that end");
     if (!rc)
-        rc = only(s->cpu_util, s->duration > 0 && !s->forever, "--cpu_util", "runs with -D");
+        rc = perf_settings_only(s->cpu_util, s->duration > 0 && !s->forever, "--cpu_util", "runs with -D");
     if (!rc)
-        rc = only(s->packet_cost, !s->forever, "--packet_cost", "runs that end");
+        rc = perf_settings_only(s->packet_cost, !s->forever, "--packet_cost", "runs that end");
     if (rc)
         return rc;
     if (s->duration > 0 && s->iterations >= 0)
@@ -107,24 +107,24 @@ static int check_time(const struct br_perf_settings *s)
 
 static int check_gpu(const struct br_perf_settings *s)
 {
-    return only(s->gpu >= 0, br_perf_test_on_gpu(s->test), "--use_cuda",
+    return perf_settings_only(s->gpu >= 0, br_perf_test_on_gpu(s->test), "--use_cuda",
                 "write_bw, read_bw, send_bw, read_lat and send_lat");
 }
 
-static int check_backend(const struct br_perf_settings *s)
+static int perf_settings_check_backend(const struct br_perf_settings *s)
 {
     const char *backend = s->backend ? s->backend : getenv("BRAID_BACKEND");
     bool verbs = backend && !strcmp(backend, "verbs");
     bool packets = backend && (!strcmp(backend, "udp") || !strcmp(backend, "dpdk"));
     int rc;
 
-    if ((rc = only(s->packet_cost, packets, "--packet_cost", "--backend udp or dpdk")) ||
-        (rc = only(s->gid_index >= 0, verbs, "-x (--gid-index)", "--backend verbs")) ||
-        (rc = only(s->service_level >= 0, verbs, "-S (--sl)", "--backend verbs")) ||
-        (rc = only(s->rdma_cm, verbs, "-R (--rdma_cm)", "--backend verbs")) ||
-        (rc = only(s->ib_port >= 0, verbs, "-i (--ib-port)", "--backend verbs")))
+    if ((rc = perf_settings_only(s->packet_cost, packets, "--packet_cost", "--backend udp or dpdk")) ||
+        (rc = perf_settings_only(s->gid_index >= 0, verbs, "-x (--gid-index)", "--backend verbs")) ||
+        (rc = perf_settings_only(s->service_level >= 0, verbs, "-S (--sl)", "--backend verbs")) ||
+        (rc = perf_settings_only(s->rdma_cm, verbs, "-R (--rdma_cm)", "--backend verbs")) ||
+        (rc = perf_settings_only(s->ib_port >= 0, verbs, "-i (--ib-port)", "--backend verbs")))
         return rc;
-    return only(s->traffic_class >= 0, verbs, "-T (--tos) or --tclass", "--backend verbs");
+    return perf_settings_only(s->traffic_class >= 0, verbs, "-T (--tos) or --tclass", "--backend verbs");
 }
 
 /* -i: "mlx5_0,mlx5_1" becomes "mlx5_0:2,mlx5_1:2". */
@@ -174,13 +174,13 @@ static int check_output(const struct br_perf_settings *s)
 
 /* ---- defaults ------------------------------------------------------------------------------- */
 
-static void fill(int64_t *value, int64_t otherwise)
+static void perf_settings_fill(int64_t *value, int64_t otherwise)
 {
     if (*value < 0)
         *value = otherwise;
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t perf_settings_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -190,20 +190,20 @@ static int fill_in(struct br_perf_settings *s)
     bool latency = s->test->latency, counted = s->duration <= 0 && !s->forever;
     int64_t rails = s->rails > 0 ? s->rails : 1, most = BR_PERF_MOST_DEPTH / 2 / rails;
 
-    fill(&s->rails, 0);
-    fill(&s->size, s->test->verb == BR_PERF_ATOMIC ? 8 : latency ? 2 : 65536);
-    fill(&s->duration, s->forever ? 5 : 0);
-    fill(&s->margin, s->forever ? 0 : least(2, s->duration / 4));
-    fill(&s->iterations, s->test->verb == BR_PERF_WRITE && !latency ? 5000 : 1000);
+    perf_settings_fill(&s->rails, 0);
+    perf_settings_fill(&s->size, s->test->verb == BR_PERF_ATOMIC ? 8 : latency ? 2 : 65536);
+    perf_settings_fill(&s->duration, s->forever ? 5 : 0);
+    perf_settings_fill(&s->margin, s->forever ? 0 : perf_settings_least(2, s->duration / 4));
+    perf_settings_fill(&s->iterations, s->test->verb == BR_PERF_WRITE && !latency ? 5000 : 1000);
     if (s->depth > most)
         return br_error(EINVAL, "-t %" PRId64 ": %" PRId64 " rails leave at most %" PRId64 " for each",
                         s->depth, rails, most);
-    fill(&s->depth, latency ? 1 : least(128, most));
-    fill(&s->rx_depth, latency ? 1 : BR_PERF_MOST_AHEAD / rails);
-    s->rx_depth = least(s->rx_depth, BR_PERF_MOST_AHEAD / rails);
+    perf_settings_fill(&s->depth, latency ? 1 : perf_settings_least(128, most));
+    perf_settings_fill(&s->rx_depth, latency ? 1 : BR_PERF_MOST_AHEAD / rails);
+    s->rx_depth = perf_settings_least(s->rx_depth, BR_PERF_MOST_AHEAD / rails);
     if (counted) {
-        s->depth = least(s->depth, s->iterations);
-        s->rx_depth = least(s->rx_depth, s->iterations);
+        s->depth = perf_settings_least(s->depth, s->iterations);
+        s->rx_depth = perf_settings_least(s->rx_depth, s->iterations);
     }
     s->messages = s->iterations * rails;
     s->window = s->depth * rails;
@@ -214,8 +214,8 @@ static int fill_in(struct br_perf_settings *s)
                         " messages under way (-t, or -n where that is less)",
                         s->post_list > s->window ? 'l' : 'Q',
                         s->post_list > s->window ? s->post_list : s->moderation, s->window);
-    fill(&s->post_list, 1);
-    fill(&s->moderation, least(100, s->window));
+    perf_settings_fill(&s->post_list, 1);
+    perf_settings_fill(&s->moderation, perf_settings_least(100, s->window));
     if (!counted || s->messages > BR_PERF_PEAK_MOST)
         s->no_peak = true;
     if (s->unsorted)
@@ -225,7 +225,7 @@ static int fill_in(struct br_perf_settings *s)
 
 /* ---- parsing -------------------------------------------------------------------------------- */
 
-static int limit(const char *name, const char *text, double *out)
+static int perf_settings_limit(const char *name, const char *text, double *out)
 {
     char *end;
 
@@ -237,26 +237,26 @@ static int limit(const char *name, const char *text, double *out)
     return 0;
 }
 
-static int parse(struct br_perf_settings *s, struct br_perf_texts *texts, int argc, char **argv)
+static int perf_settings_parse(struct br_perf_settings *s, struct br_perf_texts *texts, int argc, char **argv)
 {
-    struct br_option options[BR_PERF_LETTERS];
+    struct br_option options[BR_PERF_OPTION_TABLE];
     struct br_arguments arguments;
     int rc;
 
-    br_perf_letters(s, texts, options);
+    br_perf_option_table(s, texts, options);
     rc = br_arguments_parse(&arguments, options, "", argc, argv);
     if (rc)
         return rc;
     if (arguments.count > 1)
         return br_error(EINVAL, "'%s' is one word too many: the server's name is the only one",
-                        arguments.words[1]);
+                        arguments.message[1]);
     if (arguments.command)
         return br_error(EINVAL, "'--' is followed by nothing that %s knows", s->test->name);
-    s->server = arguments.words[0];
-    rc = br_perf_letters_refuse(texts);
+    s->server = arguments.message[0];
+    rc = br_perf_option_table_refuse(texts);
     if (!rc)
-        rc = limit("-w", texts->limit_bandwidth, &s->limit_bandwidth);
-    return rc ? rc : limit("-y", texts->limit_rate, &s->limit_rate);
+        rc = perf_settings_limit("-w", texts->limit_bandwidth, &s->limit_bandwidth);
+    return rc ? rc : perf_settings_limit("-y", texts->limit_rate, &s->limit_rate);
 }
 
 static int check_atomic(struct br_perf_settings *s, const char *type)
@@ -267,7 +267,7 @@ static int check_atomic(struct br_perf_settings *s, const char *type)
     s->atomic = true;
     if (!s->swaps && strcmp(type, "FETCH_AND_ADD") != 0)
         return br_error(EINVAL, "-A %s: must be CMP_AND_SWAP or FETCH_AND_ADD", type);
-    return only(true, s->test->verb == BR_PERF_ATOMIC, "-A (--atomic_type)", "atomic_lat");
+    return perf_settings_only(true, s->test->verb == BR_PERF_ATOMIC, "-A (--atomic_type)", "atomic_lat");
 }
 
 static int check_texts(struct br_perf_settings *s, const struct br_perf_texts *texts)
@@ -288,11 +288,11 @@ static int check_texts(struct br_perf_settings *s, const struct br_perf_texts *t
         s->json = "perftest_out.json";
     if (s->server && s->clients >= 0)
         return br_error(EINVAL, "--clients is the server's; leave it out beside the server's name");
-    fill(&s->clients, 1);
+    perf_settings_fill(&s->clients, 1);
     return 0;
 }
 
-static bool wants(int argc, char **argv, const char *name, const char *letter)
+static bool perf_settings_wants(int argc, char **argv, const char *name, const char *letter)
 {
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], name) || !strcmp(argv[i], letter))
@@ -324,15 +324,15 @@ int br_perf_settings_read(struct br_perf_settings *s, int argc, char **argv)
                                    .gpu = -1};
     if (!s->test)
         return br_error(EINVAL, "there is no test '%s'", argv[0]);
-    if (wants(argc, argv, "--help", "-h")) {
-        br_perf_letters_help(s->test);
+    if (perf_settings_wants(argc, argv, "--help", "-h")) {
+        br_perf_option_table_help(s->test);
         return 1;
     }
-    if (wants(argc, argv, "--version", "-V")) {
+    if (perf_settings_wants(argc, argv, "--version", "-V")) {
         printf("Version: %s\n", braid_version());
         return 1;
     }
-    rc = parse(s, &texts, argc, argv);
+    rc = perf_settings_parse(s, &texts, argc, argv);
     return rc ? rc : check_texts(s, &texts);
 }
 
@@ -340,7 +340,7 @@ int br_perf_settings_complete(struct br_perf_settings *s)
 {
     int rc;
 
-    if ((rc = check_test(s)) || (rc = check_time(s)) || (rc = check_backend(s)) || (rc = check_gpu(s)) ||
+    if ((rc = check_test(s)) || (rc = check_time(s)) || (rc = perf_settings_check_backend(s)) || (rc = check_gpu(s)) ||
         (rc = name_ports(s)) || (rc = check_output(s)))
         return rc;
     return fill_in(s);

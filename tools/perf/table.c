@@ -19,7 +19,7 @@ void br_table_end(FILE *out)
     fputs("---------------------------------------------------------------------------------------\n", out);
 }
 
-static void columns(const struct br_perf_settings *s, double cycles, FILE *out)
+static void perf_table_columns(const struct br_perf_settings *s, double cycles, FILE *out)
 {
     const char *unit = cycles > 0 ? "cycles" : "usec";
 
@@ -59,7 +59,7 @@ void br_table_head(const struct br_perf_settings *s, const struct br_table_facts
         fprintf(out, " CQ Moderation   : %" PRId64 "\n", s->moderation);
     fprintf(out, " Data ex. method : TCP\n");
     br_table_end(out);
-    columns(s, cycles, out);
+    perf_table_columns(s, cycles, out);
 }
 
 static void latency_row(const struct br_perf_row *r, double cycles, FILE *out)
@@ -98,7 +98,7 @@ void br_table_samples(const struct br_perf_settings *s, const uint64_t *samples,
     for (uint64_t i = 0; i < n; i++)
         fprintf(out, "%" PRIu64 ", %g\n", i + 1, br_table_time((double)samples[i] * scale, cycles));
     br_table_end(out);
-    columns(s, cycles, out);
+    perf_table_columns(s, cycles, out);
 }
 
 void br_table_figure(const struct br_perf_settings *s, const struct br_perf_row *r, FILE *out)

@@ -14,7 +14,7 @@
 
 /* What stands above the table. */
 struct br_table_facts {
-    const char *backend, *devices; /* "uring", "eth0,eth1" */
+    const char *backend, *devices; /* "tcp", "eth0,eth1" */
     int rails;
 };
 

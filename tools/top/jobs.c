@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/serve.h"
+#include "base/http.h"
 
 #define PATIENCE_MS 1000
 
-static int in_order(const void *a, const void *b)
+static int jobs_in_order(const void *a, const void *b)
 {
     const struct br_rank_socket *x = a, *y = b;
     int jobs = strcmp(x->job, y->job);
@@ -20,7 +20,7 @@ static int in_order(const void *a, const void *b)
 }
 
 /* One more place; NULL: no memory. */
-static struct br_rank_socket *add(struct br_rank_socket **sockets, int n)
+static struct br_rank_socket *jobs_add(struct br_rank_socket **sockets, int n)
 {
     struct br_rank_socket *more = *sockets;
 
@@ -52,11 +52,11 @@ int br_jobs_find(const char *folder, struct br_rank_socket **out, int *gone)
         length = snprintf(found.path, sizeof found.path, "%s/%s", folder, entry->d_name);
         if (length >= (int)sizeof found.path)
             continue;
-        if (br_serve_forget(found.path)) {
+        if (br_http_forget(found.path)) {
             ++*gone;
             continue;
         }
-        s = add(&sockets, n);
+        s = jobs_add(&sockets, n);
         if (!s)
             break;
         *s = found;
@@ -64,7 +64,7 @@ int br_jobs_find(const char *folder, struct br_rank_socket **out, int *gone)
     }
     closedir(dir);
     if (n)
-        qsort(sockets, (size_t)n, sizeof *sockets, in_order);
+        qsort(sockets, (size_t)n, sizeof *sockets, jobs_in_order);
     *out = sockets;
     return n;
 }
@@ -75,13 +75,13 @@ int br_jobs_ask(const struct br_rank_socket *sockets, int n, struct br_snapshot 
 
     for (int i = 0; i < n; i++) {
         char *text = NULL;
-        int rc = br_serve_ask(sockets[i].path, "/stats", PATIENCE_MS, &text);
+        int rc = br_http_ask(sockets[i].path, "/stats", PATIENCE_MS, &text);
 
         if (!rc)
             rc = br_snapshot_parse(text, &snapshots[answered]);
         if (rc)
             fprintf(stderr, "braid top: rank %d (process %d) does not answer: %s\n", sockets[i].rank,
-                    sockets[i].pid, br_error_words());
+                    sockets[i].pid, br_error_message());
         else
             answered++;
         free(text);

@@ -3,7 +3,7 @@
 #ifndef BR_TOOLS_TOP_JOBS_H
 #define BR_TOOLS_TOP_JOBS_H
 
-#include "collectives/snapshot.h"
+#include "collectives/stats/snapshot.h"
 
 /* A rank's socket. */
 struct br_rank_socket {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "tools/train/way.h"
+#include "tools/train/method.h"
 
 /* A layer on the servers. */
 struct server {
@@ -20,7 +20,7 @@ struct server {
 
 /* A layer on a worker; ssd only. */
 struct worker {
-    float *weight, *pre_weight; /* as in training/update.h */
+    float *weight, *pre_weight; /* as in training/parameters/update.h */
     float *last_pull;           /* what `weight` began with */
 };
 
@@ -53,7 +53,7 @@ static bool has_memory(struct br_train *t, int layer)
 }
 
 /* Of a pull as well, from the warm-up's last one on: pre_weight is the one before it. */
-static void take(struct br_train *t, int layer, int rank, bool delayed)
+static void alone_take(struct br_train *t, int layer, int rank, bool delayed)
 {
     struct worker *w = &t->alone->workers[rank][layer];
     const float *servers = t->alone->servers[layer].weight;
@@ -64,13 +64,13 @@ static void take(struct br_train *t, int layer, int rank, bool delayed)
     memcpy(w->weight, servers, bytes);
 }
 
-static void begin(struct br_train *t, int layer)
+static void alone_begin(struct br_train *t, int layer)
 {
     struct br_train_alone *a = t->alone;
 
     br_train_network_draw(&t->network, layer, (uint64_t)t->settings->seed, a->servers[layer].weight);
     for (int r = 0; r < t->ranks && a->delays; r++)
-        take(t, layer, r, false);
+        alone_take(t, layer, r, false);
 }
 
 static int alone_open(struct br_train *t)
@@ -91,7 +91,7 @@ static int alone_open(struct br_train *t)
     if (!fine)
         return br_error(ENOMEM, "no memory for the weights of %d ranks", t->ranks);
     for (int l = 0; l < BR_TRAIN_LAYERS; l++)
-        begin(t, l);
+        alone_begin(t, l);
     return 0;
 }
 
@@ -107,26 +107,26 @@ static float *alone_gradient(struct br_train *t, int layer)
     return t->alone->servers[layer].gradient;
 }
 
-static bool is_delayed(const struct br_train *t, uint64_t iteration)
+static bool alone_is_delayed(const struct br_train *t, uint64_t iteration)
 {
     return iteration >= (uint64_t)t->settings->warmup;
 }
 
-static bool pulls(const struct br_train *t, uint64_t iteration)
+static bool alone_pulls(const struct br_train *t, uint64_t iteration)
 {
-    return !is_delayed(t, iteration) ||
+    return !alone_is_delayed(t, iteration) ||
            (iteration - (uint64_t)t->settings->warmup + 1) % (uint64_t)t->settings->steps == 0;
 }
 
 /* A worker past the warm-up has its gradient. */
-static void move(struct br_train *t, int layer)
+static void alone_move(struct br_train *t, int layer)
 {
     struct br_train_alone *a = t->alone;
     struct worker *w = &a->workers[t->rank][layer];
     float rate = br_train_rate(t->settings, t->iteration);
 
-    if (t->iteration && is_delayed(t, t->iteration - 1) && pulls(t, t->iteration - 1))
-        take(t, layer, t->rank, true);
+    if (t->iteration && alone_is_delayed(t, t->iteration - 1) && alone_pulls(t, t->iteration - 1))
+        alone_take(t, layer, t->rank, true);
     a->glu.rate = a->local_rate * rate;
     a->glu.factor = (1 - BR_TRAIN_MOMENTUM) / (rate * (float)t->settings->steps);
     br_update_glu(&a->glu, w->weight, a->servers[layer].gradient, w->pre_weight,
@@ -134,15 +134,15 @@ static void move(struct br_train *t, int layer)
 }
 
 /* The servers have all gradients of an iteration. */
-static void serve(struct br_train *t, int layer)
+static void alone_serve(struct br_train *t, int layer)
 {
     struct br_update_sgd sgd = {br_train_rate(t->settings, t->iteration), BR_TRAIN_MOMENTUM, BR_TRAIN_DECAY};
     struct server *s = &t->alone->servers[layer];
 
     br_update_sgd(&sgd, s->weight, s->velocity, s->sum, 1.0f / (float)t->ranks,
                   t->network.layers[layer].count);
-    for (int r = 0; r < t->ranks && t->alone->delays && !is_delayed(t, t->iteration); r++)
-        take(t, layer, r, false);
+    for (int r = 0; r < t->ranks && t->alone->delays && !alone_is_delayed(t, t->iteration); r++)
+        alone_take(t, layer, r, false);
 }
 
 /* The sum in the order of the ranks. */
@@ -155,10 +155,10 @@ static int alone_ready(struct br_train *t, int layer)
         memcpy(s->sum, s->gradient, count * sizeof *s->sum);
     for (size_t i = 0; i < count && t->rank; i++)
         s->sum[i] = s->sum[i] + s->gradient[i];
-    if (t->alone->delays && is_delayed(t, t->iteration))
-        move(t, layer);
+    if (t->alone->delays && alone_is_delayed(t, t->iteration))
+        alone_move(t, layer);
     if (t->rank == t->ranks - 1)
-        serve(t, layer);
+        alone_serve(t, layer);
     return 0;
 }
 
@@ -204,7 +204,7 @@ static int alone_close(struct br_train *t)
     return 0;
 }
 
-const struct br_train_way br_train_alone = {
+const struct br_train_method br_train_alone = {
     .open = alone_open,
     .weight = alone_weight,
     .wait = alone_wait,

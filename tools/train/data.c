@@ -15,7 +15,7 @@
 typedef float picture[BR_TRAIN_PIXELS];
 
 /* About normal: the sum of twelve uniform numbers, which needs no function that differs between libraries. */
-static double normal(struct br_random *random)
+static double train_data_normal(struct br_random *random)
 {
     double sum = -6;
 
@@ -24,13 +24,13 @@ static double normal(struct br_random *random)
     return sum;
 }
 
-static int wrapped(int i)
+static int train_data_wrapped(int i)
 {
     return (i + SIDE) % SIDE;
 }
 
 /* Each pixel the mean of its neighbourhood. */
-static void blur(picture p)
+static void train_data_blur(picture p)
 {
     picture from;
 
@@ -41,7 +41,7 @@ static void blur(picture p)
 
             for (int dy = -1; dy <= 1; dy++)
                 for (int dx = -1; dx <= 1; dx++)
-                    sum += from[wrapped(y + dy) * SIDE + wrapped(x + dx)];
+                    sum += from[train_data_wrapped(y + dy) * SIDE + train_data_wrapped(x + dx)];
             p[y * SIDE + x] = sum / 3; /* not 9: as large as before */
         }
 }
@@ -53,17 +53,17 @@ static void draw_pictures(picture *pictures)
     br_random_seed(&random, PICTURES);
     for (int c = 0; c < BR_TRAIN_CLASSES; c++) {
         for (int i = 0; i < BR_TRAIN_PIXELS; i++)
-            pictures[c][i] = (float)normal(&random) / 2;
-        blur(pictures[c]);
+            pictures[c][i] = (float)train_data_normal(&random) / 2;
+        train_data_blur(pictures[c]);
     }
 }
 
-static float moved(const picture p, int dy, int dx, int y, int x)
+static float train_data_moved(const picture p, int dy, int dx, int y, int x)
 {
-    return p[wrapped(y + dy) * SIDE + wrapped(x + dx)];
+    return p[train_data_wrapped(y + dy) * SIDE + train_data_wrapped(x + dx)];
 }
 
-static int nearest(const picture *pictures, const picture sample)
+static int train_data_nearest(const picture *pictures, const picture sample)
 {
     double least = -1;
     int best = 0;
@@ -73,7 +73,7 @@ static int nearest(const picture *pictures, const picture sample)
             double distance = 0;
 
             for (int i = 0; i < BR_TRAIN_PIXELS; i++) {
-                double d = sample[i] - moved(pictures[c], shift / 3 - 1, shift % 3 - 1, i / SIDE, i % SIDE);
+                double d = sample[i] - train_data_moved(pictures[c], shift / 3 - 1, shift % 3 - 1, i / SIDE, i % SIDE);
 
                 distance += d * d;
             }
@@ -106,9 +106,9 @@ int br_train_data_make(struct br_train_data *data, int count, uint64_t seed)
 
         for (int i = 0; i < BR_TRAIN_PIXELS; i++)
             data->pixels[s][i] =
-                moved(pictures[label], dy, dx, i / SIDE, i % SIDE) + (float)(NOISE * normal(&random));
+                train_data_moved(pictures[label], dy, dx, i / SIDE, i % SIDE) + (float)(NOISE * train_data_normal(&random));
         data->labels[s] = (uint8_t)label;
-        right += nearest((const picture *)pictures, data->pixels[s]) == label;
+        right += train_data_nearest((const picture *)pictures, data->pixels[s]) == label;
     }
     data->best = (double)right / count;
     return 0;

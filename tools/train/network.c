@@ -21,13 +21,13 @@ static int output_side(const struct br_train_layer *l)
     return l->halve ? result_side(l) / 2 : result_side(l);
 }
 
-static size_t square(int side)
+static size_t train_network_square(int side)
 {
     return (size_t)side * (size_t)side;
 }
 
 /* Where the values of a batch begin: channel c, row y, column x of pictures with this side. */
-static size_t at(int batch, int side, int c, int y, int x)
+static size_t train_network_at(int batch, int side, int c, int y, int x)
 {
     return (((size_t)c * (size_t)side + (size_t)y) * (size_t)side + (size_t)x) * (size_t)batch;
 }
@@ -54,9 +54,9 @@ int br_train_network_open(struct br_train_network *n, int batch, int width)
         l->in = in;
         l->side = side;
         l->out = l->out ? l->out : width;
-        l->count = (size_t)l->out * ((size_t)in * square(l->kernel) + 1);
-        results = (size_t)l->out * square(result_side(l)) * (size_t)batch;
-        outputs = (size_t)l->out * square(output_side(l)) * (size_t)batch;
+        l->count = (size_t)l->out * ((size_t)in * train_network_square(l->kernel) + 1);
+        results = (size_t)l->out * train_network_square(result_side(l)) * (size_t)batch;
+        outputs = (size_t)l->out * train_network_square(output_side(l)) * (size_t)batch;
         l->input = i ? n->layers[i - 1].output : n->pixels;
         l->result = calloc(results, sizeof(float));
         l->output = calloc(outputs, sizeof(float));
@@ -86,7 +86,7 @@ void br_train_network_close(struct br_train_network *n)
 void br_train_network_draw(const struct br_train_network *n, int layer, uint64_t seed, float *weights)
 {
     const struct br_train_layer *l = &n->layers[layer];
-    size_t inputs = (size_t)l->in * square(l->kernel);
+    size_t inputs = (size_t)l->in * train_network_square(l->kernel);
     double spread = sqrt(6.0 / (double)inputs);
     struct br_random random;
 
@@ -107,18 +107,18 @@ void br_train_network_load(struct br_train_network *n, const struct br_train_dat
 
 /* ---- passes --------------------------------------------------------------------------------- */
 
-static void convolve(const struct br_train_layer *l, int batch, const float *weights, int o, int y, int x)
+static void train_network_convolve(const struct br_train_layer *l, int batch, const float *weights, int o, int y, int x)
 {
-    float *to = l->result + at(batch, result_side(l), o, y, x);
-    const float *w = weights + (size_t)o * (size_t)l->in * square(l->kernel);
-    float bias = weights[(size_t)l->out * (size_t)l->in * square(l->kernel) + (size_t)o];
+    float *to = l->result + train_network_at(batch, result_side(l), o, y, x);
+    const float *w = weights + (size_t)o * (size_t)l->in * train_network_square(l->kernel);
+    float bias = weights[(size_t)l->out * (size_t)l->in * train_network_square(l->kernel) + (size_t)o];
 
     for (int b = 0; b < batch; b++)
         to[b] = bias;
     for (int i = 0; i < l->in; i++)
         for (int ky = 0; ky < l->kernel; ky++)
             for (int kx = 0; kx < l->kernel; kx++, w++) {
-                const float *from = l->input + at(batch, l->side, i, y + ky, x + kx);
+                const float *from = l->input + train_network_at(batch, l->side, i, y + ky, x + kx);
 
                 for (int b = 0; b < batch; b++)
                     to[b] += *w * from[b];
@@ -135,16 +135,16 @@ void br_train_network_forward(struct br_train_network *n, int layer, const float
     for (int o = 0; o < l->out; o++)
         for (int y = 0; y < result_side(l); y++)
             for (int x = 0; x < result_side(l); x++)
-                convolve(l, batch, weights, o, y, x);
+                train_network_convolve(l, batch, weights, o, y, x);
     for (int o = 0; o < l->out; o++)
         for (int y = 0; y < output_side(l); y++)
             for (int x = 0; x < output_side(l); x++) {
-                float *to = l->output + at(batch, output_side(l), o, y, x);
+                float *to = l->output + train_network_at(batch, output_side(l), o, y, x);
 
                 memset(to, 0, (size_t)batch * sizeof *to);
                 for (int k = 0; k < step * step; k++) {
                     const float *from =
-                        l->result + at(batch, result_side(l), o, y * step + k / step, x * step + k % step);
+                        l->result + train_network_at(batch, result_side(l), o, y * step + k / step, x * step + k % step);
 
                     for (int b = 0; b < batch; b++)
                         to[b] += from[b] / (float)(step * step);
@@ -179,13 +179,13 @@ int br_train_network_judge(struct br_train_network *n, const struct br_train_dat
 }
 
 /* What one filter at one place does to its gradient and to the slope of what came in; NULL: nobody wants that. */
-static void spread(const struct br_train_layer *l, int batch, const float *slope, const float *w, float *g,
+static void train_network_spread(const struct br_train_layer *l, int batch, const float *slope, const float *w, float *g,
                    int y, int x, float *back)
 {
     for (int i = 0; i < l->in; i++)
         for (int ky = 0; ky < l->kernel; ky++)
             for (int kx = 0; kx < l->kernel; kx++, w++, g++) {
-                size_t place = at(batch, l->side, i, y + ky, x + kx);
+                size_t place = train_network_at(batch, l->side, i, y + ky, x + kx);
                 const float *from = l->input + place;
                 float sum = 0;
 
@@ -201,24 +201,24 @@ void br_train_network_backward(struct br_train_network *n, int layer, const floa
 {
     struct br_train_layer *l = &n->layers[layer];
     int batch = n->batch, step = l->halve ? 2 : 1, side = output_side(l);
-    size_t filter = (size_t)l->in * square(l->kernel);
+    size_t filter = (size_t)l->in * train_network_square(l->kernel);
     float *back = layer ? n->layers[layer - 1].slope : NULL;
 
     memset(gradient, 0, l->count * sizeof *gradient);
     if (back)
-        memset(back, 0, filter / square(l->kernel) * square(l->side) * (size_t)batch * sizeof *back);
+        memset(back, 0, filter / train_network_square(l->kernel) * train_network_square(l->side) * (size_t)batch * sizeof *back);
     for (int o = 0; o < l->out; o++)
         for (int y = 0; y < side * step; y++)
             for (int x = 0; x < side * step; x++) {
-                const float *result = l->result + at(batch, result_side(l), o, y, x);
-                const float *out = l->slope + at(batch, side, o, y / step, x / step);
+                const float *result = l->result + train_network_at(batch, result_side(l), o, y, x);
+                const float *out = l->slope + train_network_at(batch, side, o, y / step, x / step);
                 float slope[BR_TRAIN_BATCH];
 
                 for (int b = 0; b < batch; b++) {
                     slope[b] = l->relu && !(result[b] > 0) ? 0 : out[b] / (float)(step * step);
                     gradient[filter * (size_t)l->out + (size_t)o] += slope[b];
                 }
-                spread(l, batch, slope, weights + (size_t)o * filter, gradient + (size_t)o * filter, y, x,
+                train_network_spread(l, batch, slope, weights + (size_t)o * filter, gradient + (size_t)o * filter, y, x,
                        back);
             }
 }

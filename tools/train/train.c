@@ -15,9 +15,9 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "tools/options.h"
-#include "tools/tool.h"
-#include "tools/train/way.h"
+#include "tools/common/options.h"
+#include "tools/common/tool.h"
+#include "tools/train/method.h"
 
 #define TEST_SEED 77
 #define LATE      (200 * BR_US) /* of a sleep's end; what is longer was a wait */
@@ -44,7 +44,7 @@ static void draw_batch(const struct br_train *t, int rank, int *index)
 
 /* --device-ms: a pass takes at least so long, a third of it forwards, as on a device that computes by itself. A sleep ends late: the next pass
  * begins when this one should have ended. */
-static void pretend(struct br_train *t, uint64_t start, int thirds)
+static void train_train_pretend(struct br_train *t, uint64_t start, int thirds)
 {
     uint64_t ns = (uint64_t)t->settings->device_ms * BR_MS;
     struct timespec until;
@@ -58,7 +58,7 @@ static void pretend(struct br_train *t, uint64_t start, int thirds)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
-static int forward(struct br_train *t)
+static int train_train_forward(struct br_train *t)
 {
     int rc = 0;
 
@@ -69,12 +69,12 @@ static int forward(struct br_train *t)
         start = br_clock_now();
         if (!rc)
             br_train_network_forward(&t->network, l, t->way->weight(t, l));
-        pretend(t, start, 1);
+        train_train_pretend(t, start, 1);
     }
     return rc;
 }
 
-static int backward(struct br_train *t)
+static int train_train_backward(struct br_train *t)
 {
     int rc = 0;
 
@@ -85,13 +85,13 @@ static int backward(struct br_train *t)
         if (!gradient)
             return -ECANCELED;
         br_train_network_backward(&t->network, l, t->way->weight(t, l), gradient);
-        pretend(t, start, 2);
+        train_train_pretend(t, start, 2);
         rc = t->way->ready(t, l);
     }
     return rc;
 }
 
-static int iterate(struct br_train *t, const struct br_train_data *data, double *loss)
+static int train_train_iterate(struct br_train *t, const struct br_train_data *data, double *loss)
 {
     int index[BR_TRAIN_BATCH], shares = t->comm ? 1 : t->ranks, rc = 0;
 
@@ -100,13 +100,13 @@ static int iterate(struct br_train *t, const struct br_train_data *data, double 
             t->rank = share;
         draw_batch(t, t->rank, index);
         br_train_network_load(&t->network, data, index);
-        rc = forward(t);
+        rc = train_train_forward(t);
         if (!rc)
             rc = t->way->step(t);
         if (rc)
             break;
         br_train_network_judge(&t->network, data, index, loss);
-        rc = backward(t);
+        rc = train_train_backward(t);
     }
     t->iteration++;
     return rc;
@@ -114,7 +114,7 @@ static int iterate(struct br_train *t, const struct br_train_data *data, double 
 
 /* ---- a run ---------------------------------------------------------------------------------- */
 
-static uint64_t digest(struct br_train *t)
+static uint64_t train_train_digest(struct br_train *t)
 {
     uint64_t layers[BR_TRAIN_LAYERS];
 
@@ -123,7 +123,7 @@ static uint64_t digest(struct br_train *t)
     return br_digest(layers, BR_TRAIN_LAYERS);
 }
 
-static int judge(struct br_train *t, struct outcome *outcome)
+static int train_train_judge(struct br_train *t, struct outcome *outcome)
 {
     int index[BR_TRAIN_BATCH], batches = (int)t->settings->test / t->network.batch, right = 0;
     struct br_train_data data;
@@ -142,13 +142,13 @@ static int judge(struct br_train *t, struct outcome *outcome)
     }
     outcome->accuracy = (double)right / (batches * t->network.batch);
     outcome->best = data.best;
-    outcome->digest = digest(t);
+    outcome->digest = train_train_digest(t);
     if (!rc)
         br_train_data_free(&data);
     return rc;
 }
 
-static int run(struct br_train *t, const struct br_train_data *data, struct outcome *outcome)
+static int train_train_run(struct br_train *t, const struct br_train_data *data, struct outcome *outcome)
 {
     int64_t all = t->settings->iterations;
     uint64_t start, middle = 0;
@@ -159,7 +159,7 @@ static int run(struct br_train *t, const struct br_train_data *data, struct outc
     for (int64_t i = 0; i < all && !rc; i++) {
         if (i == all / 2)
             middle = br_clock_now();
-        rc = iterate(t, data, &loss);
+        rc = train_train_iterate(t, data, &loss);
     }
     outcome->steady = (double)(br_clock_now() - middle) / 1e9 / (double)(all - all / 2);
     if (!t->comm)
@@ -171,10 +171,10 @@ static int run(struct br_train *t, const struct br_train_data *data, struct outc
         rc = braid_session_report(t->session, &outcome->session);
     if (!rc && t->parameters)
         rc = braid_parameters_report(t->parameters, &outcome->servers);
-    return rc || t->rank ? rc : judge(t, outcome);
+    return rc || t->rank ? rc : train_train_judge(t, outcome);
 }
 
-static void print(const struct br_train *t, const struct outcome *o)
+static void train_train_print(const struct br_train *t, const struct outcome *o)
 {
     const struct br_train_settings *s = t->settings;
     const char *where = t->comm ? "servers" : "alone";
@@ -214,14 +214,14 @@ static int train(struct br_train *t)
     if (!rc)
         rc = t->way->open(t);
     if (!rc)
-        rc = run(t, &data, &outcome);
+        rc = train_train_run(t, &data, &outcome);
     if (!rc && !t->rank)
-        print(t, &outcome);
+        train_train_print(t, &outcome);
     if (rc)
-        fprintf(stderr, "braid train: rank %d: %s\n", t->rank, br_error_words());
+        fprintf(stderr, "braid train: rank %d: %s\n", t->rank, br_error_message());
     closed = t->way->close(t);
     if (closed && !rc)
-        fprintf(stderr, "braid train: rank %d: %s\n", t->rank, br_error_words());
+        fprintf(stderr, "braid train: rank %d: %s\n", t->rank, br_error_message());
     br_train_data_free(&data);
     br_train_network_close(&t->network);
     return rc || closed;
@@ -229,7 +229,7 @@ static int train(struct br_train *t)
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static int check(struct br_train_settings *s, const char *rate)
+static int train_train_check(struct br_train_settings *s, const char *rate)
 {
     char *end;
 
@@ -248,7 +248,7 @@ static int check(struct br_train_settings *s, const char *rate)
     return 0;
 }
 
-static int start(const struct br_train_settings *s)
+static int train_train_start(const struct br_train_settings *s)
 {
     struct br_train t = {.settings = s, .ranks = (int)s->alone, .way = &br_train_alone};
     int rc;
@@ -319,10 +319,10 @@ int br_tool_train(int argc, char **argv)
         return 0;
     }
     if (!rc)
-        rc = check(&s, rate);
+        rc = train_train_check(&s, rate);
     if (rc) {
-        fprintf(stderr, "braid train: %s\n", br_error_words());
+        fprintf(stderr, "braid train: %s\n", br_error_message());
         return 2;
     }
-    return start(&s);
+    return train_train_start(&s);
 }

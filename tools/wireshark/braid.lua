@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: BSD-3-Clause
 -- Wireshark dissector of everything that braid says over TCP and UDP. doc/wireshark.md says how to use it, doc/wire.md what
--- the fields mean; the names of kinds and types are those of the C headers (tests/house/test_wireshark.sh compares).
+-- the fields mean; the names of kinds and types are those of the C headers (tests/lint/test_wireshark.sh compares).
 --
 -- 1. braid has no ports of its own, so packets are known by their first bytes (heuristics). A TCP stream that has begun
 --    as braid's stays braid's; what a stream carries is kept in `streams`.

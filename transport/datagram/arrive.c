@@ -5,7 +5,7 @@
 
 #include "transport/datagram/device.h"
 
-static bool same_ip(const union br_inet_address *a, const union br_inet_address *b)
+static bool arrive_same_ip(const union br_inet_address *a, const union br_inet_address *b)
 {
     if (a->any.sa_family != b->any.sa_family)
         return false;
@@ -24,7 +24,7 @@ static struct br_dgram_member *find_by_peer(struct br_dgram_device *device, uint
 }
 
 /* Sends what belongs to no link; if it does not leave, it is lost like any packet. `zeros` bytes follow. */
-static void reply(struct br_dgram_device *device, struct br_dgram_open *packet, uint32_t zeros,
+static void arrive_reply(struct br_dgram_device *device, struct br_dgram_open *packet, uint32_t zeros,
                   const struct br_dgram_spot *to)
 {
     static const uint8_t nothing[BR_DGRAM_MAX_PACKET];
@@ -35,7 +35,7 @@ static void reply(struct br_dgram_device *device, struct br_dgram_open *packet, 
 }
 
 /* Keeps no trace of it (cookie.h). */
-static void answer_open(struct br_dgram_device *device, const struct br_dgram_open *open,
+static void arrive_answer_open(struct br_dgram_device *device, const struct br_dgram_open *open,
                         const struct br_dgram_spot *from)
 {
     uint8_t paths = (uint8_t)device->paths;
@@ -49,17 +49,17 @@ static void answer_open(struct br_dgram_device *device, const struct br_dgram_op
     if (open->size > device->max_packet)
         return; /* the connector tries a smaller one */
     if (device->links.n_free) {
-        reply(device, &answer, open->size - (uint32_t)sizeof answer, from);
+        arrive_reply(device, &answer, open->size - (uint32_t)sizeof answer, from);
         return;
     }
     device->base.counters.refused_links += open->from != device->refused; /* OPENs come in volleys */
     device->refused = open->from;
     answer.header.kind = BR_DGRAM_CLOSE;
     answer.size = 0;
-    reply(device, &answer, 0, from);
+    arrive_reply(device, &answer, 0, from);
 }
 
-static struct br_dgram_member *find(struct br_dgram_device *device, const struct br_dgram_view *view,
+static struct br_dgram_member *arrive_find(struct br_dgram_device *device, const struct br_dgram_view *view,
                                     const struct br_dgram_spot *from)
 {
     struct br_dgram_member *member;
@@ -84,25 +84,25 @@ struct br_dgram_member *br_dgram_device_take(struct br_dgram_device *device, con
 
     device->base.counters.rx_packets++;
     if (br_dgram_parse(bytes, n, &view)) {
-        device->base.counters.stray_packets++;
+        device->base.counters.invalid_packets++;
         return NULL;
     }
     if (view.kind == BR_DGRAM_OPEN) {
-        answer_open(device, &view.open, from);
+        arrive_answer_open(device, &view.open, from);
         return NULL;
     }
-    member = find(device, &view, from);
+    member = arrive_find(device, &view, from);
     if (member && member->dgram && member->state != BR_DGRAM_FAILED &&
-        same_ip(&member->peer.address, &from->address)) {
+        arrive_same_ip(&member->peer.address, &from->address)) {
         br_dgram_link_input(member->dgram, &view, marked, device->arrived);
         member->dirty = member->eventful = true;
         return member;
     }
-    device->base.counters.stray_packets++;
+    device->base.counters.invalid_packets++;
     if (member || view.kind == BR_DGRAM_CLOSE)
         return NULL;
     br_dgram_refuse(&view, &refusal);
-    reply(device, &refusal, 0, from);
+    arrive_reply(device, &refusal, 0, from);
     return NULL;
 }
 

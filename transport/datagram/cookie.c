@@ -20,7 +20,7 @@ struct question {
     uint32_t kind; /* 0: of ours, 1: an answer */
 };
 
-static uint64_t hash(const struct br_dgram_cookies *cookies, const struct question *question)
+static uint64_t cookie_hash(const struct br_dgram_cookies *cookies, const struct question *question)
 {
     uint64_t number;
 
@@ -40,10 +40,10 @@ uint64_t br_dgram_cookie_new(struct br_dgram_cookies *cookies)
 {
     struct question question = {.peer = ++cookies->made};
 
-    return hash(cookies, &question);
+    return cookie_hash(cookies, &question);
 }
 
-static uint64_t answer(const struct br_dgram_cookies *cookies, const union br_inet_address *from,
+static uint64_t cookie_answer(const struct br_dgram_cookies *cookies, const union br_inet_address *from,
                        uint64_t peer, uint64_t period)
 {
     struct question question = {.peer = peer, .period = period, .family = from->any.sa_family, .kind = 1};
@@ -55,13 +55,13 @@ static uint64_t answer(const struct br_dgram_cookies *cookies, const union br_in
         memcpy(question.ip, &from->v4.sin_addr, sizeof from->v4.sin_addr);
         question.port = from->v4.sin_port;
     }
-    return hash(cookies, &question);
+    return cookie_hash(cookies, &question);
 }
 
 uint64_t br_dgram_cookie_answer(const struct br_dgram_cookies *cookies, const union br_inet_address *from,
                                 uint64_t peer, uint64_t now)
 {
-    return answer(cookies, from, peer, now / BR_DGRAM_COOKIE_PERIOD);
+    return cookie_answer(cookies, from, peer, now / BR_DGRAM_COOKIE_PERIOD);
 }
 
 bool br_dgram_cookie_good(const struct br_dgram_cookies *cookies, uint64_t number,
@@ -69,8 +69,8 @@ bool br_dgram_cookie_good(const struct br_dgram_cookies *cookies, uint64_t numbe
 {
     uint64_t period = now / BR_DGRAM_COOKIE_PERIOD;
 
-    if (number != answer(cookies, from, peer, period) &&
-        (!period || number != answer(cookies, from, peer, period - 1)))
+    if (number != cookie_answer(cookies, from, peer, period) &&
+        (!period || number != cookie_answer(cookies, from, peer, period - 1)))
         return false;
     for (uint32_t i = 0; i < BR_DGRAM_COOKIE_ENDED; i++)
         if (cookies->ended[i] == number)

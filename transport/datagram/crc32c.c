@@ -18,7 +18,7 @@ static bool have_instruction, have_wide;
 /* What moves a register of 64 bytes by 64, 128 and 256 bytes (crc32c.h note 2), the earlier half of each 16 bytes and the later one. */
 static uint64_t by_64[8], by_128[8], by_256[8];
 
-static uint32_t plain(uint32_t crc, const uint8_t *bytes, size_t n)
+static uint32_t crc32c_plain(uint32_t crc, const uint8_t *bytes, size_t n)
 {
     while (n >= 8) {
         uint32_t low, high;
@@ -53,11 +53,11 @@ static void make_tables(void)
             tables[k][i] = tables[k - 1][i] >> 8 ^ tables[0][tables[k - 1][i] & 0xff];
     for (uint32_t i = 0; i < 256; i++)
         for (int k = 0; k < 4; k++)
-            shift[k][i] = plain(i << 8 * k, zeros, sizeof zeros);
+            shift[k][i] = crc32c_plain(i << 8 * k, zeros, sizeof zeros);
 }
 
 /* x^bits, as a factor for a multiplication without carries of reflected numbers, which multiplies by x besides. */
-static uint64_t factor(unsigned bits)
+static uint64_t crc32c_factor(unsigned bits)
 {
     uint32_t power = 1u << 31;
 
@@ -69,12 +69,12 @@ static uint64_t factor(unsigned bits)
 static void make_factors(uint64_t factors[8], unsigned bytes)
 {
     for (int i = 0; i < 8; i += 2) {
-        factors[i] = factor(8 * bytes + 64);
-        factors[i + 1] = factor(8 * bytes);
+        factors[i] = crc32c_factor(8 * bytes + 64);
+        factors[i + 1] = crc32c_factor(8 * bytes);
     }
 }
 
-__attribute__((constructor)) static void prepare(void)
+__attribute__((constructor)) static void crc32c_prepare(void)
 {
     make_tables();
     make_factors(by_64, 64);
@@ -89,17 +89,17 @@ __attribute__((constructor)) static void prepare(void)
 
 uint32_t br_crc32c_plain(uint32_t crc, const void *bytes, size_t n)
 {
-    return ~plain(~crc, bytes, n);
+    return ~crc32c_plain(~crc, bytes, n);
 }
 
 #ifdef __x86_64__
-static uint32_t shifted(uint32_t crc)
+static uint32_t crc32c_shifted(uint32_t crc)
 {
     return shift[0][crc & 0xff] ^ shift[1][crc >> 8 & 0xff] ^ shift[2][crc >> 16 & 0xff] ^
            shift[3][crc >> 24];
 }
 
-static uint64_t word(const uint8_t *bytes)
+static uint64_t crc32c_word(const uint8_t *bytes)
 {
     uint64_t out;
 
@@ -107,7 +107,7 @@ static uint64_t word(const uint8_t *bytes)
     return out;
 }
 
-__attribute__((target("sse4.2"))) static uint32_t fast(uint32_t crc, const uint8_t *bytes, size_t n)
+__attribute__((target("sse4.2"))) static uint32_t crc32c_fast(uint32_t crc, const uint8_t *bytes, size_t n)
 {
     uint64_t a = crc;
 
@@ -115,14 +115,14 @@ __attribute__((target("sse4.2"))) static uint32_t fast(uint32_t crc, const uint8
         uint64_t b = 0, c = 0;
 
         for (size_t i = 0; i < STREAM; i += 8) {
-            a = __builtin_ia32_crc32di(a, word(bytes + i));
-            b = __builtin_ia32_crc32di(b, word(bytes + STREAM + i));
-            c = __builtin_ia32_crc32di(c, word(bytes + 2 * STREAM + i));
+            a = __builtin_ia32_crc32di(a, crc32c_word(bytes + i));
+            b = __builtin_ia32_crc32di(b, crc32c_word(bytes + STREAM + i));
+            c = __builtin_ia32_crc32di(c, crc32c_word(bytes + 2 * STREAM + i));
         }
-        a = shifted(shifted((uint32_t)a) ^ (uint32_t)b) ^ c;
+        a = crc32c_shifted(crc32c_shifted((uint32_t)a) ^ (uint32_t)b) ^ c;
     }
     for (; n >= 8; bytes += 8, n -= 8)
-        a = __builtin_ia32_crc32di(a, word(bytes));
+        a = __builtin_ia32_crc32di(a, crc32c_word(bytes));
     crc = (uint32_t)a;
     while (n--)
         crc = __builtin_ia32_crc32qi(crc, *bytes++);
@@ -132,7 +132,7 @@ __attribute__((target("sse4.2"))) static uint32_t fast(uint32_t crc, const uint8
 #define WITH_WIDE __attribute__((target("avx512f,vpclmulqdq,sse4.2")))
 
 /* `block`, as many bytes further on as the factors are for, onto what stands there. */
-WITH_WIDE static __m512i move(__m512i block, const uint64_t factors[8], __m512i onto)
+WITH_WIDE static __m512i crc32c_move(__m512i block, const uint64_t factors[8], __m512i onto)
 {
     __m512i by = _mm512_loadu_si512(factors);
 
@@ -140,7 +140,7 @@ WITH_WIDE static __m512i move(__m512i block, const uint64_t factors[8], __m512i 
                                      _mm512_clmulepi64_epi128(block, by, 0x11), onto, 0x96 /* a ^ b ^ c */);
 }
 
-WITH_WIDE static uint32_t wide(uint32_t crc, const uint8_t *bytes, size_t n)
+WITH_WIDE static uint32_t crc32c_wide(uint32_t crc, const uint8_t *bytes, size_t n)
 {
     __m512i a = _mm512_loadu_si512(bytes), b = _mm512_loadu_si512(bytes + 64),
             c = _mm512_loadu_si512(bytes + 128), d = _mm512_loadu_si512(bytes + 192);
@@ -148,17 +148,17 @@ WITH_WIDE static uint32_t wide(uint32_t crc, const uint8_t *bytes, size_t n)
 
     a = _mm512_xor_si512(a, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
     for (bytes += WIDE, n -= WIDE; n >= WIDE; bytes += WIDE, n -= WIDE) {
-        a = move(a, by_256, _mm512_loadu_si512(bytes));
-        b = move(b, by_256, _mm512_loadu_si512(bytes + 64));
-        c = move(c, by_256, _mm512_loadu_si512(bytes + 128));
-        d = move(d, by_256, _mm512_loadu_si512(bytes + 192));
+        a = crc32c_move(a, by_256, _mm512_loadu_si512(bytes));
+        b = crc32c_move(b, by_256, _mm512_loadu_si512(bytes + 64));
+        c = crc32c_move(c, by_256, _mm512_loadu_si512(bytes + 128));
+        d = crc32c_move(d, by_256, _mm512_loadu_si512(bytes + 192));
     }
-    a = move(move(a, by_128, c), by_64, move(b, by_128, d));
+    a = crc32c_move(crc32c_move(a, by_128, c), by_64, crc32c_move(b, by_128, d));
     for (; n >= 64; bytes += 64, n -= 64)
-        a = move(a, by_64, _mm512_loadu_si512(bytes));
+        a = crc32c_move(a, by_64, _mm512_loadu_si512(bytes));
     _mm512_storeu_si512(rest, a);
     _mm256_zeroupper(); /* gcc leaves it out, and what is compiled for older processors becomes slow */
-    return fast(fast(0, rest, sizeof rest), bytes, n);
+    return crc32c_fast(crc32c_fast(0, rest, sizeof rest), bytes, n);
 }
 #endif
 
@@ -166,7 +166,7 @@ uint32_t br_crc32c_streams(uint32_t crc, const void *bytes, size_t n)
 {
 #ifdef __x86_64__
     if (have_instruction)
-        return ~fast(~crc, bytes, n);
+        return ~crc32c_fast(~crc, bytes, n);
 #endif
     return br_crc32c_plain(crc, bytes, n);
 }
@@ -175,7 +175,7 @@ uint32_t br_crc32c(uint32_t crc, const void *bytes, size_t n)
 {
 #ifdef __x86_64__
     if (have_wide && n >= WIDE)
-        return ~wide(~crc, bytes, n);
+        return ~crc32c_wide(~crc, bytes, n);
 #endif
     return br_crc32c_streams(crc, bytes, n);
 }

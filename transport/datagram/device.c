@@ -19,7 +19,7 @@ int br_dgram_device_init(struct br_dgram_device *device, const struct br_dgram_i
         .max_frame = BR_DGRAM_MAX_FRAME,
         .max_message =
             config->message_bytes < BR_DGRAM_MAX_FRAME ? config->message_bytes : BR_DGRAM_MAX_FRAME,
-        .sent_means_placed = true,
+        .sent_means_arrived = true,
     };
     device->paths = 1;
     device->open = calloc(config->max_links, sizeof(struct br_dgram_member *));
@@ -58,10 +58,10 @@ void br_dgram_device_begin(struct br_dgram_device *device, uint64_t now)
 
         if (!member->dgram && member->state == BR_DGRAM_OPENING)
             br_dgram_member_begin(member);
-        if (member->trusted || !member->base.trusted)
+        if (member->authenticated || !member->base.authenticated)
             continue;
         br_dgram_link_trust(member->dgram);
-        member->trusted = member->eventful = true;
+        member->authenticated = member->eventful = true;
     }
 }
 
@@ -91,7 +91,7 @@ void br_dgram_member_report(struct br_dgram_member *member, struct br_dgram_repo
         event->link = &member->base;
         if (event->kind == BR_EVENT_CLOSED) {
             counters->bad_frames += event->error == -EPROTO;
-            br_dgram_member_fail(member, event->error, br_dgram_link_words(member->dgram));
+            br_dgram_member_fail(member, event->error, br_dgram_link_message(member->dgram));
             break;
         }
         report->n++;
@@ -101,7 +101,7 @@ void br_dgram_member_report(struct br_dgram_member *member, struct br_dgram_repo
         } else if (event->kind != BR_EVENT_SENT) {
             counters->rx_frames++;
             counters->rx_bytes += event->length;
-            if (!member->trusted)
+            if (!member->authenticated)
                 return;
         }
     }
@@ -156,7 +156,7 @@ void br_dgram_device_expire(struct br_dgram_device *device)
     }
 }
 
-void br_dgram_device_settle(struct br_dgram_device *device)
+void br_dgram_device_drain(struct br_dgram_device *device)
 {
     for (int i = 0; i < device->n_open; i++) {
         struct br_dgram_member *member = device->open[i];
@@ -177,7 +177,7 @@ bool br_dgram_device_idle(const struct br_dgram_device *device, bool no_room, ui
     for (int i = 0; i < device->n_open; i++) {
         const struct br_dgram_member *member = device->open[i];
 
-        if (member->eventful || member->trusted != member->base.trusted || (member->dirty && !no_room))
+        if (member->eventful || member->authenticated != member->base.authenticated || (member->dirty && !no_room))
             return false;
         *first = member->timer < *first ? member->timer : *first;
     }

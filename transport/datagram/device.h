@@ -40,7 +40,7 @@ struct br_dgram_member {
     bool told;      /* the caller knows of it */
     bool dirty;     /* packets may be ready */
     bool eventful;  /* events may be ready */
-    bool trusted;   /* the datagram link knows */
+    bool authenticated;   /* the datagram link knows */
     bool unsettled; /* its timer is to be read anew */
     int error;      /* FAILED: negative errno */
     int send_error; /* the latest; positive errno; set by the back end */
@@ -134,7 +134,7 @@ bool br_dgram_device_send(struct br_dgram_device *device);
 /* When there is no room for packets: who waits in vain hears of it. */
 void br_dgram_device_expire(struct br_dgram_device *device);
 /* When the links that were asked want to be asked again, and what has ended with waiting. */
-void br_dgram_device_settle(struct br_dgram_device *device);
+void br_dgram_device_drain(struct br_dgram_device *device);
 /* Before sleeping. false: a link has something to do now (`no_room`: apart from sending). *first: when the first one will
  * have, or BR_DGRAM_NEVER. */
 bool br_dgram_device_idle(const struct br_dgram_device *device, bool no_room, uint64_t *first);

@@ -123,11 +123,11 @@ struct br_dgram_link {
     enum br_dgram_state state;
     uint64_t peer;
     uint32_t packet_bytes, part_bytes;
-    bool trusted, fresh; /* fresh: CONNECTED or ACCEPTED is to be reported */
+    bool authenticated, fresh; /* fresh: CONNECTED or ACCEPTED is to be reported */
     bool connector;
     int error;
     bool closed_reported;
-    char words[160];
+    char message[160];
     bool owed;          /* something was sent that wants an answer */
     uint64_t data_at;   /* when DATA left last; 0: never */
     uint64_t ticked_at; /* for what is known now, losses have been looked for; 0: never */

@@ -21,7 +21,7 @@ static int check_config(const struct br_dgram_config *config)
     return 0;
 }
 
-static int allocate(struct br_dgram_link *link)
+static int datagram_link_allocate(struct br_dgram_link *link)
 {
     const struct br_dgram_config *config = &link->config;
 
@@ -41,7 +41,7 @@ static int allocate(struct br_dgram_link *link)
                         config->message_buffers);
 }
 
-static void init(struct br_dgram_link *link, uint64_t now)
+static void datagram_link_init(struct br_dgram_link *link, uint64_t now)
 {
     br_list_init(&link->again);
     br_list_init(&link->messages);
@@ -66,7 +66,7 @@ static void init(struct br_dgram_link *link, uint64_t now)
     link->message_limit = link->limit_told = link->config.message_buffers;
 }
 
-static int create(const struct br_dgram_config *config, uint64_t now, struct br_dgram_link **out)
+static int datagram_link_create(const struct br_dgram_config *config, uint64_t now, struct br_dgram_link **out)
 {
     struct br_dgram_link *link;
     int rc = check_config(config);
@@ -78,19 +78,19 @@ static int create(const struct br_dgram_config *config, uint64_t now, struct br_
         return br_error(ENOMEM, "no memory for a datagram link");
     link->config = *config;
     link->allocated = config->paths;
-    rc = allocate(link);
+    rc = datagram_link_allocate(link);
     if (rc) {
         br_dgram_link_destroy(link);
         return rc;
     }
-    init(link, now);
+    datagram_link_init(link, now);
     *out = link;
     return 0;
 }
 
 int br_dgram_link_connect(const struct br_dgram_config *config, uint64_t now, struct br_dgram_link **out)
 {
-    int rc = create(config, now, out);
+    int rc = datagram_link_create(config, now, out);
 
     if (rc)
         return rc;
@@ -102,7 +102,7 @@ int br_dgram_link_connect(const struct br_dgram_config *config, uint64_t now, st
 int br_dgram_link_accept(const struct br_dgram_config *config, const struct br_dgram_view *open, uint64_t now,
                          struct br_dgram_link **out)
 {
-    int rc = create(config, now, out);
+    int rc = datagram_link_create(config, now, out);
 
     if (rc)
         return rc;
@@ -145,12 +145,12 @@ uint64_t br_dgram_link_peer(const struct br_dgram_link *link)
 
 void br_dgram_link_trust(struct br_dgram_link *link)
 {
-    link->trusted = true;
+    link->authenticated = true;
 }
 
-const char *br_dgram_link_words(const struct br_dgram_link *link)
+const char *br_dgram_link_message(const struct br_dgram_link *link)
 {
-    return link->words;
+    return link->message;
 }
 
 void br_dgram_link_fail(struct br_dgram_link *link, int error, const char *format, ...)
@@ -162,7 +162,7 @@ void br_dgram_link_fail(struct br_dgram_link *link, int error, const char *forma
     link->state = BR_DGRAM_FAILED;
     link->error = -error;
     va_start(args, format);
-    vsnprintf(link->words, sizeof link->words, format, args);
+    vsnprintf(link->message, sizeof link->message, format, args);
     va_end(args);
 }
 
@@ -178,16 +178,16 @@ void br_dgram_link_up(struct br_dgram_link *link, uint32_t packet_bytes, uint64_
     link->fresh = true;
 }
 
-static int check_frame(const struct br_dgram_link *link, const struct br_frame *frame)
+static int datagram_link_check_frame(const struct br_dgram_link *link, const struct br_frame *frame)
 {
-    uint32_t most = frame->kind == BR_FRAME_PLACED ? BR_DGRAM_MAX_FRAME : link->config.message_bytes;
+    uint32_t most = frame->kind == BR_FRAME_DATA ? BR_DGRAM_MAX_FRAME : link->config.message_bytes;
 
     if (frame->length > most)
         return br_error(EMSGSIZE, "frame of %u bytes; at most %u", frame->length, most);
     return 0;
 }
 
-static void take(struct br_dgram_link *link, struct br_dgram_tx_frame *frame, const struct br_frame *from)
+static void datagram_link_take(struct br_dgram_link *link, struct br_dgram_tx_frame *frame, const struct br_frame *from)
 {
     bool message = from->kind == BR_FRAME_MESSAGE;
     uint32_t content = BR_FRAME_INLINE + from->length;
@@ -218,18 +218,18 @@ int br_dgram_link_post(struct br_dgram_link *link, const struct br_frame *frames
     int taken = 0;
 
     if (link->state == BR_DGRAM_FAILED)
-        return br_error(-link->error, "%s", link->words);
+        return br_error(-link->error, "%s", link->message);
     if (link->state != BR_DGRAM_UP)
         return 0;
     while (taken < n) {
         struct br_dgram_tx_frame *frame = &link->tx[link->next_frame % BR_DGRAM_WINDOW];
-        int rc = check_frame(link, &frames[taken]);
+        int rc = datagram_link_check_frame(link, &frames[taken]);
 
         if (rc)
             return taken ? taken : rc;
         if (frame->busy)
             break;
-        take(link, frame, &frames[taken]);
+        datagram_link_take(link, frame, &frames[taken]);
         taken++;
     }
     return taken;
@@ -283,7 +283,7 @@ static bool message_event(struct br_dgram_link *link, struct br_event *event)
     return true;
 }
 
-static bool placed_event(struct br_dgram_link *link, struct br_event *event)
+static bool datagram_link_placed_event(struct br_dgram_link *link, struct br_event *event)
 {
     struct br_list *node = br_list_pop_front(&link->ready);
     struct br_dgram_rx_frame *frame;
@@ -292,7 +292,7 @@ static bool placed_event(struct br_dgram_link *link, struct br_event *event)
         return false;
     frame = br_container_of(node, struct br_dgram_rx_frame, ready);
     frame->finished = true;
-    event->kind = BR_EVENT_PLACED;
+    event->kind = BR_EVENT_DATA;
     event->slot = frame->slot;
     event->offset = frame->offset;
     event->length = frame->length;
@@ -325,7 +325,7 @@ bool br_dgram_link_event(struct br_dgram_link *link, struct br_event *event)
         event->kind = link->connector ? BR_EVENT_CONNECTED : BR_EVENT_ACCEPTED;
         return true;
     }
-    if (message_event(link, event) || placed_event(link, event) || sent_event(link, event))
+    if (message_event(link, event) || datagram_link_placed_event(link, event) || sent_event(link, event))
         return true;
     if (link->state != BR_DGRAM_FAILED || link->closed_reported)
         return false;

@@ -117,13 +117,13 @@ void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view 
                          uint64_t at);
 
 /* Takes the next event: ACCEPTED, CONNECTED, SENT (its bytes stand at the peer), MESSAGE (in order), PLACED, CLOSED (last; `error`, words by
- * br_dgram_link_words). event->link is not touched. inline_ of a PLACED event is valid
+ * br_dgram_link_message). event->link is not touched. inline_ of a PLACED event is valid
  * while no packet is taken in that the peer sent after having heard of a packet given out after this: that is, until the next
  * poll() of an owner that takes in packets first and gives out packets then. false: none. */
 bool br_dgram_link_event(struct br_dgram_link *link, struct br_event *event);
 /* Buffer of a MESSAGE event. May make an acknowledgement due (room for more messages): call next(). */
 void br_dgram_link_release(struct br_dgram_link *link, void *buffer);
-const char *br_dgram_link_words(const struct br_dgram_link *link); /* why it failed; "" while it has not */
+const char *br_dgram_link_message(const struct br_dgram_link *link); /* why it failed; "" while it has not */
 
 /* The next packet that may leave now; false: none before br_dgram_link_timer(), or before something else happens. */
 bool br_dgram_link_next(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out);

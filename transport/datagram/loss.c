@@ -11,7 +11,7 @@
 #define REMEMBERED    512u /* packets for which a late acknowledgement is still recognised */
 
 /* The frame that a packet carried a part of, if the part is still missing at the peer. */
-static struct br_dgram_tx_frame *missing(struct br_dgram_link *link, const struct br_dgram_sent *sent)
+static struct br_dgram_tx_frame *loss_missing(struct br_dgram_link *link, const struct br_dgram_sent *sent)
 {
     struct br_dgram_tx_frame *frame = &link->tx[sent->frame % BR_DGRAM_WINDOW];
 
@@ -22,9 +22,9 @@ static struct br_dgram_tx_frame *missing(struct br_dgram_link *link, const struc
 }
 
 /* false: it carried nothing that is still missing. */
-static bool send_again(struct br_dgram_link *link, const struct br_dgram_sent *sent)
+static bool loss_send_again(struct br_dgram_link *link, const struct br_dgram_sent *sent)
 {
-    struct br_dgram_tx_frame *frame = missing(link, sent);
+    struct br_dgram_tx_frame *frame = loss_missing(link, sent);
 
     if (!frame)
         return false;
@@ -34,18 +34,18 @@ static bool send_again(struct br_dgram_link *link, const struct br_dgram_sent *s
     return true;
 }
 
-static void lose(struct br_dgram_link *link, struct br_dgram_path *path, struct br_dgram_sent *sent)
+static void loss_lose(struct br_dgram_link *link, struct br_dgram_path *path, struct br_dgram_sent *sent)
 {
     sent->state = BR_DGRAM_LOST;
     path->in_flight--;
     link->stats.lost_packets++;
     br_dgram_pace_lost(&path->pace);
-    send_again(link, sent);
+    loss_send_again(link, sent);
 }
 
 static void part_arrived(struct br_dgram_link *link, const struct br_dgram_sent *sent)
 {
-    struct br_dgram_tx_frame *frame = missing(link, sent);
+    struct br_dgram_tx_frame *frame = loss_missing(link, sent);
 
     if (!frame)
         return;
@@ -60,7 +60,7 @@ static void part_arrived(struct br_dgram_link *link, const struct br_dgram_sent 
 }
 
 /* Packet `number` has arrived. false: that was known. */
-static bool arrived(struct br_dgram_link *link, struct br_dgram_path *path, uint64_t number, uint64_t now)
+static bool loss_arrived(struct br_dgram_link *link, struct br_dgram_path *path, uint64_t number, uint64_t now)
 {
     struct br_dgram_sent *sent = br_dgram_sent_at(path, number);
 
@@ -120,7 +120,7 @@ static void find_lost(struct br_dgram_link *link, struct br_dgram_path *path, ui
             path->loss_at = path->newest_heard + patience - (path->newest_sent - sent->time);
             break;
         }
-        lose(link, path, sent);
+        loss_lose(link, path, sent);
     }
     raise_floor(path);
 }
@@ -139,7 +139,7 @@ static unsigned take_ranges(struct br_dgram_link *link, struct br_dgram_path *pa
         if (first_ < path->floor)
             first_ = path->floor;
         for (uint64_t number = first_; number <= last; number++)
-            packets += arrived(link, path, number, now);
+            packets += loss_arrived(link, path, number, now);
         if (above <= path->floor)
             break;
     }
@@ -221,7 +221,7 @@ static bool others_live(const struct br_dgram_link *link, const struct br_dgram_
 }
 
 /* Is it the path that is silent, and not the peer, which may wait for a core? */
-static bool hopeless(const struct br_dgram_link *link, const struct br_dgram_path *path, uint64_t now)
+static bool loss_hopeless(const struct br_dgram_link *link, const struct br_dgram_path *path, uint64_t now)
 {
     return path->probes + 1 >= BR_DGRAM_DEAD &&
            (now >= path->silent_since + LEAST_SILENCE || link->answered_at > path->silent_since);
@@ -230,7 +230,7 @@ static bool hopeless(const struct br_dgram_link *link, const struct br_dgram_pat
 static void time_out(struct br_dgram_link *link, struct br_dgram_path *path, uint64_t now)
 {
     bool full = path->next - path->floor >= BR_DGRAM_PACKETS; /* no number is left to ask with */
-    bool dead = full || hopeless(link, path, now);
+    bool dead = full || loss_hopeless(link, path, now);
     uint64_t number = path->next - 1;
 
     link->stats.timeouts++;
@@ -240,13 +240,13 @@ static void time_out(struct br_dgram_link *link, struct br_dgram_path *path, uin
     if (!dead) {
         while (br_dgram_sent_at(path, number)->state != BR_DGRAM_FLYING)
             number--;
-        path->probe = send_again(link, br_dgram_sent_at(path, number));
+        path->probe = loss_send_again(link, br_dgram_sent_at(path, number));
         path->ping = !path->probe;
         return;
     }
     for (number = path->floor; number < path->next; number++)
         if (br_dgram_sent_at(path, number)->state == BR_DGRAM_FLYING)
-            lose(link, path, br_dgram_sent_at(path, number));
+            loss_lose(link, path, br_dgram_sent_at(path, number));
     raise_floor(path);
     br_dgram_pace_timeout(&path->pace);
     if (others_live(link, path))

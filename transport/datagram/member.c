@@ -11,7 +11,7 @@
 
 #define PATIENCE (10 * BR_SEC) /* where the caller has no wish */
 
-static struct br_dgram_device *device_of(const struct br_dgram_member *member)
+static struct br_dgram_device *member_device_of(const struct br_dgram_member *member)
 {
     return (struct br_dgram_device *)member->base.device;
 }
@@ -34,7 +34,7 @@ static struct br_dgram_config config_of(const struct br_dgram_device *device, ui
 }
 
 /* A link without its datagram link. NULL with words. */
-static struct br_dgram_member *make(struct br_dgram_device *device, const struct br_dgram_spot *peer,
+static struct br_dgram_member *member_make(struct br_dgram_device *device, const struct br_dgram_spot *peer,
                                     uint64_t id)
 {
     struct br_dgram_member *member = br_pool_get(&device->links);
@@ -48,7 +48,7 @@ static struct br_dgram_member *make(struct br_dgram_device *device, const struct
     member->id = id;
     member->peer = *peer;
     member->dirty = true;
-    br_inet_words(&peer->address, true, member->base.peer_name, sizeof member->base.peer_name);
+    br_inet_message(&peer->address, true, member->base.peer_name, sizeof member->base.peer_name);
     if (br_table_insert(&device->ids, id, 0, member)) {
         br_pool_put(&device->links, member);
         br_error(EEXIST, "device %s: a link's number came twice", device->base.name);
@@ -59,9 +59,9 @@ static struct br_dgram_member *make(struct br_dgram_device *device, const struct
     return member;
 }
 
-static void unmake(struct br_dgram_member *member)
+static void member_unmake(struct br_dgram_member *member)
 {
-    struct br_dgram_device *device = device_of(member);
+    struct br_dgram_device *device = member_device_of(member);
 
     br_table_remove(&device->ids, member->id, 0);
     device->open[member->place] = device->open[--device->n_open];
@@ -71,18 +71,18 @@ static void unmake(struct br_dgram_member *member)
 
 void br_dgram_member_fail(struct br_dgram_member *member, int error, const char *why)
 {
-    struct br_dgram_device *device = device_of(member);
+    struct br_dgram_device *device = member_device_of(member);
     char local[64], sending[96] = "";
 
     if (member->state == BR_DGRAM_FAILED)
         return;
-    br_inet_words(&device->address, member->accepted, local, sizeof local);
+    br_inet_message(&device->address, member->accepted, local, sizeof local);
     if (member->send_error)
         snprintf(sending, sizeof sending, "; packets could not be sent: %s%s", strerror(member->send_error),
                  member->send_error == EPERM ? " (a firewall of this host?)" : "");
     br_error(-error, "device %s, %s %s %s: %s%s", device->base.name, local, member->accepted ? "<-" : "->",
              member->base.peer_name, why, sending);
-    snprintf(member->base.words, sizeof member->base.words, "%.159s", br_error_words());
+    snprintf(member->base.message, sizeof member->base.message, "%.159s", br_error_message());
     device->io->drop(device, member);
     member->state = BR_DGRAM_FAILED;
     member->error = error;
@@ -98,7 +98,7 @@ int br_dgram_member_connect(struct br_device *base, const struct br_address *add
 
     if (rc)
         return br_error_prefix(rc, "device %s: ", base->name);
-    member = make(device, &peer, br_dgram_cookie_new(&device->cookies));
+    member = member_make(device, &peer, br_dgram_cookie_new(&device->cookies));
     if (!member)
         return -EMFILE;
     member->told = true;
@@ -108,7 +108,7 @@ int br_dgram_member_connect(struct br_device *base, const struct br_address *add
 
 void br_dgram_member_begin(struct br_dgram_member *member)
 {
-    struct br_dgram_device *device = device_of(member);
+    struct br_dgram_device *device = member_device_of(member);
     struct br_dgram_config config = config_of(device, member->id);
     int rc;
 
@@ -117,7 +117,7 @@ void br_dgram_member_begin(struct br_dgram_member *member)
     if (rc > 0)
         rc = br_dgram_link_connect(&config, device->now, &member->dgram);
     if (rc < 0)
-        br_dgram_member_fail(member, rc, br_error_words());
+        br_dgram_member_fail(member, rc, br_error_message());
 }
 
 struct br_dgram_member *br_dgram_member_accept(struct br_dgram_device *device,
@@ -126,14 +126,14 @@ struct br_dgram_member *br_dgram_member_accept(struct br_dgram_device *device,
 {
     struct br_dgram_config config = config_of(device, confirm->header.link);
     struct br_dgram_view open = *confirm;
-    struct br_dgram_member *member = make(device, from, config.id);
+    struct br_dgram_member *member = member_make(device, from, config.id);
 
     /* The OPEN that has left no trace (cookie.h), as it must have been. */
     open.kind = BR_DGRAM_OPEN;
     open.header.kind = BR_DGRAM_OPEN;
     open.header.link = 0;
     if (member && br_dgram_link_accept(&config, &open, device->now, &member->dgram)) {
-        unmake(member);
+        member_unmake(member);
         member = NULL;
     }
     if (!member) {
@@ -157,13 +157,13 @@ static void say_goodbye(struct br_dgram_device *device, struct br_dgram_member *
 void br_dgram_member_close(struct br_link *base)
 {
     struct br_dgram_member *member = (struct br_dgram_member *)base;
-    struct br_dgram_device *device = device_of(member);
+    struct br_dgram_device *device = member_device_of(member);
 
     say_goodbye(device, member);
     device->io->drop(device, member);
     br_dgram_link_destroy(member->dgram);
     br_dgram_cookie_end(&device->cookies, member->id);
-    unmake(member);
+    member_unmake(member);
 }
 
 int br_dgram_member_post(struct br_link *base, const struct br_frame *frames, int n)

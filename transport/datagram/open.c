@@ -68,7 +68,7 @@ static void use_paths(struct br_dgram_link *link, const struct br_dgram_open *op
         link->config.paths = open->paths;
 }
 
-static void answer_open(struct br_dgram_link *link, const struct br_dgram_open *open)
+static void open_answer_open(struct br_dgram_link *link, const struct br_dgram_open *open)
 {
     if (open->from != link->peer || open->size > link->config.max_packet || link->connector ||
         link->n_sizes == BR_DGRAM_PROBES) {
@@ -79,7 +79,7 @@ static void answer_open(struct br_dgram_link *link, const struct br_dgram_open *
     use_paths(link, open);
 }
 
-static void confirm(struct br_dgram_link *link, uint64_t now)
+static void open_confirm(struct br_dgram_link *link, uint64_t now)
 {
     link->state = BR_DGRAM_CONFIRMING;
     link->volley_at = now;
@@ -103,7 +103,7 @@ static void hear_opened(struct br_dgram_link *link, const struct br_dgram_open *
     if (open->size > link->best)
         link->best = open->size;
     if (link->best == link->config.max_packet)
-        confirm(link, now);
+        open_confirm(link, now);
 }
 
 void br_dgram_open_input(struct br_dgram_link *link, const struct br_dgram_view *view, uint64_t now)
@@ -111,7 +111,7 @@ void br_dgram_open_input(struct br_dgram_link *link, const struct br_dgram_view 
     const struct br_dgram_open *open = &view->open;
 
     if (view->kind == BR_DGRAM_OPEN) {
-        answer_open(link, open);
+        open_answer_open(link, open);
     } else if (view->kind == BR_DGRAM_OPENED) {
         hear_opened(link, open, now);
     } else if (open->from != link->peer) {
@@ -127,11 +127,11 @@ void br_dgram_open_input(struct br_dgram_link *link, const struct br_dgram_view 
 }
 
 /* A volley has been sent and not answered in time. */
-static void volley(struct br_dgram_link *link, uint64_t now)
+static void open_volley(struct br_dgram_link *link, uint64_t now)
 {
     link->volleys++;
     if (link->state == BR_DGRAM_OPENING && link->best && link->volleys > VOLLEYS_MORE) {
-        confirm(link, now);
+        open_confirm(link, now);
         return;
     }
     if (link->state == BR_DGRAM_OPENING)
@@ -142,13 +142,13 @@ static void volley(struct br_dgram_link *link, uint64_t now)
 static bool connector_next(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out)
 {
     if (link->state == BR_DGRAM_OPENING && now >= link->volley_at)
-        volley(link, now);
+        open_volley(link, now);
     if (link->state == BR_DGRAM_OPENING && link->next_size < link->n_sizes) {
         br_dgram_open_packet(link, BR_DGRAM_OPEN, link->sizes[link->next_size++], out);
         return true;
     }
     if (link->state == BR_DGRAM_CONFIRMING && now >= link->volley_at) {
-        volley(link, now);
+        open_volley(link, now);
         br_dgram_open_packet(link, BR_DGRAM_CONFIRM, link->best, out);
         return true;
     }

@@ -9,7 +9,7 @@
 #define RANGES_AT offsetof(struct br_dgram_ack, range)
 
 /* Over head[0..n), whose field for the checksum it leaves zero, and what follows. */
-static uint32_t checksum(struct br_dgram_header *head, size_t n, const void *rest, size_t rest_bytes)
+static uint32_t datagram_packet_checksum(struct br_dgram_header *head, size_t n, const void *rest, size_t rest_bytes)
 {
     uint32_t crc;
 
@@ -19,7 +19,7 @@ static uint32_t checksum(struct br_dgram_header *head, size_t n, const void *res
 }
 
 /* Bytes that the checksum covers of a DATA packet of `size` bytes. */
-static size_t covered(const struct br_dgram_data *data, size_t size)
+static size_t datagram_packet_covered(const struct br_dgram_data *data, size_t size)
 {
     size_t head = sizeof *data + (data->part ? 0 : BR_FRAME_INLINE);
 
@@ -30,7 +30,7 @@ static bool data_sensible(const struct br_dgram_data *data, size_t content)
 {
     uint64_t all = (uint64_t)data->length + BR_FRAME_INLINE;
 
-    if (data->frame_kind != BR_FRAME_MESSAGE && data->frame_kind != BR_FRAME_PLACED)
+    if (data->frame_kind != BR_FRAME_MESSAGE && data->frame_kind != BR_FRAME_DATA)
         return false;
     return data->length <= BR_DGRAM_MAX_FRAME && data->part < BR_DGRAM_PARTS && data->path < BR_DGRAM_PATHS &&
            data->number && content && content <= all && !(data->flags & ~BR_DGRAM_HEADER_ONLY) &&
@@ -64,7 +64,7 @@ static bool open_sensible(const struct br_dgram_open *open, enum br_dgram_kind k
 }
 
 /* The fields of its kind, once the head has been copied. */
-static bool sensible(struct br_dgram_view *view, const uint8_t *bytes, size_t size)
+static bool datagram_packet_sensible(struct br_dgram_view *view, const uint8_t *bytes, size_t size)
 {
     switch (view->kind) {
     case BR_DGRAM_OPEN:
@@ -103,13 +103,13 @@ int br_dgram_parse(const void *bytes, size_t size, struct br_dgram_view *out)
     memcpy(&out->ack, bytes, head);
     out->content = NULL;
     out->content_bytes = 0;
-    if (!sensible(out, bytes, size))
+    if (!datagram_packet_sensible(out, bytes, size))
         return -EBADMSG;
     if (out->kind == BR_DGRAM_DATA)
-        check = covered(&out->data, size);
+        check = datagram_packet_covered(&out->data, size);
     said = out->header.checksum;
     head = head < check ? head : check;
-    return said == checksum(&out->header, head, (const uint8_t *)bytes + head, check - head) ? 0 : -EBADMSG;
+    return said == datagram_packet_checksum(&out->header, head, (const uint8_t *)bytes + head, check - head) ? 0 : -EBADMSG;
 }
 
 void br_dgram_seal(void *head, uint32_t head_bytes, const void *payload, uint32_t payload_bytes)
@@ -121,7 +121,7 @@ void br_dgram_seal(void *head, uint32_t head_bytes, const void *payload, uint32_
     header->version = BR_DGRAM_VERSION;
     if (header->kind == BR_DGRAM_DATA && data->flags & BR_DGRAM_HEADER_ONLY)
         payload_bytes = 0;
-    header->checksum = checksum(header, head_bytes, payload, payload_bytes);
+    header->checksum = datagram_packet_checksum(header, head_bytes, payload, payload_bytes);
 }
 
 void br_dgram_refuse(const struct br_dgram_view *view, struct br_dgram_open *out)

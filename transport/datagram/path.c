@@ -111,7 +111,7 @@ void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t sample, uint64_t 
 }
 
 /* After Swift: more for small windows, so that many flows find room and shares become equal. */
-static double target(const struct br_dgram_pace *pace)
+static double path_target(const struct br_dgram_pace *pace)
 {
     double queueing = (double)pace->queueing, least = (double)pace->least;
     double scale = SCALING / sqrt(pace->window / pace->step);
@@ -121,7 +121,7 @@ static double target(const struct br_dgram_pace *pace)
     return least + queueing * (0.5 + (scale < SCALING ? scale : SCALING));
 }
 
-static void shrink(struct br_dgram_pace *pace, double factor)
+static void path_shrink(struct br_dgram_pace *pace, double factor)
 {
     pace->window *= factor;
     if (pace->window < LEAST_WINDOW)
@@ -130,18 +130,18 @@ static void shrink(struct br_dgram_pace *pace, double factor)
 }
 
 /* Once a round (note 3). */
-static void decide(struct br_dgram_pace *pace)
+static void path_decide(struct br_dgram_pace *pace)
 {
-    double delay = (double)pace->round_delay, aim = target(pace);
+    double delay = (double)pace->round_delay, aim = path_target(pace);
 
     if (pace->round_delay < UINT64_MAX && delay > aim && !pace->drain_until) {
         double excess = 0.8 * (delay - aim) / delay;
 
-        shrink(pace, 1 - (excess < 0.5 ? excess : 0.5));
+        path_shrink(pace, 1 - (excess < 0.5 ? excess : 0.5));
     } else if (pace->round_lost && pace->loss_rate > LOSS_TOLERATED) {
-        shrink(pace, 0.7);
+        path_shrink(pace, 0.7);
     } else if (pace->round_marked) {
-        shrink(pace, 1 - pace->mark_rate / 2);
+        path_shrink(pace, 1 - pace->mark_rate / 2);
     } else if (pace->limited && pace->window >= pace->threshold && !pace->drain_until) {
         pace->window += pace->step * (pace->window < 1 ? pace->window : 1);
     }
@@ -170,7 +170,7 @@ void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned 
     }
     if (newest < pace->round_ends)
         return;
-    decide(pace);
+    path_decide(pace);
     pace->round_ends = next;
     pace->round_delay = UINT64_MAX;
     pace->round_lost = pace->round_marked = 0;
@@ -229,7 +229,7 @@ bool br_dgram_pace_open(struct br_dgram_pace *pace, uint32_t in_flight, uint64_t
 }
 
 /* What follows from window and round trip; not for each packet. */
-static void set_rate(struct br_dgram_pace *pace)
+static void path_set_rate(struct br_dgram_pace *pace)
 {
     double window = window_now(pace), gain = window < 1 ? 1 : pace->window < pace->threshold ? 2 : 1.25;
     double wanted = (double)round_trip_of(pace) / (window * gain);
@@ -245,7 +245,7 @@ static void set_rate(struct br_dgram_pace *pace)
 void br_dgram_pace_left(struct br_dgram_pace *pace, uint64_t now)
 {
     if (!pace->rated)
-        set_rate(pace);
+        path_set_rate(pace);
     if (pace->leave_at + pace->credit < now)
         pace->leave_at = now - pace->credit;
     pace->leave_at += pace->between;

@@ -28,7 +28,7 @@ void br_dgram_receive_tell(struct br_dgram_link *link)
 }
 
 /* Puts `number` into the runs, which lie from the top down and do not touch. false: it is below all of a full list. */
-static bool record(struct br_dgram_path *path, uint64_t number)
+static bool datagram_receive_record(struct br_dgram_path *path, uint64_t number)
 {
     struct br_dgram_run *runs = path->runs;
     unsigned i = 0, n = path->n_runs;
@@ -57,14 +57,14 @@ static bool record(struct br_dgram_path *path, uint64_t number)
 }
 
 /* The packet has been taken in: it will be acknowledged, at once if it is `urgent`. */
-static void acknowledge(struct br_dgram_link *link, const struct br_dgram_data *data, bool urgent,
+static void datagram_receive_acknowledge(struct br_dgram_link *link, const struct br_dgram_data *data, bool urgent,
                         uint64_t now)
 {
     struct br_dgram_path *path = &link->paths[data->path];
     uint64_t top = path->n_runs ? path->runs[0].last : 0;
     uint64_t at = now + ACK_DELAY;
 
-    if (!record(path, data->number))
+    if (!datagram_receive_record(path, data->number))
         return;
     path->latest = data->number;
     path->latest_at = now;
@@ -97,7 +97,7 @@ static bool begin_message(struct br_dgram_link *link, struct br_dgram_rx_frame *
 }
 
 /* A frame of which this is the first packet to come. */
-static bool begin(struct br_dgram_link *link, struct br_dgram_rx_frame *frame,
+static bool datagram_receive_begin(struct br_dgram_link *link, struct br_dgram_rx_frame *frame,
                   const struct br_dgram_data *data)
 {
     uint32_t content = BR_FRAME_INLINE + data->length;
@@ -126,7 +126,7 @@ static bool begin(struct br_dgram_link *link, struct br_dgram_rx_frame *frame,
 }
 
 /* Does the packet say of its frame what the others said, and is the part as long as it must be? */
-static bool fits(const struct br_dgram_link *link, const struct br_dgram_rx_frame *frame,
+static bool datagram_receive_fits(const struct br_dgram_link *link, const struct br_dgram_rx_frame *frame,
                  const struct br_dgram_view *view)
 {
     const struct br_dgram_data *data = &view->data;
@@ -140,7 +140,7 @@ static bool fits(const struct br_dgram_link *link, const struct br_dgram_rx_fram
 }
 
 /* Where the payload of this frame goes; NULL: nowhere, the frame is stale, or the link has failed. */
-static uint8_t *place(struct br_dgram_link *link, struct br_dgram_rx_frame *frame)
+static uint8_t *datagram_receive_place(struct br_dgram_link *link, struct br_dgram_rx_frame *frame)
 {
     struct br_slot *slot;
     int rc;
@@ -156,15 +156,15 @@ static uint8_t *place(struct br_dgram_link *link, struct br_dgram_rx_frame *fram
         return slot->base + frame->offset;
     frame->stale = true;
     if (rc != -ESTALE)
-        br_dgram_link_fail(link, -rc, "%s", br_error_words());
+        br_dgram_link_fail(link, -rc, "%s", br_error_message());
     return NULL;
 }
 
-static void put(struct br_dgram_link *link, struct br_dgram_rx_frame *frame, const struct br_dgram_view *view)
+static void datagram_receive_put(struct br_dgram_link *link, struct br_dgram_rx_frame *frame, const struct br_dgram_view *view)
 {
     const uint8_t *bytes = view->content;
     uint32_t n = view->content_bytes, at = view->data.part * link->part_bytes;
-    uint8_t *to = place(link, frame);
+    uint8_t *to = datagram_receive_place(link, frame);
 
     if (!at) {
         uint8_t *head = frame->kind == BR_FRAME_MESSAGE ? frame->message->inline_ : frame->inline_;
@@ -192,7 +192,7 @@ static void put(struct br_dgram_link *link, struct br_dgram_rx_frame *frame, con
 /* A PLACED frame from a peer that has not proved itself: it may have overtaken the proof, or the protocol has yet to look at that. */
 static bool too_early(struct br_dgram_link *link, const struct br_dgram_data *data, uint64_t now)
 {
-    if (link->trusted || data->frame_kind != BR_FRAME_PLACED)
+    if (link->authenticated || data->frame_kind != BR_FRAME_DATA)
         return false;
     link->stats.dropped++;
     if (br_dgram_before(link->delivered, data->order))
@@ -222,25 +222,25 @@ void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_vie
     if (view->kind == BR_DGRAM_DATA && !br_dgram_before(data->frame, frame->number)) {
         if (too_early(link, data, now))
             return;
-        if (data->frame != frame->number && !begin(link, frame, data)) {
+        if (data->frame != frame->number && !datagram_receive_begin(link, frame, data)) {
             link->stats.dropped++;
             return;
         }
-        if (!fits(link, frame, view)) {
+        if (!datagram_receive_fits(link, frame, view)) {
             br_dgram_link_fail(link, EPROTO, "packets of frame %u contradict each other", data->frame);
             return;
         }
         if (frame->got >> data->part & 1)
             link->stats.duplicates++;
         else
-            put(link, frame, view);
-        whole = frame->whole && frame->kind == BR_FRAME_PLACED;
+            datagram_receive_put(link, frame, view);
+        whole = frame->whole && frame->kind == BR_FRAME_DATA;
     }
     if (link->state == BR_DGRAM_UP)
-        acknowledge(link, data, whole || view->kind == BR_DGRAM_PING, now);
+        datagram_receive_acknowledge(link, data, whole || view->kind == BR_DGRAM_PING, now);
 }
 
-static void fill(struct br_dgram_link *link, unsigned index, uint64_t now, struct br_dgram_packet *out)
+static void datagram_receive_fill(struct br_dgram_link *link, unsigned index, uint64_t now, struct br_dgram_packet *out)
 {
     struct br_dgram_path *path = &link->paths[index];
     struct br_dgram_ack *ack = (struct br_dgram_ack *)out->head;
@@ -288,7 +288,7 @@ bool br_dgram_receive_ack(struct br_dgram_link *link, bool urgent, uint64_t now,
 
         if (path->ack_at == BR_DGRAM_NEVER || now < path->ack_at + waits)
             continue;
-        fill(link, i, now, out);
+        datagram_receive_fill(link, i, now, out);
         path->ack_at = BR_DGRAM_NEVER;
         path->unacked = 0;
         link->limit_told = br_dgram_receive_limit(link);

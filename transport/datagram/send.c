@@ -8,7 +8,7 @@
 #define PING_EVERY   (20 * BR_MS)  /* while messages wait for room at the peer */
 #define ALIVE_EVERY  (500 * BR_MS) /* an idle link: an end that has died without a word is noticed */
 
-static struct br_dgram_tx_frame *first(const struct br_list *queue, bool again)
+static struct br_dgram_tx_frame *datagram_send_first(const struct br_list *queue, bool again)
 {
     if (br_list_empty(queue))
         return NULL;
@@ -17,19 +17,19 @@ static struct br_dgram_tx_frame *first(const struct br_list *queue, bool again)
 }
 
 /* Whose part leaves next (internal.h note 5). */
-static struct br_dgram_tx_frame *choose(const struct br_dgram_link *link)
+static struct br_dgram_tx_frame *datagram_send_choose(const struct br_dgram_link *link)
 {
-    struct br_dgram_tx_frame *frame = first(&link->again, true);
+    struct br_dgram_tx_frame *frame = datagram_send_first(&link->again, true);
 
     if (frame)
         return frame;
-    frame = first(&link->messages, false);
+    frame = datagram_send_first(&link->messages, false);
     if (frame && br_dgram_before(frame->order, link->message_limit))
         return frame;
-    return first(&link->placed, false);
+    return datagram_send_first(&link->placed, false);
 }
 
-static bool usable(const struct br_dgram_link *link, const struct br_dgram_path *path)
+static bool datagram_send_usable(const struct br_dgram_link *link, const struct br_dgram_path *path)
 {
     bool others = false;
 
@@ -41,24 +41,24 @@ static bool usable(const struct br_dgram_link *link, const struct br_dgram_path 
 }
 
 /* Nothing but messages for which the peer has no room. */
-static bool blocked(const struct br_dgram_link *link)
+static bool datagram_send_blocked(const struct br_dgram_link *link)
 {
-    return !br_list_empty(&link->messages) && !link->paths[0].in_flight && !choose(link);
+    return !br_list_empty(&link->messages) && !link->paths[0].in_flight && !datagram_send_choose(link);
 }
 
 /* An answer is owed, but what wanted it was lost and needs not go again, as it was a PING: asked anew, or the link would end. */
-static bool forgotten(const struct br_dgram_link *link)
+static bool datagram_send_forgotten(const struct br_dgram_link *link)
 {
     for (unsigned i = 0; i < link->config.paths; i++)
         if (link->paths[i].in_flight)
             return false;
-    return link->owed && !choose(link);
+    return link->owed && !datagram_send_choose(link);
 }
 
 uint64_t br_dgram_send_timer(const struct br_dgram_link *link)
 {
-    uint64_t timer = blocked(link) ? link->ping_at : BR_DGRAM_NEVER;
-    bool waiting = choose(link) != NULL, asks = forgotten(link);
+    uint64_t timer = datagram_send_blocked(link) ? link->ping_at : BR_DGRAM_NEVER;
+    bool waiting = datagram_send_choose(link) != NULL, asks = datagram_send_forgotten(link);
     uint64_t silent = link->heard_at + (link->owed ? link->config.patience : ALIVE_EVERY);
 
     timer = silent < timer ? silent : timer;
@@ -70,7 +70,7 @@ uint64_t br_dgram_send_timer(const struct br_dgram_link *link)
             return 0;
         if (asks && path->quiet_since + REVIVE_EVERY < timer)
             timer = path->quiet_since + REVIVE_EVERY;
-        if (!waiting || !usable(link, path))
+        if (!waiting || !datagram_send_usable(link, path))
             continue;
         if (path->probe)
             return 0;
@@ -106,7 +106,7 @@ static struct br_dgram_path *choose_path(struct br_dgram_link *link, uint64_t no
         unsigned at = (link->next_path + i) % n;
         struct br_dgram_path *path = &link->paths[at];
 
-        if (!usable(link, path))
+        if (!datagram_send_usable(link, path))
             continue;
         if (path->probe || br_dgram_pace_open(&path->pace, path->in_flight, now)) {
             /* A burst stays on its path, so that one call to the kernel carries it. */
@@ -117,7 +117,7 @@ static struct br_dgram_path *choose_path(struct br_dgram_link *link, uint64_t no
     return NULL;
 }
 
-static void note(struct br_dgram_link *link, struct br_dgram_path *path, uint32_t frame, uint8_t part,
+static void datagram_send_note(struct br_dgram_link *link, struct br_dgram_path *path, uint32_t frame, uint8_t part,
                  uint64_t now)
 {
     *br_dgram_sent_at(path, path->next) =
@@ -135,7 +135,7 @@ static void note(struct br_dgram_link *link, struct br_dgram_path *path, uint32_
     link->stats.tx_packets++;
 }
 
-static void head(struct br_dgram_link *link, const struct br_dgram_path *path, enum br_dgram_kind kind,
+static void datagram_send_head(struct br_dgram_link *link, const struct br_dgram_path *path, enum br_dgram_kind kind,
                  struct br_dgram_packet *out)
 {
     struct br_dgram_data *data = (struct br_dgram_data *)out->head;
@@ -153,7 +153,7 @@ static void head(struct br_dgram_link *link, const struct br_dgram_path *path, e
     out->region = NULL;
 }
 
-static void fill(struct br_dgram_link *link, const struct br_dgram_tx_frame *frame, uint8_t part,
+static void datagram_send_fill(struct br_dgram_link *link, const struct br_dgram_tx_frame *frame, uint8_t part,
                  struct br_dgram_packet *out)
 {
     struct br_dgram_data *data = (struct br_dgram_data *)out->head;
@@ -183,7 +183,7 @@ static void fill(struct br_dgram_link *link, const struct br_dgram_tx_frame *fra
 }
 
 /* Asks now and then on paths that carry nothing: on those that count as dead, or on all. */
-static void revive(struct br_dgram_link *link, bool all, uint64_t now)
+static void datagram_send_revive(struct br_dgram_link *link, bool all, uint64_t now)
 {
     for (unsigned i = 0; i < link->config.paths; i++) {
         struct br_dgram_path *path = &link->paths[i];
@@ -194,25 +194,25 @@ static void revive(struct br_dgram_link *link, bool all, uint64_t now)
     }
 }
 
-static bool ping(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out)
+static bool datagram_send_ping(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out)
 {
-    if (blocked(link) && now >= link->ping_at) {
+    if (datagram_send_blocked(link) && now >= link->ping_at) {
         link->ping_at = now + PING_EVERY;
         link->paths[0].ping = true;
     }
     if (!link->owed && now >= link->heard_at + ALIVE_EVERY)
         link->paths[0].ping = true;
-    if (forgotten(link))
-        revive(link, true, now);
+    if (datagram_send_forgotten(link))
+        datagram_send_revive(link, true, now);
     for (unsigned i = 0; i < link->config.paths; i++) {
         struct br_dgram_path *path = &link->paths[i];
 
         if (!path->ping)
             continue;
         path->ping = false;
-        head(link, path, BR_DGRAM_PING, out);
+        datagram_send_head(link, path, BR_DGRAM_PING, out);
         br_dgram_seal(out->head, out->head_bytes, NULL, 0);
-        note(link, path, 0, BR_DGRAM_NO_PART, now);
+        datagram_send_note(link, path, 0, BR_DGRAM_NO_PART, now);
         return true;
     }
     return false;
@@ -220,22 +220,22 @@ static bool ping(struct br_dgram_link *link, uint64_t now, struct br_dgram_packe
 
 bool br_dgram_send_next(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out)
 {
-    struct br_dgram_tx_frame *frame = choose(link);
+    struct br_dgram_tx_frame *frame = datagram_send_choose(link);
     struct br_dgram_path *path;
     uint8_t part;
 
-    if (ping(link, now, out))
+    if (datagram_send_ping(link, now, out))
         return true;
     path = frame ? choose_path(link, now) : NULL;
     if (!path)
         return false;
-    revive(link, false, now);
+    datagram_send_revive(link, false, now);
     link->stats.resent_packets += frame->lost != 0;
     part = take_part(frame);
-    head(link, path, BR_DGRAM_DATA, out);
-    fill(link, frame, part, out);
+    datagram_send_head(link, path, BR_DGRAM_DATA, out);
+    datagram_send_fill(link, frame, part, out);
     br_dgram_seal(out->head, out->head_bytes, out->payload, out->payload_bytes);
-    note(link, path, frame->number, part, now);
+    datagram_send_note(link, path, frame->number, part, now);
     if (frame->kind == BR_FRAME_MESSAGE)
         link->ping_at = now + PING_EVERY;
     out->last = br_list_empty(&link->again) && br_list_empty(&link->messages) && br_list_empty(&link->placed);

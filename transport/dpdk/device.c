@@ -70,10 +70,10 @@ static int64_t memory_for(const struct br_dpdk_spec *specs, int n)
 }
 
 /* EAL, for all ports of the list. */
-static int start(const struct br_dpdk_module *module, const struct br_dpdk_spec *specs, int n)
+static int dpdk_device_start(const struct br_dpdk_module *module, const struct br_dpdk_spec *specs, int n)
 {
     struct br_dpdk_start how = {.log = log_line};
-    char words[BR_DPDK_WORDS];
+    char text[BR_DPDK_MESSAGE];
     int64_t megabytes;
     int rc = br_env_number("BRAID_DPDK_MEMORY", 64, MOST_MEMORY, memory_for(specs, n), &megabytes);
 
@@ -84,8 +84,8 @@ static int start(const struct br_dpdk_module *module, const struct br_dpdk_spec 
             how.pci[how.n_pci++] = specs[i].name;
     how.megabytes = (uint32_t)megabytes;
     how.huge = free_huge() >= (uint64_t)megabytes << 20;
-    rc = module->start(&how, words);
-    return rc ? br_error(-rc, "%s", words) : 0;
+    rc = module->start(&how, text);
+    return rc ? br_error(-rc, "%s", text) : 0;
 }
 
 /* ---- probe ------------------------------------------------------------------------------------------------------- */
@@ -109,14 +109,14 @@ static void why_not(const struct br_dpdk_spec *spec, char *out, size_t bytes)
                       "a port of net_ring receives what it has sent itself, and reaches nobody else: take "
                       "net_memif between the processes of a host");
     if (rc)
-        snprintf(out, bytes, "%s", br_error_words());
+        snprintf(out, bytes, "%s", br_error_message());
 }
 
-static void describe(const struct br_dpdk_spec *spec, struct br_device_info *out)
+static void dpdk_device_describe(const struct br_dpdk_spec *spec, struct br_device_info *out)
 {
     struct in_addr ip = {.s_addr = spec->ip};
     struct br_dpdk_nic nic;
-    char words[INET_ADDRSTRLEN] = "no address";
+    char text[INET_ADDRSTRLEN] = "no address";
 
     memset(out, 0, sizeof *out);
     memcpy(out->name, spec->name, sizeof out->name);
@@ -124,8 +124,8 @@ static void describe(const struct br_dpdk_spec *spec, struct br_device_info *out
                      : *spec->interface ? br_numa_node_of_interface(spec->interface)
                                         : -1;
     if (spec->ip)
-        inet_ntop(AF_INET, &ip, words, sizeof words);
-    snprintf(out->detail, sizeof out->detail, "%s, port %u, %s", words, spec->port,
+        inet_ntop(AF_INET, &ip, text, sizeof text);
+    snprintf(out->detail, sizeof out->detail, "%s, port %u, %s", text, spec->port,
              spec->pci ? "PCI" : "virtual device");
     why_not(spec, out->why_not, sizeof out->why_not);
 }
@@ -152,7 +152,7 @@ static int describe_others(const struct br_dpdk_spec *specs, int n, struct br_de
             snprintf(info->why_not, sizeof info->why_not,
                      "not named: BRAID_DPDK_PORTS=%.15s,address=10.0.0.1/24", nics[i].address);
         else
-            snprintf(info->why_not, sizeof info->why_not, "%.400s", br_error_words());
+            snprintf(info->why_not, sizeof info->why_not, "%.400s", br_error_message());
         count++;
     }
     return count;
@@ -169,7 +169,7 @@ static int describe_nothing(const char *why, struct br_device_info *out)
     return 1;
 }
 
-static int probe(struct br_device_info *out, int max)
+static int dpdk_device_probe(struct br_device_info *out, int max)
 {
     struct br_dpdk_spec *specs = calloc(BR_DPDK_PORTS, sizeof *specs);
     const struct br_dpdk_module *module;
@@ -181,10 +181,10 @@ static int probe(struct br_device_info *out, int max)
     }
     if (n < 0 || (!n && br_dpdk_library(&module))) {
         free(specs);
-        return describe_nothing(br_error_words(), out);
+        return describe_nothing(br_error_message(), out);
     }
     for (; count < n && count < max; count++)
-        describe(&specs[count], &out[count]);
+        dpdk_device_describe(&specs[count], &out[count]);
     if (!n)
         count = describe_nothing(
             "no port is named: BRAID_DPDK_PORTS=net_af_packet0,iface=eth1,address=10.0.0.1/24 "
@@ -197,7 +197,7 @@ static int probe(struct br_device_info *out, int max)
 
 /* ---- open and close ------------------------------------------------------------------------------------------------ */
 
-static void device_close(struct br_device *base)
+static void dpdk_device_device_close(struct br_device *base)
 {
     struct br_dpdk_device *device = (struct br_dpdk_device *)base;
     uint64_t dropped;
@@ -214,15 +214,15 @@ static void device_close(struct br_device *base)
     free(device);
 }
 
-static int open_port(struct br_dpdk_device *device)
+static int dpdk_device_open_port(struct br_dpdk_device *device)
 {
     bool all = br_dpdk_mac_is_host(device->spec.mac);
-    char words[BR_DPDK_WORDS];
+    char text[BR_DPDK_MESSAGE];
     int rc = device->module->open(device->spec.devargs, device->spec.mtu, all, &device->port, &device->facts,
-                                  words);
+                                  text);
 
     if (rc)
-        return br_error(-rc, "%s", words);
+        return br_error(-rc, "%s", text);
     br_dpdk_spec_mac(&device->spec, device->facts.mac, device->mac);
     if (device->facts.mtu < BR_DGRAM_MIN_PACKET + BR_DPDK_IP)
         return br_error(EMSGSIZE, "an MTU of %u is too small, %u is the least", device->facts.mtu,
@@ -243,7 +243,7 @@ static int open_port(struct br_dpdk_device *device)
 }
 
 /* The port that is meant, with everything that can be known before DPDK is asked. */
-static int choose(struct br_dpdk_device *device, const char *name)
+static int dpdk_device_choose(struct br_dpdk_device *device, const char *name)
 {
     struct br_dpdk_spec *specs = calloc(BR_DPDK_PORTS, sizeof *specs);
     char why[400] = "";
@@ -255,20 +255,20 @@ static int choose(struct br_dpdk_device *device, const char *name)
     if (rc >= 0) {
         device->spec = specs[rc];
         why_not(&device->spec, why, sizeof why);
-        rc = *why ? br_error(ENODEV, "%s", why) : start(device->module, specs, n);
+        rc = *why ? br_error(ENODEV, "%s", why) : dpdk_device_start(device->module, specs, n);
     }
     free(specs);
     return rc;
 }
 
-static int device_open(const struct br_device_config *config, struct br_device **out)
+static int dpdk_device_device_open(const struct br_device_config *config, struct br_device **out)
 {
     struct br_dpdk_device *device = calloc(1, sizeof *device);
     int rc;
 
     if (!device)
         return br_error(ENOMEM, "device %s: no memory", config->name ? config->name : "(any)");
-    rc = choose(device, config->name);
+    rc = dpdk_device_choose(device, config->name);
     snprintf(device->dgram.base.name, sizeof device->dgram.base.name, "%s",
              config->name         ? config->name
              : *device->spec.name ? device->spec.name
@@ -276,10 +276,10 @@ static int device_open(const struct br_device_config *config, struct br_device *
     if (!rc)
         rc = br_dgram_device_init(&device->dgram, &br_dpdk_io, config);
     if (!rc)
-        rc = open_port(device);
+        rc = dpdk_device_open_port(device);
     if (rc) {
         br_error_prefix(rc, "device %s: ", device->dgram.base.name);
-        device_close(&device->dgram.base);
+        dpdk_device_device_close(&device->dgram.base);
         return rc;
     }
     device->dgram.base.ops = br_transport_get(br_dpdk_ops.name);
@@ -289,9 +289,9 @@ static int device_open(const struct br_device_config *config, struct br_device *
 
 const struct br_transport_ops br_dpdk_ops = {
     .name = "dpdk",
-    .probe = probe,
-    .device_open = device_open,
-    .device_close = device_close,
+    .probe = dpdk_device_probe,
+    .device_open = dpdk_device_device_open,
+    .device_close = dpdk_device_device_close,
     .device_address = br_dgram_device_address,
     .link_connect = br_dgram_member_connect,
     .link_close = br_dgram_member_close,

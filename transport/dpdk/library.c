@@ -23,13 +23,13 @@ static char words[300];
 static const struct br_dpdk_module *replacement; /* NULL: none */
 
 /* Is there a file FOLDER/WHERE/braid_dpdk.so? */
-static bool at(const char *folder, const char *where, char out[PATH_MAX])
+static bool dpdk_library_at(const char *folder, const char *where, char out[PATH_MAX])
 {
     return snprintf(out, PATH_MAX, "%s%s/" BR_DPDK_MODULE, folder, where) < PATH_MAX && !access(out, R_OK);
 }
 
 /* Beside whatever holds this code (a build), one above (its tests), or where it is installed. */
-static bool find(char out[PATH_MAX])
+static bool dpdk_library_find(char out[PATH_MAX])
 {
     static const char *const places[] = {"", "/..", "/braid", "/../" BRAID_MODULES, "/../../" BRAID_MODULES};
     const char *named = getenv("BRAID_DPDK_MODULE");
@@ -49,7 +49,7 @@ static bool find(char out[PATH_MAX])
         return false;
     *end = 0;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (at(folder, places[i], out))
+        if (dpdk_library_at(folder, places[i], out))
             return true;
     return false;
 }
@@ -64,7 +64,7 @@ static bool runs_here(void)
 #endif
 }
 
-static void load(void)
+static void dpdk_library_load(void)
 {
     char path[PATH_MAX];
     void *handle;
@@ -76,7 +76,7 @@ static void load(void)
                  "the host's, -cpu host)");
         return;
     }
-    if (!find(path)) {
+    if (!dpdk_library_find(path)) {
         failure = ENOENT;
         snprintf(words, sizeof words,
                  "this braid was built without DPDK: apt-get install libdpdk-dev, then build it again");
@@ -105,7 +105,7 @@ int br_dpdk_library(const struct br_dpdk_module **out)
         *out = replacement;
         return 0;
     }
-    pthread_once(&once, load);
+    pthread_once(&once, dpdk_library_load);
     *out = failure ? NULL : module;
     return failure ? br_error(failure, "%s", words) : 0;
 }

@@ -28,7 +28,7 @@
 #define BR_DPDK_SYMBOL  "br_dpdk_module"
 #define BR_DPDK_VERSION 3u   /* of this header */
 #define BR_DPDK_BURST   32   /* packets of one call, at most */
-#define BR_DPDK_WORDS   400  /* bytes of an error in words */
+#define BR_DPDK_MESSAGE   400  /* bytes of an error in words */
 #define BR_DPDK_ALLOWED 16   /* PCI devices */
 #define BR_DPDK_COPIED  1024 /* bytes of payload up to which a copy costs less than a second buffer */
 
@@ -69,15 +69,15 @@ struct br_dpdk_leaving {
 
 struct br_dpdk_port;
 
-/* Functions that return int: 0 or more, or -errno with words[BR_DPDK_WORDS]. */
+/* Functions that return int: 0 or more, or -errno with words[BR_DPDK_MESSAGE]. */
 struct br_dpdk_module {
     uint32_t version; /* BR_DPDK_VERSION */
     /* Starts EAL; the second call and later ones do nothing. May block for a second. */
-    int (*start)(const struct br_dpdk_start *start, char *words);
+    int (*start)(const struct br_dpdk_start *start, char *text);
     /* Opens a port as DPDK's devargs name it: "net_memif0,role=client", "0000:03:00.0". mtu: wanted; 0: the port's. all: it takes in packets
      * for any MAC address. Blocks. -EBUSY: it is open already. The calls below are for one thread at a time a port. */
     int (*open)(const char *devargs, uint16_t mtu, bool all, struct br_dpdk_port **out,
-                struct br_dpdk_facts *facts, char *words);
+                struct br_dpdk_facts *facts, char *text);
     void (*close)(struct br_dpdk_port *port); /* blocks */
     bool (*is_up)(struct br_dpdk_port *port); /* has a link */
     /* Up to BR_DPDK_BURST packets, which stay readable until the next call. */

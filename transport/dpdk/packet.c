@@ -20,7 +20,7 @@ static_assert(sizeof(struct ether_header) == BR_DPDK_ETHERNET, "Ethernet");
 static_assert(sizeof(struct iphdr) + sizeof(struct udphdr) == BR_DPDK_IP, "IPv4 and UDP");
 
 /* Of RFC 1071, not yet folded: of bytes that begin at an even place. */
-static uint64_t add_up(uint64_t sum, const uint8_t *bytes, uint32_t n)
+static uint64_t dpdk_packet_add_up(uint64_t sum, const uint8_t *bytes, uint32_t n)
 {
     for (; n >= 4; bytes += 4, n -= 4) {
         uint32_t word;
@@ -36,14 +36,14 @@ static uint64_t add_up(uint64_t sum, const uint8_t *bytes, uint32_t n)
     return sum;
 }
 
-static uint16_t fold(uint64_t sum)
+static uint16_t dpdk_packet_fold(uint64_t sum)
 {
     while (sum >> 16)
         sum = (sum & 0xffff) + (sum >> 16);
     return (uint16_t)sum;
 }
 
-static uint64_t pseudo(const struct iphdr *ip, uint16_t udp_bytes)
+static uint64_t dpdk_packet_pseudo(const struct iphdr *ip, uint16_t udp_bytes)
 {
     return (uint64_t)ip->saddr + ip->daddr + htons(IPPROTO_UDP) + udp_bytes;
 }
@@ -71,8 +71,8 @@ static bool sums_are_right(const struct iphdr *ip, const struct udphdr *udp, con
 {
     uint16_t n = ntohs(udp->uh_ulen);
 
-    return fold(add_up(0, (const uint8_t *)ip, sizeof *ip)) == 0xffff &&
-           (!udp->uh_sum || fold(add_up(pseudo(ip, udp->uh_ulen), bytes, n)) == 0xffff);
+    return dpdk_packet_fold(dpdk_packet_add_up(0, (const uint8_t *)ip, sizeof *ip)) == 0xffff &&
+           (!udp->uh_sum || dpdk_packet_fold(dpdk_packet_add_up(dpdk_packet_pseudo(ip, udp->uh_ulen), bytes, n)) == 0xffff);
 }
 
 static void parse_ip(const uint8_t *bytes, uint32_t n, bool checked, struct br_dpdk_packet *out)
@@ -143,14 +143,14 @@ void br_dpdk_packet_head(const struct br_dpdk_flow *flow, uint32_t n, bool sums,
     uint8_t *at = put_ethernet(flow->from_mac, flow->to_mac, ETHERTYPE_IP, out);
 
     if (sums)
-        udp.uh_sum = fold(pseudo(&ip, udp.uh_ulen));
+        udp.uh_sum = dpdk_packet_fold(dpdk_packet_pseudo(&ip, udp.uh_ulen));
     else
-        ip.check = (uint16_t)~fold(add_up(0, (const uint8_t *)&ip, sizeof ip));
+        ip.check = (uint16_t)~dpdk_packet_fold(dpdk_packet_add_up(0, (const uint8_t *)&ip, sizeof ip));
     memcpy(at, &ip, sizeof ip);
     memcpy(at + sizeof ip, &udp, sizeof udp);
 }
 
-static uint16_t load(const uint8_t *at)
+static uint16_t dpdk_packet_load(const uint8_t *at)
 {
     uint16_t value;
 
@@ -158,7 +158,7 @@ static uint16_t load(const uint8_t *at)
     return value;
 }
 
-static void store(uint8_t *at, uint16_t value)
+static void dpdk_packet_store(uint8_t *at, uint16_t value)
 {
     memcpy(at, &value, sizeof value);
 }
@@ -173,11 +173,11 @@ void br_dpdk_packet_resize(uint8_t head[BR_DPDK_HEADERS], uint32_t n, bool sums)
 
     /* RFC 1624: out goes the old length, in comes the new one. */
     if (sums)
-        store(udp_sum, fold((uint64_t)load(udp_sum) + (uint16_t)~load(udp_length) + behind));
+        dpdk_packet_store(udp_sum, dpdk_packet_fold((uint64_t)dpdk_packet_load(udp_sum) + (uint16_t)~dpdk_packet_load(udp_length) + behind));
     else
-        store(check, (uint16_t)~fold((uint64_t)(uint16_t)~load(check) + (uint16_t)~load(length) + total));
-    store(length, total);
-    store(udp_length, behind);
+        dpdk_packet_store(check, (uint16_t)~dpdk_packet_fold((uint64_t)(uint16_t)~dpdk_packet_load(check) + (uint16_t)~dpdk_packet_load(length) + total));
+    dpdk_packet_store(length, total);
+    dpdk_packet_store(udp_length, behind);
 }
 
 void br_dpdk_packet_arp(const struct br_dpdk_flow *flow, enum br_dpdk_kind kind, uint8_t out[BR_DPDK_ARP])

@@ -15,7 +15,7 @@
 #define SOON     (50 * BR_US)
 #define PATIENCE (3 * BR_SEC) /* where the caller has no wish */
 
-static struct br_dpdk_device *device_of(struct br_dgram_device *device)
+static struct br_dpdk_device *dpdk_poll_device_of(struct br_dgram_device *device)
 {
     return (struct br_dpdk_device *)device;
 }
@@ -36,7 +36,7 @@ static struct br_dpdk_flow flow_to(const struct br_dpdk_device *device, const st
 /* ---- sending ----------------------------------------------------------------------------------------------------- */
 
 /* false: the port has no room. */
-static bool flush(struct br_dpdk_device *device)
+static bool dpdk_poll_flush(struct br_dpdk_device *device)
 {
     struct br_dpdk_outbox *outbox = &device->outbox;
 
@@ -55,7 +55,7 @@ static bool flush(struct br_dpdk_device *device)
     return true;
 }
 
-static void send_one(struct br_dpdk_device *device, const uint8_t *head, uint32_t bytes, uint32_t zeros,
+static void dpdk_poll_send_one(struct br_dpdk_device *device, const uint8_t *head, uint32_t bytes, uint32_t zeros,
                      bool sums)
 {
     static const uint8_t nothing[BR_DGRAM_MAX_PACKET];
@@ -65,24 +65,24 @@ static void send_one(struct br_dpdk_device *device, const uint8_t *head, uint32_
     (void)!device->module->send(device->port, &packet, 1);
 }
 
-static void reply(struct br_dgram_device *base, const struct br_dgram_spot *to, const void *head,
+static void dpdk_poll_reply(struct br_dgram_device *base, const struct br_dgram_spot *to, const void *head,
                   uint32_t bytes, uint32_t zeros)
 {
-    struct br_dpdk_device *device = device_of(base);
+    struct br_dpdk_device *device = dpdk_poll_device_of(base);
     struct br_dpdk_flow flow = flow_to(device, to, 0);
     uint8_t frame[BR_DPDK_HEADERS + BR_DGRAM_HEAD];
 
     br_dpdk_packet_head(&flow, bytes + zeros, device->facts.sums, frame);
     memcpy(frame + BR_DPDK_HEADERS, head, bytes);
-    send_one(device, frame, BR_DPDK_HEADERS + bytes, zeros, device->facts.sums);
+    dpdk_poll_send_one(device, frame, BR_DPDK_HEADERS + bytes, zeros, device->facts.sums);
 }
 
-static bool room(struct br_dgram_device *base, struct br_dgram_member *member)
+static bool dpdk_poll_room(struct br_dgram_device *base, struct br_dgram_member *member)
 {
-    struct br_dpdk_device *device = device_of(base);
+    struct br_dpdk_device *device = dpdk_poll_device_of(base);
 
     (void)member;
-    return device->outbox.n < BR_DPDK_BURST || flush(device);
+    return device->outbox.n < BR_DPDK_BURST || dpdk_poll_flush(device);
 }
 
 static const uint8_t *template_for(struct br_dpdk_device *device, const struct br_dgram_member *member,
@@ -102,10 +102,10 @@ static const uint8_t *template_for(struct br_dpdk_device *device, const struct b
     return template->head;
 }
 
-static void add(struct br_dgram_device *base, struct br_dgram_member *member,
+static void dpdk_poll_add(struct br_dgram_device *base, struct br_dgram_member *member,
                 const struct br_dgram_packet *packet)
 {
-    struct br_dpdk_device *device = device_of(base);
+    struct br_dpdk_device *device = dpdk_poll_device_of(base);
     struct br_dpdk_outbox *outbox = &device->outbox;
     uint8_t *head = outbox->heads[outbox->n];
 
@@ -129,13 +129,13 @@ static void move_payload(struct br_dpdk_outbox *outbox, int place)
     packet->payload = outbox->payloads[place];
 }
 
-static void drop(struct br_dgram_device *base, struct br_dgram_member *member)
+static void dpdk_poll_drop(struct br_dgram_device *base, struct br_dgram_member *member)
 {
-    struct br_dpdk_outbox *outbox = &device_of(base)->outbox;
+    struct br_dpdk_outbox *outbox = &dpdk_poll_device_of(base)->outbox;
     int kept = outbox->first;
 
-    if (device_of(base)->template.member == member)
-        device_of(base)->template.member = NULL; /* another one may stand at its place */
+    if (dpdk_poll_device_of(base)->template.member == member)
+        dpdk_poll_device_of(base)->template.member = NULL; /* another one may stand at its place */
     for (int i = outbox->first; i < outbox->n; i++) {
         if (outbox->members[i] == member)
             continue;
@@ -180,29 +180,29 @@ static bool is_known(const struct br_dpdk_device *device, in_addr_t hop, struct 
     return br_dpdk_mac_is_host(member->peer.hop);
 }
 
-static int reach(struct br_dgram_device *base, struct br_dgram_member *member)
+static int dpdk_poll_reach(struct br_dgram_device *base, struct br_dgram_member *member)
 {
-    struct br_dpdk_device *device = device_of(base);
+    struct br_dpdk_device *device = dpdk_poll_device_of(base);
     struct br_dpdk_flow flow = {.from = device->spec.ip,
                                 .to =
                                     br_dpdk_spec_hop(&device->spec, member->peer.address.v4.sin_addr.s_addr)};
     uint64_t patience = base->base.config->patience ? base->base.config->patience : PATIENCE;
     uint8_t question[BR_DPDK_ARP];
-    char words[INET_ADDRSTRLEN];
+    char text[INET_ADDRSTRLEN];
 
     if (!flow.to)
         return br_error(ENETUNREACH, "it is in another network, and BRAID_DPDK_PORTS has no gateway=");
     if (is_known(device, flow.to, member))
         return 1;
-    inet_ntop(AF_INET, &flow.to, words, sizeof words);
+    inet_ntop(AF_INET, &flow.to, text, sizeof text);
     if (base->now >= member->begun + patience)
-        return br_error(EHOSTUNREACH, "nobody answers ARP for %s", words);
+        return br_error(EHOSTUNREACH, "nobody answers ARP for %s", text);
     if (base->now < member->timer)
         return 0;
     member->timer = base->now + ARP_AGAIN;
     memcpy(flow.from_mac, device->mac, sizeof flow.from_mac);
     br_dpdk_packet_arp(&flow, BR_DPDK_ARP_REQUEST, question);
-    send_one(device, question, sizeof question, 0, false);
+    dpdk_poll_send_one(device, question, sizeof question, 0, false);
     return 0;
 }
 
@@ -217,7 +217,7 @@ static void hear_arp(struct br_dpdk_device *device, const struct br_dpdk_packet 
         memcpy(back.from_mac, device->mac, sizeof back.from_mac);
         memcpy(back.to_mac, packet->flow.from_mac, sizeof back.to_mac);
         br_dpdk_packet_arp(&back, BR_DPDK_ARP_REPLY, answer);
-        send_one(device, answer, sizeof answer, 0, false);
+        dpdk_poll_send_one(device, answer, sizeof answer, 0, false);
     }
     for (int i = 0; i < device->dgram.n_open; i++) {
         struct br_dgram_member *member = device->dgram.open[i];
@@ -230,7 +230,7 @@ static void hear_arp(struct br_dpdk_device *device, const struct br_dpdk_packet 
 
 /* ---- receiving --------------------------------------------------------------------------------------------------- */
 
-static void take(struct br_dpdk_device *device, const struct br_dpdk_packet *packet)
+static void dpdk_poll_take(struct br_dpdk_device *device, const struct br_dpdk_packet *packet)
 {
     struct br_dgram_spot from = {.address.v4 = {.sin_family = AF_INET,
                                                 .sin_port = packet->flow.from_port,
@@ -247,7 +247,7 @@ static void take(struct br_dpdk_device *device, const struct br_dpdk_packet *pac
         memcpy(member->peer.hop, from.hop, sizeof from.hop);
 }
 
-static void receive(struct br_dpdk_device *device, struct br_dgram_report *report)
+static void dpdk_poll_receive(struct br_dpdk_device *device, struct br_dgram_report *report)
 {
     struct br_dpdk_arrival arrivals[BR_DPDK_BURST];
     struct br_dpdk_packet packet;
@@ -257,13 +257,13 @@ static void receive(struct br_dpdk_device *device, struct br_dgram_report *repor
 
         for (int i = 0; i < n; i++) {
             if (arrivals[i].damaged) {
-                device->dgram.base.counters.stray_packets++;
+                device->dgram.base.counters.invalid_packets++;
                 continue;
             }
             br_dpdk_packet_parse(arrivals[i].bytes, arrivals[i].n,
                                  arrivals[i].checked || device->facts.memory, &packet);
             if (packet.kind == BR_DPDK_DATAGRAM)
-                take(device, &packet);
+                dpdk_poll_take(device, &packet);
             else if (packet.kind != BR_DPDK_OTHER)
                 hear_arp(device, &packet);
         }
@@ -275,17 +275,17 @@ static void receive(struct br_dpdk_device *device, struct br_dgram_report *repor
     }
 }
 
-static void send_all(struct br_dpdk_device *device)
+static void dpdk_poll_send_all(struct br_dpdk_device *device)
 {
-    if (!flush(device)) {
+    if (!dpdk_poll_flush(device)) {
         br_dgram_device_expire(&device->dgram);
         return;
     }
     if (!br_dgram_device_wants(&device->dgram))
         return;
     if (br_dgram_device_send(&device->dgram))
-        flush(device);
-    br_dgram_device_settle(&device->dgram); /* what leaves does not wait for it */
+        dpdk_poll_flush(device);
+    br_dgram_device_drain(&device->dgram); /* what leaves does not wait for it */
 }
 
 int br_dpdk_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)
@@ -295,21 +295,21 @@ int br_dpdk_poll(struct br_device *base, uint64_t now, struct br_event *events, 
 
     if (device->put_off && now < device->polled_at + SOON) {
         device->put_off = false;
-        send_all(device); /* note 6 */
+        dpdk_poll_send_all(device); /* note 6 */
     }
     br_dgram_device_begin(&device->dgram, now);
     br_dgram_device_report(&device->dgram, &report);
-    receive(device, &report);
+    dpdk_poll_receive(device, &report);
     device->polled_at = now;
     if (report.n && !device->put_off) {
         device->put_off = true;
         return hand_out(device, &report);
     }
     device->put_off = false;
-    send_all(device);
+    dpdk_poll_send_all(device);
     br_dgram_device_report(&device->dgram, &report);
     return hand_out(device, &report);
 }
 
 const struct br_dgram_io br_dpdk_io = {
-    .reply = reply, .room = room, .send = add, .drop = drop, .reach = reach};
+    .reply = dpdk_poll_reply, .room = dpdk_poll_room, .send = dpdk_poll_add, .drop = dpdk_poll_drop, .reach = dpdk_poll_reach};

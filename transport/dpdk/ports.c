@@ -24,19 +24,19 @@ bool br_dpdk_mac_is_host(const uint8_t mac[6])
 
 /* ---- our keys ---------------------------------------------------------------------------------------------------- */
 
-static int bad(const struct br_dpdk_spec *spec, const char *key, const char *value, const char *wanted)
+static int ports_bad(const struct br_dpdk_spec *spec, const char *key, const char *value, const char *wanted)
 {
     return br_error(EINVAL, "BRAID_DPDK_PORTS: %s: %s=%.60s: write %s", spec->name, key, value, wanted);
 }
 
-static bool read_number(const char *text, unsigned least, unsigned most, unsigned *out)
+static bool ports_read_number(const char *text, unsigned least, unsigned most, unsigned *out)
 {
     char rest;
 
     return sscanf(text, "%u%c", out, &rest) == 1 && *text != '-' && *out >= least && *out <= most;
 }
 
-static bool read_mac(const char *text, uint8_t mac[6])
+static bool ports_read_mac(const char *text, uint8_t mac[6])
 {
     char rest;
 
@@ -45,18 +45,18 @@ static bool read_mac(const char *text, uint8_t mac[6])
            !(mac[0] & 1);
 }
 
-static int read_address(struct br_dpdk_spec *spec, const char *key, char *value)
+static int ports_read_address(struct br_dpdk_spec *spec, const char *key, char *value)
 {
     static const char wanted[] = "an IPv4 address and the bits of its network, as 10.0.0.1/24";
     char *slash = strchr(value, '/');
     struct in_addr ip;
     unsigned bits;
 
-    if (!slash || !read_number(slash + 1, 1, 31, &bits))
-        return bad(spec, key, value, wanted);
+    if (!slash || !ports_read_number(slash + 1, 1, 31, &bits))
+        return ports_bad(spec, key, value, wanted);
     *slash = 0;
     if (inet_pton(AF_INET, value, &ip) != 1 || !ip.s_addr)
-        return bad(spec, key, value, wanted);
+        return ports_bad(spec, key, value, wanted);
     spec->ip = ip.s_addr;
     spec->mask = htonl(~0u << (32 - bits));
     return 0;
@@ -67,7 +67,7 @@ static int read_gateway(struct br_dpdk_spec *spec, const char *key, char *value)
     struct in_addr ip;
 
     if (inet_pton(AF_INET, value, &ip) != 1)
-        return bad(spec, key, value, "an IPv4 address");
+        return ports_bad(spec, key, value, "an IPv4 address");
     spec->gateway = ip.s_addr;
     return 0;
 }
@@ -76,18 +76,18 @@ static int read_mtu(struct br_dpdk_spec *spec, const char *key, char *value)
 {
     unsigned mtu;
 
-    if (!read_number(value, LEAST_MTU, MOST_MTU, &mtu))
-        return bad(spec, key, value, "a number of bytes from 1108 to 9600");
+    if (!ports_read_number(value, LEAST_MTU, MOST_MTU, &mtu))
+        return ports_bad(spec, key, value, "a number of bytes from 1108 to 9600");
     spec->mtu = (uint16_t)mtu;
     return 0;
 }
 
-static int read_port(struct br_dpdk_spec *spec, const char *key, char *value)
+static int ports_read_port(struct br_dpdk_spec *spec, const char *key, char *value)
 {
     unsigned port;
 
-    if (!read_number(value, 1, 65535, &port))
-        return bad(spec, key, value, "a number from 1 to 65535");
+    if (!ports_read_number(value, 1, 65535, &port))
+        return ports_bad(spec, key, value, "a number from 1 to 65535");
     spec->port = (uint16_t)port;
     return 0;
 }
@@ -95,8 +95,8 @@ static int read_port(struct br_dpdk_spec *spec, const char *key, char *value)
 /* For drivers whose port has the interface's. Others, as net_memif, have such an argument themselves. */
 static int read_own_mac(struct br_dpdk_spec *spec, const char *key, char *value)
 {
-    if (!read_mac(value, spec->mac) || !br_dpdk_mac_is_host(spec->mac))
-        return bad(spec, key, value, "the MAC address of one host, as 02:00:00:00:00:01");
+    if (!ports_read_mac(value, spec->mac) || !br_dpdk_mac_is_host(spec->mac))
+        return ports_bad(spec, key, value, "the MAC address of one host, as 02:00:00:00:00:01");
     return 0;
 }
 
@@ -111,8 +111,8 @@ static int read_neighbour(struct br_dpdk_spec *spec, const char *key, char *valu
                         spec->name, BR_DPDK_NEIGHBOURS);
     if (sign)
         *sign = 0;
-    if (!sign || inet_pton(AF_INET, value, &ip) != 1 || !read_mac(sign + 1, to->mac))
-        return bad(spec, key, value, "IP@MAC, as 10.0.0.2@02:00:00:00:00:02");
+    if (!sign || inet_pton(AF_INET, value, &ip) != 1 || !ports_read_mac(sign + 1, to->mac))
+        return ports_bad(spec, key, value, "IP@MAC, as 10.0.0.2@02:00:00:00:00:02");
     to->ip = ip.s_addr;
     spec->n_neighbours++;
     return 0;
@@ -122,14 +122,14 @@ static const struct key {
     const char *name;
     int (*read)(struct br_dpdk_spec *spec, const char *key, char *value);
 } keys[] = {
-    {"address", read_address}, {"gateway", read_gateway},     {"mtu", read_mtu},
-    {"port", read_port},       {"neighbour", read_neighbour}, {"mac", read_own_mac},
+    {"address", ports_read_address}, {"gateway", read_gateway},     {"mtu", read_mtu},
+    {"port", ports_read_port},       {"neighbour", read_neighbour}, {"mac", read_own_mac},
 };
 
 /* ---- the interface beneath ----------------------------------------------------------------------------------------- */
 
 /* What the kernel says about an interface; false: nothing. */
-static bool ask(const char *interface, unsigned long what, struct ifreq *out)
+static bool ports_ask(const char *interface, unsigned long what, struct ifreq *out)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = -1;
 
@@ -179,9 +179,9 @@ static void look_beneath(struct br_dpdk_spec *spec)
 {
     struct ifreq mtu, ip, mask;
 
-    if (!spec->mtu && ask(spec->interface, SIOCGIFMTU, &mtu))
+    if (!spec->mtu && ports_ask(spec->interface, SIOCGIFMTU, &mtu))
         spec->mtu = (uint16_t)(mtu.ifr_mtu > MOST_MTU ? MOST_MTU : mtu.ifr_mtu);
-    if (!spec->ip && ask(spec->interface, SIOCGIFADDR, &ip) && ask(spec->interface, SIOCGIFNETMASK, &mask)) {
+    if (!spec->ip && ports_ask(spec->interface, SIOCGIFADDR, &ip) && ports_ask(spec->interface, SIOCGIFNETMASK, &mask)) {
         spec->ip = address_in(&ip);
         spec->mask = address_in(&mask);
     }
@@ -195,7 +195,7 @@ static bool mac_is_ours(const struct br_dpdk_spec *spec, const char *value)
     return is_af_packet(spec) || (br_dpdk_spec_is_tap(spec) && strcasecmp(value, "fixed") != 0);
 }
 
-static bool is_ours(const struct br_dpdk_spec *spec, const struct key *key, const char *word,
+static bool ports_is_ours(const struct br_dpdk_spec *spec, const struct key *key, const char *word,
                     const char *value)
 {
     size_t n = strlen(key->name);
@@ -204,13 +204,13 @@ static bool is_ours(const struct br_dpdk_spec *spec, const struct key *key, cons
            (key->read != read_own_mac || mac_is_ours(spec, value));
 }
 
-static int take(struct br_dpdk_spec *spec, char *word)
+static int ports_take(struct br_dpdk_spec *spec, char *word)
 {
     char *value = strchr(word, '=');
     size_t n = strlen(spec->devargs);
 
     for (size_t i = 0; value && i < sizeof keys / sizeof *keys; i++)
-        if (is_ours(spec, &keys[i], word, value + 1))
+        if (ports_is_ours(spec, &keys[i], word, value + 1))
             return keys[i].read(spec, keys[i].name, value + 1);
     if ((size_t)snprintf(spec->devargs + n, sizeof spec->devargs - n, "%s%s", n ? "," : "", word) >=
         sizeof spec->devargs - n - 48)
@@ -241,7 +241,7 @@ int br_dpdk_spec_parse(const char *text, struct br_dpdk_spec *out)
         if (!*out->name &&
             (size_t)snprintf(out->name, sizeof out->name, "%.*s", BR_DEVICE_NAME - 1, word) < strlen(word))
             return br_error(EINVAL, "BRAID_DPDK_PORTS: %.60s is too long for the name of a port", word);
-        rc = take(out, word);
+        rc = ports_take(out, word);
     }
     out->pci = is_pci(out->name);
     if (!rc && !out->pci && strncmp(out->name, "net_", 4) != 0)

@@ -27,7 +27,7 @@ struct place {
 };
 static_assert(sizeof(struct place) <= BR_ADDRESS_BYTES, "an address fits");
 
-static int here(struct place *place)
+static int shm_address_here(struct place *place)
 {
     struct stat st;
     ssize_t n;
@@ -49,7 +49,7 @@ static int here(struct place *place)
 int br_shm_address_make(const char name[BR_SOCKET_NAME], struct br_address *out)
 {
     struct place place;
-    int rc = here(&place);
+    int rc = shm_address_here(&place);
 
     if (rc)
         return rc;
@@ -62,7 +62,7 @@ int br_shm_address_make(const char name[BR_SOCKET_NAME], struct br_address *out)
 int br_shm_address_resolve(const struct br_address *address, char name[BR_SOCKET_NAME])
 {
     struct place there, place;
-    int rc = here(&place);
+    int rc = shm_address_here(&place);
 
     if (rc)
         return rc;

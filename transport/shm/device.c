@@ -34,7 +34,7 @@
 #define EPOLL_EVENTS  32
 #define MAX_ACCEPTS   16 /* in one go */
 
-static int probe(struct br_device_info *out, int max)
+static int shm_device_probe(struct br_device_info *out, int max)
 {
     if (max < 1)
         return 0;
@@ -45,7 +45,7 @@ static int probe(struct br_device_info *out, int max)
     return 1;
 }
 
-static int open_sockets(struct br_shm_device *device)
+static int shm_device_open_sockets(struct br_shm_device *device)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = LISTENER};
 
@@ -60,7 +60,7 @@ static int open_sockets(struct br_shm_device *device)
     return 0;
 }
 
-static void device_close(struct br_device *base)
+static void shm_device_device_close(struct br_device *base)
 {
     struct br_shm_device *device = (struct br_shm_device *)base;
 
@@ -79,22 +79,22 @@ static void device_close(struct br_device *base)
     free(device);
 }
 
-static void describe(struct br_shm_device *device, const struct br_transport_ops *ops)
+static void shm_device_describe(struct br_shm_device *device, const struct br_transport_ops *ops)
 {
     device->base.ops = ops;
     device->base.config = device->config;
     device->base.caps = (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD,
                                          .max_message = device->config->message_bytes,
                                          .ordered = true,
-                                         .sent_means_placed = true,
+                                         .sent_means_arrived = true,
                                          .zero_copy_send = true,
                                          .maps = true,
-                                         .combines = true,
-                                         .budget_free = true};
+                                         .reduces = true,
+                                         .window_free = true};
     snprintf(device->base.name, sizeof device->base.name, NAME);
 }
 
-static int device_open(const struct br_device_config *config, struct br_device **out)
+static int shm_device_device_open(const struct br_device_config *config, struct br_device **out)
 {
     struct br_shm_device *device;
     int rc;
@@ -107,15 +107,15 @@ static int device_open(const struct br_device_config *config, struct br_device *
     device->config = config;
     device->listener = device->epoll = -1;
     br_list_init(&device->orphans);
-    describe(device, br_transport_get("shm"));
+    shm_device_describe(device, br_transport_get("shm"));
     device->links = calloc(config->max_links, sizeof(struct br_shm_link *));
     rc = device->links
-             ? br_pool_init(&device->maps, sizeof(struct br_shm_map), config->max_links * BR_INBOX_PLACED)
+             ? br_pool_init(&device->maps, sizeof(struct br_shm_map), config->max_links * BR_INBOX_DATA)
              : br_error(ENOMEM, "no memory");
     if (!rc)
-        rc = open_sockets(device);
+        rc = shm_device_open_sockets(device);
     if (rc) {
-        device_close(&device->base);
+        shm_device_device_close(&device->base);
         return br_error_prefix(rc, NAME ": ");
     }
     device->check_now = true;
@@ -123,12 +123,12 @@ static int device_open(const struct br_device_config *config, struct br_device *
     return 0;
 }
 
-static int device_address(struct br_device *base, struct br_address *out)
+static int shm_device_device_address(struct br_device *base, struct br_address *out)
 {
     return br_shm_address_make(((struct br_shm_device *)base)->socket_name, out);
 }
 
-static void accept_links(struct br_shm_device *device)
+static void shm_device_accept_links(struct br_shm_device *device)
 {
     int fd;
 
@@ -139,7 +139,7 @@ static void accept_links(struct br_shm_device *device)
             return; /* none; or no descriptor left, then later */
         if (br_shm_link_accept(device, fd)) {
             device->base.counters.refused_links++;
-            br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_INFO, "%s", br_error_words());
+            br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_INFO, "%s", br_error_message());
         }
     }
 }
@@ -154,7 +154,7 @@ static void check_sockets(struct br_shm_device *device, uint64_t now)
     device->check_now = n == EPOLL_EVENTS;
     for (int i = 0; i < n; i++) {
         if (events[i].data.u64 == LISTENER)
-            accept_links(device);
+            shm_device_accept_links(device);
         else if (device->links[events[i].data.u64])
             br_shm_link_listen(device->links[events[i].data.u64]);
     }
@@ -176,7 +176,7 @@ static void tend_young(struct br_shm_device *device, uint64_t now)
             br_shm_link_fail(link, ETIMEDOUT, "no handshake");
         if (!link->known && link->state == BR_SHM_FAILED) {
             br_log_limited(&device->base.peer_lines, now, BR_LOG_INFO, "refused a link: %s",
-                           link->base.words);
+                           link->base.message);
             device->base.counters.refused_links++;
             br_shm_link_close(&link->base);
         }
@@ -217,7 +217,7 @@ static int poll_device(struct br_device *base, uint64_t now, struct br_event *ev
         if (device->n_links)
             tend_young(device, now);
     }
-    device->n_placed = 0;
+    device->n_data = 0;
     for (uint32_t k = 0; k < device->top && n < max; k++) {
         i = i + 1 < device->top ? i + 1 : 0;
         if (device->links[i])
@@ -227,7 +227,7 @@ static int poll_device(struct br_device *base, uint64_t now, struct br_event *ev
     return n;
 }
 
-static void wake(struct br_device *base)
+static void shm_device_wake(struct br_device *base)
 {
     struct br_shm_device *device = (struct br_shm_device *)base;
 
@@ -237,7 +237,7 @@ static void wake(struct br_device *base)
     device->check_now = true;
 }
 
-static bool pending(const struct br_shm_link *link)
+static bool shm_device_pending(const struct br_shm_link *link)
 {
     if (link->report_open || link->report_closed || link->state == BR_SHM_DIALLING)
         return true;
@@ -261,8 +261,8 @@ static int wait_device(struct br_device *base)
     }
     atomic_thread_fence(memory_order_seq_cst);
     for (uint32_t i = 0; i < device->top; i++) {
-        if (device->links[i] && pending(device->links[i])) {
-            wake(base);
+        if (device->links[i] && shm_device_pending(device->links[i])) {
+            shm_device_wake(base);
             return -EAGAIN;
         }
     }
@@ -271,10 +271,10 @@ static int wait_device(struct br_device *base)
 
 const struct br_transport_ops br_shm_ops = {
     .name = "shm",
-    .probe = probe,
-    .device_open = device_open,
-    .device_close = device_close,
-    .device_address = device_address,
+    .probe = shm_device_probe,
+    .device_open = shm_device_device_open,
+    .device_close = shm_device_device_close,
+    .device_address = shm_device_device_address,
     .region_register = br_shm_region_register,
     .region_release = br_shm_region_release,
     .link_connect = br_shm_link_connect,
@@ -282,7 +282,7 @@ const struct br_transport_ops br_shm_ops = {
     .post = br_shm_post,
     .poll = poll_device,
     .wait = wait_device,
-    .wake = wake,
+    .wake = shm_device_wake,
     .message_release = br_shm_message_release,
     .map_release = br_shm_map_release,
 };

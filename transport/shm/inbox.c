@@ -11,13 +11,13 @@
 
 #define PAGE 65536u /* of any processor: the ring is mapped once more behind itself */
 
-static size_t round_up(size_t bytes, size_t unit)
+static size_t inbox_round_up(size_t bytes, size_t unit)
 {
     return (bytes + unit - 1) / unit * unit;
 }
 
 /* Everything that follows from the two numbers of a configuration; the pointers are offsets from `memory`. */
-static int lay_out(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers)
+static int inbox_lay_out(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers)
 {
     size_t cells = 64;
 
@@ -26,18 +26,18 @@ static int lay_out(struct br_inbox *inbox, uint32_t message_bytes, uint32_t mess
                         message_buffers, message_bytes, BR_INBOX_MAX_BUFFERS, BR_INBOX_MAX_MESSAGE);
     memset(inbox, 0, sizeof *inbox);
     inbox->message_bytes = message_bytes;
-    inbox->message_stride = (uint32_t)round_up(message_bytes, 64);
+    inbox->message_stride = (uint32_t)inbox_round_up(message_bytes, 64);
     inbox->message_buffers = message_buffers;
-    inbox->n_tickets = message_buffers + BR_INBOX_PLACED;
+    inbox->n_tickets = message_buffers + BR_INBOX_DATA;
     while (cells < inbox->n_tickets)
         cells *= 2;
     inbox->mask = (uint32_t)cells - 1;
-    inbox->bytes = PAGE + round_up(cells * sizeof(struct br_inbox_cell), PAGE) + round_up(cells * 4, PAGE) +
-                   round_up((size_t)inbox->message_stride * message_buffers, PAGE) + BR_INBOX_PIPE;
+    inbox->bytes = PAGE + inbox_round_up(cells * sizeof(struct br_inbox_cell), PAGE) + inbox_round_up(cells * 4, PAGE) +
+                   inbox_round_up((size_t)inbox->message_stride * message_buffers, PAGE) + BR_INBOX_PIPE;
     return 0;
 }
 
-static int map(struct br_inbox *inbox, int fd)
+static int inbox_map(struct br_inbox *inbox, int fd)
 {
     size_t cells = (size_t)inbox->mask + 1;
     uint8_t *at = br_segment_map_ring(fd, inbox->bytes, BR_INBOX_PIPE);
@@ -47,24 +47,24 @@ static int map(struct br_inbox *inbox, int fd)
     inbox->header = (struct br_inbox_header *)at;
     at += PAGE;
     inbox->cells = (struct br_inbox_cell *)at;
-    at += round_up(cells * sizeof(struct br_inbox_cell), PAGE);
+    at += inbox_round_up(cells * sizeof(struct br_inbox_cell), PAGE);
     inbox->returns = (_Atomic uint32_t *)at;
-    at += round_up(cells * 4, PAGE);
+    at += inbox_round_up(cells * 4, PAGE);
     inbox->messages = at;
-    inbox->pipe = at + round_up((size_t)inbox->message_stride * inbox->message_buffers, PAGE);
+    inbox->pipe = at + inbox_round_up((size_t)inbox->message_stride * inbox->message_buffers, PAGE);
     return 0;
 }
 
 int br_inbox_create(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers, int *fd)
 {
-    int rc = lay_out(inbox, message_bytes, message_buffers);
+    int rc = inbox_lay_out(inbox, message_bytes, message_buffers);
 
     if (rc)
         return rc;
     *fd = br_segment_create("braid-inbox", inbox->bytes);
     if (*fd < 0)
         return *fd;
-    rc = map(inbox, *fd);
+    rc = inbox_map(inbox, *fd);
     if (rc)
         close(*fd);
     return rc;
@@ -72,17 +72,17 @@ int br_inbox_create(struct br_inbox *inbox, uint32_t message_bytes, uint32_t mes
 
 int br_inbox_attach(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers, int fd)
 {
-    int rc = lay_out(inbox, message_bytes, message_buffers);
+    int rc = inbox_lay_out(inbox, message_bytes, message_buffers);
     size_t bytes;
 
     if (rc)
-        return br_error(EPROTO, "the peer's inbox: %s", br_error_words());
+        return br_error(EPROTO, "the peer's inbox: %s", br_error_message());
     rc = br_segment_check(fd, &bytes);
     if (rc)
         return rc;
     if (bytes < inbox->bytes)
         return br_error(EPROTO, "the peer's inbox has %zu bytes, %zu expected", bytes, inbox->bytes);
-    return map(inbox, fd);
+    return inbox_map(inbox, fd);
 }
 
 void br_inbox_unmap(struct br_inbox *inbox)

@@ -33,7 +33,7 @@
 
 #include "transport/frame.h"
 
-#define BR_INBOX_PLACED      128u        /* PLACED frames in flight in one direction, at most */
+#define BR_INBOX_DATA      128u        /* PLACED frames in flight in one direction, at most */
 #define BR_INBOX_PIPE        (1u << 20)  /* bytes, a power of two */
 #define BR_INBOX_PIECE       (64u << 10) /* bytes of it that are handed over at a time */
 #define BR_INBOX_MAX_BUFFERS 4096u

@@ -95,10 +95,10 @@ void br_shm_link_fail(struct br_shm_link *link, int err, const char *format, ...
 
     if (link->state == BR_SHM_FAILED)
         return;
-    n = snprintf(link->base.words, sizeof link->base.words, "%s to %s: ", device->base.name,
+    n = snprintf(link->base.message, sizeof link->base.message, "%s to %s: ", device->base.name,
                  link->base.peer_name[0] ? link->base.peer_name : "a peer");
     va_start(args, format);
-    vsnprintf(link->base.words + n, sizeof link->base.words - (size_t)n, format, args);
+    vsnprintf(link->base.message + n, sizeof link->base.message - (size_t)n, format, args);
     va_end(args);
     if (link->state < BR_SHM_OPEN)
         device->n_young--;
@@ -134,7 +134,7 @@ void br_shm_link_wake_peer(struct br_shm_link *link)
 }
 
 /* Takes a connected socket: whose is it, and put it among those we listen to. */
-static int adopt(struct br_shm_link *link, int fd)
+static int shm_link_adopt(struct br_shm_link *link, int fd)
 {
     struct br_shm_device *device = br_shm_device(&link->base);
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = link->index};
@@ -168,7 +168,7 @@ static int say_hello(struct br_shm_link *link)
     return link->messages ? 0 : br_error(ENOMEM, "no memory for a link");
 }
 
-static void open_link(struct br_shm_link *link)
+static void shm_link_open_link(struct br_shm_link *link)
 {
     link->state = BR_SHM_OPEN;
     link->report_open = true;
@@ -176,7 +176,7 @@ static void open_link(struct br_shm_link *link)
     br_shm_device(&link->base)->n_young--;
 }
 
-static int hello(struct br_shm_link *link, const struct br_packet *packet, int fd)
+static int shm_link_hello(struct br_shm_link *link, const struct br_packet *packet, int fd)
 {
     struct br_packet confirm = {.kind = BR_PACKET_CONFIRM};
     int rc;
@@ -194,15 +194,15 @@ static int hello(struct br_shm_link *link, const struct br_packet *packet, int f
     }
     rc = br_shm_packet_send(link->socket, &confirm, -1);
     if (!rc)
-        open_link(link);
+        shm_link_open_link(link);
     return rc;
 }
 
-static int confirmed(struct br_shm_link *link)
+static int shm_link_confirmed(struct br_shm_link *link)
 {
     if (link->state != BR_SHM_CONFIRM)
         return br_error(EPROTO, "CONFIRM out of turn");
-    open_link(link);
+    shm_link_open_link(link);
     return 0;
 }
 
@@ -219,12 +219,12 @@ static int keep_fd(struct br_shm_link *link, uint32_t tag, int *fd)
     return br_error(EPROTO, "more than %d descriptors that nobody takes", BR_SHM_FDS);
 }
 
-static int dispatch(struct br_shm_link *link, const struct br_packet *packet, int *fd)
+static int shm_link_dispatch(struct br_shm_link *link, const struct br_packet *packet, int *fd)
 {
     if (packet->kind == BR_PACKET_HELLO)
-        return hello(link, packet, *fd);
+        return shm_link_hello(link, packet, *fd);
     if (packet->kind == BR_PACKET_CONFIRM)
-        return confirmed(link);
+        return shm_link_confirmed(link);
     if (link->state != BR_SHM_OPEN)
         return br_error(EPROTO, "packet of kind %u before the handshake", packet->kind);
     switch (packet->kind) {
@@ -253,7 +253,7 @@ static int listen_once(struct br_shm_link *link)
     link->base.device->counters.system_calls++;
     rc = br_shm_packet_receive(link->socket, &packet, &fd);
     if (rc > 0) {
-        rc = dispatch(link, &packet, &fd);
+        rc = shm_link_dispatch(link, &packet, &fd);
         if (fd >= 0)
             close(fd);
         return rc ? rc : 1;
@@ -274,11 +274,11 @@ void br_shm_link_listen(struct br_shm_link *link)
     for (int i = 0; i < MAX_PACKETS && rc > 0 && link->state != BR_SHM_FAILED && !link->peer_left; i++)
         rc = listen_once(link);
     if (rc < 0)
-        br_shm_link_fail(link, -rc, "%s", br_error_words());
+        br_shm_link_fail(link, -rc, "%s", br_error_message());
 }
 
 /* Connects and greets; a full queue of the listener leaves the link DIALLING. */
-static int dial(struct br_shm_link *link)
+static int shm_link_dial(struct br_shm_link *link)
 {
     int fd = br_shm_socket_connect(link->peer_socket);
     int rc;
@@ -287,7 +287,7 @@ static int dial(struct br_shm_link *link)
         return 0;
     if (fd < 0)
         return fd;
-    rc = adopt(link, fd);
+    rc = shm_link_adopt(link, fd);
     if (rc)
         return rc;
     link->state = BR_SHM_GREETING;
@@ -296,10 +296,10 @@ static int dial(struct br_shm_link *link)
 
 void br_shm_link_redial(struct br_shm_link *link)
 {
-    int rc = dial(link);
+    int rc = shm_link_dial(link);
 
     if (rc)
-        br_shm_link_fail(link, -rc, "%s", br_error_words());
+        br_shm_link_fail(link, -rc, "%s", br_error_message());
 }
 
 int br_shm_link_connect(struct br_device *base, const struct br_address *address, struct br_link **out)
@@ -330,7 +330,7 @@ int br_shm_link_accept(struct br_shm_device *device, int fd)
         close(fd);
         return br_error_prefix(rc, "%s: refused a link: ", device->base.name);
     }
-    rc = adopt(link, fd);
+    rc = shm_link_adopt(link, fd);
     if (rc) {
         free_link(link);
         return br_error_prefix(rc, "%s: refused a link: ", device->base.name);

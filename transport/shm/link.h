@@ -44,7 +44,7 @@ struct br_shm_device {
     bool check_now;
     struct br_pool maps;                                  /* struct br_shm_map */
     struct br_list orphans;                               /* maps whose link is closed */
-    uint32_t n_placed;                                    /* PLACED events of this poll */
+    uint32_t n_data;                                    /* PLACED events of this poll */
     uint8_t inlines[BR_SHM_POLL_EVENTS][BR_FRAME_INLINE]; /* theirs */
     bool said_full;                                       /* each downgrade is logged once */
 };
@@ -133,13 +133,13 @@ struct br_shm_link {
     uint32_t out_position, collect_position;
     uint16_t *free_messages;
     uint32_t n_free_messages;
-    uint16_t free_placed[BR_INBOX_PLACED];
-    uint32_t n_free_placed;
-    struct br_shm_posted placed[BR_INBOX_PLACED]; /* by ticket - out.message_buffers */
+    uint16_t free_data[BR_INBOX_DATA];
+    uint32_t n_free_data;
+    struct br_shm_posted placed[BR_INBOX_DATA]; /* by ticket - out.message_buffers */
     bool *message_out;                            /* by ticket */
     uint64_t *sent;                               /* ring of cookies of messages, mask sent_mask */
     uint32_t sent_head, sent_tail, sent_mask;
-    uint16_t piping[BR_INBOX_PLACED]; /* ring of the tickets whose payload goes through the pipe */
+    uint16_t piping[BR_INBOX_DATA]; /* ring of the tickets whose payload goes through the pipe */
     uint32_t piping_head, piping_tail, piping_done;
     uint64_t pipe_written;
     uint64_t announced[BR_SHM_SEGMENTS]; /* region id + 1, 0: free */

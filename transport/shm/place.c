@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "transport/shm/link.h"
 
-static uint32_t least(uint32_t a, uint32_t b)
+static uint32_t shm_place_least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
@@ -30,7 +30,7 @@ static int pipe_fill(const struct br_shm_link *link, uint32_t *fill)
 }
 
 /* Of so many bytes of what is left of the frame, as many as may be moved now. */
-static uint32_t whole(const struct br_shm_arriving *arriving, uint32_t bytes)
+static uint32_t shm_place_whole(const struct br_shm_arriving *arriving, uint32_t bytes)
 {
     uint32_t left = arriving->length - arriving->done;
 
@@ -38,7 +38,7 @@ static uint32_t whole(const struct br_shm_arriving *arriving, uint32_t bytes)
 }
 
 /* The next n bytes of the frame stand at `from`. slot NULL: nobody wants them. */
-static void put(struct br_shm_link *link, struct br_slot *slot, const uint8_t *from, uint32_t n)
+static void shm_place_put(struct br_shm_link *link, struct br_slot *slot, const uint8_t *from, uint32_t n)
 {
     struct br_shm_arriving *arriving = &link->arriving;
     uint32_t offset = arriving->offset + arriving->done;
@@ -50,7 +50,7 @@ static void put(struct br_shm_link *link, struct br_slot *slot, const uint8_t *f
         memcpy(slot->base + offset, from, n);
         return;
     }
-    br_slot_combine(slot, offset, from, n);
+    br_slot_reduce(slot, offset, from, n);
     link->base.device->counters.rx_combined_bytes += n;
 }
 
@@ -62,9 +62,9 @@ static int from_pipe(struct br_shm_link *link, struct br_slot *slot, uint32_t wa
 
     if (rc)
         return rc;
-    want = least(want, fill);
-    while ((n = whole(&link->arriving, least(want - moved, BR_INBOX_PIECE)))) {
-        put(link, slot, link->in.pipe + link->pipe_read % BR_INBOX_PIPE, n);
+    want = shm_place_least(want, fill);
+    while ((n = shm_place_whole(&link->arriving, shm_place_least(want - moved, BR_INBOX_PIECE)))) {
+        shm_place_put(link, slot, link->in.pipe + link->pipe_read % BR_INBOX_PIPE, n);
         link->pipe_read += n;
         atomic_store_explicit(&link->in.header->pipe_read, link->pipe_read, memory_order_release);
         moved += n;
@@ -88,13 +88,13 @@ static const uint8_t *in_segment(struct br_shm_link *link, struct br_shm_mapping
 }
 
 /* Hands the bytes over where they are. */
-static int hand_over(struct br_shm_link *link, struct br_shm_mapping *mapping, const uint8_t *bytes,
+static int shm_place_hand_over(struct br_shm_link *link, struct br_shm_mapping *mapping, const uint8_t *bytes,
                      struct br_event *event)
 {
     struct br_shm_device *device = br_shm_device(&link->base);
     struct br_shm_map *map;
 
-    if (link->n_maps >= BR_INBOX_PLACED)
+    if (link->n_maps >= BR_INBOX_DATA)
         return br_error(EPROTO, "more maps than frames may be in flight");
     map = br_pool_get(&device->maps);
     if (!map)
@@ -121,13 +121,13 @@ static int copy_some(struct br_shm_link *link, struct br_slot *slot, uint32_t wa
     from = in_segment(link, &mapping);
     if (!from)
         return -EPROTO;
-    want = least(want, link->arriving.length - link->arriving.done);
-    put(link, slot, from + link->arriving.done, want);
+    want = shm_place_least(want, link->arriving.length - link->arriving.done);
+    shm_place_put(link, slot, from + link->arriving.done, want);
     return (int)want;
 }
 
 /* Nobody wants the frame any more; it is reported all the same. Only what is in the pipe must go. */
-static int drop(struct br_shm_link *link, struct br_event *event)
+static int shm_place_drop(struct br_shm_link *link, struct br_event *event)
 {
     struct br_shm_arriving *arriving = &link->arriving;
     int n;
@@ -145,7 +145,7 @@ static int drop(struct br_shm_link *link, struct br_event *event)
 
 static uint32_t unit_of(const struct br_shm_arriving *arriving, const struct br_slot *slot)
 {
-    bool combines = slot->combiner && arriving->source == BR_SOURCE_PIPE;
+    bool combines = slot->reducer && arriving->source == BR_SOURCE_PIPE;
 
     return combines && slot->granule_bytes <= BR_INBOX_PIECE ? slot->granule_bytes : 1;
 }
@@ -162,12 +162,12 @@ int br_shm_place(struct br_shm_link *link, uint32_t *budget, struct br_event *ev
                            : br_slot_expect(link->base.device->config->slots, arriving->slot,
                                             arriving->offset, arriving->length, &slot);
     if (n == -ESTALE)
-        return drop(link, event);
+        return shm_place_drop(link, event);
     if (n)
         return n;
     if (slot->may_map && arriving->source == BR_SOURCE_SEGMENT && !arriving->done) {
         bytes = in_segment(link, &mapping);
-        return bytes ? hand_over(link, mapping, bytes, event) : -EPROTO;
+        return bytes ? shm_place_hand_over(link, mapping, bytes, event) : -EPROTO;
     }
     if (!slot->base)
         return br_error(EPROTO, "slot 0x%x takes only maps, the frame is not in a segment", arriving->slot);
@@ -185,5 +185,5 @@ bool br_shm_place_pending(const struct br_shm_link *link)
     uint32_t fill = 0;
 
     return link->arriving.source != BR_SOURCE_PIPE || link->peer_left || pipe_fill(link, &fill) ||
-           whole(&link->arriving, fill);
+           shm_place_whole(&link->arriving, fill);
 }

@@ -33,13 +33,13 @@ int br_shm_send_init(struct br_shm_link *link)
     for (uint32_t i = 0; i < n; i++)
         link->free_messages[i] = (uint16_t)(n - 1 - i);
     link->n_free_messages = n;
-    for (uint32_t i = 0; i < BR_INBOX_PLACED; i++)
-        link->free_placed[i] = (uint16_t)(n + BR_INBOX_PLACED - 1 - i);
-    link->n_free_placed = BR_INBOX_PLACED;
+    for (uint32_t i = 0; i < BR_INBOX_DATA; i++)
+        link->free_data[i] = (uint16_t)(n + BR_INBOX_DATA - 1 - i);
+    link->n_free_data = BR_INBOX_DATA;
     return 0;
 }
 
-static void fill(struct br_inbox_cell *cell, const struct br_frame *frame, enum br_inbox_source source)
+static void shm_post_fill(struct br_inbox_cell *cell, const struct br_frame *frame, enum br_inbox_source source)
 {
     cell->length = frame->length | (uint32_t)frame->kind << BR_CELL_LENGTH_BITS |
                    (uint32_t)source << (BR_CELL_LENGTH_BITS + 3);
@@ -49,7 +49,7 @@ static void fill(struct br_inbox_cell *cell, const struct br_frame *frame, enum 
         memset(cell->inline_, 0, BR_FRAME_INLINE);
 }
 
-static bool post_message(struct br_shm_link *link, const struct br_frame *frame)
+static bool shm_post_post_message(struct br_shm_link *link, const struct br_frame *frame)
 {
     struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
     uint16_t ticket;
@@ -58,7 +58,7 @@ static bool post_message(struct br_shm_link *link, const struct br_frame *frame)
         return false;
     ticket = link->free_messages[--link->n_free_messages];
     link->message_out[ticket] = true;
-    fill(cell, frame, BR_SOURCE_NONE);
+    shm_post_fill(cell, frame, BR_SOURCE_NONE);
     cell->slot = 0;
     cell->offset = ticket;
     if (frame->length)
@@ -83,17 +83,17 @@ static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
     return number == -EAGAIN ? -EAGAIN : BR_SOURCE_PIPE;
 }
 
-static bool post_placed(struct br_shm_link *link, const struct br_frame *frame)
+static bool shm_post_post_placed(struct br_shm_link *link, const struct br_frame *frame)
 {
     struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
     struct br_shm_posted *posted;
     uint16_t ticket;
     int source;
 
-    source = link->n_free_placed ? choose_source(link, frame, cell) : -EAGAIN;
+    source = link->n_free_data ? choose_source(link, frame, cell) : -EAGAIN;
     if (source < 0)
         return false;
-    ticket = link->free_placed[--link->n_free_placed];
+    ticket = link->free_data[--link->n_free_data];
     posted = &link->placed[ticket - link->out.message_buffers];
     *posted = (struct br_shm_posted){.cookie = frame->cookie,
                                      .payload = frame->payload,
@@ -101,8 +101,8 @@ static bool post_placed(struct br_shm_link *link, const struct br_frame *frame)
                                      .used = true,
                                      .piping = source == BR_SOURCE_PIPE};
     if (source == BR_SOURCE_PIPE)
-        link->piping[link->piping_tail++ % BR_INBOX_PLACED] = ticket;
-    fill(cell, frame, (enum br_inbox_source)source);
+        link->piping[link->piping_tail++ % BR_INBOX_DATA] = ticket;
+    shm_post_fill(cell, frame, (enum br_inbox_source)source);
     cell->slot = frame->slot;
     cell->offset = frame->offset;
     cell->ticket = ticket;
@@ -126,7 +126,7 @@ static void pipe_out(struct br_shm_link *link)
     uint32_t moved = 0;
 
     while (room && link->piping_head != link->piping_tail) {
-        uint32_t ticket = link->piping[link->piping_head % BR_INBOX_PLACED];
+        uint32_t ticket = link->piping[link->piping_head % BR_INBOX_DATA];
         struct br_shm_posted *posted = &link->placed[ticket - link->out.message_buffers];
         uint32_t at = (uint32_t)link->pipe_written % BR_INBOX_PIPE;
         uint32_t n = posted->length - link->piping_done;
@@ -152,7 +152,7 @@ static void pipe_out(struct br_shm_link *link)
     }
 }
 
-static int check_frame(const struct br_shm_link *link, const struct br_frame *frame)
+static int shm_post_check_frame(const struct br_shm_link *link, const struct br_frame *frame)
 {
     uint32_t limit = frame->kind == BR_FRAME_MESSAGE ? link->out.message_bytes : BR_FRAME_MAX_PAYLOAD;
 
@@ -173,10 +173,10 @@ int br_shm_post(struct br_link *base, const struct br_frame *frames, int n)
     for (i = 0; i < n; i++) {
         const struct br_frame *frame = &frames[i];
 
-        rc = check_frame(link, frame);
+        rc = shm_post_check_frame(link, frame);
         if (rc)
             return i ? i : rc;
-        if (frame->kind == BR_FRAME_MESSAGE ? !post_message(link, frame) : !post_placed(link, frame))
+        if (frame->kind == BR_FRAME_MESSAGE ? !shm_post_post_message(link, frame) : !shm_post_post_placed(link, frame))
             break;
         base->device->counters.tx_frames++;
         base->device->counters.tx_bytes += frame->length;
@@ -191,11 +191,11 @@ int br_shm_post(struct br_link *base, const struct br_frame *frames, int n)
 
 static bool wants_returns(const struct br_shm_link *link)
 {
-    return link->n_free_placed < BR_INBOX_PLACED || link->n_free_messages <= link->out.message_buffers / 2;
+    return link->n_free_data < BR_INBOX_DATA || link->n_free_messages <= link->out.message_buffers / 2;
 }
 
 /* Takes one returned ticket, already read; a forged one fails the link. true: *cookie is SENT. */
-static bool collect(struct br_shm_link *link, uint32_t ticket, uint64_t *cookie)
+static bool shm_post_collect(struct br_shm_link *link, uint32_t ticket, uint64_t *cookie)
 {
     uint32_t first = link->out.message_buffers;
 
@@ -210,7 +210,7 @@ static bool collect(struct br_shm_link *link, uint32_t ticket, uint64_t *cookie)
         return false;
     }
     link->placed[ticket - first].used = false;
-    link->free_placed[link->n_free_placed++] = (uint16_t)ticket;
+    link->free_data[link->n_free_data++] = (uint16_t)ticket;
     *cookie = link->placed[ticket - first].cookie;
     return true;
 }
@@ -227,7 +227,7 @@ int br_shm_send_poll(struct br_shm_link *link, struct br_event *events, int max)
            (ticket = br_inbox_returned(&link->out, link->collect_position)) >= 0) {
         link->collect_position++;
         events[n] = (struct br_event){.kind = BR_EVENT_SENT, .link = &link->base};
-        if (collect(link, (uint32_t)ticket, &events[n].cookie))
+        if (shm_post_collect(link, (uint32_t)ticket, &events[n].cookie))
             n++;
     }
     if (link->state == BR_SHM_OPEN)

@@ -14,7 +14,7 @@ void br_shm_ticket_return(struct br_shm_link *link, uint32_t ticket)
     br_inbox_return(&link->in, link->return_position++, ticket);
 }
 
-static void owe(struct br_shm_link *link, enum br_inbox_sleep whom)
+static void shm_receive_owe(struct br_shm_link *link, enum br_inbox_sleep whom)
 {
     if (!link->owes || whom < link->owes)
         link->owes = whom;
@@ -31,9 +31,9 @@ static int take_cell(struct br_shm_link *link, struct br_event *event)
     uint32_t ticket = *(volatile const uint32_t *)&cell->offset;
     struct br_shm_message *message;
 
-    if (kind == BR_FRAME_PLACED && !link->base.trusted)
+    if (kind == BR_FRAME_DATA && !link->base.authenticated)
         return br_error(EPROTO, "placed frame on a link that is not trusted yet");
-    if (kind == BR_FRAME_PLACED && source >= BR_SOURCE_SEGMENT && source <= BR_SOURCE_PIPE &&
+    if (kind == BR_FRAME_DATA && source >= BR_SOURCE_SEGMENT && source <= BR_SOURCE_PIPE &&
         length <= BR_FRAME_MAX_PAYLOAD) {
         link->arriving = (struct br_shm_arriving){.active = true,
                                                   .unit = 1,
@@ -65,7 +65,7 @@ static int take_cell(struct br_shm_link *link, struct br_event *event)
 }
 
 /* The peer has closed its end, or died. */
-static int left(const struct br_shm_link *link)
+static int shm_receive_left(const struct br_shm_link *link)
 {
     bool closed = atomic_load_explicit(&link->in.header->closed, memory_order_relaxed);
 
@@ -73,32 +73,32 @@ static int left(const struct br_shm_link *link)
 }
 
 /* Goes on with the frame that is arriving; 1: *event is due. */
-static int go_on(struct br_shm_link *link, uint32_t *budget, struct br_event *event)
+static int shm_receive_go_on(struct br_shm_link *link, uint32_t *budget, struct br_event *event)
 {
     struct br_shm_device *device = br_shm_device(&link->base);
     struct br_shm_arriving *arriving = &link->arriving;
     int rc;
 
     if (link->peer_left)
-        return left(link);
-    *event = (struct br_event){.kind = BR_EVENT_PLACED,
+        return shm_receive_left(link);
+    *event = (struct br_event){.kind = BR_EVENT_DATA,
                                .link = &link->base,
                                .slot = arriving->slot,
                                .offset = arriving->offset,
                                .length = arriving->length};
     rc = br_shm_place(link, budget, event);
     if (rc <= 0)
-        return rc == 0 || !link->peer_left ? rc : left(link);
+        return rc == 0 || !link->peer_left ? rc : shm_receive_left(link);
     if (!event->mapped) {                          /* for maps, map_release() asks */
         atomic_thread_fence(memory_order_acquire); /* the copy, then the flag: see link.c, note 3 */
         if (atomic_load_explicit(&link->in.header->closed, memory_order_relaxed))
-            return left(link);
+            return shm_receive_left(link);
         br_shm_ticket_return(link, arriving->ticket);
-        owe(link, BR_ASLEEP);
+        shm_receive_owe(link, BR_ASLEEP);
     }
     arriving->active = false;
-    memcpy(device->inlines[device->n_placed], arriving->inline_, BR_FRAME_INLINE);
-    event->inline_ = device->inlines[device->n_placed++];
+    memcpy(device->inlines[device->n_data], arriving->inline_, BR_FRAME_INLINE);
+    event->inline_ = device->inlines[device->n_data++];
     return 1;
 }
 
@@ -108,18 +108,18 @@ int br_shm_receive_poll(struct br_shm_link *link, struct br_event *events, int m
     uint32_t budget = BR_SHM_POLL_BYTES;
     int n = 0, rc = 0;
 
-    if (!link->base.trusted && max > 1)
+    if (!link->base.authenticated && max > 1)
         max = 1;
     while (n < max && budget) {
         if (!link->arriving.active) {
             if (!br_inbox_ready(&link->in, link->in_position)) {
-                rc = link->peer_left ? left(link) : 0;
+                rc = link->peer_left ? shm_receive_left(link) : 0;
                 break;
             }
             rc = take_cell(link, &events[n]);
         }
         if (link->arriving.active)
-            rc = go_on(link, &budget, &events[n]);
+            rc = shm_receive_go_on(link, &budget, &events[n]);
         if (rc < 0 || (!rc && link->arriving.active))
             break;
         if (rc) {
@@ -132,7 +132,7 @@ int br_shm_receive_poll(struct br_shm_link *link, struct br_event *events, int m
         budget -= budget < sizeof(struct br_frame_header) ? budget : (uint32_t)sizeof(struct br_frame_header);
     }
     if (rc < 0)
-        br_shm_link_fail(link, -rc, "%s", br_error_words());
+        br_shm_link_fail(link, -rc, "%s", br_error_message());
     return n;
 }
 
@@ -150,7 +150,7 @@ void br_shm_message_release(struct br_link *base, void *buffer)
 
     message->held = false;
     br_shm_ticket_return(link, (uint32_t)(message - link->messages));
-    owe(link, BR_STARVED);
+    shm_receive_owe(link, BR_STARVED);
 }
 
 int br_shm_map_release(struct br_device *base, uint64_t map_handle)
@@ -166,7 +166,7 @@ int br_shm_map_release(struct br_device *base, uint64_t map_handle)
             rc = 0;
         link->n_maps--;
         br_shm_ticket_return(link, map->ticket);
-        owe(link, BR_ASLEEP);
+        shm_receive_owe(link, BR_ASLEEP);
     }
     br_list_remove(&map->node);
     br_shm_mapping_put(map->mapping);

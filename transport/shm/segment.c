@@ -37,14 +37,14 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-static size_t round_up(size_t bytes, size_t unit)
+static size_t segment_round_up(size_t bytes, size_t unit)
 {
     return (bytes + unit - 1) / unit * unit;
 }
 
 static size_t segment_bytes(size_t bytes)
 {
-    return round_up(bytes ? bytes : 1, bytes >= HUGE_PAGE ? HUGE_PAGE : (size_t)sysconf(_SC_PAGESIZE));
+    return segment_round_up(bytes ? bytes : 1, bytes >= HUGE_PAGE ? HUGE_PAGE : (size_t)sysconf(_SC_PAGESIZE));
 }
 
 int br_segment_create(const char *name, size_t bytes)
@@ -104,7 +104,7 @@ static void *reserve_aligned(size_t bytes)
 
     if (range == MAP_FAILED)
         return MAP_FAILED;
-    before = round_up((size_t)range, HUGE_PAGE) - (size_t)range;
+    before = segment_round_up((size_t)range, HUGE_PAGE) - (size_t)range;
     if (before)
         munmap(range, before);
     munmap(range + before + bytes, HUGE_PAGE - before);
@@ -188,7 +188,7 @@ static void part_segments(void)
 }
 
 /* Under the lock. */
-static bool make_room(void)
+static bool segment_make_room(void)
 {
     size_t room = segments.room ? 2 * segments.room : 16;
     struct segment *list;
@@ -211,7 +211,7 @@ static int note_segment(void *base, size_t bytes, int fd)
     bool noted;
 
     lock_segments();
-    noted = make_room();
+    noted = segment_make_room();
     if (noted)
         segments.list[segments.n++] = (struct segment){base, bytes, fd};
     unlock_segments();

@@ -17,7 +17,7 @@
 #define BACKLOG 128
 #define MAX_FDS 4 /* room for more than the one we expect, so that extra ones can be closed */
 
-static socklen_t abstract(struct sockaddr_un *address, const char *name)
+static socklen_t shm_socket_abstract(struct sockaddr_un *address, const char *name)
 {
     size_t length = strnlen(name, BR_SOCKET_NAME);
 
@@ -47,7 +47,7 @@ int br_shm_socket_listen(char name[BR_SOCKET_NAME])
     fd = make_socket();
     if (fd < 0)
         return fd;
-    length = abstract(&address, name);
+    length = shm_socket_abstract(&address, name);
     if (bind(fd, (struct sockaddr *)&address, length) < 0 || listen(fd, BACKLOG) < 0) {
         rc = br_error(errno, "cannot listen on the abstract socket %s: %s", name, strerror(errno));
         close(fd);
@@ -59,7 +59,7 @@ int br_shm_socket_listen(char name[BR_SOCKET_NAME])
 int br_shm_socket_connect(const char *name)
 {
     struct sockaddr_un address;
-    socklen_t length = abstract(&address, name);
+    socklen_t length = shm_socket_abstract(&address, name);
     int fd = make_socket();
     int rc;
 

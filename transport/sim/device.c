@@ -9,7 +9,7 @@
 #include "transport/sim/internal.h"
 
 /* NULL with words: -EINVAL or -ENODEV in *rc. */
-static struct br_sim_port *find_port(const struct br_device_config *config, int *rc)
+static struct br_sim_port *sim_device_find_port(const struct br_device_config *config, int *rc)
 {
     struct br_sim_host *host = config->simulation;
 
@@ -26,7 +26,7 @@ static struct br_sim_port *find_port(const struct br_device_config *config, int 
     return NULL;
 }
 
-static int device_open(const struct br_device_config *config, struct br_device **out)
+static int sim_device_device_open(const struct br_device_config *config, struct br_device **out)
 {
     struct br_sim_port *port;
     struct br_sim_device *device;
@@ -34,7 +34,7 @@ static int device_open(const struct br_device_config *config, struct br_device *
     bool places;
     int rc = 0;
 
-    port = find_port(config, &rc);
+    port = sim_device_find_port(config, &rc);
     if (!port)
         return rc;
     device = calloc(1, sizeof *device);
@@ -43,7 +43,7 @@ static int device_open(const struct br_device_config *config, struct br_device *
     device->sim = port->host->sim;
     play = &device->sim->config;
     device->port = port;
-    places = play->place_ports >> (port - port->host->ports) & 1;
+    places = play->rkey_ports >> (port - port->host->ports) & 1;
     device->number = device->sim->next_device++;
     device->base.ops = br_transport_get(br_sim_ops.name);
     device->base.config = config;
@@ -51,12 +51,12 @@ static int device_open(const struct br_device_config *config, struct br_device *
         .max_frame = play->max_frame,
         .max_message = play->max_message < config->message_bytes ? play->max_message : config->message_bytes,
         .ordered = !play->unordered,
-        .sent_means_placed = !play->early_sent || places,
+        .sent_means_arrived = !play->early_sent || places,
         .zero_copy_send = !play->early_sent || places,
         .maps = play->maps && !places,
-        .combines = !play->hollow && !places && play->combine_ports >> (port - port->host->ports) & 1,
-        .needs_place = places,
-        .budget_free =
+        .reduces = !play->hollow && !places && play->reduce_ports >> (port - port->host->ports) & 1,
+        .needs_rkey = places,
+        .window_free =
             play->maps &&
             !places, /* SENT comes when the mapping is given back, which says nothing of the wire */
     };
@@ -65,7 +65,7 @@ static int device_open(const struct br_device_config *config, struct br_device *
     br_list_init(&device->ready);
     br_list_init(&device->told);
     br_list_init(&device->maps);
-    if (places && (rc = br_sim_places_open(device))) {
+    if (places && (rc = br_sim_rkeys_open(device))) {
         free(device);
         return rc;
     }
@@ -82,7 +82,7 @@ static void forget_told(struct br_sim_device *device)
         br_list_push_front(&device->sim->free_notes, node);
 }
 
-static void device_close(struct br_device *base)
+static void sim_device_device_close(struct br_device *base)
 {
     struct br_sim_device *device = br_container_of(base, struct br_sim_device, base);
 
@@ -92,12 +92,12 @@ static void device_close(struct br_device *base)
         (void)br_sim_map_release(
             base, (uint64_t)(uintptr_t)br_container_of(device->maps.next, struct br_sim_map, node));
     forget_told(device);
-    br_sim_places_close(device);
+    br_sim_rkeys_close(device);
     br_list_remove(&device->node);
     free(device);
 }
 
-static int device_address(struct br_device *base, struct br_address *out)
+static int sim_device_device_address(struct br_device *base, struct br_address *out)
 {
     struct br_sim_device *device = br_container_of(base, struct br_sim_device, base);
     uint32_t where[3] = {(uint32_t)device->port->host->number,
@@ -109,7 +109,7 @@ static int device_address(struct br_device *base, struct br_address *out)
     return 0;
 }
 
-static int check(struct br_sim_link *link, const struct br_frame *frame)
+static int sim_device_check(struct br_sim_link *link, const struct br_frame *frame)
 {
     const struct br_device *device = link->base.device;
     uint32_t limit = frame->kind == BR_FRAME_MESSAGE ? device->caps.max_message : device->caps.max_frame;
@@ -117,7 +117,7 @@ static int check(struct br_sim_link *link, const struct br_frame *frame)
     if (frame->length > limit)
         return br_error(EMSGSIZE, "%s: a frame of %u bytes, at most %u are possible", device->name,
                         frame->length, limit);
-    return br_sim_place_post(link, frame);
+    return br_sim_rkey_post(link, frame);
 }
 
 static struct br_sim_frame *new_frame(struct br_sim_link *link, const struct br_frame *frame)
@@ -128,9 +128,9 @@ static struct br_sim_frame *new_frame(struct br_sim_link *link, const struct br_
         return NULL;
     br_frame_header_fill(&out->header, frame);
     out->cookie = frame->cookie;
-    out->early = !link->base.device->caps.sent_means_placed;
-    if (frame->place)
-        memcpy(&out->token, frame->place, sizeof out->token);
+    out->early = !link->base.device->caps.sent_means_arrived;
+    if (frame->rkey)
+        memcpy(&out->token, frame->rkey, sizeof out->token);
     out->payload = frame->payload;
     if (frame->length && !link->base.device->caps.zero_copy_send) {
         out->copy = malloc(frame->length);
@@ -145,20 +145,20 @@ static struct br_sim_frame *new_frame(struct br_sim_link *link, const struct br_
     return out;
 }
 
-static int post(struct br_link *base, const struct br_frame *frames, int n)
+static int sim_device_post(struct br_link *base, const struct br_frame *frames, int n)
 {
     struct br_sim_link *link = br_container_of(base, struct br_sim_link, base);
     struct br_sim_device *device = br_container_of(base->device, struct br_sim_device, base);
     int taken, rc;
 
     if (link->state == BR_SIM_FAILED || device->port->host->dead)
-        return br_error(EPIPE, "%s", base->words);
+        return br_error(EPIPE, "%s", base->message);
     for (taken = 0; taken < n && link->state == BR_SIM_OPEN; taken++) {
         struct br_sim_frame *frame;
 
         if (link->n_flying >= device->sim->config.tx_depth)
             break;
-        rc = check(link, &frames[taken]);
+        rc = sim_device_check(link, &frames[taken]);
         if (rc)
             return taken ? taken : rc;
         frame = new_frame(link, &frames[taken]);
@@ -178,7 +178,7 @@ static int post(struct br_link *base, const struct br_frame *frames, int n)
     return taken;
 }
 
-static int poll_(struct br_device *base, uint64_t now, struct br_event *events, int max)
+static int sim_device_poll_(struct br_device *base, uint64_t now, struct br_event *events, int max)
 {
     struct br_sim_device *device = br_container_of(base, struct br_sim_device, base);
     struct br_list *node;
@@ -200,30 +200,30 @@ static int poll_(struct br_device *base, uint64_t now, struct br_event *events, 
 }
 
 /* Not empty, so that a leak of a registration shows. */
-static int region_register(struct br_device *base, struct br_region *region)
+static int sim_device_region_register(struct br_device *base, struct br_region *region)
 {
     region->keys[base->index] = region->base;
     return 0;
 }
 
-static void region_release(struct br_device *base, struct br_region *region)
+static void sim_device_region_release(struct br_device *base, struct br_region *region)
 {
     region->keys[base->index] = NULL;
 }
 
 const struct br_transport_ops br_sim_ops = {
     .name = "sim",
-    .device_open = device_open,
-    .device_close = device_close,
-    .device_address = device_address,
-    .region_register = region_register,
-    .region_release = region_release,
-    .place_token = br_sim_place_token,
-    .place_release = br_sim_place_release,
+    .device_open = sim_device_device_open,
+    .device_close = sim_device_device_close,
+    .device_address = sim_device_device_address,
+    .region_register = sim_device_region_register,
+    .region_release = sim_device_region_release,
+    .rkey_make = br_sim_rkey_token,
+    .rkey_release = br_sim_rkey_release,
     .link_connect = br_sim_link_connect,
     .link_close = br_sim_link_close,
-    .post = post,
-    .poll = poll_,
+    .post = sim_device_post,
+    .poll = sim_device_poll_,
     .message_release = br_sim_message_release,
     .map_release = br_sim_map_release,
 };

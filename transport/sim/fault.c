@@ -70,7 +70,7 @@ static void close_all(struct br_sim_host *host)
     }
 }
 
-static void die(struct br_sim_host *host, bool silent)
+static void sim_fault_die(struct br_sim_host *host, bool silent)
 {
     if (host->dead)
         return;
@@ -119,7 +119,7 @@ void br_sim_run_fault(struct br_sim *sim, const struct br_sim_fault *fault)
         break;
     case BR_SIM_HOST_DEAD:
     case BR_SIM_HOST_KILLED:
-        die(host, fault->kind == BR_SIM_HOST_DEAD);
+        sim_fault_die(host, fault->kind == BR_SIM_HOST_DEAD);
         break;
     }
 }
@@ -129,7 +129,7 @@ static bool port_exists(const struct br_sim *sim, int host, int port)
     return host >= 0 && (uint32_t)host < sim->n_hosts && port >= 0 && port < sim->hosts[host]->n_ports;
 }
 
-static bool is_possible(const struct br_sim *sim, const struct br_sim_fault *fault)
+static bool sim_fault_is_possible(const struct br_sim *sim, const struct br_sim_fault *fault)
 {
     switch (fault->kind) {
     case BR_SIM_PORT_RATE:
@@ -156,7 +156,7 @@ int br_sim_add_fault(struct br_sim *sim, const struct br_sim_fault *fault)
     struct br_sim_fault *faults;
     struct br_sim_path *paths;
 
-    if (!is_possible(sim, fault))
+    if (!sim_fault_is_possible(sim, fault))
         return br_error(EINVAL, "fault of kind %d names a host, port, switch or rate that is not there",
                         (int)fault->kind);
     faults = realloc(sim->faults, (sim->n_faults + 1) * sizeof *faults);
@@ -173,7 +173,7 @@ int br_sim_add_fault(struct br_sim *sim, const struct br_sim_fault *fault)
     return br_sim_heap_push(&sim->heap, &step);
 }
 
-static int pick(struct br_random *random, int bound)
+static int sim_fault_pick(struct br_random *random, int bound)
 {
     return (int)br_random_below(random, (uint64_t)bound);
 }
@@ -197,10 +197,10 @@ static int add_outage(struct br_sim *sim, const struct br_sim_chaos *chaos, stru
 
 static int add_deaths(struct br_sim *sim, const struct br_sim_chaos *chaos, struct br_random *random)
 {
-    int n_hosts = br_sim_hosts(sim), first = pick(random, n_hosts), rc = 0;
+    int n_hosts = br_sim_hosts(sim), first = sim_fault_pick(random, n_hosts), rc = 0;
 
     for (int i = 0; i < chaos->deaths && i < n_hosts - 1 && !rc; i++) {
-        struct br_sim_fault fault = {.kind = pick(random, 2) ? BR_SIM_HOST_DEAD : BR_SIM_HOST_KILLED,
+        struct br_sim_fault fault = {.kind = sim_fault_pick(random, 2) ? BR_SIM_HOST_DEAD : BR_SIM_HOST_KILLED,
                                      .host = (first + i) % n_hosts,
                                      .at = chaos->from + br_random_below(random, chaos->duration + 1)};
 
@@ -219,22 +219,22 @@ int br_sim_add_chaos(struct br_sim *sim, const struct br_sim_chaos *chaos)
     for (int i = 0; i < chaos->ports_down + chaos->slow_ports && !rc; i++) {
         bool slow = i >= chaos->ports_down;
 
-        fault.host = pick(&random, n_hosts);
-        fault.port = pick(&random, sim->hosts[fault.host]->n_ports);
+        fault.host = sim_fault_pick(&random, n_hosts);
+        fault.port = sim_fault_pick(&random, sim->hosts[fault.host]->n_ports);
         fault.kind = slow ? BR_SIM_PORT_RATE : BR_SIM_PORT_DOWN;
         fault.bits_per_second = 1 + sim->hosts[fault.host]->ports[fault.port].bits_per_second / 10;
         rc = add_outage(sim, chaos, &random, fault, slow ? BR_SIM_PORT_RATE : BR_SIM_PORT_UP);
     }
     for (int i = 0; i < chaos->paths_down && n_hosts > 1 && !rc; i++) {
         fault.kind = BR_SIM_PATH_DOWN;
-        fault.host = pick(&random, n_hosts);
-        fault.peer = (fault.host + 1 + pick(&random, n_hosts - 1)) % n_hosts;
-        fault.port = pick(&random, 1 + sim->hosts[fault.host]->n_ports) - 1;
+        fault.host = sim_fault_pick(&random, n_hosts);
+        fault.peer = (fault.host + 1 + sim_fault_pick(&random, n_hosts - 1)) % n_hosts;
+        fault.port = sim_fault_pick(&random, 1 + sim->hosts[fault.host]->n_ports) - 1;
         rc = add_outage(sim, chaos, &random, fault, BR_SIM_PATH_UP);
     }
     for (int i = 0; i < chaos->switches_down && sim->n_switches && !rc; i++) {
         fault.kind = BR_SIM_SWITCH_DOWN;
-        fault.host = pick(&random, (int)sim->n_switches);
+        fault.host = sim_fault_pick(&random, (int)sim->n_switches);
         rc = add_outage(sim, chaos, &random, fault, BR_SIM_SWITCH_UP);
     }
     return rc ? rc : add_deaths(sim, chaos, &random);

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "transport/sim/internal.h"
 
-static bool before(const struct br_sim_step *a, const struct br_sim_step *b)
+static bool heap_before(const struct br_sim_step *a, const struct br_sim_step *b)
 {
     return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
@@ -27,7 +27,7 @@ int br_sim_heap_push(struct br_sim_heap *heap, const struct br_sim_step *step)
     }
     item.order = heap->order++;
     heap->count++;
-    for (; i && before(&item, &heap->steps[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i && heap_before(&item, &heap->steps[(i - 1) / 2]); i = (i - 1) / 2)
         heap->steps[i] = heap->steps[(i - 1) / 2];
     heap->steps[i] = item;
     return 0;
@@ -43,9 +43,9 @@ bool br_sim_heap_pop(struct br_sim_heap *heap, struct br_sim_step *out)
     *out = heap->steps[0];
     last = heap->steps[--heap->count];
     while ((child = 2 * i + 1) < heap->count) {
-        if (child + 1 < heap->count && before(&heap->steps[child + 1], &heap->steps[child]))
+        if (child + 1 < heap->count && heap_before(&heap->steps[child + 1], &heap->steps[child]))
             child++;
-        if (!before(&heap->steps[child], &last))
+        if (!heap_before(&heap->steps[child], &last))
             break;
         heap->steps[i] = heap->steps[child];
         i = child;

@@ -99,12 +99,12 @@ struct br_sim_device {
     struct br_list ready; /* links with notes, served in turn */
     struct br_list told;  /* notes of the last poll(): their inline bytes are still being read */
     struct br_list maps;
-    struct br_sim_place *places; /* by slot index; NULL: needs none */
+    struct br_sim_rkey *rkeys; /* by slot index; NULL: needs none */
     uint32_t n_tokens;           /* made so far */
 };
 
 /* What a device knows of a slot that has a token. */
-struct br_sim_place {
+struct br_sim_rkey {
     uint32_t serial; /* in the token; 0: none */
     uint32_t slot;   /* number */
 };
@@ -112,7 +112,7 @@ struct br_sim_place {
 struct br_sim_token {
     uint32_t magic, device, slot, serial;
 };
-static_assert(sizeof(struct br_sim_token) == BR_PLACE_BYTES, "fills a place token");
+static_assert(sizeof(struct br_sim_token) == BR_RKEY_BYTES, "fills a place token");
 
 /* Both ends of what a link_connect() has begun; lives as long as a link or a packet needs it. */
 struct br_sim_connection {
@@ -228,12 +228,12 @@ struct br_sim_note *br_sim_link_note(struct br_sim_link *link, enum br_event_kin
 void br_sim_connection_drop(struct br_sim_connection *connection);
 
 /* place.c: place tokens */
-int br_sim_places_open(struct br_sim_device *device); /* -ENOMEM with words */
-void br_sim_places_close(struct br_sim_device *device);
-int br_sim_place_token(struct br_device *base, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES]);
-void br_sim_place_release(struct br_device *base, struct br_slot *slot);
-int br_sim_place_post(struct br_sim_link *link, const struct br_frame *frame); /* 0, or -EINVAL with words */
-int br_sim_place_check(struct br_sim_link *link, const struct br_sim_frame *frame); /* on arrival */
+int br_sim_rkeys_open(struct br_sim_device *device); /* -ENOMEM with words */
+void br_sim_rkeys_close(struct br_sim_device *device);
+int br_sim_rkey_token(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
+void br_sim_rkey_release(struct br_device *base, struct br_slot *slot);
+int br_sim_rkey_post(struct br_sim_link *link, const struct br_frame *frame); /* 0, or -EINVAL with words */
+int br_sim_rkey_check(struct br_sim_link *link, const struct br_sim_frame *frame); /* on arrival */
 
 /* receive.c: what happens to a frame that has arrived */
 void br_sim_receive(struct br_sim_link *link, struct br_sim_frame *frame);

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "transport/sim/internal.h"
 
-static struct br_sim_device *device_of(const struct br_sim_link *link)
+static struct br_sim_device *sim_link_device_of(const struct br_sim_link *link)
 {
     return br_container_of(link->base.device, struct br_sim_device, base);
 }
@@ -49,9 +49,9 @@ struct br_sim_link *br_sim_link_new(struct br_sim_device *device, struct br_sim_
 }
 
 /* Queues a note and makes the link, the device and the host known as ready. */
-static void tell(struct br_sim_link *link, struct br_sim_note *note)
+static void sim_link_tell(struct br_sim_link *link, struct br_sim_note *note)
 {
-    struct br_sim_device *device = device_of(link);
+    struct br_sim_device *device = sim_link_device_of(link);
     struct br_sim_host *host = device->port->host;
 
     note->event.link = &link->base;
@@ -69,7 +69,7 @@ struct br_sim_note *br_sim_link_note(struct br_sim_link *link, enum br_event_kin
 
     if (link->state == BR_SIM_FAILED)
         return NULL; /* nothing follows CLOSED */
-    node = br_list_pop_front(&device_of(link)->sim->free_notes);
+    node = br_list_pop_front(&sim_link_device_of(link)->sim->free_notes);
     note = node ? br_container_of(node, struct br_sim_note, node) : malloc(sizeof *note);
     if (!note) {
         br_sim_link_fail(link, ENOMEM, "no memory for events");
@@ -77,7 +77,7 @@ struct br_sim_note *br_sim_link_note(struct br_sim_link *link, enum br_event_kin
     }
     memset(&note->event, 0, sizeof note->event);
     note->event.kind = kind;
-    tell(link, note);
+    sim_link_tell(link, note);
     return note;
 }
 
@@ -91,20 +91,20 @@ void br_sim_link_open(struct br_sim_link *link, enum br_event_kind kind)
 
 void br_sim_link_fail(struct br_sim_link *link, int error, const char *format, ...)
 {
-    struct br_sim_device *device = device_of(link);
-    size_t used, size = sizeof link->base.words;
+    struct br_sim_device *device = sim_link_device_of(link);
+    size_t used, size = sizeof link->base.message;
     va_list args;
 
     if (link->state == BR_SIM_FAILED)
         return;
     link->state = BR_SIM_FAILED;
-    used = (size_t)snprintf(link->base.words, size, "%.16s (level %d) to %s: ", device->base.name,
+    used = (size_t)snprintf(link->base.message, size, "%.16s (level %d) to %s: ", device->base.name,
                             device->base.config->level, link->base.peer_name);
     va_start(args, format);
-    vsnprintf(link->base.words + used, size - used, format, args);
+    vsnprintf(link->base.message + used, size - used, format, args);
     va_end(args);
     link->closed.event = (struct br_event){.kind = BR_EVENT_CLOSED, .error = -error};
-    tell(link, &link->closed);
+    sim_link_tell(link, &link->closed);
     br_sim_trace_number(device->sim, "link failed", link->connection->number);
 }
 
@@ -137,7 +137,7 @@ enum br_sim_verdict br_sim_link_accept(struct br_sim_frame *frame)
     return BR_SIM_OK;
 }
 
-static struct br_sim_port *find_port(struct br_sim *sim, const struct br_address *address, uint32_t *device)
+static struct br_sim_port *sim_link_find_port(struct br_sim *sim, const struct br_address *address, uint32_t *device)
 {
     uint32_t where[3];
 
@@ -158,7 +158,7 @@ int br_sim_link_connect(struct br_device *base, const struct br_address *address
     struct br_sim_frame *frame;
     struct br_sim_link *link;
     uint32_t target = 0;
-    struct br_sim_port *peer = find_port(sim, address, &target);
+    struct br_sim_port *peer = sim_link_find_port(sim, address, &target);
 
     if (!peer)
         return br_error(EINVAL, "%s: not the address of a simulated device", base->name);
@@ -211,7 +211,7 @@ static void free_buffers(struct br_list *head)
 
 void br_sim_link_free(struct br_sim_link *link)
 {
-    struct br_sim_device *device = device_of(link);
+    struct br_sim_device *device = sim_link_device_of(link);
     struct br_list *node;
 
     while (!br_list_empty(&link->flying))

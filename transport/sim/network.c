@@ -195,7 +195,7 @@ uint64_t br_sim_now(const struct br_sim *sim)
     return sim->now;
 }
 
-static int64_t drift(int64_t time, int64_t ppb)
+static int64_t sim_network_drift(int64_t time, int64_t ppb)
 {
     return (int64_t)((__int128)time * ppb / 1000000000);
 }
@@ -204,7 +204,7 @@ uint64_t br_sim_host_now(const struct br_sim *sim, int host)
 {
     int64_t now = (int64_t)sim->now;
 
-    return (uint64_t)(now + sim->hosts[host]->clock_offset + drift(now, sim->hosts[host]->drift_ppb));
+    return (uint64_t)(now + sim->hosts[host]->clock_offset + sim_network_drift(now, sim->hosts[host]->drift_ppb));
 }
 
 uint64_t br_sim_time_of(const struct br_sim *sim, int host, uint64_t host_time)

@@ -14,7 +14,7 @@
 
 #include "transport/sim/internal.h"
 
-static bool chance(struct br_sim *sim, uint32_t ppm)
+static bool sim_packet_chance(struct br_sim *sim, uint32_t ppm)
 {
     return ppm && br_random_below(&sim->random, 1000000) < ppm;
 }
@@ -64,7 +64,7 @@ void br_sim_frame_drop(struct br_sim_frame *frame)
 
 /* Puts a step of the frame on the heap, with a reference. Without memory the simulated network cannot go on for
  * this link. */
-static void later(struct br_sim_frame *frame, const struct br_sim_step *step)
+static void sim_packet_later(struct br_sim_frame *frame, const struct br_sim_step *step)
 {
     struct br_sim_link *link = frame->connection->link[frame->from];
 
@@ -84,10 +84,10 @@ static void resend_later(struct br_sim_frame *frame, const struct br_sim_step *l
         return;
     if (step.at < sim->now)
         step.at = sim->now;
-    later(frame, &step);
+    sim_packet_later(frame, &step);
 }
 
-static void lose(struct br_sim_frame *frame, const struct br_sim_step *step, const char *fact,
+static void sim_packet_lose(struct br_sim_frame *frame, const struct br_sim_step *step, const char *fact,
                  uint64_t *counter)
 {
     br_sim_trace(sim_of(frame), fact, frame);
@@ -109,16 +109,16 @@ void br_sim_frame_send(struct br_sim_frame *frame)
     frame->sent_at = port->tx_free = start + wire_ns(bytes, port->bits_per_second);
     step.tx_end = frame->sent_at;
     step.at = start + wire_ns(front, port->bits_per_second) + port->latency;
-    later(frame, &step);
-    if (chance(sim, sim->config.duplicate_ppm)) {
+    sim_packet_later(frame, &step);
+    if (sim_packet_chance(sim, sim->config.duplicate_ppm)) {
         step.duplicate = true;
         step.at += br_random_below(&sim->random, sim->config.reorder_ns + 1);
         step.tx_end = step.at;
-        later(frame, &step);
+        sim_packet_later(frame, &step);
     }
     if (frame->early && !frame->tries) {
         step = (struct br_sim_step){.kind = BR_SIM_LEFT, .frame = frame, .at = frame->sent_at};
-        later(frame, &step);
+        sim_packet_later(frame, &step);
     }
 }
 
@@ -134,21 +134,21 @@ static void at_switch(struct br_sim_frame *frame, const struct br_sim_step *step
     struct br_sim_step next = *step;
 
     if (br_sim_port_broken(in, step->since) || br_sim_path_broken(sim, in, out, step->since) ||
-        chance(sim, sim->config.loss_ppm)) {
-        lose(frame, step, "lost", &sim->counters.lost);
+        sim_packet_chance(sim, sim->config.loss_ppm)) {
+        sim_packet_lose(frame, step, "lost", &sim->counters.lost);
         return;
     }
     if (sim->config.queue_bytes && queued > wire_ns(sim->config.queue_bytes, out->bits_per_second)) {
-        lose(frame, step, "overflow", &sim->counters.overflowed);
+        sim_packet_lose(frame, step, "overflow", &sim->counters.overflowed);
         return;
     }
     end = sim->now + queued + wire_ns(bytes, out->bits_per_second);
     out->rx_free = end > last_in ? end : last_in; /* its tail may still be coming in */
     next.kind = BR_SIM_ARRIVE;
     next.at = out->rx_free + out->latency;
-    if (chance(sim, sim->config.reorder_ppm))
+    if (sim_packet_chance(sim, sim->config.reorder_ppm))
         next.at += br_random_below(&sim->random, sim->config.reorder_ns + 1);
-    later(frame, &next);
+    sim_packet_later(frame, &next);
 }
 
 void br_sim_frame_answer(struct br_sim_frame *frame, enum br_sim_verdict verdict)
@@ -158,10 +158,10 @@ void br_sim_frame_answer(struct br_sim_frame *frame, enum br_sim_verdict verdict
         .kind = BR_SIM_ACKED, .frame = frame, .since = sim->now, .verdict = (uint8_t)verdict};
 
     step.at = sim->now + frame->connection->port[0]->latency + frame->connection->port[1]->latency;
-    later(frame, &step);
+    sim_packet_later(frame, &step);
 }
 
-static void arrive(struct br_sim_frame *frame, const struct br_sim_step *step)
+static void sim_packet_arrive(struct br_sim_frame *frame, const struct br_sim_step *step)
 {
     struct br_sim *sim = sim_of(frame);
     struct br_sim_connection *connection = frame->connection;
@@ -170,11 +170,11 @@ static void arrive(struct br_sim_frame *frame, const struct br_sim_step *step)
 
     if (br_sim_port_broken(out, step->since) || br_sim_path_broken(sim, in, out, step->since) ||
         out->host->silent) {
-        lose(frame, step, "lost", &sim->counters.lost);
+        sim_packet_lose(frame, step, "lost", &sim->counters.lost);
         return;
     }
-    if (chance(sim, sim->config.corrupt_ppm)) {
-        lose(frame, step, "corrupt", &sim->counters.corrupt);
+    if (sim_packet_chance(sim, sim->config.corrupt_ppm)) {
+        sim_packet_lose(frame, step, "corrupt", &sim->counters.corrupt);
         return;
     }
     br_sim_trace(sim, "arrive", frame);
@@ -203,7 +203,7 @@ static void arrive(struct br_sim_frame *frame, const struct br_sim_step *step)
     }
 }
 
-static void sent(struct br_sim_link *link, struct br_sim_frame *frame)
+static void sim_packet_sent(struct br_sim_link *link, struct br_sim_frame *frame)
 {
     struct br_sim_note *note = br_sim_link_note(link, BR_EVENT_SENT);
 
@@ -211,7 +211,7 @@ static void sent(struct br_sim_link *link, struct br_sim_frame *frame)
         note->event.cookie = frame->cookie;
 }
 
-static void acked(struct br_sim_frame *frame, const struct br_sim_step *step)
+static void sim_packet_acked(struct br_sim_frame *frame, const struct br_sim_step *step)
 {
     struct br_sim *sim = sim_of(frame);
     struct br_sim_connection *connection = frame->connection;
@@ -222,8 +222,8 @@ static void acked(struct br_sim_frame *frame, const struct br_sim_step *step)
         return;
     if (br_sim_port_broken(from, step->since) ||
         br_sim_path_broken(sim, from, connection->port[!frame->from], step->since) || from->host->silent ||
-        chance(sim, sim->config.loss_ppm)) {
-        lose(frame, step, "ack lost", &sim->counters.lost);
+        sim_packet_chance(sim, sim->config.loss_ppm)) {
+        sim_packet_lose(frame, step, "ack lost", &sim->counters.lost);
         return;
     }
     br_sim_trace(sim, step->verdict == BR_SIM_OK ? "acked" : "refused", frame);
@@ -243,11 +243,11 @@ static void acked(struct br_sim_frame *frame, const struct br_sim_step *step)
     if (step->verdict == BR_SIM_REFUSED)
         br_sim_link_fail(link, ECONNRESET, "closed by the peer");
     else if (!frame->early)
-        sent(link, frame);
+        sim_packet_sent(link, frame);
     br_sim_frame_drop(frame);
 }
 
-static void resend(struct br_sim_frame *frame)
+static void sim_packet_resend(struct br_sim_frame *frame)
 {
     struct br_sim *sim = sim_of(frame);
     struct br_sim_link *link = frame->connection->link[frame->from];
@@ -280,18 +280,18 @@ void br_sim_run_step(struct br_sim *sim, const struct br_sim_step *step)
         at_switch(frame, step);
         break;
     case BR_SIM_ARRIVE:
-        arrive(frame, step);
+        sim_packet_arrive(frame, step);
         break;
     case BR_SIM_ACKED:
-        acked(frame, step);
+        sim_packet_acked(frame, step);
         break;
     case BR_SIM_RESEND:
-        resend(frame);
+        sim_packet_resend(frame);
         break;
     case BR_SIM_LEFT:
         link = frame->connection->link[frame->from];
         if (link)
-            sent(link, frame);
+            sim_packet_sent(link, frame);
         break;
     }
     br_sim_frame_drop(frame);

@@ -12,27 +12,27 @@
 
 #define TOKEN_MAGIC 0x706c6163u
 
-static struct br_sim_device *device_of(struct br_device *base)
+static struct br_sim_device *sim_place_device_of(struct br_device *base)
 {
     return br_container_of(base, struct br_sim_device, base);
 }
 
-static int bad(struct br_sim_device *device, int error, const char *what)
+static int sim_place_bad(struct br_sim_device *device, int error, const char *what)
 {
-    device->sim->counters.bad_places++;
+    device->sim->counters.bad_rkeys++;
     br_sim_trace_number(device->sim, what, device->number);
     return br_error(error, "%s: %s", device->base.name, what);
 }
 
-int br_sim_places_open(struct br_sim_device *device)
+int br_sim_rkeys_open(struct br_sim_device *device)
 {
-    device->places = calloc(device->base.config->slots->count, sizeof *device->places);
-    return device->places ? 0 : br_error(ENOMEM, "%s: no memory for places", device->base.name);
+    device->rkeys = calloc(device->base.config->slots->count, sizeof *device->rkeys);
+    return device->rkeys ? 0 : br_error(ENOMEM, "%s: no memory for places", device->base.name);
 }
 
-void br_sim_places_close(struct br_sim_device *device)
+void br_sim_rkeys_close(struct br_sim_device *device)
 {
-    free(device->places);
+    free(device->rkeys);
 }
 
 /* Its region, if it has any, must be registered with this device and hold all of it. */
@@ -47,49 +47,49 @@ static bool has_keys(const struct br_device *device, const struct br_slot *slot)
            slot->base + slot->length <= base + region->bytes;
 }
 
-int br_sim_place_token(struct br_device *base, struct br_slot *slot, uint8_t out[BR_PLACE_BYTES])
+int br_sim_rkey_token(struct br_device *base, struct br_slot *slot, uint8_t out[BR_RKEY_BYTES])
 {
-    struct br_sim_device *device = device_of(base);
+    struct br_sim_device *device = sim_place_device_of(base);
     uint32_t number = br_slot_number(base->config->slots, slot);
-    struct br_sim_place *place = &device->places[number & 0xffff];
+    struct br_sim_rkey *place = &device->rkeys[number & 0xffff];
     struct br_sim_token token = {TOKEN_MAGIC, device->number, number, ++device->n_tokens};
 
     if (!slot->used || !slot->base || place->serial)
-        return bad(device, EINVAL, "a place token for a slot that has no memory, or has one already");
+        return sim_place_bad(device, EINVAL, "a place token for a slot that has no memory, or has one already");
     if (!has_keys(base, slot))
-        return bad(device, EINVAL, "a place token for memory that is not registered");
-    if (device->sim->config.place_refused_ppm &&
-        br_random_below(&device->sim->random, 1000000) < device->sim->config.place_refused_ppm)
+        return sim_place_bad(device, EINVAL, "a place token for memory that is not registered");
+    if (device->sim->config.rkey_refused_ppm &&
+        br_random_below(&device->sim->random, 1000000) < device->sim->config.rkey_refused_ppm)
         return br_error(ENOMEM, "%s: cannot pin the place, as the simulation wants it", base->name);
-    *place = (struct br_sim_place){token.serial, number};
+    *place = (struct br_sim_rkey){token.serial, number};
     memcpy(out, &token, sizeof token);
     return 0;
 }
 
-void br_sim_place_release(struct br_device *base, struct br_slot *slot)
+void br_sim_rkey_release(struct br_device *base, struct br_slot *slot)
 {
-    struct br_sim_device *device = device_of(base);
+    struct br_sim_device *device = sim_place_device_of(base);
     uint32_t number = br_slot_number(base->config->slots, slot);
-    struct br_sim_place *place = &device->places[number & 0xffff];
+    struct br_sim_rkey *place = &device->rkeys[number & 0xffff];
 
     if (!slot->base || place->slot != number || !place->serial)
-        bad(device, EINVAL, "gave a place back that it has not, or under another number");
+        sim_place_bad(device, EINVAL, "gave a place back that it has not, or under another number");
     place->serial = 0;
 }
 
-int br_sim_place_post(struct br_sim_link *link, const struct br_frame *frame)
+int br_sim_rkey_post(struct br_sim_link *link, const struct br_frame *frame)
 {
-    struct br_sim_device *device = device_of(link->base.device);
-    bool needs = device->base.caps.needs_place && frame->kind == BR_FRAME_PLACED;
+    struct br_sim_device *device = sim_place_device_of(link->base.device);
+    bool needs = device->base.caps.needs_rkey && frame->kind == BR_FRAME_DATA;
 
-    if (needs == (frame->place != NULL))
+    if (needs == (frame->rkey != NULL))
         return 0;
-    return bad(device, EINVAL, needs ? "a frame without place token" : "a place token that nobody needs");
+    return sim_place_bad(device, EINVAL, needs ? "a frame without place token" : "a place token that nobody needs");
 }
 
-int br_sim_place_check(struct br_sim_link *link, const struct br_sim_frame *frame)
+int br_sim_rkey_check(struct br_sim_link *link, const struct br_sim_frame *frame)
 {
-    struct br_sim_device *device = device_of(link->base.device);
+    struct br_sim_device *device = sim_place_device_of(link->base.device);
     const struct br_slot_table *slots = device->base.config->slots;
     const struct br_sim_token *token = &frame->token;
     uint32_t index = frame->header.slot & 0xffff, offset = frame->header.offset;
@@ -97,14 +97,14 @@ int br_sim_place_check(struct br_sim_link *link, const struct br_sim_frame *fram
 
     if (token->magic != TOKEN_MAGIC || token->device != device->number || token->slot != frame->header.slot ||
         index >= slots->count)
-        return bad(device, EPROTO, "a frame with a wrong place token");
-    if (token->serial != device->places[index].serial)
-        return bad(device, EPROTO, "a frame with a place token that is void");
+        return sim_place_bad(device, EPROTO, "a frame with a wrong place token");
+    if (token->serial != device->rkeys[index].serial)
+        return sim_place_bad(device, EPROTO, "a frame with a place token that is void");
     slot = br_slot_find(slots, frame->header.slot);
     if (!slot)
-        return bad(device, EPROTO, "a frame for a slot that was put without giving its place back");
+        return sim_place_bad(device, EPROTO, "a frame for a slot that was put without giving its place back");
     if (offset < slot->length && !(slot->missing >> offset / slot->slice_bytes & 1))
-        return bad(device, EPROTO,
+        return sim_place_bad(device, EPROTO,
                    "a frame for a slice that is complete, which its NIC would have written again");
     return 0;
 }

@@ -11,16 +11,16 @@
 #include "base/error.h"
 #include "transport/sim/internal.h"
 
-static struct br_sim_device *device_of(const struct br_sim_link *link)
+static struct br_sim_device *sim_receive_device_of(const struct br_sim_link *link)
 {
     return br_container_of(link->base.device, struct br_sim_device, base);
 }
 
 /* Our link ends because of what the peer sent. */
-static void reject(struct br_sim_link *link, struct br_sim_frame *frame, int rc)
+static void sim_receive_reject(struct br_sim_link *link, struct br_sim_frame *frame, int rc)
 {
     link->base.device->counters.bad_frames++;
-    br_sim_link_fail(link, -rc, "%s", br_error_words());
+    br_sim_link_fail(link, -rc, "%s", br_error_message());
     frame->delivered = false;
     br_sim_frame_answer(frame, BR_SIM_REFUSED);
 }
@@ -38,7 +38,7 @@ static bool may_take(const struct br_sim_link *link, const struct br_sim_frame *
            link->n_held < link->base.device->config->message_buffers;
 }
 
-static struct br_sim_note *note(struct br_sim_link *link, const struct br_sim_frame *frame,
+static struct br_sim_note *sim_receive_note(struct br_sim_link *link, const struct br_sim_frame *frame,
                                 enum br_event_kind kind)
 {
     struct br_sim_note *out = br_sim_link_note(link, kind);
@@ -53,7 +53,7 @@ static struct br_sim_note *note(struct br_sim_link *link, const struct br_sim_fr
     return out;
 }
 
-static void take_message(struct br_sim_link *link, struct br_sim_frame *frame)
+static void sim_receive_take_message(struct br_sim_link *link, struct br_sim_frame *frame)
 {
     const struct br_device_config *config = link->base.device->config;
     struct br_list *node = br_list_pop_front(&link->free_buffers);
@@ -67,7 +67,7 @@ static void take_message(struct br_sim_link *link, struct br_sim_frame *frame)
     }
     br_list_push_back(&link->held_buffers, &buffer->node);
     link->n_held++;
-    out = note(link, frame, BR_EVENT_MESSAGE);
+    out = sim_receive_note(link, frame, BR_EVENT_MESSAGE);
     if (!out)
         return;
     memcpy(buffer->inline_, frame->header.inline_, BR_FRAME_INLINE);
@@ -85,7 +85,7 @@ static struct br_sim_view *view_of(const struct br_sim_link *link, const struct 
 {
     struct br_sim_view *view;
 
-    br_list_for_each (node, &device_of(link)->maps) {
+    br_list_for_each (node, &sim_receive_device_of(link)->maps) {
         view = br_container_of(node, struct br_sim_map, node)->view;
         if (view->link == link && view->slot == frame->header.slot) {
             view->references++;
@@ -107,10 +107,10 @@ static void view_drop(struct br_sim_view *view)
 /* The mapping is a copy, so that it outlives the sender's link; map_release() checks that the sender kept its bytes. */
 static void take_mapped(struct br_sim_link *link, struct br_sim_frame *frame, const struct br_slot *slot)
 {
-    struct br_sim_device *device = device_of(link);
+    struct br_sim_device *device = sim_receive_device_of(link);
     struct br_sim_map *map = malloc(sizeof *map);
     struct br_sim_view *view = map ? view_of(link, frame, slot) : NULL;
-    struct br_sim_note *out = view ? note(link, frame, BR_EVENT_PLACED) : NULL;
+    struct br_sim_note *out = view ? sim_receive_note(link, frame, BR_EVENT_DATA) : NULL;
 
     if (!out) {
         if (view)
@@ -134,45 +134,45 @@ static void take_placed(struct br_sim_link *link, struct br_sim_frame *frame)
     struct br_device *device = link->base.device;
     const struct br_frame_header *header = &frame->header;
     struct br_slot *slot;
-    int rc = device->caps.needs_place ? br_sim_place_check(link, frame) : 0;
+    int rc = device->caps.needs_rkey ? br_sim_rkey_check(link, frame) : 0;
 
     if (!rc)
         rc = br_slot_expect(device->config->slots, header->slot, header->offset, header->length, &slot);
     if (rc == -ESTALE) {
-        struct br_sim_note *out = note(link, frame, BR_EVENT_PLACED);
+        struct br_sim_note *out = sim_receive_note(link, frame, BR_EVENT_DATA);
 
-        br_sim_trace(device_of(link)->sim, "stale", frame);
+        br_sim_trace(sim_receive_device_of(link)->sim, "stale", frame);
         if (out)
             out->event.stale = true;
         br_sim_frame_answer(frame, BR_SIM_OK);
     } else if (rc) {
-        reject(link, frame, rc);
+        sim_receive_reject(link, frame, rc);
     } else if (device->caps.maps && slot->may_map) {
         take_mapped(link, frame, slot);
     } else if (!slot->base) {
-        reject(link, frame, br_error(EPROTO, "bytes for a transfer that takes only mappings"));
+        sim_receive_reject(link, frame, br_error(EPROTO, "bytes for a transfer that takes only mappings"));
     } else {
-        if (slot->combiner && device->caps.combines) {
-            br_slot_combine(slot, header->offset, frame->payload, header->length);
+        if (slot->reducer && device->caps.reduces) {
+            br_slot_reduce(slot, header->offset, frame->payload, header->length);
             device->counters.rx_combined_bytes += header->length;
-        } else if (!device_of(link)->sim->config.hollow)
+        } else if (!sim_receive_device_of(link)->sim->config.hollow)
             memcpy(slot->base + header->offset, frame->payload, header->length);
-        note(link, frame, BR_EVENT_PLACED);
+        sim_receive_note(link, frame, BR_EVENT_DATA);
         br_sim_frame_answer(frame, BR_SIM_OK);
     }
 }
 
-static void take(struct br_sim_link *link, struct br_sim_frame *frame)
+static void sim_receive_take(struct br_sim_link *link, struct br_sim_frame *frame)
 {
     struct br_device *device = link->base.device;
-    struct br_sim *sim = device_of(link)->sim;
+    struct br_sim *sim = sim_receive_device_of(link)->sim;
     int rc = br_frame_check(&frame->header, device->config->message_bytes, device->caps.max_frame);
 
     frame->delivered = true;
     if (keeps_order(link, frame))
         link->rx_turn++;
     if (rc) {
-        reject(link, frame, rc);
+        sim_receive_reject(link, frame, rc);
         return;
     }
     device->counters.rx_frames++;
@@ -182,13 +182,13 @@ static void take(struct br_sim_link *link, struct br_sim_frame *frame)
     if (!sim->config.hollow || frame->header.kind == BR_FRAME_MESSAGE)
         br_sim_trace_bytes(sim, frame->payload, frame->header.length);
     if (frame->header.kind == BR_FRAME_MESSAGE)
-        take_message(link, frame);
+        sim_receive_take_message(link, frame);
     else
         take_placed(link, frame);
 }
 
 /* Delivers what had to wait and need not any more. */
-static void drain(struct br_sim_link *link)
+static void sim_receive_drain(struct br_sim_link *link)
 {
     br_list_for_each_safe (node, &link->waiting) {
         struct br_sim_frame *frame = br_container_of(node, struct br_sim_frame, waiting_node);
@@ -197,7 +197,7 @@ static void drain(struct br_sim_link *link)
             return;
         br_list_remove(node);
         frame->waits = false;
-        take(link, frame);
+        sim_receive_take(link, frame);
         br_sim_frame_drop(frame);
     }
 }
@@ -209,8 +209,8 @@ void br_sim_receive(struct br_sim_link *link, struct br_sim_frame *frame)
     if (link->end == 0) /* the peer has accepted, although its answer has not come yet */
         br_sim_link_open(link, BR_EVENT_CONNECTED);
     if (may_take(link, frame)) {
-        take(link, frame);
-        drain(link);
+        sim_receive_take(link, frame);
+        sim_receive_drain(link);
         return;
     }
     while (place != &link->waiting &&
@@ -229,7 +229,7 @@ void br_sim_message_release(struct br_link *base, void *handle)
     br_list_remove(&buffer->node);
     br_list_push_front(&link->free_buffers, &buffer->node);
     link->n_held--;
-    drain(link);
+    sim_receive_drain(link);
 }
 
 int br_sim_map_release(struct br_device *base, uint64_t map_handle)

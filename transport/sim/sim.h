@@ -45,10 +45,10 @@ struct br_sim_config {
     bool maps; /* hands over mappings for slots with may_map */
     /* As an RDMA NIC: devices of port i, for each bit i, need place tokens, and no frame is looked at before its bytes are
      * written. early_sent and maps do not hold there. What must never happen is counted in bad_places. */
-    uint32_t place_ports;
+    uint32_t rkey_ports;
     /* devices of port i, for each bit i, apply combiners themselves; not with hollow, nor where place_ports has it */
-    uint32_t combine_ports;
-    uint32_t place_refused_ppm; /* tokens that a device cannot make */
+    uint32_t reduce_ports;
+    uint32_t rkey_refused_ppm; /* tokens that a device cannot make */
     uint32_t max_frame;         /* [256 KiB] */
     uint32_t max_message;       /* at most the device's message_bytes [that] */
     uint32_t tx_depth;          /* frames of a link between post() and the acknowledgement [64] */
@@ -85,7 +85,7 @@ struct br_sim_counters {
     uint64_t failed_links;              /* by the retry limit */
     /* Place tokens that are missing, wrong, void or not given back, memory without keys, frames that come when their place no
      * longer waits for them: an RDMA NIC would have written them into memory that is the user's again. */
-    uint64_t bad_places;
+    uint64_t bad_rkeys;
     uint64_t payload_changed; /* mapped frames whose bytes changed before map_release(): the sender's bug */
 };
 

@@ -5,7 +5,7 @@
 
 #include "transport/sim/internal.h"
 
-static inline uint64_t mix(uint64_t hash, uint64_t value)
+static inline uint64_t sim_trace_mix(uint64_t hash, uint64_t value)
 {
     hash = (hash ^ value) * 0x9fb21c651e98df25ull;
     return hash ^ hash >> 29;
@@ -14,23 +14,23 @@ static inline uint64_t mix(uint64_t hash, uint64_t value)
 void br_sim_trace_bytes(struct br_sim *sim, const void *bytes, size_t n)
 {
     const uint8_t *at = bytes;
-    uint64_t word, hash = mix(sim->hash, n);
+    uint64_t word, hash = sim_trace_mix(sim->hash, n);
 
     for (; n >= sizeof word; n -= sizeof word, at += sizeof word) {
         memcpy(&word, at, sizeof word);
-        hash = mix(hash, word);
+        hash = sim_trace_mix(hash, word);
     }
     word = 0;
     if (n)
         memcpy(&word, at, n);
-    sim->hash = mix(hash, word);
+    sim->hash = sim_trace_mix(hash, word);
 }
 
 static void fact_hash(struct br_sim *sim, const char *fact)
 {
-    sim->hash = mix(sim->hash, sim->now);
+    sim->hash = sim_trace_mix(sim->hash, sim->now);
     for (; *fact; fact++)
-        sim->hash = mix(sim->hash, (uint8_t)*fact);
+        sim->hash = sim_trace_mix(sim->hash, (uint8_t)*fact);
 }
 
 void br_sim_trace(struct br_sim *sim, const char *fact, const struct br_sim_frame *frame)
@@ -40,8 +40,8 @@ void br_sim_trace(struct br_sim *sim, const char *fact, const struct br_sim_fram
     const struct br_frame_header *header = &frame->header;
 
     fact_hash(sim, fact);
-    sim->hash = mix(sim->hash, (uint64_t)connection->number << 32 | (uint64_t)frame->kind << 8 | frame->from);
-    sim->hash = mix(sim->hash, frame->sequence);
+    sim->hash = sim_trace_mix(sim->hash, (uint64_t)connection->number << 32 | (uint64_t)frame->kind << 8 | frame->from);
+    sim->hash = sim_trace_mix(sim->hash, frame->sequence);
     if (sim->config.trace)
         fprintf(sim->config.trace,
                 "%" PRIu64 " %s link %u host %d -> %d %s %" PRIu64 " kind %u slot %#x [%u, +%u)\n", sim->now,
@@ -53,7 +53,7 @@ void br_sim_trace(struct br_sim *sim, const char *fact, const struct br_sim_fram
 void br_sim_trace_number(struct br_sim *sim, const char *fact, uint64_t number)
 {
     fact_hash(sim, fact);
-    sim->hash = mix(sim->hash, number);
+    sim->hash = sim_trace_mix(sim->hash, number);
     if (sim->config.trace)
         fprintf(sim->config.trace, "%" PRIu64 " %s %" PRIu64 "\n", sim->now, fact, number);
 }

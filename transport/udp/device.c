@@ -52,7 +52,7 @@ static bool kernel_cuts(int fd)
     return !setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &none, sizeof none);
 }
 
-static void describe(const struct br_interface *interface, struct br_device_info *out)
+static void udp_device_describe(const struct br_interface *interface, struct br_device_info *out)
 {
     struct br_tcp_options any = {.first_port = 0};
     union br_inet_address address = interface->address;
@@ -68,10 +68,10 @@ static void describe(const struct br_interface *interface, struct br_device_info
     out->bits_per_second = br_interface_speed(interface);
     out->loopback = interface->loopback;
     if (!out->why_not[0]) {
-        br_inet_words(&interface->address, false, ip, sizeof ip);
+        br_inet_message(&interface->address, false, ip, sizeof ip);
         fd = br_udp_socket_open(&any, true, &address);
         if (fd < 0 || read_paths(&paths) || read_checksum(&crc32c))
-            snprintf(out->why_not, sizeof out->why_not, "%.127s", br_error_words());
+            snprintf(out->why_not, sizeof out->why_not, "%.127s", br_error_message());
         else if (bytes < BR_DGRAM_MIN_PACKET)
             snprintf(out->why_not, sizeof out->why_not,
                      "packets of %u bytes are too short; ip link set %.15s mtu 1500", bytes, interface->name);
@@ -82,17 +82,17 @@ static void describe(const struct br_interface *interface, struct br_device_info
         close(fd);
 }
 
-static int probe(struct br_device_info *out, int max)
+static int udp_device_probe(struct br_device_info *out, int max)
 {
     struct br_interface all[BR_INTERFACES];
     int n = br_interface_list(all, max < BR_INTERFACES ? max : BR_INTERFACES);
 
     for (int i = 0; i < n; i++)
-        describe(&all[i], &out[i]);
+        udp_device_describe(&all[i], &out[i]);
     return n;
 }
 
-static void device_close(struct br_device *base)
+static void udp_device_device_close(struct br_device *base)
 {
     struct br_udp_device *device = (struct br_udp_device *)base;
 
@@ -110,7 +110,7 @@ static void device_close(struct br_device *base)
     free(device);
 }
 
-static int allocate(struct br_udp_device *device)
+static int udp_device_allocate(struct br_udp_device *device)
 {
     device->outbox = aligned_alloc(64, sizeof *device->outbox);
     device->inbox = aligned_alloc(64, sizeof *device->inbox);
@@ -120,7 +120,7 @@ static int allocate(struct br_udp_device *device)
     return 0;
 }
 
-static int watch(struct br_udp_device *device, int fd, uint32_t events)
+static int udp_device_watch(struct br_udp_device *device, int fd, uint32_t events)
 {
     struct epoll_event event = {.events = events};
 
@@ -129,7 +129,7 @@ static int watch(struct br_udp_device *device, int fd, uint32_t events)
                : 0;
 }
 
-static int open_sockets(struct br_udp_device *device, const struct br_tcp_options *options)
+static int udp_device_open_sockets(struct br_udp_device *device, const struct br_tcp_options *options)
 {
     for (int i = 0; i < device->dgram.paths; i++) {
         union br_inet_address source = device->dgram.address;
@@ -138,14 +138,14 @@ static int open_sockets(struct br_udp_device *device, const struct br_tcp_option
         device->fds[i] = br_udp_socket_open(options, i == 0, i ? &source : &device->dgram.address);
         if (device->fds[i] < 0)
             return device->fds[i];
-        rc = watch(device, device->fds[i], i ? 0 : EPOLLIN); /* the others only send */
+        rc = udp_device_watch(device, device->fds[i], i ? 0 : EPOLLIN); /* the others only send */
         if (rc)
             return rc;
     }
     return 0;
 }
 
-static int start(struct br_udp_device *device, const struct br_interface *interface)
+static int udp_device_start(struct br_udp_device *device, const struct br_interface *interface)
 {
     struct br_tcp_options options;
     int rc = br_tcp_options_of(&device->dgram.base, interface, &options);
@@ -167,9 +167,9 @@ static int start(struct br_udp_device *device, const struct br_interface *interf
     device->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (device->epoll_fd < 0 || device->timer_fd < 0)
         return br_error(errno, "no descriptor to wait for: %s", strerror(errno));
-    rc = open_sockets(device, &options);
+    rc = udp_device_open_sockets(device, &options);
     if (!rc)
-        rc = watch(device, device->timer_fd, EPOLLIN);
+        rc = udp_device_watch(device, device->timer_fd, EPOLLIN);
     if (rc)
         return rc;
     br_udp_outbox_init(device->outbox, kernel_cuts(device->fds[0]));
@@ -183,7 +183,7 @@ static int start(struct br_udp_device *device, const struct br_interface *interf
     return 0;
 }
 
-static int device_open(const struct br_device_config *config, struct br_device **out)
+static int udp_device_device_open(const struct br_device_config *config, struct br_device **out)
 {
     struct br_interface interface;
     struct br_udp_device *device;
@@ -203,12 +203,12 @@ static int device_open(const struct br_device_config *config, struct br_device *
     device->dgram.target = TARGET;
     device->dgram.flight_bytes = FLIGHT;
     if (!rc)
-        rc = allocate(device);
+        rc = udp_device_allocate(device);
     if (!rc)
-        rc = start(device, &interface);
+        rc = udp_device_start(device, &interface);
     if (rc) {
         br_error_prefix(rc, "device %s: ", device->dgram.base.name);
-        device_close(&device->dgram.base);
+        udp_device_device_close(&device->dgram.base);
         return rc;
     }
     device->dgram.base.ops = br_transport_get(br_udp_ops.name);
@@ -218,9 +218,9 @@ static int device_open(const struct br_device_config *config, struct br_device *
 
 const struct br_transport_ops br_udp_ops = {
     .name = "udp",
-    .probe = probe,
-    .device_open = device_open,
-    .device_close = device_close,
+    .probe = udp_device_probe,
+    .device_open = udp_device_device_open,
+    .device_close = udp_device_device_close,
     .device_address = br_dgram_device_address,
     .link_connect = br_dgram_member_connect,
     .link_close = br_dgram_member_close,

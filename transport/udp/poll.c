@@ -14,12 +14,12 @@
 #define SOON       (5 * BR_US) /* to sleep for less is not worth it */
 #define NO_ROOM    (1 * BR_MS) /* likewise where what is due cannot leave: the kernel says when there is room */
 
-static struct br_udp_device *device_of(struct br_dgram_device *device)
+static struct br_udp_device *udp_poll_device_of(struct br_dgram_device *device)
 {
     return (struct br_udp_device *)device;
 }
 
-static void arrive(struct br_udp_device *device, const struct br_udp_arrival *arrival)
+static void udp_poll_arrive(struct br_udp_device *device, const struct br_udp_arrival *arrival)
 {
     struct br_dgram_spot from = {.address = *arrival->from};
 
@@ -47,9 +47,9 @@ static void take_trouble(struct br_dgram_member *member, int error)
 /* What ICMP says about packets that were sent by this socket. */
 static void hear_socket(struct br_udp_device *device, int fd)
 {
-    struct br_udp_trouble trouble;
+    struct br_udp_diagnosis trouble;
 
-    while (br_udp_socket_trouble(fd, &trouble)) {
+    while (br_udp_socket_diagnosis(fd, &trouble)) {
         struct br_dgram_member *member =
             br_dgram_device_quoted(&device->dgram, trouble.quote, trouble.quote_bytes);
 
@@ -60,7 +60,7 @@ static void hear_socket(struct br_udp_device *device, int fd)
 }
 
 /* true: all that there was. */
-static bool receive(struct br_udp_device *device, struct br_dgram_report *report)
+static bool udp_poll_receive(struct br_udp_device *device, struct br_dgram_report *report)
 {
     uint32_t bytes = 0;
 
@@ -73,7 +73,7 @@ static bool receive(struct br_udp_device *device, struct br_dgram_report *report
         for (int i = 0; i < n; i++) {
             struct br_udp_arrival arrival = br_udp_inbox_at(device->inbox, i);
 
-            arrive(device, &arrival);
+            udp_poll_arrive(device, &arrival);
             bytes += arrival.n;
         }
         if (n > 0)
@@ -105,7 +105,7 @@ static bool send_outbox(struct br_udp_device *device)
     return !br_udp_outbox_waits(outbox);
 }
 
-static void send_all(struct br_udp_device *device)
+static void udp_poll_send_all(struct br_udp_device *device)
 {
     if (br_udp_outbox_waits(device->outbox) && !send_outbox(device))
         br_dgram_device_expire(&device->dgram);
@@ -113,7 +113,7 @@ static void send_all(struct br_udp_device *device)
         send_outbox(device);
 }
 
-static void reply(struct br_dgram_device *base, const struct br_dgram_spot *to, const void *head,
+static void udp_poll_reply(struct br_dgram_device *base, const struct br_dgram_spot *to, const void *head,
                   uint32_t bytes, uint32_t zeros)
 {
     static const uint8_t nothing[BR_DGRAM_MAX_PACKET];
@@ -123,41 +123,41 @@ static void reply(struct br_dgram_device *base, const struct br_dgram_spot *to, 
                          .msg_iov = iov,
                          .msg_iovlen = zeros ? 2 : 1};
 
-    (void)!sendmsg(device_of(base)->fds[0], &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)!sendmsg(udp_poll_device_of(base)->fds[0], &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
     base->base.counters.system_calls++;
 }
 
-static bool room(struct br_dgram_device *base, struct br_dgram_member *member)
+static bool udp_poll_room(struct br_dgram_device *base, struct br_dgram_member *member)
 {
-    struct br_udp_device *device = device_of(base);
+    struct br_udp_device *device = udp_poll_device_of(base);
 
     (void)member;
     return !br_udp_outbox_full(device->outbox) || send_outbox(device);
 }
 
-static void add(struct br_dgram_device *base, struct br_dgram_member *member,
+static void udp_poll_add(struct br_dgram_device *base, struct br_dgram_member *member,
                 const struct br_dgram_packet *packet)
 {
-    struct br_udp_device *device = device_of(base);
+    struct br_udp_device *device = udp_poll_device_of(base);
 
     base->base.counters.tx_copied_bytes += packet->payload_bytes;
     br_udp_outbox_add(device->outbox, member, device->fds[packet->path], &member->peer.address, packet);
 }
 
-static void drop(struct br_dgram_device *base, struct br_dgram_member *member)
+static void udp_poll_drop(struct br_dgram_device *base, struct br_dgram_member *member)
 {
-    br_udp_outbox_drop(device_of(base)->outbox, member);
+    br_udp_outbox_drop(udp_poll_device_of(base)->outbox, member);
 }
 
 /* The kernel finds the way. */
-static int reach(struct br_dgram_device *base, struct br_dgram_member *member)
+static int udp_poll_reach(struct br_dgram_device *base, struct br_dgram_member *member)
 {
     (void)base, (void)member;
     return 1;
 }
 
 const struct br_dgram_io br_udp_io = {
-    .reply = reply, .room = room, .send = add, .drop = drop, .reach = reach};
+    .reply = udp_poll_reply, .room = udp_poll_room, .send = udp_poll_add, .drop = udp_poll_drop, .reach = udp_poll_reach};
 
 int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)
 {
@@ -171,12 +171,12 @@ int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     br_dgram_device_begin(&device->dgram, now);
     br_dgram_device_report(&device->dgram, &report);
     /* Up to which all has been heard: what waits in the socket is not lost. */
-    if (receive(device, &report))
+    if (udp_poll_receive(device, &report))
         device->dgram.now = br_clock_now();
     else
         device->dgram.now = device->inbox->least > heard ? device->inbox->least : heard;
-    send_all(device);
-    br_dgram_device_settle(&device->dgram);
+    udp_poll_send_all(device);
+    br_dgram_device_drain(&device->dgram);
     br_dgram_device_report(&device->dgram, &report);
     return report.n;
 }

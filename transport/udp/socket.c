@@ -19,7 +19,7 @@
 #define HEADERS_V6   48u
 #define USUAL_MTU    1500u
 
-static int set(int fd, int level, int option, int value)
+static int udp_socket_set(int fd, int level, int option, int value)
 {
     return setsockopt(fd, level, option, &value, sizeof value);
 }
@@ -27,28 +27,28 @@ static int set(int fd, int level, int option, int value)
 /* Root may go beyond the system's limit. */
 static void set_room(int fd, int option, int force)
 {
-    if (set(fd, SOL_SOCKET, force, WANTED_BYTES))
-        set(fd, SOL_SOCKET, option, WANTED_BYTES);
+    if (udp_socket_set(fd, SOL_SOCKET, force, WANTED_BYTES))
+        udp_socket_set(fd, SOL_SOCKET, option, WANTED_BYTES);
 }
 
 static int set_v4(int fd)
 {
-    return set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) || set(fd, IPPROTO_IP, IP_RECVERR, 1) ||
-           set(fd, IPPROTO_IP, IP_TOS, IPTOS_ECN_ECT0) || set(fd, IPPROTO_IP, IP_RECVTOS, 1);
+    return udp_socket_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) || udp_socket_set(fd, IPPROTO_IP, IP_RECVERR, 1) ||
+           udp_socket_set(fd, IPPROTO_IP, IP_TOS, IPTOS_ECN_ECT0) || udp_socket_set(fd, IPPROTO_IP, IP_RECVTOS, 1);
 }
 
 static int set_v6(int fd)
 {
-    return set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) ||
-           set(fd, IPPROTO_IPV6, IPV6_RECVERR, 1) || set(fd, IPPROTO_IPV6, IPV6_TCLASS, IPTOS_ECN_ECT0) ||
-           set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) || set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    return udp_socket_set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) ||
+           udp_socket_set(fd, IPPROTO_IPV6, IPV6_RECVERR, 1) || udp_socket_set(fd, IPPROTO_IPV6, IPV6_TCLASS, IPTOS_ECN_ECT0) ||
+           udp_socket_set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) || udp_socket_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
 }
 
 /* The first free port of the range. */
 static int bind_in_range(int fd, unsigned first, unsigned last, union br_inet_address *address)
 {
     socklen_t bytes = sizeof *address;
-    char words[64];
+    char text[64];
 
     for (unsigned port = first; port <= last; port++) {
         br_inet_set_port(address, (uint16_t)port);
@@ -59,11 +59,11 @@ static int bind_in_range(int fd, unsigned first, unsigned last, union br_inet_ad
         if (errno != EADDRINUSE)
             break;
     }
-    br_inet_words(address, true, words, sizeof words);
+    br_inet_message(address, true, text, sizeof text);
     if (errno == EADDRINUSE)
         return br_error(EADDRINUSE, "no free UDP port in %u-%u at %s; widen BRAID_PORT_RANGE", first, last,
-                        words);
-    return br_error(errno, "cannot bind a UDP socket to %s: %s", words, strerror(errno));
+                        text);
+    return br_error(errno, "cannot bind a UDP socket to %s: %s", text, strerror(errno));
 }
 
 int br_udp_socket_open(const struct br_tcp_options *options, bool receives, union br_inet_address *address)
@@ -81,9 +81,9 @@ int br_udp_socket_open(const struct br_tcp_options *options, bool receives, unio
     set_room(fd, SO_SNDBUF, SO_SNDBUFFORCE);
     if (receives) {
         set_room(fd, SO_RCVBUF, SO_RCVBUFFORCE);
-        set(fd, SOL_SOCKET, SO_TIMESTAMPNS,
+        udp_socket_set(fd, SOL_SOCKET, SO_TIMESTAMPNS,
             1); /* without: when it was looked at, which makes round trips long */
-        set(fd, IPPROTO_UDP, UDP_GRO,
+        udp_socket_set(fd, IPPROTO_UDP, UDP_GRO,
             1); /* without: packets come one by one, which is as good but for the speed */
     }
     if (!rc)
@@ -122,7 +122,7 @@ uint32_t br_udp_socket_room(int fd)
     return (uint32_t)bytes / 2; /* the kernel doubles it for its own needs */
 }
 
-static int error_of(const struct cmsghdr *cmsg)
+static int udp_socket_error_of(const struct cmsghdr *cmsg)
 {
     struct sock_extended_err err;
 
@@ -133,7 +133,7 @@ static int error_of(const struct cmsghdr *cmsg)
     return (int)err.ee_errno;
 }
 
-bool br_udp_socket_trouble(int fd, struct br_udp_trouble *out)
+bool br_udp_socket_diagnosis(int fd, struct br_udp_diagnosis *out)
 {
     uint8_t control[256] __attribute__((aligned(8)));
     struct iovec iov = {out->quote, sizeof out->quote};
@@ -146,7 +146,7 @@ bool br_udp_socket_trouble(int fd, struct br_udp_trouble *out)
     out->error = 0;
     out->quote_bytes = (uint32_t)n;
     for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg); cmsg; cmsg = CMSG_NXTHDR(&msg, cmsg))
-        if (error_of(cmsg))
-            out->error = error_of(cmsg);
+        if (udp_socket_error_of(cmsg))
+            out->error = udp_socket_error_of(cmsg);
     return true;
 }

@@ -12,7 +12,7 @@
 #define BR_TRANSPORT_UDP_SOCKET_H
 
 #include "transport/interface.h"
-#include "transport/tcp.h"
+#include "transport/tcp_socket.h"
 
 /* of the packet that an ICMP message is about: enough for its header and the next field */
 #define BR_UDP_QUOTE_BYTES 32
@@ -27,12 +27,12 @@ uint32_t br_udp_socket_packet_bytes(const struct br_interface *interface);
 uint32_t br_udp_socket_room(int fd);
 
 /* What went wrong with a packet that was sent. */
-struct br_udp_trouble {
+struct br_udp_diagnosis {
     int error; /* positive errno */
     uint32_t quote_bytes;
     uint64_t quote[BR_UDP_QUOTE_BYTES / 8]; /* the beginning of that packet */
 };
 /* The next piece of bad news; false: no more. */
-bool br_udp_socket_trouble(int fd, struct br_udp_trouble *out);
+bool br_udp_socket_diagnosis(int fd, struct br_udp_diagnosis *out);
 
 #endif

@@ -23,7 +23,7 @@ void br_udp_outbox_init(struct br_udp_outbox *outbox, bool cuts)
     outbox->news = false;
 }
 
-static bool fits(const struct br_udp_outbox *outbox, const struct br_udp_train *train, const void *link,
+static bool udp_train_fits(const struct br_udp_outbox *outbox, const struct br_udp_train *train, const void *link,
                  int fd, uint32_t bytes)
 {
     return outbox->cuts && train->link == link && train->fd == fd && !train->full &&
@@ -31,7 +31,7 @@ static bool fits(const struct br_udp_outbox *outbox, const struct br_udp_train *
            train->bytes + bytes <= BR_UDP_TRAIN_BYTES;
 }
 
-static struct br_udp_train *begin(struct br_udp_outbox *outbox, const void *link, int fd,
+static struct br_udp_train *udp_train_begin(struct br_udp_outbox *outbox, const void *link, int fd,
                                   const union br_inet_address *to, uint32_t bytes)
 {
     struct br_udp_train *train = &outbox->trains[outbox->n++];
@@ -53,8 +53,8 @@ void br_udp_outbox_add(struct br_udp_outbox *outbox, const void *link, int fd,
     struct br_udp_train *train = outbox->n > outbox->first ? &outbox->trains[outbox->n - 1] : NULL;
     uint8_t *end;
 
-    if (!train || !fits(outbox, train, link, fd, bytes))
-        train = begin(outbox, link, fd, to, bytes);
+    if (!train || !udp_train_fits(outbox, train, link, fd, bytes))
+        train = udp_train_begin(outbox, link, fd, to, bytes);
     end = train->content + train->bytes;
     memcpy(end, packet->head, packet->head_bytes);
     if (packet->payload_bytes)
@@ -64,7 +64,7 @@ void br_udp_outbox_add(struct br_udp_outbox *outbox, const void *link, int fd,
     train->full = bytes < train->packet_bytes;
 }
 
-static void prepare(struct br_udp_train *train, uint8_t *control, struct mmsghdr *out)
+static void udp_train_prepare(struct br_udp_train *train, uint8_t *control, struct mmsghdr *out)
 {
     struct msghdr *msg = &out->msg_hdr;
 
@@ -88,7 +88,7 @@ static void prepare(struct br_udp_train *train, uint8_t *control, struct mmsghdr
 }
 
 /* The trains from `first` on that leave by one socket. Returns how many the kernel took, or -errno. */
-static int send_some(struct br_udp_outbox *outbox)
+static int udp_train_send_some(struct br_udp_outbox *outbox)
 {
     uint8_t control[BR_UDP_TRAINS][CONTROL_BYTES] __attribute__((aligned(8)));
     struct mmsghdr messages[BR_UDP_TRAINS];
@@ -96,7 +96,7 @@ static int send_some(struct br_udp_outbox *outbox)
 
     for (int i = outbox->first; i < outbox->n && outbox->trains[i].link && outbox->trains[i].fd == fd;
          i++, n++)
-        prepare(&outbox->trains[i], control[n], &messages[n]);
+        udp_train_prepare(&outbox->trains[i], control[n], &messages[n]);
     rc = sendmmsg(fd, messages, (unsigned)n, MSG_DONTWAIT | MSG_NOSIGNAL);
     return rc < 0 ? -errno : rc;
 }
@@ -110,7 +110,7 @@ unsigned br_udp_outbox_send(struct br_udp_outbox *outbox)
         int rc = 1; /* trains done with */
 
         if (train->link) {
-            rc = send_some(outbox);
+            rc = udp_train_send_some(outbox);
             system_calls++;
         }
         if (rc == -EAGAIN || rc == -ENOBUFS)

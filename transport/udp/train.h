@@ -43,7 +43,7 @@ struct br_udp_outbox {
     int first, n; /* trains[first..n) wait to be sent */
     int error;    /* positive errno of the latest train that could not be sent; the reader sets it to 0 */
     const void *error_link;
-    bool news; /* ICMP has said something (br_udp_socket_trouble); the reader sets it to false */
+    bool news; /* ICMP has said something (br_udp_socket_diagnosis); the reader sets it to false */
     struct br_udp_train trains[BR_UDP_TRAINS];
 };
 

@@ -42,7 +42,7 @@ static int map_and_pin(struct br_verbs_bounce *bounce, size_t bytes)
 }
 
 /* The first need. */
-static int make(struct br_verbs_bounce *bounce)
+static int bounce_make(struct br_verbs_bounce *bounce)
 {
     size_t bytes = bounce->wanted;
     int rc = map_and_pin(bounce, bytes);
@@ -83,7 +83,7 @@ void br_verbs_bounce_destroy(struct br_verbs_bounce *bounce)
 int br_verbs_bounce_get(struct br_verbs_bounce *bounce, size_t bytes, void **memory)
 {
     uint32_t need = (uint32_t)((bytes + UNIT - 1) / UNIT), run = 0, i = 0;
-    int rc = bounce->mr ? 0 : make(bounce);
+    int rc = bounce->mr ? 0 : bounce_make(bounce);
 
     if (rc)
         return rc;

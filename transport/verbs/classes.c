@@ -20,7 +20,7 @@ struct list {
 };
 
 /* A whole number at *text, which is moved behind it. */
-static bool take(const char **text, long least, long most, long *out)
+static bool classes_take(const char **text, long least, long most, long *out)
 {
     char *end;
 
@@ -40,17 +40,17 @@ static bool take_entry(const char **text, long most, struct list *list)
     long from = INT32_MIN, value;
 
     if (list->n) {
-        if (!take(text, INT32_MIN + 1L, INT32_MAX, &from) || *(*text)++ != ':' || from <= entry[-1].from)
+        if (!classes_take(text, INT32_MIN + 1L, INT32_MAX, &from) || *(*text)++ != ':' || from <= entry[-1].from)
             return false;
     }
-    if (!take(text, 0, most, &value))
+    if (!classes_take(text, 0, most, &value))
         return false;
     *entry = (struct entry){(int32_t)from, (uint8_t)value};
     list->n++;
     return true;
 }
 
-static int parse(const char *name, const char *text, long most, struct list *list)
+static int classes_parse(const char *name, const char *text, long most, struct list *list)
 {
     const char *at = text && *text ? text : "0";
     bool good;
@@ -69,7 +69,7 @@ static int parse(const char *name, const char *text, long most, struct list *lis
 }
 
 /* The entry of a priority; the first one is of all. */
-static const struct entry *entry_of(const struct list *list, int32_t priority)
+static const struct entry *classes_entry_of(const struct list *list, int32_t priority)
 {
     int i = list->n - 1;
 
@@ -82,14 +82,14 @@ int br_verbs_classes_parse(const char *service_level, const char *traffic_class,
 {
     struct list levels, classes;
     int32_t below = INT32_MAX; /* priorities up to this one have no class yet */
-    int rc = parse("BRAID_SERVICE_LEVEL", service_level, 15, &levels);
+    int rc = classes_parse("BRAID_SERVICE_LEVEL", service_level, 15, &levels);
 
     if (!rc)
-        rc = parse("BRAID_TRAFFIC_CLASS", traffic_class, 255, &classes);
+        rc = classes_parse("BRAID_TRAFFIC_CLASS", traffic_class, 255, &classes);
     if (rc)
         return rc;
     for (out->n = 0;; out->n++) {
-        const struct entry *level = entry_of(&levels, below), *class = entry_of(&classes, below);
+        const struct entry *level = classes_entry_of(&levels, below), *class = classes_entry_of(&classes, below);
         int32_t from = level->from > class->from ? level->from : class->from;
 
         if (out->n == BR_VERBS_CLASSES)

@@ -27,7 +27,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "transport/tcp.h"
+#include "transport/tcp_socket.h"
 #include "transport/verbs/verbs.h"
 
 #define STRANGER_TIME (2 * BR_SEC)
@@ -69,7 +69,7 @@ int br_verbs_address(struct br_device *base, struct br_address *out)
     return 0;
 }
 
-static int unpack(const struct br_verbs_device *device, const struct br_address *address,
+static int verbs_connect_unpack(const struct br_verbs_device *device, const struct br_address *address,
                   union br_inet_address *out)
 {
     struct br_address inner = {.bytes = (uint16_t)(address->bytes - 1)};
@@ -90,7 +90,7 @@ static void options_of(const struct br_verbs_device *device, struct br_tcp_optio
     struct br_interface interface = {.address = device->address};
 
     if (br_tcp_options_read(&interface, device->base.config->patience, options))
-        br_log_warn("device %s: %s", device->base.name, br_error_words());
+        br_log_warn("device %s: %s", device->base.name, br_error_message());
 }
 
 int br_verbs_listen(struct br_verbs_device *device)
@@ -111,7 +111,7 @@ int br_verbs_listen(struct br_verbs_device *device)
 }
 
 /* Waits for the socket: to become writable (connected), then for bytes and its end. */
-static int watch(struct br_verbs_link *link, int operation, uint32_t events)
+static int verbs_connect_watch(struct br_verbs_link *link, int operation, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.ptr = link};
 
@@ -127,7 +127,7 @@ static int connect_by_tcp(struct br_verbs_link *link, const union br_inet_addres
 
     options_of(device, &options);
     link->fd = br_tcp_connect(&device->address, &options, peer);
-    return link->fd < 0 ? link->fd : watch(link, EPOLL_CTL_ADD, EPOLLOUT);
+    return link->fd < 0 ? link->fd : verbs_connect_watch(link, EPOLL_CTL_ADD, EPOLLOUT);
 }
 
 int br_verbs_link_connect(struct br_device *base, const struct br_address *address, struct br_link **out)
@@ -135,7 +135,7 @@ int br_verbs_link_connect(struct br_device *base, const struct br_address *addre
     struct br_verbs_device *device = (struct br_verbs_device *)base;
     union br_inet_address peer;
     struct br_verbs_link *link;
-    int rc = unpack(device, address, &peer);
+    int rc = verbs_connect_unpack(device, address, &peer);
 
     if (rc)
         return br_error_prefix(rc, "device %s: ", base->name);
@@ -154,7 +154,7 @@ int br_verbs_link_connect(struct br_device *base, const struct br_address *addre
     else
         rc = connect_by_tcp(link, &peer);
     if (rc < 0)
-        br_verbs_link_fail(link, rc, true, br_error_words());
+        br_verbs_link_fail(link, rc, true, br_error_message());
     return 0;
 }
 
@@ -166,7 +166,7 @@ static void accept_one(struct br_verbs_device *device, int fd, const union br_in
         link->fd = fd;
         link->accepted = true;
     }
-    if (!link || watch(link, EPOLL_CTL_ADD, EPOLLIN | EPOLLRDHUP)) {
+    if (!link || verbs_connect_watch(link, EPOLL_CTL_ADD, EPOLLIN | EPOLLRDHUP)) {
         device->base.counters.refused_links++;
         if (link)
             br_verbs_link_close(&link->base);
@@ -227,7 +227,7 @@ static int send_hello(struct br_verbs_link *link)
 }
 
 /* Connected, or not: the connector begins. */
-static int begin(struct br_verbs_link *link)
+static int verbs_connect_begin(struct br_verbs_link *link)
 {
     socklen_t bytes = sizeof(int);
     int err = 0, rc;
@@ -239,11 +239,11 @@ static int begin(struct br_verbs_link *link)
     rc = br_verbs_link_create(link);
     if (!rc)
         rc = send_hello(link);
-    return rc ? rc : watch(link, EPOLL_CTL_MOD, EPOLLIN | EPOLLRDHUP);
+    return rc ? rc : verbs_connect_watch(link, EPOLL_CTL_MOD, EPOLLIN | EPOLLRDHUP);
 }
 
 /* The peer's hello is whole. */
-static int answer(struct br_verbs_link *link)
+static int verbs_connect_answer(struct br_verbs_link *link)
 {
     static const uint8_t go = BR_VERBS_GO;
     int rc = br_verbs_hello_check(&link->hello);
@@ -267,7 +267,7 @@ static int answer(struct br_verbs_link *link)
 }
 
 /* Bytes of the exchange. 1: nothing more just now. */
-static int take(struct br_verbs_link *link)
+static int verbs_connect_take(struct br_verbs_link *link)
 {
     bool whole = link->hello_bytes == sizeof link->hello;
     uint8_t go, *to = whole ? &go : (uint8_t *)&link->hello + link->hello_bytes;
@@ -288,11 +288,11 @@ static int take(struct br_verbs_link *link)
         return 0;
     }
     link->hello_bytes += (uint32_t)n;
-    return link->hello_bytes == sizeof link->hello ? answer(link) : 0;
+    return link->hello_bytes == sizeof link->hello ? verbs_connect_answer(link) : 0;
 }
 
 /* After the exchange nothing comes but the end. */
-static void check_end(struct br_verbs_link *link)
+static void verbs_connect_check_end(struct br_verbs_link *link)
 {
     uint8_t byte;
     ssize_t n = recv(link->fd, &byte, 1, MSG_DONTWAIT);
@@ -314,16 +314,16 @@ void br_verbs_socket_event(struct br_verbs_link *link, uint32_t events)
     int rc = 0;
 
     if (link->state == BR_VLINK_CONNECTING && !link->accepted && !link->lanes[0].qp)
-        rc = begin(link);
+        rc = verbs_connect_begin(link);
     while (!rc && link->state == BR_VLINK_CONNECTING &&
            (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP)))
-        rc = take(link);
+        rc = verbs_connect_take(link);
     if (rc < 0) {
-        br_verbs_link_give_up(link, rc, br_error_words());
+        br_verbs_link_give_up(link, rc, br_error_message());
         return;
     }
     if (link->state == BR_VLINK_UP && !link->hung_up)
-        check_end(link);
+        verbs_connect_check_end(link);
     else if (link->state == BR_VLINK_FAILED)
         epoll_ctl(br_verbs_device_of(link)->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
 }

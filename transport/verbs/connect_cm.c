@@ -46,7 +46,7 @@ struct event {
 };
 
 /* For functions of librdmacm: -1 and errno. */
-static int failed(const char *call)
+static int connect_cm_failed(const char *call)
 {
     int err = br_verbs_errno();
 
@@ -54,7 +54,7 @@ static int failed(const char *call)
 }
 
 /* rdma_cm goes by address; that must be our port. */
-static int check_device(const struct br_verbs_device *device, const struct rdma_cm_id *id)
+static int connect_cm_check_device(const struct br_verbs_device *device, const struct rdma_cm_id *id)
 {
     const char *name = device->library->get_device_name(device->context->device);
 
@@ -85,7 +85,7 @@ static int open_channel(struct br_verbs_device *device)
     return 0;
 }
 
-static void set_port(union br_inet_address *address, uint16_t port)
+static void connect_cm_set_port(union br_inet_address *address, uint16_t port)
 {
     if (address->any.sa_family == AF_INET6)
         address->v6.sin6_port = port;
@@ -103,16 +103,16 @@ int br_verbs_cm_listen(struct br_verbs_device *device)
     errno = 0;
     if (library->cm_create_id(device->cm.channel, &device->cm.listener, NULL, RDMA_PS_TCP)) {
         device->cm.listener = NULL;
-        return failed("rdma_create_id");
+        return connect_cm_failed("rdma_create_id");
     }
     if (library->cm_bind_addr(device->cm.listener, &device->address.any))
-        return failed("rdma_bind_addr");
-    rc = check_device(device, device->cm.listener);
+        return connect_cm_failed("rdma_bind_addr");
+    rc = connect_cm_check_device(device, device->cm.listener);
     if (rc)
         return rc;
     if (library->cm_listen(device->cm.listener, BACKLOG))
-        return failed("rdma_listen");
-    set_port(&device->address, library->cm_get_src_port(device->cm.listener));
+        return connect_cm_failed("rdma_listen");
+    connect_cm_set_port(&device->address, library->cm_get_src_port(device->cm.listener));
     return 0;
 }
 
@@ -132,11 +132,11 @@ int br_verbs_cm_connect(struct br_verbs_link *link, const union br_inet_address 
     errno = 0;
     if (device->library->cm_create_id(device->cm.channel, &link->id, link, RDMA_PS_TCP)) {
         link->id = NULL;
-        return failed("rdma_create_id");
+        return connect_cm_failed("rdma_create_id");
     }
-    set_port(&from, 0);
+    connect_cm_set_port(&from, 0);
     if (device->library->cm_resolve_addr(link->id, &from.any, &to.any, RESOLVE_MS))
-        return failed("rdma_resolve_addr");
+        return connect_cm_failed("rdma_resolve_addr");
     return 0;
 }
 
@@ -163,7 +163,7 @@ int br_verbs_cm_path(struct br_verbs_link *link, struct ibv_qp_attr *attr)
 
     errno = 0;
     if (device->library->cm_init_qp_attr(link->id, &known, &mask))
-        return failed("rdma_init_qp_attr");
+        return connect_cm_failed("rdma_init_qp_attr");
     attr->ah_attr = known.ah_attr;
     attr->dest_qp_num = known.dest_qp_num;
     attr->rq_psn = known.rq_psn;
@@ -171,12 +171,12 @@ int br_verbs_cm_path(struct br_verbs_link *link, struct ibv_qp_attr *attr)
         attr->path_mtu = known.path_mtu;
     known.qp_state = IBV_QPS_RTS;
     if (device->library->cm_init_qp_attr(link->id, &known, &mask))
-        return failed("rdma_init_qp_attr");
+        return connect_cm_failed("rdma_init_qp_attr");
     attr->sq_psn = known.sq_psn;
     return 0;
 }
 
-static void fill(const struct br_verbs_link *link, struct br_verbs_hello *hello,
+static void connect_cm_fill(const struct br_verbs_link *link, struct br_verbs_hello *hello,
                  struct rdma_conn_param *param)
 {
     br_verbs_hello_fill(link, hello);
@@ -188,7 +188,7 @@ static void fill(const struct br_verbs_link *link, struct br_verbs_hello *hello,
                                       .srq = 1};
 }
 
-static int take_hello(struct br_verbs_link *link, const struct event *event)
+static int connect_cm_take_hello(struct br_verbs_link *link, const struct event *event)
 {
     int rc;
 
@@ -201,7 +201,7 @@ static int take_hello(struct br_verbs_link *link, const struct event *event)
     return rc;
 }
 
-static int request(struct br_verbs_link *link)
+static int connect_cm_request(struct br_verbs_link *link)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     struct rdma_conn_param param;
@@ -210,19 +210,19 @@ static int request(struct br_verbs_link *link)
 
     if (rc)
         return rc;
-    fill(link, &hello, &param);
-    return device->library->cm_connect(link->id, &param) ? failed("rdma_connect") : 0;
+    connect_cm_fill(link, &hello, &param);
+    return device->library->cm_connect(link->id, &param) ? connect_cm_failed("rdma_connect") : 0;
 }
 
 /* The listener has accepted. */
-static int respond(struct br_verbs_link *link, const struct event *event)
+static int connect_cm_respond(struct br_verbs_link *link, const struct event *event)
 {
-    int rc = take_hello(link, event);
+    int rc = connect_cm_take_hello(link, event);
 
     if (!rc)
         rc = br_verbs_link_ready(link);
     if (!rc && br_verbs_device_of(link)->library->cm_establish(link->id))
-        rc = failed("rdma_establish");
+        rc = connect_cm_failed("rdma_establish");
     if (!rc)
         br_verbs_link_up(link);
     return rc;
@@ -231,30 +231,30 @@ static int respond(struct br_verbs_link *link, const struct event *event)
 static int resolve_route(struct br_verbs_link *link)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
-    int rc = check_device(device, link->id);
+    int rc = connect_cm_check_device(device, link->id);
 
     if (rc)
         return rc;
-    return device->library->cm_resolve_route(link->id, RESOLVE_MS) ? failed("rdma_resolve_route") : 0;
+    return device->library->cm_resolve_route(link->id, RESOLVE_MS) ? connect_cm_failed("rdma_resolve_route") : 0;
 }
 
-static int answer(struct br_verbs_link *link, const struct event *event)
+static int connect_cm_answer(struct br_verbs_link *link, const struct event *event)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     struct rdma_conn_param param;
     struct br_verbs_hello hello;
-    int rc = check_device(device, link->id);
+    int rc = connect_cm_check_device(device, link->id);
 
     if (!rc)
-        rc = take_hello(link, event);
+        rc = connect_cm_take_hello(link, event);
     if (!rc)
         rc = br_verbs_link_create(link);
     if (!rc)
         rc = br_verbs_link_ready(link);
     if (rc)
         return rc;
-    fill(link, &hello, &param);
-    return device->library->cm_accept(link->id, &param) ? failed("rdma_accept") : 0;
+    connect_cm_fill(link, &hello, &param);
+    return device->library->cm_accept(link->id, &param) ? connect_cm_failed("rdma_accept") : 0;
 }
 
 static void accept_request(struct br_verbs_device *device, const struct event *event)
@@ -271,14 +271,14 @@ static void accept_request(struct br_verbs_device *device, const struct event *e
     link->id = event->id;
     link->id->context = link;
     link->accepted = true;
-    if (!answer(link, event))
+    if (!connect_cm_answer(link, event))
         return;
     device->library->cm_reject(link->id, NULL, 0);
-    br_verbs_link_give_up(link, -EPROTO, br_error_words());
+    br_verbs_link_give_up(link, -EPROTO, br_error_message());
 }
 
 /* Why a connection did not come about, in words. */
-static int refused(const struct br_verbs_device *device, const struct event *event)
+static int connect_cm_refused(const struct br_verbs_device *device, const struct event *event)
 {
     const char *what = device->library->cm_event_str(event->type);
     int err = event->status < -1 ? -event->status : EHOSTUNREACH; /* -1: librdmacm's own, it says no more */
@@ -291,15 +291,15 @@ static int refused(const struct br_verbs_device *device, const struct event *eve
 }
 
 /* 0; -errno with words: the exchange has come to nothing. */
-static int exchange(struct br_verbs_link *link, const struct event *event)
+static int connect_cm_exchange(struct br_verbs_link *link, const struct event *event)
 {
     switch (event->type) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
         return resolve_route(link);
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
-        return request(link);
+        return connect_cm_request(link);
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
-        return respond(link, event);
+        return connect_cm_respond(link, event);
     case RDMA_CM_EVENT_ESTABLISHED:
         br_verbs_link_up(link);
         return 0;
@@ -311,13 +311,13 @@ static int exchange(struct br_verbs_link *link, const struct event *event)
     case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_REJECTED:
-        return refused(br_verbs_device_of(link), event);
+        return connect_cm_refused(br_verbs_device_of(link), event);
     default:
         return 0;
     }
 }
 
-static void one(struct br_verbs_device *device, const struct event *event)
+static void connect_cm_one(struct br_verbs_device *device, const struct event *event)
 {
     struct br_verbs_link *link = event->id->context;
     int rc;
@@ -327,9 +327,9 @@ static void one(struct br_verbs_device *device, const struct event *event)
     } else if (event->type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
         br_verbs_device_dies(device, "it has been removed");
     } else if (link && link->state == BR_VLINK_CONNECTING) {
-        rc = exchange(link, event);
+        rc = connect_cm_exchange(link, event);
         if (rc)
-            br_verbs_link_give_up(link, rc, br_error_words());
+            br_verbs_link_give_up(link, rc, br_error_message());
     } else if (link && link->state == BR_VLINK_UP && event->type == RDMA_CM_EVENT_DISCONNECTED) {
         link->hung_up = true; /* what it said before is reported first (poll.c) */
         br_verbs_link_is_ready(link);
@@ -352,7 +352,7 @@ void br_verbs_cm_events(struct br_verbs_device *device)
             memcpy(&copy.hello, event->param.conn.private_data, HELLO_BYTES);
         }
         device->library->cm_ack_event(event);
-        one(device, &copy);
+        connect_cm_one(device, &copy);
         errno = 0;
     }
     if (errno != EAGAIN && errno != EINTR && errno != ENOMEM) { /* these pass, and it is looked at again */

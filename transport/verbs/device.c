@@ -32,7 +32,7 @@
 #define COPIES        64          /* messages on their way out that do not go inline, of all links */
 #define LINGER        (200 * BR_MS)
 
-static uint8_t timeout_of(uint64_t patience)
+static uint8_t verbs_device_timeout_of(uint64_t patience)
 {
     uint8_t timeout = TIMEOUT_LEAST;
 
@@ -57,7 +57,7 @@ static int copy_port(struct br_verbs_device *device, const struct br_verbs_port 
 }
 
 /* The port that the name means, in `found` (of host), its GIDs in the device. */
-static int find_port(struct br_verbs_device *device, struct br_verbs_host *host,
+static int verbs_device_find_port(struct br_verbs_device *device, struct br_verbs_host *host,
                      const struct br_verbs_port **found)
 {
     const struct br_device_config *config = device->base.config;
@@ -83,7 +83,7 @@ int br_verbs_choose_gids(struct br_verbs_device *device)
 {
     const struct br_verbs_port *found;
     struct br_verbs_host host;
-    int rc = find_port(device, &host, &found);
+    int rc = verbs_device_find_port(device, &host, &found);
 
     br_verbs_host_destroy(&host);
     for (int f = 0; f < BR_GID_FAMILIES && rc; f++)
@@ -91,7 +91,7 @@ int br_verbs_choose_gids(struct br_verbs_device *device)
     return rc;
 }
 
-static int open_context(struct br_verbs_device *device, const char *name)
+static int verbs_device_open_context(struct br_verbs_device *device, const char *name)
 {
     struct ibv_device **list;
     int n, rc = -ENODEV;
@@ -136,17 +136,17 @@ static int choose_address(struct br_verbs_device *device, const struct br_verbs_
     return rc;
 }
 
-static int open_port(struct br_verbs_device *device)
+static int verbs_device_open_port(struct br_verbs_device *device)
 {
     const struct br_verbs_port *port;
     struct br_verbs_host host;
-    int rc = find_port(device, &host, &port);
+    int rc = verbs_device_find_port(device, &host, &port);
 
     if (!rc) {
         snprintf(device->base.name, sizeof device->base.name, "%s", port->name);
         br_log_info("device %s (level %d): %s", device->base.name, device->base.config->level,
-                    device->choice.words);
-        rc = open_context(device, port->device);
+                    device->choice.message);
+        rc = verbs_device_open_context(device, port->device);
     }
     if (!rc)
         rc = choose_address(device, port);
@@ -168,7 +168,7 @@ static int set_nonblocking(int fd)
                : 0;
 }
 
-static int watch(struct br_verbs_device *device, int fd, void *who)
+static int verbs_device_watch(struct br_verbs_device *device, int fd, void *who)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = who};
     int rc = set_nonblocking(fd);
@@ -235,7 +235,7 @@ static int open_completions(struct br_verbs_device *device)
                                  entries, strerror(br_verbs_errno()));
 }
 
-static int allocate(struct br_verbs_device *device)
+static int verbs_device_allocate(struct br_verbs_device *device)
 {
     const struct br_device_config *config = device->base.config;
     int rc = br_pool_init(&device->links, br_verbs_link_bytes(device), config->max_links);
@@ -249,7 +249,7 @@ static int allocate(struct br_verbs_device *device)
     return rc ? br_error(-rc, "no memory for %u links", config->max_links) : 0;
 }
 
-static int start(struct br_verbs_device *device)
+static int verbs_device_start(struct br_verbs_device *device)
 {
     static const char *const ways[] = {"tcp", "cm", NULL};
     int by_cm, rc = br_verbs_library(&device->library);
@@ -260,9 +260,9 @@ static int start(struct br_verbs_device *device)
         rc = br_verbs_classes_parse(getenv("BRAID_SERVICE_LEVEL"), getenv("BRAID_TRAFFIC_CLASS"),
                                     &device->classes);
     if (!rc)
-        rc = open_port(device);
+        rc = verbs_device_open_port(device);
     if (!rc)
-        rc = allocate(device);
+        rc = verbs_device_allocate(device);
     if (!rc)
         rc = open_queues(device);
     if (!rc)
@@ -272,16 +272,16 @@ static int start(struct br_verbs_device *device)
     device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (device->epoll_fd < 0)
         return br_error(errno, "epoll_create1: %s", strerror(errno));
-    rc = watch(device, device->channel->fd, device->channel);
+    rc = verbs_device_watch(device, device->channel->fd, device->channel);
     if (!rc)
-        rc = watch(device, device->context->async_fd, device->context);
+        rc = verbs_device_watch(device, device->context->async_fd, device->context);
     if (rc)
         return rc;
     return by_cm ? br_verbs_cm_listen(device) : br_verbs_listen(device);
 }
 
 /* What was posted last, a goodbye above all, is let out: the NIC is still at it. */
-static void linger(struct br_verbs_device *device)
+static void verbs_device_linger(struct br_verbs_device *device)
 {
     uint64_t until = br_clock_now() + LINGER;
     bool busy = true;
@@ -294,7 +294,7 @@ static void linger(struct br_verbs_device *device)
     }
 }
 
-static void check(const struct br_verbs_device *device, int rc, const char *what)
+static void verbs_device_check(const struct br_verbs_device *device, int rc, const char *what)
 {
     if (rc)
         br_log_error("device %s: %s: %s", device->base.name, what, strerror(rc));
@@ -312,21 +312,21 @@ static void close_queues(struct br_verbs_device *device)
         br_verbs_receive_destroy(device);
     }
     if (device->cq)
-        check(device, library->destroy_cq(device->cq), "ibv_destroy_cq");
+        verbs_device_check(device, library->destroy_cq(device->cq), "ibv_destroy_cq");
     if (device->channel)
-        check(device, library->destroy_comp_channel(device->channel), "ibv_destroy_comp_channel");
+        verbs_device_check(device, library->destroy_comp_channel(device->channel), "ibv_destroy_comp_channel");
     if (device->pd)
-        check(device, library->dealloc_pd(device->pd), "ibv_dealloc_pd");
+        verbs_device_check(device, library->dealloc_pd(device->pd), "ibv_dealloc_pd");
     if (device->context)
-        check(device, library->close_device(device->context) ? errno : 0, "ibv_close_device");
+        verbs_device_check(device, library->close_device(device->context) ? errno : 0, "ibv_close_device");
 }
 
-static void device_close(struct br_device *base)
+static void verbs_device_device_close(struct br_device *base)
 {
     struct br_verbs_device *device = (struct br_verbs_device *)base;
 
     if (device->cq)
-        linger(device);
+        verbs_device_linger(device);
     while (device->n_open)
         br_verbs_link_close(&device->open[0]->base);
     if (device->listen_fd >= 0)
@@ -344,7 +344,7 @@ static void device_close(struct br_device *base)
     free(device);
 }
 
-static int device_open(const struct br_device_config *config, struct br_device **out)
+static int verbs_device_device_open(const struct br_device_config *config, struct br_device **out)
 {
     struct br_verbs_device *device = calloc(1, sizeof *device);
     int rc;
@@ -354,22 +354,22 @@ static int device_open(const struct br_device_config *config, struct br_device *
     device->base.config = config;
     device->base.caps = (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD,
                                          .max_message = config->message_bytes,
-                                         .sent_means_placed = true,
+                                         .sent_means_arrived = true,
                                          .zero_copy_send = true,
-                                         .needs_place = true,
+                                         .needs_rkey = true,
                                          .pins = true,
                                          .gpu = true};
     snprintf(device->base.name, sizeof device->base.name, "%s", config->name ? config->name : "(any)");
     device->listen_fd = device->epoll_fd = -1;
     device->look = true;
-    device->timeout = timeout_of(config->patience);
+    device->timeout = verbs_device_timeout_of(config->patience);
     br_list_init(&device->ready);
     br_list_init(&device->lent);
     br_list_init(&device->receive.spare);
-    rc = start(device);
+    rc = verbs_device_start(device);
     if (rc) {
         br_error_prefix(rc, "device %s: ", device->base.name);
-        device_close(&device->base);
+        verbs_device_device_close(&device->base);
         return rc;
     }
     device->base.caps.ordered = device->classes.n == 1;
@@ -378,12 +378,12 @@ static int device_open(const struct br_device_config *config, struct br_device *
     return 0;
 }
 
-static int region_register(struct br_device *base, struct br_region *region)
+static int verbs_device_region_register(struct br_device *base, struct br_region *region)
 {
     return br_verbs_region_register(&((struct br_verbs_device *)base)->registrar, base->index, region);
 }
 
-static void region_release(struct br_device *base, struct br_region *region)
+static void verbs_device_region_release(struct br_device *base, struct br_region *region)
 {
     br_verbs_region_release(&((struct br_verbs_device *)base)->registrar, base->index, region);
 }
@@ -391,14 +391,14 @@ static void region_release(struct br_device *base, struct br_region *region)
 const struct br_transport_ops br_verbs_ops = {
     .name = "verbs",
     .probe = br_verbs_probe,
-    .device_open = device_open,
-    .device_close = device_close,
+    .device_open = verbs_device_device_open,
+    .device_close = verbs_device_device_close,
     .device_address = br_verbs_address,
-    .region_register = region_register,
-    .region_release = region_release,
+    .region_register = verbs_device_region_register,
+    .region_release = verbs_device_region_release,
     .gpu_trial = br_verbs_gpu_trial,
-    .place_token = br_verbs_place_token,
-    .place_release = br_verbs_place_release,
+    .rkey_make = br_verbs_rkey_token,
+    .rkey_release = br_verbs_rkey_release,
     .link_connect = br_verbs_link_connect,
     .link_close = br_verbs_link_close,
     .post = br_verbs_post,

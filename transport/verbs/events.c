@@ -28,7 +28,7 @@ static void fail_one(struct br_verbs_device *device, const struct ibv_qp *qp, co
 }
 
 /* Its descriptors may stay readable without an end, and then nobody would ever sleep. */
-static void unwatch(struct br_verbs_device *device)
+static void events_unwatch(struct br_verbs_device *device)
 {
     epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->context->async_fd, NULL);
     epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->channel->fd, NULL);
@@ -36,15 +36,15 @@ static void unwatch(struct br_verbs_device *device)
 
 void br_verbs_device_dies(struct br_verbs_device *device, const char *why)
 {
-    char words[BR_ERROR_WORDS];
+    char text[BR_ERROR_BYTES];
 
     if (device->dead)
         return;
     device->dead = true;
-    snprintf(words, sizeof words, "%s", why); /* it may be br_error_words() */
-    br_log_error("device %s: %s: the device is given up", device->base.name, words);
-    unwatch(device);
-    fail_all(device, -ENODEV, words);
+    snprintf(text, sizeof text, "%s", why); /* it may be br_error_message() */
+    br_log_error("device %s: %s: the device is given up", device->base.name, text);
+    events_unwatch(device);
+    fail_all(device, -ENODEV, text);
 }
 
 /* Is an entry of the table still what was chosen? */
@@ -71,7 +71,7 @@ static void gids_change(struct br_verbs_device *device)
     if (!stand)
         fail_all(device, -EADDRNOTAVAIL, "the GID that the link used is gone");
     if (br_verbs_choose_gids(device))
-        br_log_warn("device %s: %s", device->base.name, br_error_words());
+        br_log_warn("device %s: %s", device->base.name, br_error_message());
 }
 
 static void port_changes(struct br_verbs_device *device, uint8_t port, const char *what)
@@ -98,7 +98,7 @@ static void port_changes(struct br_verbs_device *device, uint8_t port, const cha
     fail_all(device, -ENETDOWN, why);
 }
 
-static void one(struct br_verbs_device *device, const struct ibv_async_event *event)
+static void events_one(struct br_verbs_device *device, const struct ibv_async_event *event)
 {
     const char *what = device->library->event_type_str(event->event_type);
 
@@ -154,7 +154,7 @@ void br_verbs_events(struct br_verbs_device *device)
     while (!device->library->get_async_event(device->context, &event)) {
         copy = event;
         device->library->ack_async_event(&event);
-        one(device, &copy);
+        events_one(device, &copy);
         errno = 0;
     }
     if (errno != EAGAIN && errno != EINTR) /* the driver has taken it from us */

@@ -54,7 +54,7 @@ bool br_gid_parse(const char *text, uint8_t raw[BR_GID_BYTES])
 }
 
 /* What is wrong with the address itself; NULL: routers take it. */
-static const char *unroutable(const uint8_t *raw)
+static const char *gid_unroutable(const uint8_t *raw)
 {
     if (is_ipv4(raw)) {
         const uint8_t *ip = raw + 12;
@@ -75,7 +75,7 @@ static const char *unroutable(const uint8_t *raw)
 
 bool br_gid_is_routable(const uint8_t raw[BR_GID_BYTES])
 {
-    return memcmp(raw, zero, BR_GID_BYTES) != 0 && !unroutable(raw);
+    return memcmp(raw, zero, BR_GID_BYTES) != 0 && !gid_unroutable(raw);
 }
 
 const char *br_gid_why_not(const struct br_gid *gid, const struct br_gid_wish *wish)
@@ -96,21 +96,21 @@ const char *br_gid_why_not(const struct br_gid *gid, const struct br_gid_wish *w
         return gid->type == BR_GID_INFINIBAND ? NULL : "not an InfiniBand GID";
     if (gid->type != BR_GID_ROCE_V2)
         return gid->type == BR_GID_ROCE_V1 ? "RoCE v1 is not routed" : "not a RoCE v2 GID";
-    trouble = unroutable(gid->raw);
+    trouble = gid_unroutable(gid->raw);
     if (trouble)
         return trouble;
     return gid->foreign ? "its address is not in this network namespace" : NULL;
 }
 
-static void append(struct br_gid_choice *choice, const char *format, ...)
+static void gid_append(struct br_gid_choice *choice, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static void append(struct br_gid_choice *choice, const char *format, ...)
+static void gid_append(struct br_gid_choice *choice, const char *format, ...)
 {
-    size_t used = strlen(choice->words);
+    size_t used = strlen(choice->message);
     va_list args;
 
     va_start(args, format);
-    vsnprintf(choice->words + used, sizeof choice->words - used, format, args);
+    vsnprintf(choice->message + used, sizeof choice->message - used, format, args);
     va_end(args);
 }
 
@@ -118,12 +118,12 @@ static void append_entry(struct br_gid_choice *choice, const struct br_gid *gid)
 {
     char text[BR_GID_TEXT];
 
-    append(choice, "%d (%s, %s%s%s)", gid->index, br_gid_text(gid->raw, text), br_gid_type_name(gid->type),
+    gid_append(choice, "%d (%s, %s%s%s)", gid->index, br_gid_text(gid->raw, text), br_gid_type_name(gid->type),
            *gid->netdev ? ", " : "", gid->netdev);
 }
 
 /* Both can be used. The base interface of the port goes before its VLANs, then the lower index. */
-static bool is_better(const struct br_gid *gid, const struct br_gid *than, const struct br_gid_wish *wish)
+static bool gid_is_better(const struct br_gid *gid, const struct br_gid *than, const struct br_gid_wish *wish)
 {
     bool gid_main = wish->main_netdev && !strcmp(gid->netdev, wish->main_netdev);
     bool than_main = wish->main_netdev && !strcmp(than->netdev, wish->main_netdev);
@@ -131,7 +131,7 @@ static bool is_better(const struct br_gid *gid, const struct br_gid *than, const
     return gid_main != than_main ? gid_main : gid->index < than->index;
 }
 
-static void explain(const struct br_gid *table, int n, const struct br_gid_wish *wish,
+static void gid_explain(const struct br_gid *table, int n, const struct br_gid_wish *wish,
                     struct br_gid_choice *choice)
 {
     const char *separator = "GID ";
@@ -139,32 +139,32 @@ static void explain(const struct br_gid *table, int n, const struct br_gid_wish 
     for (int f = 0; f < BR_GID_FAMILIES; f++) {
         if (choice->entry[f] < 0)
             continue;
-        append(choice, "%s", separator);
+        gid_append(choice, "%s", separator);
         append_entry(choice, &table[choice->entry[f]]);
         separator = ", for peers without it ";
     }
-    if (wish->index >= 0 && *choice->words)
-        append(choice, " as %s says", wish->index_from);
-    separator = *choice->words ? "; not " : n ? "no GID can be used: not " : "the port has no GIDs";
+    if (wish->index >= 0 && *choice->message)
+        gid_append(choice, " as %s says", wish->index_from);
+    separator = *choice->message ? "; not " : n ? "no GID can be used: not " : "the port has no GIDs";
     if (!n)
-        append(choice, "%s", separator);
+        gid_append(choice, "%s", separator);
     for (int i = 0; i < n; i++) {
         const char *why_not = br_gid_why_not(&table[i], wish);
         if (choice->entry[br_gid_family(&table[i])] == i)
             continue;
-        append(choice, "%s", separator);
+        gid_append(choice, "%s", separator);
         append_entry(choice, &table[i]);
-        append(choice, ": %s", why_not ? why_not : "another one goes before it");
+        gid_append(choice, ": %s", why_not ? why_not : "another one goes before it");
         separator = ", not ";
     }
 }
 
-static int refuse(int n, const struct br_gid_wish *wish, const struct br_gid_choice *choice)
+static int gid_refuse(int n, const struct br_gid_wish *wish, const struct br_gid_choice *choice)
 {
     if (wish->index >= 0)
         return br_error(EINVAL, "%s names GID %d, which the port does not have; %s", wish->index_from,
                         wish->index, n ? "`braid info` shows its GIDs" : "it has none");
-    return br_error(EADDRNOTAVAIL, "%s", choice->words);
+    return br_error(EADDRNOTAVAIL, "%s", choice->message);
 }
 
 int br_gid_choose(const struct br_gid *table, int n, const struct br_gid_wish *wish,
@@ -177,12 +177,12 @@ int br_gid_choose(const struct br_gid *table, int n, const struct br_gid_wish *w
         int *best = &choice->entry[br_gid_family(&table[i])];
         if (br_gid_why_not(&table[i], wish))
             continue;
-        if (*best < 0 || is_better(&table[i], &table[*best], wish))
+        if (*best < 0 || gid_is_better(&table[i], &table[*best], wish))
             *best = i;
         any = true;
     }
-    explain(table, n, wish, choice);
-    return any ? 0 : refuse(n, wish, choice);
+    gid_explain(table, n, wish, choice);
+    return any ? 0 : gid_refuse(n, wish, choice);
 }
 
 void br_gid_offer(const struct br_gid *table, const struct br_gid_choice *choice, struct br_gid_offer *out)

@@ -22,7 +22,7 @@
 
 #define BR_GID_BYTES 16
 #define BR_GID_TEXT  46  /* an IPv6 address in words, the final zero included */
-#define BR_GID_WORDS 400 /* of a choice */
+#define BR_GID_MESSAGE 400 /* of a choice */
 
 /* The numbers are those of enum ibv_gid_type. */
 enum br_gid_type { BR_GID_INFINIBAND, BR_GID_ROCE_V1, BR_GID_ROCE_V2 };
@@ -52,7 +52,7 @@ struct br_gid_wish {
 
 struct br_gid_choice {
     int entry[BR_GID_FAMILIES]; /* places in the table, not GID indexes; -1: none of this family */
-    char words[BR_GID_WORDS];   /* what was chosen, and of every other entry why not */
+    char message[BR_GID_MESSAGE];   /* what was chosen, and of every other entry why not */
 };
 
 /* What a peer has to know: the best entry of each family. */

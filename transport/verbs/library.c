@@ -28,7 +28,7 @@ static char words[200];
 static const struct br_verbs_library *replacement; /* NULL: none */
 
 /* NULL, or the first symbol that the library lacks. */
-static const char *resolve(void *handle, const struct symbol *symbols)
+static const char *verbs_library_resolve(void *handle, const struct symbol *symbols)
 {
     const char *lacking = NULL;
 
@@ -45,7 +45,7 @@ static void load_cm(void)
 {
     /* RTLD_NODELETE: libraries with threads and at-exit handlers of their own are not to go before the process. */
     void *handle = dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    const char *lacking = handle ? resolve(handle, cm) : NULL;
+    const char *lacking = handle ? verbs_library_resolve(handle, cm) : NULL;
 
     if (!handle)
         snprintf(table.cm_why_not, sizeof table.cm_why_not,
@@ -55,10 +55,10 @@ static void load_cm(void)
                  lacking);
 }
 
-static void load(void)
+static void verbs_library_load(void)
 {
     void *handle = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    const char *lacking = handle ? resolve(handle, needed) : NULL;
+    const char *lacking = handle ? verbs_library_resolve(handle, needed) : NULL;
 
     if (!handle) {
         failure = ENOENT;
@@ -69,7 +69,7 @@ static void load(void)
         failure = ENOSYS;
         snprintf(words, sizeof words, "libibverbs.so.1 is too old: it has no %s", lacking);
     } else {
-        resolve(handle, optional);
+        verbs_library_resolve(handle, optional);
         load_cm();
     }
 }
@@ -80,7 +80,7 @@ int br_verbs_library(const struct br_verbs_library **out)
         *out = replacement;
         return 0;
     }
-    pthread_once(&once, load);
+    pthread_once(&once, verbs_library_load);
     *out = failure ? NULL : &table;
     return failure ? br_error(failure, "%s", words) : 0;
 }

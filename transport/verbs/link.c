@@ -39,7 +39,7 @@ struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device, const u
     br_list_init(&link->ready);
     br_list_init(&link->inbox);
     br_list_init(&link->held);
-    br_inet_words(peer, true, link->base.peer_name, sizeof link->base.peer_name);
+    br_inet_message(peer, true, link->base.peer_name, sizeof link->base.peer_name);
     link->place = device->n_open;
     link->number = br_pool_index(&device->links, link);
     device->open[device->n_open++] = link;
@@ -93,11 +93,11 @@ void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, cons
 
     if (link->state == BR_VLINK_FAILED)
         return;
-    br_inet_words(&device->address, link->accepted, local, sizeof local);
+    br_inet_message(&device->address, link->accepted, local, sizeof local);
     br_error(-error, "device %s (level %d), %s %s %s: %s", device->base.name, device->base.config->level,
              local, link->accepted ? "<-" : "->", link->base.peer_name, why);
-    snprintf(link->base.words, sizeof link->base.words, "%.159s", br_error_words());
-    br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_INFO, "%s", br_error_words());
+    snprintf(link->base.message, sizeof link->base.message, "%.159s", br_error_message());
+    br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_INFO, "%s", br_error_message());
     end_exchange(link);
     set_error_state(link);
     if (link->fd >= 0)
@@ -110,7 +110,7 @@ void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, cons
     br_verbs_link_is_ready(link);
 }
 
-static int error_of(enum ibv_wc_status status)
+static int verbs_link_error_of(enum ibv_wc_status status)
 {
     switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
@@ -131,7 +131,7 @@ static int error_of(enum ibv_wc_status status)
     }
 }
 
-static const char *hint(enum ibv_wc_status status)
+static const char *verbs_link_hint(enum ibv_wc_status status)
 {
     switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
@@ -150,8 +150,8 @@ void br_verbs_link_fail_by(struct br_verbs_link *link, const struct ibv_wc *wc)
     if (link->hung_up) /* it has closed, which is the better reason */
         return;
     snprintf(why, sizeof why, "%s (vendor error %u)%s",
-             br_verbs_device_of(link)->library->wc_status_str(wc->status), wc->vendor_err, hint(wc->status));
-    br_verbs_link_fail(link, error_of(wc->status), false, why);
+             br_verbs_device_of(link)->library->wc_status_str(wc->status), wc->vendor_err, verbs_link_hint(wc->status));
+    br_verbs_link_fail(link, verbs_link_error_of(wc->status), false, why);
 }
 
 static int create_lane(struct br_verbs_link *link, struct br_verbs_lane *lane)
@@ -310,13 +310,13 @@ int br_verbs_link_ready(struct br_verbs_link *link)
     return rc;
 }
 
-static void open_link(struct br_verbs_link *link)
+static void verbs_link_open_link(struct br_verbs_link *link)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
     int rc = 0;
 
-    if (link->opened || link->state != BR_VLINK_UP || !link->base.trusted)
+    if (link->opened || link->state != BR_VLINK_UP || !link->base.authenticated)
         return;
     if (!br_verbs_has_room(link, &link->lanes[BR_VERBS_MESSAGES]))
         return; /* to tell it */
@@ -334,7 +334,7 @@ static void open_link(struct br_verbs_link *link)
 void br_verbs_open_links(struct br_verbs_device *device)
 {
     for (int i = 0; i < device->n_open && device->n_closed; i++)
-        open_link(device->open[i]);
+        verbs_link_open_link(device->open[i]);
 }
 
 /* What the NIC may still do to memory ends when the queue pair has been destroyed. */

@@ -22,7 +22,7 @@ static struct ibv_mr *register_host(const struct br_verbs_registrar *registrar, 
 }
 
 /* ENOMEM means the limit far more often than the machine's memory. */
-static int no_memory(const struct br_verbs_registrar *registrar, size_t bytes)
+static int verbs_memory_no_memory(const struct br_verbs_registrar *registrar, size_t bytes)
 {
     unsigned long long pinned = registrar->counters->pinned_bytes;
     struct rlimit limit;
@@ -45,7 +45,7 @@ static int no_memory(const struct br_verbs_registrar *registrar, size_t bytes)
 static int cannot_pin(const struct br_verbs_registrar *registrar, const void *memory, size_t bytes, int err)
 {
     if (err == ENOMEM)
-        return no_memory(registrar, bytes);
+        return verbs_memory_no_memory(registrar, bytes);
     if (err == EFAULT)
         return br_error(err,
                         "%s: %zu bytes at %p cannot be pinned: part of them is not mapped or not writable",
@@ -54,7 +54,7 @@ static int cannot_pin(const struct br_verbs_registrar *registrar, const void *me
                     strerror(err));
 }
 
-static void count(struct br_verbs_registrar *registrar, const struct ibv_mr *mr)
+static void verbs_memory_count(struct br_verbs_registrar *registrar, const struct ibv_mr *mr)
 {
     registrar->counters->registrations++;
     registrar->counters->pinned_bytes += mr->length;
@@ -68,7 +68,7 @@ int br_verbs_pin(struct br_verbs_registrar *registrar, void *memory, size_t byte
         register_host(registrar, memory, bytes, reach == BR_VERBS_REMOTE ? REMOTE : IBV_ACCESS_LOCAL_WRITE);
     if (!*out)
         return cannot_pin(registrar, memory, bytes, errno ? errno : EIO);
-    count(registrar, *out);
+    verbs_memory_count(registrar, *out);
     return 0;
 }
 
@@ -107,7 +107,7 @@ static int import_dmabuf(struct br_verbs_registrar *registrar, const struct br_r
                                     gpu->dmabuf, REMOTE | IBV_ACCESS_RELAXED_ORDERING);
     err = errno ? errno : EIO;
     if (*out)
-        count(registrar, *out);
+        verbs_memory_count(registrar, *out);
     else if (!cannot_import(err))
         return br_error(err, "%s: %zu bytes of a GPU cannot be registered by their dma-buf: %s",
                         registrar->name, region->bytes, strerror(err));

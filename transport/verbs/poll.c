@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "transport/verbs/place.h"
+#include "transport/verbs/rkey.h"
 #include "transport/verbs/verbs.h"
 
 #define LOOK_PERIOD    (1 * BR_MS)
@@ -28,7 +28,7 @@ struct report {
     int n, max;
 };
 
-static struct br_event *add_event(struct report *report, struct br_verbs_link *link, enum br_event_kind kind)
+static struct br_event *verbs_poll_add_event(struct report *report, struct br_verbs_link *link, enum br_event_kind kind)
 {
     struct br_event *event = &report->events[report->n++];
 
@@ -36,15 +36,15 @@ static struct br_event *add_event(struct report *report, struct br_verbs_link *l
     return event;
 }
 
-BR_VERBS_RARE static void malformed(struct br_verbs_link *link)
+BR_VERBS_RARE static void verbs_poll_malformed(struct br_verbs_link *link)
 {
     link->base.device->counters.bad_frames++;
-    br_verbs_link_fail(link, -EPROTO, true, br_error_words());
+    br_verbs_link_fail(link, -EPROTO, true, br_error_message());
 }
 
-static struct br_event *placed_event(struct br_verbs_link *link, struct report *report, uint32_t length)
+static struct br_event *verbs_poll_placed_event(struct br_verbs_link *link, struct report *report, uint32_t length)
 {
-    struct br_event *event = add_event(report, link, BR_EVENT_PLACED);
+    struct br_event *event = verbs_poll_add_event(report, link, BR_EVENT_DATA);
 
     event->length = length;
     link->base.device->counters.rx_frames++;
@@ -76,7 +76,7 @@ static inline int take_written(struct br_verbs_link *link, uint32_t immediate, u
     }
     if (slot && !rc && slot->region && slot->region->gpu)
         device->base.counters.rx_gpu_bytes += length;
-    event = placed_event(link, report, length);
+    event = verbs_poll_placed_event(link, report, length);
     event->inline_ = br_verbs_imm_inline[imm.flags];
     event->slot = number;
     event->offset = offset;
@@ -85,7 +85,7 @@ static inline int take_written(struct br_verbs_link *link, uint32_t immediate, u
 }
 
 /* Reports what of a lane needs its memory no more, as far as there is room. */
-static void report_sent(struct br_verbs_link *link, struct br_verbs_lane *lane, struct report *report)
+static void verbs_poll_report_sent(struct br_verbs_link *link, struct br_verbs_lane *lane, struct report *report)
 {
     struct br_device_counters *counters = &link->base.device->counters;
 
@@ -98,7 +98,7 @@ static void report_sent(struct br_verbs_link *link, struct br_verbs_lane *lane, 
             continue;
         counters->tx_frames++;
         counters->tx_bytes += entry->length;
-        add_event(report, link, BR_EVENT_SENT)->cookie = entry->cookie;
+        verbs_poll_add_event(report, link, BR_EVENT_SENT)->cookie = entry->cookie;
     }
 }
 
@@ -110,7 +110,7 @@ static bool is_next(const struct br_verbs_link *link, const struct report *repor
     return 2 * report->n < report->max && link->state == BR_VLINK_UP && link->reported;
 }
 
-static void sent(struct br_verbs_device *device, const struct ibv_wc *wc, struct report *report)
+static void verbs_poll_sent(struct br_verbs_device *device, const struct ibv_wc *wc, struct report *report)
 {
     struct br_verbs_work work = br_verbs_work_of(wc->wr_id);
     struct br_verbs_link *link = br_pool_at(&device->links, work.link);
@@ -124,7 +124,7 @@ static void sent(struct br_verbs_device *device, const struct ibv_wc *wc, struct
     for (; lane->done != work.number + 1; lane->done++) /* it completes those before it, too */
         br_verbs_entry_done(device, &lane->entries[lane->done % BR_VERBS_DEPTH]);
     if (is_next(link, report))
-        report_sent(link, lane, report);
+        verbs_poll_report_sent(link, lane, report);
     if ((int32_t)(lane->done - lane->reported) > 0)
         br_verbs_link_is_ready(link);
 }
@@ -153,7 +153,7 @@ static void received_otherwise(struct br_verbs_device *device, struct br_verbs_l
     br_verbs_link_is_ready(link);
 }
 
-static void received(struct br_verbs_device *device, const struct ibv_wc *wc, struct report *report)
+static void verbs_poll_received(struct br_verbs_device *device, const struct ibv_wc *wc, struct report *report)
 {
     struct br_verbs_buffer *buffer = (void *)(uintptr_t)wc->wr_id;
     struct br_verbs_link *link = br_verbs_link_of(device, wc->qp_num);
@@ -164,7 +164,7 @@ static void received(struct br_verbs_device *device, const struct ibv_wc *wc, st
         is_next(link, report) && br_list_empty(&link->inbox)) {
         br_list_push_back(&device->receive.spare, &buffer->node);
         if (take_written(link, ntohl(wc->imm_data), wc->byte_len, report))
-            malformed(link);
+            verbs_poll_malformed(link);
     } else {
         received_otherwise(device, link, wc);
     }
@@ -178,9 +178,9 @@ static inline int take_completions(struct br_verbs_device *device, struct report
 
     for (int i = 0; i < n; i++)
         if (wcs[i].wr_id >> 63)
-            sent(device, &wcs[i], report);
+            verbs_poll_sent(device, &wcs[i], report);
         else
-            received(device, &wcs[i], report);
+            verbs_poll_received(device, &wcs[i], report);
     if (n < 0)
         br_verbs_device_dies(device, "ibv_poll_cq has failed");
     return n;
@@ -235,7 +235,7 @@ static int take_piece(struct br_verbs_link *link, struct br_verbs_buffer *buffer
     }
     link->partial_bytes = 0;
     memcpy(buffer->inline_, header->inline_, BR_FRAME_INLINE);
-    event = placed_event(link, report, header->length);
+    event = verbs_poll_placed_event(link, report, header->length);
     event->inline_ = buffer->inline_;
     br_list_push_back(&br_verbs_device_of(link)->lent, &buffer->node); /* until the caller has read it */
     event->slot = header->slot;
@@ -244,9 +244,9 @@ static int take_piece(struct br_verbs_link *link, struct br_verbs_buffer *buffer
     return 0;
 }
 
-static void take_message(struct br_verbs_link *link, struct br_verbs_buffer *buffer, struct report *report)
+static void verbs_poll_take_message(struct br_verbs_link *link, struct br_verbs_buffer *buffer, struct report *report)
 {
-    struct br_event *event = add_event(report, link, BR_EVENT_MESSAGE);
+    struct br_event *event = verbs_poll_add_event(report, link, BR_EVENT_MESSAGE);
 
     event->length = buffer->frame->length;
     event->inline_ = buffer->frame->inline_;
@@ -272,8 +272,8 @@ static int take_send(struct br_verbs_link *link, struct br_verbs_buffer *buffer,
     rc = br_frame_check(header, link->base.device->caps.max_message, BR_FRAME_MAX_PAYLOAD);
     if (rc)
         return rc;
-    if (header->kind == BR_FRAME_PLACED) {
-        if (!link->base.trusted)
+    if (header->kind == BR_FRAME_DATA) {
+        if (!link->base.authenticated)
             return br_error(EPROTO,
                             "a frame for a transfer from somebody who has not proved to belong to the job");
         link->partial = *header;
@@ -282,21 +282,21 @@ static int take_send(struct br_verbs_link *link, struct br_verbs_buffer *buffer,
     if (header->length != buffer->length - head)
         return br_error(EPROTO, "a message says it has %u bytes, and has %u", header->length,
                         buffer->length - head);
-    take_message(link, buffer, report);
+    verbs_poll_take_message(link, buffer, report);
     return 0;
 }
 
 /* The next frame of the inbox. false: it has to wait for a released message. */
-static bool take_next(struct br_verbs_link *link, struct report *report)
+static bool verbs_poll_take_next(struct br_verbs_link *link, struct report *report)
 {
     const struct br_device_config *config = link->base.device->config;
     struct br_verbs_buffer *buffer = br_container_of(link->inbox.next, struct br_verbs_buffer, node);
     int rc;
 
-    if (link->n_inbox > (link->base.trusted ? INBOX : INBOX_AT_FIRST)) {
+    if (link->n_inbox > (link->base.authenticated ? INBOX : INBOX_AT_FIRST)) {
         br_error(EPROTO, "the peer has sent %u frames more than the %u messages it may have outstanding",
                  link->n_inbox, config->message_buffers);
-        malformed(link);
+        verbs_poll_malformed(link);
         return true;
     }
     if (link->n_held >= config->message_buffers && !buffer->written)
@@ -308,7 +308,7 @@ static bool take_next(struct br_verbs_link *link, struct report *report)
     if (rc || buffer->written)
         br_list_push_back(&br_verbs_device_of(link)->receive.spare, &buffer->node);
     if (rc)
-        malformed(link);
+        verbs_poll_malformed(link);
     return true;
 }
 
@@ -318,7 +318,7 @@ static bool report_state(struct br_verbs_link *link, struct report *report)
         return true;
     if (link->state == BR_VLINK_UP) {
         link->reported = link->known = true;
-        add_event(report, link, link->accepted ? BR_EVENT_ACCEPTED : BR_EVENT_CONNECTED);
+        verbs_poll_add_event(report, link, link->accepted ? BR_EVENT_ACCEPTED : BR_EVENT_CONNECTED);
     }
     return report->n < report->max;
 }
@@ -335,11 +335,11 @@ static bool report_link(struct br_verbs_link *link, struct report *report, bool 
     if (!report_state(link, report))
         return true;
     for (unsigned i = 0; i < br_verbs_device_of(link)->classes.n && link->state == BR_VLINK_UP; i++)
-        report_sent(link, &link->lanes[i], report);
+        verbs_poll_report_sent(link, &link->lanes[i], report);
     while (report->n < report->max && !br_list_empty(&link->inbox) && !link->silent) {
-        bool trusted = link->base.trusted;
+        bool trusted = link->base.authenticated;
 
-        if (!take_next(link, report))
+        if (!verbs_poll_take_next(link, report))
             return false;
         if (!trusted && !br_list_empty(&link->inbox))
             return true; /* one frame a poll */
@@ -350,13 +350,13 @@ static bool report_link(struct br_verbs_link *link, struct report *report, bool 
         return true;
     if (link->state == BR_VLINK_FAILED && !link->reported && (link->silent || br_list_empty(&link->inbox))) {
         link->reported = true;
-        add_event(report, link, BR_EVENT_CLOSED)->error = link->error;
+        verbs_poll_add_event(report, link, BR_EVENT_CLOSED)->error = link->error;
     }
     return link->hung_up && link->state == BR_VLINK_UP;
 }
 
 /* Each once; those for whose events there is no room are first in the next poll. */
-static void report_all(struct br_verbs_device *device, struct report *report, bool drained)
+static void verbs_poll_report_all(struct br_verbs_device *device, struct report *report, bool drained)
 {
     const struct br_list *last = device->ready.prev;
     bool all = false;
@@ -390,7 +390,7 @@ static void take_notifications(struct br_verbs_device *device)
         br_verbs_device_dies(device, "ibv_get_cq_event has failed");
 }
 
-static void look(struct br_verbs_device *device)
+static void verbs_poll_look(struct br_verbs_device *device)
 {
     struct epoll_event events[EPOLL_EVENTS];
     int n = epoll_wait(device->epoll_fd, events, EPOLL_EVENTS, 0);
@@ -432,7 +432,7 @@ int br_verbs_poll(struct br_device *base, uint64_t now, struct br_event *events,
     device->now = now;
     br_verbs_receive_return(device, &device->lent);
     if (device->look || now >= device->next_look || ++device->n_polls % LOOK_EVERY == 0)
-        look(device);
+        verbs_poll_look(device);
     if (device->n_closed)
         br_verbs_open_links(device);
     n = take_completions(device, &report);
@@ -441,7 +441,7 @@ int br_verbs_poll(struct br_device *base, uint64_t now, struct br_event *events,
     if (device->n_pushing)
         push_pieces(device);
     if (!br_list_empty(&device->ready))
-        report_all(device, &report, n < BATCH);
+        verbs_poll_report_all(device, &report, n < BATCH);
     return report.n;
 }
 
@@ -454,14 +454,14 @@ int br_verbs_wait(struct br_device *base)
     if (!br_list_empty(&device->ready))
         return -EAGAIN;
     for (int i = 0; i < device->n_open && device->n_closed; i++)
-        if (device->open[i]->base.trusted && !device->open[i]->opened)
+        if (device->open[i]->base.authenticated && !device->open[i]->opened)
             return -EAGAIN;
     if (device->dead)
         return device->epoll_fd;
     rc = ibv_req_notify_cq(device->cq, 0);
     if (rc) {
         br_error(rc, "ibv_req_notify_cq: %s", strerror(rc));
-        br_verbs_device_dies(device, br_error_words());
+        br_verbs_device_dies(device, br_error_message());
         return -EAGAIN;
     }
     /* What came before the notification was asked for does not notify. */

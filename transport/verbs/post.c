@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "transport/verbs/place.h"
+#include "transport/verbs/rkey.h"
 #include "transport/verbs/verbs.h"
 
 /* of the work requests that a queue pair may have outstanding, one in depth / SIGNALS at least */
@@ -35,7 +35,7 @@ static inline bool is_of_gpu(const struct br_frame *frame)
     return frame->region && frame->region->gpu;
 }
 
-/* That of the next work request, which is nobody's until submit(). */
+/* That of the next work request, which is nobody's until verbs_post_submit(). */
 static struct br_verbs_entry *next_entry(struct br_verbs_lane *lane, uint64_t cookie, uint32_t length)
 {
     struct br_verbs_entry *entry = &lane->entries[lane->posted % BR_VERBS_DEPTH];
@@ -47,15 +47,15 @@ static struct br_verbs_entry *next_entry(struct br_verbs_lane *lane, uint64_t co
     return entry;
 }
 
-BR_VERBS_RARE static int refused(struct br_verbs_link *link, struct br_verbs_entry *entry, int err)
+BR_VERBS_RARE static int verbs_post_refused(struct br_verbs_link *link, struct br_verbs_entry *entry, int err)
 {
     br_verbs_entry_release(br_verbs_device_of(link), entry);
     br_verbs_link_fail(link, -err, false, strerror(err));
-    return br_error(err, "%s", link->base.words);
+    return br_error(err, "%s", link->base.message);
 }
 
 /* Hands a work request with the next entry to the NIC. 0; on -errno the link has failed. */
-static inline int submit(struct br_verbs_link *link, struct br_verbs_lane *lane, struct ibv_send_wr *work)
+static inline int verbs_post_submit(struct br_verbs_link *link, struct br_verbs_lane *lane, struct ibv_send_wr *work)
 {
     struct br_verbs_entry *entry = &lane->entries[lane->posted % BR_VERBS_DEPTH];
     struct ibv_send_wr *bad;
@@ -66,7 +66,7 @@ static inline int submit(struct br_verbs_link *link, struct br_verbs_lane *lane,
         lane->unsignalled = 0;
     rc = ibv_post_send(lane->qp, work, &bad);
     if (rc)
-        return refused(link, entry, rc > 0 ? rc : EIO); /* qedr and bnxt_re return negative ones */
+        return verbs_post_refused(link, entry, rc > 0 ? rc : EIO); /* qedr and bnxt_re return negative ones */
     lane->posted++;
     return 0;
 }
@@ -80,7 +80,7 @@ static int submit_send(struct br_verbs_link *link, struct ibv_send_wr *work)
 
     if (!entry->early || entry->copy || ++lane->unsignalled >= br_verbs_device_of(link)->depth / SIGNALS)
         work->send_flags |= IBV_SEND_SIGNALED;
-    rc = submit(link, lane, work);
+    rc = verbs_post_submit(link, lane, work);
     if (!rc && entry->early)
         br_verbs_link_is_ready(link);
     return rc;
@@ -173,7 +173,7 @@ static int too_long(const struct br_frame *frame)
     return br_error(EMSGSIZE, "a frame of %u bytes is too long to post", frame->length);
 }
 
-static int post_message(struct br_verbs_link *link, const struct br_frame *frame)
+static int verbs_post_post_message(struct br_verbs_link *link, const struct br_frame *frame)
 {
     struct br_verbs_lane *lane = &link->lanes[BR_VERBS_MESSAGES];
     struct br_frame_header header;
@@ -236,7 +236,7 @@ BR_VERBS_RARE static int post_pieces(struct br_verbs_link *link, const struct br
 
 /* Payload that lies in no region, and is too long to go inline: from a copy. 0; -EAGAIN: no room for one now; other -errno with
  * words: never. */
-BR_VERBS_RARE static int bounce(struct br_verbs_link *link, const struct br_frame *frame, struct ibv_sge *sge,
+BR_VERBS_RARE static int verbs_post_bounce(struct br_verbs_link *link, const struct br_frame *frame, struct ibv_sge *sge,
                                 struct br_verbs_entry *entry)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
@@ -253,7 +253,7 @@ BR_VERBS_RARE static int bounce(struct br_verbs_link *link, const struct br_fram
 
 /* The NIC writes it. 1; 0: not now; -errno: the link has failed. */
 static int write_placed(struct br_verbs_link *link, const struct br_frame *frame,
-                        const struct br_verbs_place *place, uint32_t imm)
+                        const struct br_verbs_rkey *place, uint32_t imm)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     const struct ibv_mr *mr = br_verbs_region_mr(frame->region, device->base.index);
@@ -274,12 +274,12 @@ static int write_placed(struct br_verbs_link *link, const struct br_frame *frame
     } else if (frame->length <= link->max_inline) {
         work->send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
     } else if (!mr) {
-        int rc = bounce(link, frame, &lane->sge, entry);
+        int rc = verbs_post_bounce(link, frame, &lane->sge, entry);
 
         if (rc) /* never: in small copies */
             return rc == -EAGAIN ? 0 : post_pieces(link, frame);
     }
-    return submit(link, lane, work) ? link->error : 1;
+    return verbs_post_submit(link, lane, work) ? link->error : 1;
 }
 
 /* The caller's mistake (transport.h note 11). */
@@ -290,18 +290,18 @@ BR_VERBS_RARE static int without_keys(struct br_verbs_link *link)
 }
 
 /* Takes one frame: 1; 0: not now; -errno: the link has failed. */
-static int post_placed(struct br_verbs_link *link, const struct br_frame *frame)
+static int verbs_post_post_placed(struct br_verbs_link *link, const struct br_frame *frame)
 {
-    struct br_verbs_place place;
+    struct br_verbs_rkey place;
     uint32_t imm;
 
     if (frame->length > link->base.device->caps.max_frame)
         return too_long(frame);
     if (is_of_gpu(frame) && !br_verbs_region_mr(frame->region, link->base.device->index))
         return without_keys(link);
-    if (!frame->place)
+    if (!frame->rkey)
         return post_pieces(link, frame);
-    place = br_verbs_place_unpack(frame->place);
+    place = br_verbs_rkey_unpack(frame->rkey);
     if (!place.address || !br_verbs_imm_pack(frame, &place, &imm))
         return post_pieces(link, frame);
     return write_placed(link, frame, &place, imm);
@@ -316,7 +316,7 @@ int br_verbs_post(struct br_link *base, const struct br_frame *frames, int n)
         return link->state == BR_VLINK_FAILED ? link->error : 0;
     for (; taken < n && !link->pieces.frame.kind; taken++) {
         const struct br_frame *frame = &frames[taken];
-        int rc = frame->kind == BR_FRAME_MESSAGE ? post_message(link, frame) : post_placed(link, frame);
+        int rc = frame->kind == BR_FRAME_MESSAGE ? verbs_post_post_message(link, frame) : verbs_post_post_placed(link, frame);
 
         if (rc <= 0)
             return taken ? taken : rc;

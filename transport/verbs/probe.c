@@ -9,7 +9,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/numa.h"
-#include "transport/verbs/trouble.h"
+#include "transport/verbs/diagnosis.h"
 
 #define GID_INDEXES 256 /* that a queue pair's address can hold */
 
@@ -59,7 +59,7 @@ static void place_gids(const struct br_verbs_host *host, struct br_verbs_port *p
     }
 }
 
-static void complete(struct br_verbs_host *host, struct br_verbs_port *port, const struct br_gid_wish *base)
+static void verbs_probe_complete(struct br_verbs_host *host, struct br_verbs_port *port, const struct br_gid_wish *base)
 {
     int rc;
 
@@ -74,10 +74,10 @@ static void complete(struct br_verbs_host *host, struct br_verbs_port *port, con
         port->numa_node = br_numa_node_of_interface(port->netdev);
     port->wish = wish_of(port, base);
     rc = br_gid_choose(port->gids, port->n_gids, &port->wish, &port->choice);
-    br_verbs_port_trouble(host, port, &port->trouble);
+    br_verbs_port_diagnosis(host, port, &port->diagnosis);
     if (rc == -EINVAL && port->state == BR_VERBS_ACTIVE) {
-        snprintf(port->trouble.what, sizeof port->trouble.what, "%.199s", br_error_words());
-        snprintf(port->trouble.mend, sizeof port->trouble.mend, "leave BRAID_GID_INDEX out");
+        snprintf(port->diagnosis.what, sizeof port->diagnosis.what, "%.199s", br_error_message());
+        snprintf(port->diagnosis.mend, sizeof port->diagnosis.mend, "leave BRAID_GID_INDEX out");
     }
 }
 
@@ -103,14 +103,14 @@ static int add_unlisted(struct br_verbs_host *host)
     return 0;
 }
 
-static int query(struct br_verbs_host *host)
+static int verbs_probe_query(struct br_verbs_host *host)
 {
 #ifdef BRAID_VERBS
     int rc = br_verbs_query(host);
 
     host->built = true;
     if (rc == -ENOENT || rc == -ENOSYS)
-        snprintf(host->library, sizeof host->library, "%.199s", br_error_words());
+        snprintf(host->library, sizeof host->library, "%.199s", br_error_message());
     else if (rc)
         return rc;
 #endif
@@ -123,12 +123,12 @@ int br_verbs_host_read(struct br_verbs_host *host)
     int rc;
 
     memset(host, 0, sizeof *host);
-    br_verbs_surroundings_read(&host->around, "");
+    br_verbs_inventory_read(&host->around, "");
     rc = read_index(0, &wish);
     if (!rc)
-        rc = query(host);
+        rc = verbs_probe_query(host);
     for (int i = 0; i < host->n_ports && !rc; i++)
-        complete(host, &host->ports[i], &wish);
+        verbs_probe_complete(host, &host->ports[i], &wish);
     host->n_troubles = br_verbs_host_troubles(host, host->troubles, BR_VERBS_TROUBLES);
     return rc;
 }
@@ -143,7 +143,7 @@ void br_verbs_host_destroy(struct br_verbs_host *host)
 
 /* ---- names ------------------------------------------------------------------------------------------------ */
 
-static bool has_address(const struct br_verbs_port *port, const uint8_t *address)
+static bool verbs_probe_has_address(const struct br_verbs_port *port, const uint8_t *address)
 {
     for (int i = 0; i < port->n_gids; i++)
         if (!memcmp(port->gids[i].raw, address, BR_GID_BYTES))
@@ -180,7 +180,7 @@ static bool is_meant(const struct br_verbs_port *port, const char *name, const u
         wish->address = address;
     else
         wish->netdev = name;
-    return address ? has_address(port, address) : has_interface(port, name);
+    return address ? verbs_probe_has_address(port, address) : has_interface(port, name);
 }
 
 static int no_such(const struct br_verbs_host *host, const char *name)
@@ -200,7 +200,7 @@ static int no_such(const struct br_verbs_host *host, const char *name)
 
 static int not_usable(const struct br_verbs_port *port)
 {
-    return br_error(ENETDOWN, "%s: %s; %s", port->name, port->trouble.what, port->trouble.mend);
+    return br_error(ENETDOWN, "%s: %s; %s", port->name, port->diagnosis.what, port->diagnosis.mend);
 }
 
 int br_verbs_port_find(const struct br_verbs_host *host, const char *name, uint32_t gid,
@@ -218,7 +218,7 @@ int br_verbs_port_find(const struct br_verbs_host *host, const char *name, uint3
 
         if (!is_meant(port, name, address, &wish))
             continue;
-        if (*port->trouble.what) {
+        if (*port->diagnosis.what) {
             unusable = unusable ? unusable : port;
             continue;
         }
@@ -259,15 +259,15 @@ static const struct br_gid *first_choice(const struct br_verbs_port *port)
     return NULL;
 }
 
-static void describe(const struct br_verbs_port *port, struct br_device_info *out)
+static void verbs_probe_describe(const struct br_verbs_port *port, struct br_device_info *out)
 {
     const struct br_gid *gid = first_choice(port);
     char text[BR_GID_TEXT];
 
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", port->name);
-    if (*port->trouble.what)
-        snprintf(out->why_not, sizeof out->why_not, "%s; %s", port->trouble.what, port->trouble.mend);
+    if (*port->diagnosis.what)
+        snprintf(out->why_not, sizeof out->why_not, "%s; %s", port->diagnosis.what, port->diagnosis.mend);
     out->numa_node = port->numa_node;
     out->software = port->software;
     out->bits_per_second = port->bits_per_second;
@@ -289,7 +289,7 @@ int br_verbs_probe(struct br_device_info *out, int max)
     if (!n)
         n = host.n_ports < max ? host.n_ports : max;
     for (int i = 0; i < n; i++)
-        describe(&host.ports[i], &out[i]);
+        verbs_probe_describe(&host.ports[i], &out[i]);
     br_verbs_host_destroy(&host);
     return n;
 }

@@ -8,11 +8,11 @@
 
 #include "transport/transport.h"
 #include "transport/verbs/gid.h"
-#include "transport/verbs/surroundings.h"
+#include "transport/verbs/inventory.h"
 
 #define BR_VERBS_TROUBLES 8
 
-struct br_verbs_trouble {
+struct br_verbs_diagnosis {
     char what[200]; /* "": none */
     char mend[200]; /* a command, or what to do; "": nothing known */
 };
@@ -46,18 +46,18 @@ struct br_verbs_port {
     int n_gids;
     struct br_gid_wish wish;         /* BRAID_GID_INDEX; else any */
     struct br_gid_choice choice;     /* by this wish */
-    struct br_verbs_trouble trouble; /* empty: usable */
+    struct br_verbs_diagnosis diagnosis; /* empty: usable */
 };
 
 struct br_verbs_host {
-    struct br_verbs_surroundings around;
+    struct br_verbs_inventory around;
     bool built;        /* braid was built with libibverbs' headers */
     char library[200]; /* why libibverbs cannot be used; "": it was loaded */
     char cm[200];      /* the same of librdmacm */
     struct br_verbs_port *ports;
     int n_ports;
     int n_troubles;
-    struct br_verbs_trouble troubles[BR_VERBS_TROUBLES]; /* of the host as a whole */
+    struct br_verbs_diagnosis troubles[BR_VERBS_TROUBLES]; /* of the host as a whole */
 };
 
 /* Looks at everything. That there is nothing is no error: host->troubles say why. -EINVAL with words: BRAID_GID_INDEX;

@@ -32,7 +32,7 @@ struct query {
     struct table table;
 };
 
-static int no_memory(void)
+static int query_no_memory(void)
 {
     return br_error(ENOMEM, "no memory to look at the RDMA devices");
 }
@@ -71,7 +71,7 @@ static int read_table(struct query *query)
     }
     query->table.entries = calloc(room, sizeof *query->table.entries);
     if (!query->table.entries)
-        return no_memory();
+        return query_no_memory();
     query->table.n = query->library->query_gid_table
                          ? query->library->query_gid_table(query->context, query->table.entries, room, 0,
                                                            sizeof *query->table.entries)
@@ -88,7 +88,7 @@ static int copy_gids(const struct table *table, struct br_verbs_port *port)
 {
     port->gids = calloc((size_t)table->n + 1, sizeof *port->gids);
     if (!port->gids)
-        return no_memory();
+        return query_no_memory();
     for (ssize_t i = 0; i < table->n; i++) {
         const struct ibv_gid_entry *entry = &table->entries[i];
         struct br_gid *gid = &port->gids[port->n_gids];
@@ -128,7 +128,7 @@ static int fill_port(const struct query *query, struct br_verbs_port *port)
 }
 
 /* Room for one more; its name is set. NULL: no memory. */
-static struct br_verbs_port *add_port(const struct query *query, int number)
+static struct br_verbs_port *query_add_port(const struct query *query, int number)
 {
     struct br_verbs_host *host = query->host;
     struct br_verbs_port *ports = realloc(host->ports, (size_t)(host->n_ports + 1) * sizeof *ports), *port;
@@ -153,15 +153,15 @@ static int query_open(struct query *query)
     int rc = query->library->query_device(query->context, &query->attributes);
 
     if (rc) {
-        port = add_port(query, 0);
+        port = query_add_port(query, 0);
         if (port)
             port->error = rc;
-        return port ? 0 : no_memory();
+        return port ? 0 : query_no_memory();
     }
     rc = read_table(query);
     for (int p = 1; p <= query->attributes.phys_port_cnt && !rc; p++) {
-        port = add_port(query, p);
-        rc = port ? fill_port(query, port) : no_memory();
+        port = query_add_port(query, p);
+        rc = port ? fill_port(query, port) : query_no_memory();
     }
     free(query->table.entries);
     return rc;
@@ -183,10 +183,10 @@ static int query_device(const struct br_verbs_library *library, struct br_verbs_
         snprintf(node, sizeof node, "/dev/infiniband/%.40s", device->dev_name);
         if (access(node, R_OK | W_OK))
             rc = errno;
-        port = add_port(&query, 0);
+        port = query_add_port(&query, 0);
         if (port)
             port->error = rc;
-        return port ? 0 : no_memory();
+        return port ? 0 : query_no_memory();
     }
     rc = query_open(&query);
     library->close_device(query.context); /* fails only where objects are still open, and none was made */

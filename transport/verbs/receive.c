@@ -67,7 +67,7 @@ static int add_chunk(struct br_verbs_device *device)
 }
 
 /* false: there are none to be had now (note 3). */
-static bool grow(struct br_verbs_device *device)
+static bool verbs_receive_grow(struct br_verbs_device *device)
 {
     struct br_verbs_receive *receive = &device->receive;
     int rc;
@@ -80,7 +80,7 @@ static bool grow(struct br_verbs_device *device)
     if (!receive->failures++) {
         br_downgrade(receive_queue);
         br_log_warn("device %s: its receive queue stays short, so that senders may have to wait: %s",
-                    device->base.name, br_error_words());
+                    device->base.name, br_error_message());
     }
     receive->next_try = device->now + RETRY;
     return false;
@@ -132,7 +132,7 @@ static void arm_limit(struct br_verbs_device *device)
     receive->refilled = 0;
 }
 
-static int refill(struct br_verbs_device *device)
+static int verbs_receive_refill(struct br_verbs_device *device)
 {
     struct br_verbs_receive *receive = &device->receive;
 
@@ -140,7 +140,7 @@ static int refill(struct br_verbs_device *device)
         int n;
 
         if (br_list_empty(&receive->spare) &&
-            (receive->posted + receive->slack >= receive->target || !grow(device)))
+            (receive->posted + receive->slack >= receive->target || !verbs_receive_grow(device)))
             return 0; /* what the caller holds comes back; until then senders wait */
         n = post_batch(device, receive->target - receive->posted);
         if (n <= 0)
@@ -155,8 +155,8 @@ static int refill(struct br_verbs_device *device)
 
 void br_verbs_receive_refill(struct br_verbs_device *device)
 {
-    if (!device->dead && refill(device))
-        br_verbs_device_dies(device, br_error_words());
+    if (!device->dead && verbs_receive_refill(device))
+        br_verbs_device_dies(device, br_error_message());
 }
 
 void br_verbs_receive_limit(struct br_verbs_device *device)
@@ -206,7 +206,7 @@ int br_verbs_receive_init(struct br_verbs_device *device)
                         strerror(br_verbs_errno()));
     while (!rc && receive->total < receive->target)
         rc = add_chunk(device);
-    return rc ? rc : refill(device);
+    return rc ? rc : verbs_receive_refill(device);
 }
 
 void br_verbs_receive_destroy(struct br_verbs_device *device)

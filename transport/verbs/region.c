@@ -6,11 +6,11 @@
 #include "base/log.h"
 #include "transport/verbs/verbs.h"
 
-int br_verbs_place_token(struct br_device *base, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES])
+int br_verbs_rkey_token(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES])
 {
     struct br_verbs_device *device = (struct br_verbs_device *)base;
     const struct ibv_mr *mr = br_verbs_region_mr(slot->region, base->index);
-    struct br_verbs_place place = {.length = slot->length, .granule = slot->granule_bytes};
+    struct br_verbs_rkey place = {.length = slot->length, .granule = slot->granule_bytes};
     uint32_t index = (uint32_t)(slot - base->config->slots->slots);
     void *staged = NULL;
     int rc;
@@ -31,7 +31,7 @@ int br_verbs_place_token(struct br_device *base, struct br_slot *slot, uint8_t t
             place.rkey = device->rx.mr->rkey;
         place.address = (uintptr_t)staged; /* 0: nothing is to be written (place.h note 5) */
     }
-    if (!br_verbs_place_pack(&place, token)) {
+    if (!br_verbs_rkey_pack(&place, token)) {
         if (staged)
             br_verbs_bounce_put(&device->rx, staged);
         return br_error(EINVAL, "device %s: no token for a place of %u bytes, cut every %u, at %p",
@@ -42,7 +42,7 @@ int br_verbs_place_token(struct br_device *base, struct br_slot *slot, uint8_t t
     return 0;
 }
 
-void br_verbs_place_release(struct br_device *base, struct br_slot *slot)
+void br_verbs_rkey_release(struct br_device *base, struct br_slot *slot)
 {
     struct br_verbs_device *device = (struct br_verbs_device *)base;
     void **staged = &device->staged[slot - base->config->slots->slots];

@@ -37,7 +37,7 @@ struct trial {
 
 /* ---- the port ---------------------------------------------------------------------------------------------- */
 
-static int open_context(struct trial *trial, const char *name)
+static int trial_open_context(struct trial *trial, const char *name)
 {
     struct ibv_device **list;
     int n, rc = ENODEV;
@@ -76,7 +76,7 @@ static void aim_at_self(struct trial *trial, const struct br_verbs_port *port,
     memcpy(&trial->self.grh.dgid, port->gids[entry].raw, sizeof trial->self.grh.dgid);
 }
 
-static int open_port(struct trial *trial, const struct br_device_config *config)
+static int trial_open_port(struct trial *trial, const struct br_device_config *config)
 {
     const struct br_verbs_port *port;
     struct br_gid_choice choice;
@@ -88,7 +88,7 @@ static int open_port(struct trial *trial, const struct br_device_config *config)
     if (!rc) {
         snprintf(trial->name, sizeof trial->name, "%s", port->name);
         trial->port = (uint8_t)port->port;
-        rc = open_context(trial, port->device);
+        rc = trial_open_context(trial, port->device);
     }
     if (!rc) {
         rc = br_verbs_query_port(trial->library, trial->context, trial->port, &trial->attr);
@@ -102,12 +102,12 @@ static int open_port(struct trial *trial, const struct br_device_config *config)
 
 /* ---- queue pairs ------------------------------------------------------------------------------------------- */
 
-static int failed(const char *call)
+static int trial_failed(const char *call)
 {
     return br_error(br_verbs_errno(), "%s: %s", call, strerror(br_verbs_errno()));
 }
 
-static int make(struct trial *trial)
+static int trial_make(struct trial *trial)
 {
     struct ibv_qp_init_attr init = {
         .qp_type = IBV_QPT_RC,
@@ -116,17 +116,17 @@ static int make(struct trial *trial)
     errno = 0;
     trial->pd = trial->library->alloc_pd(trial->context);
     if (!trial->pd)
-        return failed("ibv_alloc_pd");
+        return trial_failed("ibv_alloc_pd");
     errno = 0;
     trial->cq = trial->library->create_cq(trial->context, 4, NULL, NULL, 0);
     if (!trial->cq)
-        return failed("ibv_create_cq");
+        return trial_failed("ibv_create_cq");
     init.send_cq = init.recv_cq = trial->cq;
     for (int i = 0; i < 2; i++) {
         errno = 0;
         trial->pairs[i] = trial->library->create_qp(trial->pd, &init);
         if (!trial->pairs[i])
-            return failed("ibv_create_qp");
+            return trial_failed("ibv_create_qp");
     }
     return 0;
 }
@@ -167,7 +167,7 @@ static int connect_pairs(const struct trial *trial)
 
 /* ---- the write --------------------------------------------------------------------------------------------- */
 
-static int complete(const struct trial *trial)
+static int trial_complete(const struct trial *trial)
 {
     uint64_t until = br_clock_now() + PATIENCE;
     struct ibv_wc wc;
@@ -198,7 +198,7 @@ static int write_there(const struct trial *trial, const struct br_region *region
     int rc = ibv_post_send(trial->pairs[0], &work, &bad);
 
     return rc ? br_error(rc > 0 ? rc : EIO, "ibv_post_send: %s", strerror(rc > 0 ? rc : EIO))
-              : complete(trial);
+              : trial_complete(trial);
 }
 
 /* As the device itself will be known it says and counts nothing. Returns whether it was by the second way. */
@@ -222,7 +222,7 @@ static int with_keys(struct trial *trial, struct br_region *region, size_t from,
     return rc ? rc : trial->registrar.peer_memory;
 }
 
-static void destroy(struct trial *trial)
+static void trial_destroy(struct trial *trial)
 {
     for (int i = 0; i < 2; i++)
         if (trial->pairs[i])
@@ -242,13 +242,13 @@ int br_verbs_gpu_trial(const struct br_device_config *config, struct br_region *
     int rc = br_verbs_library(&trial.library);
 
     if (!rc)
-        rc = open_port(&trial, config);
+        rc = trial_open_port(&trial, config);
     if (!rc)
-        rc = make(&trial);
+        rc = trial_make(&trial);
     if (!rc)
         rc = connect_pairs(&trial);
     if (!rc)
         rc = with_keys(&trial, region, from, to, bytes);
-    destroy(&trial);
+    trial_destroy(&trial);
     return rc;
 }

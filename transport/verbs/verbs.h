@@ -46,7 +46,7 @@
 #include "transport/verbs/bounce.h"
 #include "transport/verbs/classes.h"
 #include "transport/verbs/gid.h"
-#include "transport/verbs/place.h"
+#include "transport/verbs/rkey.h"
 #include "transport/verbs/library.h"
 #include "transport/verbs/wire.h"
 
@@ -351,8 +351,8 @@ void br_verbs_events(struct br_verbs_device *device);
 void br_verbs_device_dies(struct br_verbs_device *device, const char *why);
 
 /* memory without and with keys: region.c */
-int br_verbs_place_token(struct br_device *device, struct br_slot *slot, uint8_t token[BR_PLACE_BYTES]);
-void br_verbs_place_release(struct br_device *device, struct br_slot *slot);
+int br_verbs_rkey_token(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
+void br_verbs_rkey_release(struct br_device *device, struct br_slot *slot);
 
 /* device.c: chooses the GIDs anew. 0 or -errno with words. */
 int br_verbs_choose_gids(struct br_verbs_device *device);

@@ -45,7 +45,7 @@ static void *run_rank(void *argument)
     self->rc = br_store_open(&self->environment, &self->secret, &store);
     if (self->rc == 0 && self->body)
         self->rc = self->body(store, self);
-    snprintf(self->words, sizeof self->words, "%s", br_error_words());
+    snprintf(self->message, sizeof self->message, "%s", br_error_message());
     if (store)
         br_store_counters(store, &self->counters);
     br_store_close(store);
@@ -68,14 +68,14 @@ void store_all_fine(uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (store_ranks[i].rc)
-            fail_msg("rank %u: %d %s", i, store_ranks[i].rc, store_ranks[i].words);
+            fail_msg("rank %u: %d %s", i, store_ranks[i].rc, store_ranks[i].message);
 }
 
-void store_says(const struct store_rank *rank, int err, const char *words)
+void store_says(const struct store_rank *rank, int err, const char *text)
 {
-    if (rank->rc != -err || !says_all(rank->words, words))
-        fail_msg("rank %u: %d \"%s\", expected %d and \"%s\"", rank->environment.rank, rank->rc, rank->words,
-                 -err, words);
+    if (rank->rc != -err || !says_all(rank->message, text))
+        fail_msg("rank %u: %d \"%s\", expected %d and \"%s\"", rank->environment.rank, rank->rc, rank->message,
+                 -err, text);
 }
 
 uint64_t store_soon(uint64_t ns)
@@ -120,7 +120,7 @@ void store_until_closed(int fd)
 
     while (br_socket_receive(fd, &byte, 1, store_soon(10 * BR_SEC)) == 0)
         ;
-    assert_null(strstr(br_error_words(), "timed out"));
+    assert_null(strstr(br_error_message(), "timed out"));
     close(fd);
 }
 

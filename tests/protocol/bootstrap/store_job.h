@@ -30,7 +30,7 @@ struct store_rank {
     uint64_t late; /* ns to sleep before the start */
     int (*body)(struct br_store *store, struct store_rank *self);
     int rc;
-    char words[BR_ERROR_WORDS];
+    char message[BR_ERROR_BYTES];
     struct br_store_counters counters;
 };
 
@@ -41,7 +41,7 @@ void store_make(uint32_t n); /* a job of n ranks that all work */
 void store_start(uint32_t from, uint32_t to);
 void store_finish(uint32_t from, uint32_t to); /* when they have ended */
 void store_all_fine(uint32_t n);
-void store_says(const struct store_rank *rank, int err, const char *words);
+void store_says(const struct store_rank *rank, int err, const char *text);
 uint64_t store_soon(uint64_t ns); /* a deadline */
 /* A body: puts, gets, gathers and meets the others, many times. */
 int store_exchange(struct br_store *store, struct store_rank *self);

@@ -100,7 +100,7 @@ static void open__no_such_nic(void **state)
     (void)state;
     snprintf(missing.nics[0], sizeof missing.nics[0], "nosuch0");
     assert_int_equal(br_beacon_open(&missing, &beacon), -ENODEV);
-    assert_says(br_error_words(), "nosuch0");
+    assert_says(br_error_message(), "nosuch0");
 }
 
 /* Multicast does not come back to its sender: alone one hears nobody, and it takes the time that was asked for. */

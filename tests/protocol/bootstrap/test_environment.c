@@ -56,13 +56,13 @@ static int setup(void **state)
     return 0;
 }
 
-static void refused(const char *words)
+static void refused(const char *text)
 {
     struct br_environment e;
 
     assert_int_equal(br_environment_read(NULL, &e), -EINVAL);
-    if (!says_all(br_error_words(), words))
-        fail_msg("\"%s\" does not say \"%s\"", br_error_words(), words);
+    if (!says_all(br_error_message(), text))
+        fail_msg("\"%s\" does not say \"%s\"", br_error_message(), text);
 }
 
 static void environment_read__torchrun_names(void **state)
@@ -118,7 +118,7 @@ static void environment_read__config_overrides_all(void **state)
     assert_int_equal(e.init_timeout, 1500 * BR_MS);
     config.rank = 3;
     assert_int_equal(br_environment_read(&config, &e), -EINVAL);
-    assert_says(br_error_words(), "rank=3|size=3");
+    assert_says(br_error_message(), "rank=3|size=3");
     config = (struct braid_config){.size = -1};
     assert_int_equal(br_environment_read(&config, &e), -EINVAL);
     config = (struct braid_config){.master_port = 65536};
@@ -212,7 +212,7 @@ static void environment_read__ranks_of_other_launchers_are_refused(void **state)
 
     for (size_t i = 0; i < sizeof several / sizeof *several; i++) {
         struct br_environment e;
-        char words[64];
+        char text[64];
 
         setup(state);
         setenv(several[i][0], several[i][1], 1);
@@ -220,8 +220,8 @@ static void environment_read__ranks_of_other_launchers_are_refused(void **state)
         assert_int_equal(e.size, 4);
         unsetenv("RANK");
         unsetenv("WORLD_SIZE");
-        snprintf(words, sizeof words, "%s=%s", several[i][0], several[i][1]);
-        refused(words);
+        snprintf(text, sizeof text, "%s=%s", several[i][0], several[i][1]);
+        refused(text);
         refused("braid run");
         assert_int_equal(br_environment_read(&(struct braid_config){.size = 1}, &e), 0);
         assert_int_equal(br_environment_read(&(struct braid_config){.size = 3, .rank = 1}, &e), 0);

@@ -116,7 +116,7 @@ static void inventory_parse__shape_alone(void **state)
 static void inventory_parse__bad(void **state)
 {
     static const struct {
-        const char *text, *words;
+        const char *text, *message;
     } bad[] = {
         {"", "test.yaml:1|inventory|empty"},
         {"# only a comment\n", "empty"},
@@ -182,8 +182,8 @@ static void inventory_parse__bad(void **state)
         struct br_inventory inventory;
 
         assert_int_equal(parse(&inventory, bad[i].text), -EINVAL);
-        if (!says_all(br_error_words(), bad[i].words))
-            fail_msg("%s\nsays: %s\nnot: %s", bad[i].text, br_error_words(), bad[i].words);
+        if (!says_all(br_error_message(), bad[i].message))
+            fail_msg("%s\nsays: %s\nnot: %s", bad[i].text, br_error_message(), bad[i].message);
         assert_null(inventory.hosts);
         assert_null(inventory.file);
     }
@@ -200,13 +200,13 @@ static void inventory_parse__deep(void **state)
     memset(text, '[', DEPTH);
     text[DEPTH] = 0;
     assert_int_equal(parse(&inventory, text), -EINVAL);
-    assert_says(br_error_words(), "test.yaml:1|lists");
+    assert_says(br_error_message(), "test.yaml:1|lists");
     memset(text, '{', DEPTH);
     assert_int_equal(parse(&inventory, text), -EINVAL);
     for (size_t i = 0; i < DEPTH; i++)
         text[i] = "- "[i % 2];
     assert_int_equal(parse(&inventory, text), -EINVAL);
-    assert_says(br_error_words(), "test.yaml:1|lists");
+    assert_says(br_error_message(), "test.yaml:1|lists");
     free(text);
 }
 
@@ -239,7 +239,7 @@ static void inventory_write__reads_back(void **state)
         assert_int_equal(parse(&first, texts[i]), 0);
         assert_int_equal(write_text(&first, &one, &one_bytes), 0);
         if (br_inventory_parse(&second, one, one_bytes, "again"))
-            fail_msg("%s\n%s", br_error_words(), one);
+            fail_msg("%s\n%s", br_error_message(), one);
         assert_int_equal(write_text(&second, &two, &two_bytes), 0);
         assert_string_equal(one, two);
         assert_int_equal(first.n_hosts, second.n_hosts);
@@ -270,7 +270,7 @@ static void inventory_write__full_device(void **state)
     assert_int_equal(parse(&inventory, full), 0);
     assert_non_null(out);
     assert_int_equal(br_inventory_write(&inventory, out), -EIO);
-    assert_says(br_error_words(), "write");
+    assert_says(br_error_message(), "write");
     fclose(out);
     br_inventory_destroy(&inventory);
 }
@@ -289,11 +289,11 @@ static void inventory_load__files(void **state)
     br_inventory_destroy(&inventory);
     assert_int_equal(ftruncate(fd, (off_t)BR_INVENTORY_BYTES + 1), 0);
     assert_int_equal(br_inventory_load(&inventory, path), -E2BIG);
-    assert_says(br_error_words(), path);
+    assert_says(br_error_message(), path);
     close(fd);
     unlink(path);
     assert_int_equal(br_inventory_load(&inventory, path), -ENOENT);
-    assert_says(br_error_words(), "--inventory-out");
+    assert_says(br_error_message(), "--inventory-out");
     assert_int_equal(br_inventory_load(&inventory, "/tmp"), -EISDIR);
     br_inventory_destroy(&inventory);
 }
@@ -313,7 +313,7 @@ static void inventory_host__by_name_number_digits(void **state)
     assert_int_equal(host, 5);
     assert_int_equal(br_inventory_host(&inventory, "9", &host), -ENOENT);
     assert_int_equal(br_inventory_host(&inventory, "h33", &host), -ENOENT);
-    assert_says(br_error_words(), "h00");
+    assert_says(br_error_message(), "h00");
     br_inventory_destroy(&inventory);
 }
 

@@ -18,36 +18,36 @@ struct found {
     size_t used;
 };
 
-static void collect(void *user, uint32_t line, const char *words)
+static void collect(void *user, uint32_t line, const char *text)
 {
     struct found *found = user;
 
     found->used +=
-        (size_t)snprintf(found->all + found->used, sizeof found->all - found->used, "%u: %s\n", line, words);
+        (size_t)snprintf(found->all + found->used, sizeof found->all - found->used, "%u: %s\n", line, text);
     assert_true(found->used < sizeof found->all);
 }
 
-/* How many contradictions there are; one of them must name all of `words` (says.h). */
-static int check(const char *text, const char *words)
+/* How many contradictions there are; one of them must name all of `nouns` (says.h). */
+static int check(const char *text, const char *nouns)
 {
     struct br_inventory inventory;
     struct found found = {"", 0};
 
     if (br_inventory_parse(&inventory, text, strlen(text), "test.yaml"))
-        fail_msg("%s\n%s", text, br_error_words());
+        fail_msg("%s\n%s", text, br_error_message());
     int count = br_inventory_check(&inventory, collect, &found);
-    bool said = !words;
+    bool said = !nouns;
     for (char *line = found.all, *end; (end = strchr(line, '\n')) && !said; line = end + 1) {
         *end = 0;
-        said = says_all(line, words);
+        said = says_all(line, nouns);
         *end = '\n';
     }
     if (!said)
-        fail_msg("%s\nsays:\n%snot: %s", text, found.all, words);
+        fail_msg("%s\nsays:\n%snot: %s", text, found.all, nouns);
     assert_int_equal(br_inventory_check(&inventory, NULL, NULL), count);
     assert_int_equal(br_inventory_sound(&inventory), count ? -EINVAL : 0);
     if (count)
-        assert_says(br_error_words(), "test.yaml:");
+        assert_says(br_error_message(), "test.yaml:");
     br_inventory_destroy(&inventory);
     return count;
 }
@@ -72,7 +72,7 @@ static void inventory_check__sound(void **state)
 static void inventory_check__each_contradiction(void **state)
 {
     static const struct {
-        const char *text, *words;
+        const char *text, *message;
     } bad[] = {
         {"shape: {n: 2, k: 1}\nhosts: [{}]\n", "0|1|2"},
         {"shape: {n: 2, k: 1, hosts: 1}\nhosts: [{}, {}]\n", "2|1|shape"},
@@ -104,7 +104,7 @@ static void inventory_check__each_contradiction(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(check(bad[i].text, bad[i].words), 1);
+        assert_int_equal(check(bad[i].text, bad[i].message), 1);
     assert_int_equal(
         check("shape: {n: 2, k: 2}\nswitches:\n  - {level: 0, index: 0}\n  - {level: 0, index: 0}\n",
               "4|switch|level 0|index 0|line 3"),
@@ -141,8 +141,8 @@ static void inventory_sound__counts_the_others(void **state)
     (void)state;
     assert_int_equal(br_inventory_parse(&inventory, text, sizeof text - 1, "x.yaml"), 0);
     assert_int_equal(br_inventory_sound(&inventory), -EINVAL);
-    assert_says(br_error_words(), "x.yaml:3|h0|NIC");
-    assert_says(br_error_words(), "1 more");
+    assert_says(br_error_message(), "x.yaml:3|h0|NIC");
+    assert_says(br_error_message(), "1 more");
     br_inventory_destroy(&inventory);
 }
 

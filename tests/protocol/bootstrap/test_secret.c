@@ -57,13 +57,13 @@ static void write_file(const char *text, mode_t mode)
     setenv("BRAID_SECRET_FILE", path, 1);
 }
 
-static void refused(int err, const char *words)
+static void refused(int err, const char *text)
 {
     struct br_secret secret;
 
     assert_int_equal(br_secret_read(&job, NULL, &secret), -err);
-    if (!says_all(br_error_words(), words))
-        fail_msg("\"%s\" does not say \"%s\"", br_error_words(), words);
+    if (!says_all(br_error_message(), text))
+        fail_msg("\"%s\" does not say \"%s\"", br_error_message(), text);
 }
 
 static void secret_derive__vector(void **state)

@@ -166,15 +166,15 @@ static void store_open__a_rank_that_never_comes(void **state)
 
 static void store_open__rank_zero_never_comes(void **state)
 {
-    char words[64];
+    char text[64];
 
     (void)state;
     store_make(2);
     store_ranks[1].environment.init_timeout = BR_SEC;
     store_start(1, 2);
     store_finish(1, 2);
-    snprintf(words, sizeof words, "no store of rank 0 at 127.0.0.1:%u after 1 s", store_port);
-    store_says(&store_ranks[1], ETIMEDOUT, words);
+    snprintf(text, sizeof text, "no store of rank 0 at 127.0.0.1:%u after 1 s", store_port);
+    store_says(&store_ranks[1], ETIMEDOUT, text);
     store_says(&store_ranks[1], ETIMEDOUT, "Connection refused");
 }
 

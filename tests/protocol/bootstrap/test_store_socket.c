@@ -43,7 +43,7 @@ static void socket_listen__another_is_quicker(void **state)
     assert_int_equal(br_socket_listen("127.0.0.1", 0, true, &fd), -EADDRINUSE);
     trouble = 0;
     assert_int_equal(fd, -1);
-    assert_says(br_error_words(), "another program");
+    assert_says(br_error_message(), "another program");
 }
 
 static void socket_reserve__socket_has_no_name(void **state)

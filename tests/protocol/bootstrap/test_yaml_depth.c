@@ -27,7 +27,7 @@ static void yaml_check_depth__limit(void **state)
     (void)state;
     assert_int_equal(check("[", 32, "]"), 0);
     assert_int_equal(check("[", 33, ""), -EINVAL);
-    assert_says(br_error_words(), "x.yaml:2|lists");
+    assert_says(br_error_message(), "x.yaml:2|lists");
     assert_int_equal(check("- ", 32, "a"), 0);
     assert_int_equal(check("- ", 33, "a"), -EINVAL);
     assert_int_equal(check("{a: ", 33, ""), -EINVAL);

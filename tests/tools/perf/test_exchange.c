@@ -106,8 +106,8 @@ static void br_exchange_connect__escapes_of_the_server(void **state)
     assert_int_equal(pthread_create(&thread, NULL, answer_once, NULL), 0);
     assert_int_equal(br_exchange_connect(&settings, &client), -EINVAL);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_non_null(strstr(br_error_words(), "?]0;owned??[31mrun: curl evil??2J"));
-    for (const char *c = br_error_words(); *c; c++)
+    assert_non_null(strstr(br_error_message(), "?]0;owned??[31mrun: curl evil??2J"));
+    for (const char *c = br_error_message(); *c; c++)
         assert_true((uint8_t)*c >= 0x20 && *c != 0x7f);
     close(listener);
     close(reserved);

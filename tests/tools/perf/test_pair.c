@@ -19,7 +19,7 @@ static void br_pair_validate__sees_what_did_not_arrive(void **state)
 
     (void)state;
     assert_int_equal(br_pair_validate(&pair, sizeof memory), -EIO);
-    assert_says(br_error_words(), "4096 bytes|offset 0");
+    assert_says(br_error_message(), "4096 bytes|offset 0");
 }
 
 int main(void)

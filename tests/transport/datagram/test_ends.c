@@ -49,7 +49,7 @@ static void on_event(void *owner, unsigned end, const struct br_event *event)
     case BR_EVENT_SENT:
         scene->at[end].sent++;
         break;
-    case BR_EVENT_PLACED:
+    case BR_EVENT_DATA:
         scene->at[end].placed++;
         scene->at[end].stale += event->stale;
         break;
@@ -122,8 +122,8 @@ static int post(struct scene *scene, unsigned end, enum br_frame_kind kind)
 {
     struct br_frame frame = {.kind = kind,
                              .payload = scene->source,
-                             .length = kind == BR_FRAME_PLACED ? PLACE : 2000,
-                             .slot = kind == BR_FRAME_PLACED ? scene->number : 0};
+                             .length = kind == BR_FRAME_DATA ? PLACE : 2000,
+                             .slot = kind == BR_FRAME_DATA ? scene->number : 0};
     int rc = br_dgram_link_post(scene->net.ends[end].link, &frame, 1);
 
     weather_kick(&scene->net, end);
@@ -218,7 +218,7 @@ static void post__is_full_at_the_window(void **state)
 
     connect(scene);
     scene->net.weather.loss = 1;
-    while (post(scene, 0, BR_FRAME_PLACED) == 1)
+    while (post(scene, 0, BR_FRAME_DATA) == 1)
         taken++;
     assert_int_equal(taken, BR_DGRAM_WINDOW);
     scene->net.weather.loss = 0;
@@ -274,7 +274,7 @@ static void trust__payload_from_a_stranger_ends_the_link(void **state)
 
     scene->trusts = false;
     connect(scene);
-    post(scene, 0, BR_FRAME_PLACED);
+    post(scene, 0, BR_FRAME_DATA);
     run(scene, 400 * BR_MS);
     assert_int_equal(scene->at[1].error, -EPROTO);
     assert_int_equal(scene->at[1].placed, 0);
@@ -291,7 +291,7 @@ static void trust__early_payload_waits(void **state)
     scene->net.weather.mtu = 1900; /* the message's packet is longer */
     post(scene, 0, BR_FRAME_MESSAGE);
     scene->net.weather.mtu = 0;
-    post(scene, 0, BR_FRAME_PLACED);
+    post(scene, 0, BR_FRAME_DATA);
     run(scene, 50 * BR_US);
     assert_int_equal(scene->at[1].messages, 0);
     assert_int_equal(scene->at[1].placed, 0);
@@ -319,7 +319,7 @@ static void carry(struct scene *scene, uint64_t at)
 /* It came while the process stood still, some of it long before the rest: all before anybody could trust the peer. */
 static void trust__early_payload_that_waited(void **state)
 {
-    struct br_frame frame = {.kind = BR_FRAME_PLACED, .length = 1024};
+    struct br_frame frame = {.kind = BR_FRAME_DATA, .length = 1024};
     struct scene *scene = *state;
 
     scene->trusts = false;
@@ -340,7 +340,7 @@ static void trust__early_payload_that_waited(void **state)
 static void slots__out_of_bounds_ends_the_link(void **state)
 {
     struct scene *scene = *state;
-    struct br_frame frame = {.kind = BR_FRAME_PLACED,
+    struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .payload = scene->source,
                              .length = 1024,
                              .slot = scene->number,
@@ -359,7 +359,7 @@ static void slots__one_that_dies_in_the_middle(void **state)
 
     connect(scene);
     scene->net.weather.jitter = 10 * BR_MS;
-    post(scene, 0, BR_FRAME_PLACED);
+    post(scene, 0, BR_FRAME_DATA);
     run(scene, 2 * BR_MS);
     br_slot_put(&scene->slots, scene->slot);
     memset(scene->place, 0xee, PLACE);
@@ -404,12 +404,12 @@ static void paths__one_that_is_dead_does_not_slow_the_others(void **state)
     connect(scene);
     scene->net.weather.dead_path = 2;
     for (unsigned i = 0; i < 100; i++)
-        post(scene, 0, BR_FRAME_PLACED);
+        post(scene, 0, BR_FRAME_DATA);
     run(scene, 100 * BR_MS); /* finds out */
     assert_int_equal(scene->at[0].sent, 100);
     before = scene->net.now;
     for (unsigned i = 0; i < 100; i++) {
-        post(scene, 0, BR_FRAME_PLACED);
+        post(scene, 0, BR_FRAME_DATA);
         while (scene->at[0].sent < 101 + i && scene->net.now < before + BR_SEC)
             run(scene, 100 * BR_US);
     }

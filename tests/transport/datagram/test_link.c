@@ -123,7 +123,7 @@ static void post(struct pair *pair, unsigned end)
     }
     while (user->placed_cursor < user->n_placed) {
         unsigned i = user->placed_cursor, t = user->frames[i].transfer;
-        struct br_frame frame = {.kind = BR_FRAME_PLACED,
+        struct br_frame frame = {.kind = BR_FRAME_DATA,
                                  .payload = user->source[t] + user->frames[i].offset,
                                  .length = user->frames[i].length,
                                  .slot = peer->number[t],
@@ -211,11 +211,11 @@ static void on_event(void *owner, unsigned end, const struct br_event *event)
     case BR_EVENT_MESSAGE:
         hear_message(pair, end, event);
         break;
-    case BR_EVENT_PLACED:
+    case BR_EVENT_DATA:
         hear_placed(pair, end, event);
         break;
     case BR_EVENT_CLOSED:
-        assert_true(event->error < 0 && *br_dgram_link_words(pair->net.ends[end].link));
+        assert_true(event->error < 0 && *br_dgram_link_message(pair->net.ends[end].link));
         user->error = event->error;
         break;
     }

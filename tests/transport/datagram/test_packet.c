@@ -97,7 +97,7 @@ static struct br_dgram_data data_packet(void)
         .offset = 65536,
         .length = 40,
         .part = 0,
-        .frame_kind = BR_FRAME_PLACED,
+        .frame_kind = BR_FRAME_DATA,
         .path = 1,
     };
 }

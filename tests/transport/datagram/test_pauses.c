@@ -30,7 +30,7 @@ struct scene {
 static void post_frames(struct scene *scene)
 {
     struct br_frame frame = {
-        .kind = BR_FRAME_PLACED, .payload = scene->source, .length = PLACE, .slot = scene->number};
+        .kind = BR_FRAME_DATA, .payload = scene->source, .length = PLACE, .slot = scene->number};
 
     while (!scene->error && br_dgram_link_post(scene->net.ends[0].link, &frame, 1) == 1)
         ;
@@ -58,7 +58,7 @@ static void on_event(void *owner, unsigned end, const struct br_event *event)
         scene->heard++;
         br_dgram_link_release(scene->net.ends[end].link, event->buffer);
         break;
-    case BR_EVENT_PLACED:
+    case BR_EVENT_DATA:
         break;
     case BR_EVENT_CLOSED:
         scene->error = event->error;
@@ -238,7 +238,7 @@ static uint64_t post_one(struct lone *lone)
 {
     static const uint8_t source[64];
     struct br_frame frame = {
-        .kind = BR_FRAME_PLACED, .payload = source, .length = sizeof source, .slot = 0x10001};
+        .kind = BR_FRAME_DATA, .payload = source, .length = sizeof source, .slot = 0x10001};
     uint64_t before = lone->last;
 
     lone->outstanding += br_dgram_link_post(lone->link, &frame, 1) == 1;

@@ -33,7 +33,7 @@ struct crowd {
 static void post(struct crowd *crowd, struct flow *flow)
 {
     struct br_frame frame = {
-        .kind = BR_FRAME_PLACED, .payload = crowd->source, .length = FRAME, .slot = crowd->number};
+        .kind = BR_FRAME_DATA, .payload = crowd->source, .length = FRAME, .slot = crowd->number};
 
     while ((!flow->wanted || flow->posted < flow->wanted) &&
            br_dgram_link_post(crowd->net.ends[flow->end].link, &frame, 1) == 1)
@@ -48,7 +48,7 @@ static void on_event(void *owner, unsigned end, const struct br_event *event)
     assert_int_not_equal(event->kind, BR_EVENT_CLOSED);
     if (event->kind == BR_EVENT_ACCEPTED)
         br_dgram_link_trust(crowd->net.ends[end].link);
-    if (event->kind == BR_EVENT_PLACED)
+    if (event->kind == BR_EVENT_DATA)
         flow->bytes += event->length;
     if (event->kind == BR_EVENT_SENT)
         flow->sent++;

@@ -30,21 +30,21 @@ struct br_dpdk_port {
 
 static struct br_dpdk_port ports[2];
 
-static int start(const struct br_dpdk_start *how, char *words)
+static int start(const struct br_dpdk_start *how, char *text)
 {
     (void)how;
-    (void)words;
+    (void)text;
     return 0;
 }
 
 static int open_port(const char *devargs, uint16_t mtu, bool all, struct br_dpdk_port **out,
-                     struct br_dpdk_facts *facts, char *words)
+                     struct br_dpdk_facts *facts, char *text)
 {
     int number = devargs[strlen("net_cable")] - '0';
 
     (void)mtu;
     (void)all;
-    (void)words;
+    (void)text;
     memset(facts, 0, sizeof *facts);
     snprintf(facts->driver, sizeof facts->driver, "net_cable");
     memcpy(facts->mac, (uint8_t[6]){2, 0, 0, 0, 0, (uint8_t)(number + 1)}, sizeof facts->mac);
@@ -153,7 +153,7 @@ static void open_end(struct cable_end *end, const char *name)
     end->config = (struct br_device_config){
         .name = name, .slots = &end->slots, .message_bytes = 1024, .message_buffers = 8, .max_links = 4};
     if (br_dpdk_ops.device_open(&end->config, &end->device))
-        fail_msg("%s", br_error_words());
+        fail_msg("%s", br_error_message());
     end->slot = br_slot_get(&end->slots, end->place, sizeof end->place, sizeof end->place);
 }
 
@@ -174,7 +174,7 @@ void cable_connect(struct cable_end ends[2], uint64_t *now)
             continue;
         assert_int_equal(event.kind, turn & 1 ? BR_EVENT_ACCEPTED : BR_EVENT_CONNECTED);
         ends[turn & 1].link = event.link;
-        event.link->trusted = true;
+        event.link->authenticated = true;
         up++;
     }
 }
@@ -190,7 +190,7 @@ void cable_disconnect(struct cable_end ends[2])
 
 void cable_write(struct cable_end *from, struct cable_end *to, uint32_t bytes)
 {
-    struct br_frame frame = {.kind = BR_FRAME_PLACED,
+    struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .length = bytes,
                              .payload = from->place,
                              .slot = br_slot_number(&to->slots, to->slot)};

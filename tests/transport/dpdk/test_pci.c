@@ -82,11 +82,11 @@ static void nic_check__says_what_mends_it(void **state)
     assert_int_equal(br_dpdk_nic_check(&nic), 0);
     assert_true(br_dpdk_nic_read(root, "0000:01:00.0", &nic));
     assert_int_equal(br_dpdk_nic_check(&nic), -EBUSY);
-    assert_non_null(strstr(br_error_words(), "eth7"));
-    assert_non_null(strstr(br_error_words(), "dpdk-devbind.py -b vfio-pci 0000:01:00.0"));
+    assert_non_null(strstr(br_error_message(), "eth7"));
+    assert_non_null(strstr(br_error_message(), "dpdk-devbind.py -b vfio-pci 0000:01:00.0"));
     assert_true(br_dpdk_nic_read(root, "0000:03:00.0", &nic));
     assert_int_equal(br_dpdk_nic_check(&nic), -ENODEV);
-    assert_non_null(strstr(br_error_words(), "modprobe vfio-pci"));
+    assert_non_null(strstr(br_error_message(), "modprobe vfio-pci"));
     assert_false(br_dpdk_nic_read(root, "0000:09:00.0", &nic));
 }
 

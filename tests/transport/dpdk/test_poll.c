@@ -52,7 +52,7 @@ static int poll_end(int end, enum br_event_kind kind)
     n = br_dpdk_ops.poll(ends[end].device, now, events, 32);
     for (int i = 0; i < n; i++) {
         if (events[i].kind == BR_EVENT_CLOSED)
-            fail_msg("closed: %s", events[i].link->words);
+            fail_msg("closed: %s", events[i].link->message);
         assert_int_equal(events[i].kind, kind);
     }
     return n;
@@ -65,7 +65,7 @@ static void poll__sends_the_answer_and_then_the_acknowledgement(void **state)
     (void)state;
     cable_write(&ends[0], &ends[1], 1024);
     assert_int_equal(poll_end(0, BR_EVENT_SENT), 0);
-    assert_int_equal(poll_end(1, BR_EVENT_PLACED), 1);
+    assert_int_equal(poll_end(1, BR_EVENT_DATA), 1);
     assert_int_equal(cable_counts(1).packets, before.packets); /* events first */
     cable_write(&ends[1], &ends[0], 1024);
     assert_int_equal(poll_end(1, BR_EVENT_SENT), 0);
@@ -78,8 +78,8 @@ static void poll__acknowledges_at_once_where_nothing_is_answered(void **state)
     (void)state;
     cable_write(&ends[0], &ends[1], 1024);
     assert_int_equal(poll_end(0, BR_EVENT_SENT), 0);
-    assert_int_equal(poll_end(1, BR_EVENT_PLACED), 1);
-    assert_int_equal(poll_end(1, BR_EVENT_PLACED), 0);
+    assert_int_equal(poll_end(1, BR_EVENT_DATA), 1);
+    assert_int_equal(poll_end(1, BR_EVENT_DATA), 0);
     assert_int_equal(poll_end(0, BR_EVENT_SENT), 1);
 }
 
@@ -98,7 +98,7 @@ static void poll__acknowledges_though_data_goes_on(void **state)
         cable_write(&ends[1], &ends[0], 1024);
         n = br_dpdk_ops.poll(ends[1].device, now, events, 32);
         for (int i = 0; i < n; i++)
-            placed += events[i].kind == BR_EVENT_PLACED;
+            placed += events[i].kind == BR_EVENT_DATA;
         n = br_dpdk_ops.poll(ends[0].device, now, events, 32);
         for (int i = 0; i < n; i++)
             sent += events[i].kind == BR_EVENT_SENT;
@@ -145,8 +145,8 @@ static void poll__leaves_payload_alone_once_it_is_sent(void **state)
         now += BR_MS;
         assert_int_equal(poll_end(0, BR_EVENT_SENT), 0);
     }
-    assert_int_equal(poll_end(1, BR_EVENT_PLACED), 1);
-    assert_int_equal(poll_end(1, BR_EVENT_PLACED), 0);
+    assert_int_equal(poll_end(1, BR_EVENT_DATA), 1);
+    assert_int_equal(poll_end(1, BR_EVENT_DATA), 0);
     assert_int_equal(poll_end(0, BR_EVENT_SENT), 1);
     memset(ends[0].place, 'b', sizeof ends[0].place);
     before = cable_counts(0);

@@ -119,8 +119,8 @@ static void spec_parse__says_what_is_wrong(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(br_dpdk_spec_parse(wrong[i][0], &specs[0]), -EINVAL);
-        if (!strstr(br_error_words(), wrong[i][1]))
-            fail_msg("%s: %s", wrong[i][0], br_error_words());
+        if (!strstr(br_error_message(), wrong[i][1]))
+            fail_msg("%s: %s", wrong[i][0], br_error_message());
     }
 }
 

@@ -101,7 +101,7 @@ int pair_setup(void **state)
         return -1;
     (void)await(&pair->a, &pair->b, BR_EVENT_CONNECTED);
     pair->b.link = await(&pair->b, &pair->a, BR_EVENT_ACCEPTED).link;
-    pair->a.link->trusted = pair->b.link->trusted = true;
+    pair->a.link->authenticated = pair->b.link->authenticated = true;
     return 0;
 }
 
@@ -126,7 +126,7 @@ void post_message(struct end *end, const void *inline_, const void *payload, uin
 void post_placed(struct end *end, const void *payload, uint32_t length, uint32_t slot, uint32_t offset,
                  struct br_region *region, uint64_t cookie)
 {
-    struct br_frame frame = {.kind = BR_FRAME_PLACED,
+    struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .payload = payload,
                              .length = length,
                              .slot = slot,

@@ -60,7 +60,7 @@ static void open__another_name(void **state)
 
     (void)state;
     assert_int_equal(ops->device_open(&config, &device), -ENODEV);
-    assert_non_null(strstr(br_error_words(), "eth0"));
+    assert_non_null(strstr(br_error_message(), "eth0"));
 }
 
 static void close__leaves_nothing(void **state)
@@ -105,7 +105,7 @@ static void connect__nobody_there(void **state)
         event = await(&pair->a, NULL, BR_EVENT_CLOSED);
     } while (event.link != link);
     assert_int_equal(event.error, -ECONNREFUSED);
-    assert_non_null(strstr(link->words, "refused"));
+    assert_non_null(strstr(link->message, "refused"));
     ops->link_close(link);
 }
 

@@ -53,7 +53,7 @@ static void listen__peer_is_killed(void **state)
     kill(pid, SIGKILL);
     event = await(&end, NULL, BR_EVENT_CLOSED);
     assert_int_equal(event.error, -ECONNRESET);
-    assert_non_null(strstr(end.link->words, "ended"));
+    assert_non_null(strstr(end.link->message, "ended"));
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     end_close(&end);
 }
@@ -100,7 +100,7 @@ static void listen__sender_is_killed_while_we_copy(void **state)
         assert_int_equal(ops->device_address(end.device, &address), 0);
         pid = fork_stream(&address, br_slot_number(&end.slots, slot));
         end.link = await(&end, NULL, BR_EVENT_ACCEPTED).link;
-        end.link->trusted = true;
+        end.link->authenticated = true;
         post_message(&end, NULL, NULL, 0, 0);
         here = 0;
         kill_at = br_clock_now() + 10 * BR_MS + round * 777 * BR_US;
@@ -110,7 +110,7 @@ static void listen__sender_is_killed_while_we_copy(void **state)
                 kill(pid, SIGKILL);
                 kill_at = 0;
             }
-            if (ops->poll(end.device, br_clock_now(), &event, 1) && event.kind == BR_EVENT_PLACED) {
+            if (ops->poll(end.device, br_clock_now(), &event, 1) && event.kind == BR_EVENT_DATA) {
                 assert_memory_equal(to, to + 1, BYTES - 1); /* all bytes alike */
                 placed++;
                 here++;
@@ -132,7 +132,7 @@ static void listen__messages_before_the_end_are_delivered(void **state)
     ops->link_close(pair->a.link);
     (void)await(&pair->b, &pair->a, BR_EVENT_CLOSED);
     assert_int_equal(count_events(&pair->b, BR_EVENT_MESSAGE), 3);
-    assert_non_null(strstr(pair->b.link->words, "closed"));
+    assert_non_null(strstr(pair->b.link->message, "closed"));
     ops->link_close(pair->b.link);
 }
 
@@ -145,7 +145,7 @@ static void close__what_was_posted_is_not_placed(void **state)
     post_placed(&pair->a, from, sizeof from, br_slot_number(&pair->b.slots, slot), 0, NULL, 0);
     ops->link_close(pair->a.link);
     (void)await(&pair->b, &pair->a, BR_EVENT_CLOSED);
-    assert_int_equal(count_events(&pair->b, BR_EVENT_PLACED), 0);
+    assert_int_equal(count_events(&pair->b, BR_EVENT_DATA), 0);
 }
 
 static void close__peer_sees_it_and_post_fails(void **state)

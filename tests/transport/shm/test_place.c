@@ -36,7 +36,7 @@ static void send_and_check(struct pair *pair, const uint8_t *from, struct br_reg
     post_placed(&pair->a, from, BYTES, br_slot_number(&pair->b.slots, slot), 0, region, 9);
     end_poll(&pair->a);
     assert_int_equal(pair->a.n_events, 0);
-    event = await(&pair->b, &pair->a, BR_EVENT_PLACED);
+    event = await(&pair->b, &pair->a, BR_EVENT_DATA);
     assert_null(event.mapped);
     assert_int_equal(event.length, BYTES);
     assert_memory_equal(to, from, BYTES);
@@ -97,7 +97,7 @@ static void place__many_regions_over_time(void **state)
         memset(region.base, (int)id, 4096);
         struct br_slot *slot = br_slot_get(&pair->b.slots, to, 4096, 4096);
         post_placed(&pair->a, region.base, 4096, br_slot_number(&pair->b.slots, slot), 0, &region, 1);
-        (void)await(&pair->b, &pair->a, BR_EVENT_PLACED);
+        (void)await(&pair->b, &pair->a, BR_EVENT_DATA);
         (void)await(&pair->a, &pair->b, BR_EVENT_SENT);
         assert_int_equal(to[4095], (uint8_t)id);
         br_slot_put(&pair->b.slots, slot);
@@ -120,7 +120,7 @@ static void place__mapped(void **state)
         slot->may_map = true;
         post_placed(&pair->a, (uint8_t *)region.base + i * third, third, br_slot_number(&pair->b.slots, slot),
                     0, &region, i);
-        events[i] = await(&pair->b, &pair->a, BR_EVENT_PLACED);
+        events[i] = await(&pair->b, &pair->a, BR_EVENT_DATA);
         assert_non_null(events[i].mapped);
         assert_memory_equal(events[i].mapped, (uint8_t *)region.base + i * third, third);
     }
@@ -146,11 +146,11 @@ static void place__ring_goes_on_beside_a_held_map(void **state)
     slot = br_slot_get(&pair->b.slots, NULL, 64, 64);
     slot->may_map = true;
     post_placed(&pair->a, region.base, 64, br_slot_number(&pair->b.slots, slot), 0, &region, 12345);
-    event = await(&pair->b, &pair->a, BR_EVENT_PLACED);
+    event = await(&pair->b, &pair->a, BR_EVENT_DATA);
     for (uint32_t i = 0; i < 2000; i++) {
         slot = br_slot_get(&pair->b.slots, to, 64, 64);
         post_placed(&pair->a, region.base, 64, br_slot_number(&pair->b.slots, slot), 0, &region, i);
-        (void)await(&pair->b, &pair->a, BR_EVENT_PLACED);
+        (void)await(&pair->b, &pair->a, BR_EVENT_DATA);
         assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, i);
         br_slot_put(&pair->b.slots, slot);
     }
@@ -169,7 +169,7 @@ static void map__outlives_its_link(void **state)
     slot->may_map = true;
     region_alloc(pair, &region, 4);
     post_placed(&pair->a, region.base, BYTES, br_slot_number(&pair->b.slots, slot), 0, &region, 0);
-    event = await(&pair->b, &pair->a, BR_EVENT_PLACED);
+    event = await(&pair->b, &pair->a, BR_EVENT_DATA);
     ops->link_close(pair->b.link);
     assert_memory_equal(event.mapped, region.base, BYTES);
     assert_int_equal(ops->map_release(pair->b.device, event.map_handle), -ECONNRESET);
@@ -186,7 +186,7 @@ static void map__sender_that_closed_is_told(void **state)
     slot->may_map = true;
     region_alloc(pair, &region, 4);
     post_placed(&pair->a, region.base, BYTES, br_slot_number(&pair->b.slots, slot), 0, &region, 0);
-    event = await(&pair->b, &pair->a, BR_EVENT_PLACED);
+    event = await(&pair->b, &pair->a, BR_EVENT_DATA);
     ops->link_close(pair->a.link);
     assert_int_equal(ops->map_release(pair->b.device, event.map_handle), -ECONNRESET);
     region_free(pair, &region);
@@ -211,7 +211,7 @@ static void place__nobody_expects_it(void **state)
     fill(from);
     post_placed(&pair->a, from, BYTES, 9u << 16 | 5, 0, NULL, 3);
     assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, 3);
-    assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_PLACED).slot, 9u << 16 | 5); /* told, not placed */
+    assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_DATA).slot, 9u << 16 | 5); /* told, not placed */
     send_and_check(pair, from, NULL);                                                /* the link goes on */
     free(from);
 }
@@ -241,14 +241,14 @@ static void place__on_a_link_that_is_not_trusted(void **state)
     struct br_slot *slot = br_slot_get(&pair->b.slots, to, 64, 64);
     static uint8_t from[64];
 
-    pair->b.link->trusted = false;
+    pair->b.link->authenticated = false;
     post_message(&pair->a, NULL, NULL, 0, 0);
     post_message(&pair->a, NULL, NULL, 0, 0);
     post_placed(&pair->a, from, 64, br_slot_number(&pair->b.slots, slot), 0, NULL, 0);
     end_poll(&pair->b);
     assert_int_equal(pair->b.n_events, 1); /* one at a time, so that trust can come between */
     assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_CLOSED).error, -EPROTO);
-    assert_int_equal(count_events(&pair->b, BR_EVENT_PLACED), 0);
+    assert_int_equal(count_events(&pair->b, BR_EVENT_DATA), 0);
 }
 
 static void region__descriptor_shorter_than_the_region(void **state)

@@ -144,7 +144,7 @@ static void hostile__kind(void **state)
 
 static void hostile__source(void **state)
 {
-    struct br_inbox_cell cell = {.length = packed(BR_FRAME_PLACED, 9, 64)};
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_DATA, 9, 64)};
 
     forge(*state, &cell);
 }
@@ -158,7 +158,7 @@ static uint32_t expect_frame(struct pair *pair)
 
 static void hostile__unknown_segment(void **state)
 {
-    struct br_inbox_cell cell = {.length = packed(BR_FRAME_PLACED, BR_SOURCE_SEGMENT, 4096),
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_DATA, BR_SOURCE_SEGMENT, 4096),
                                  .slot = expect_frame(*state),
                                  .segment = 65535};
 
@@ -168,7 +168,7 @@ static void hostile__unknown_segment(void **state)
 static void hostile__out_of_bounds_of_the_slot(void **state)
 {
     struct br_inbox_cell cell = {
-        .length = packed(BR_FRAME_PLACED, BR_SOURCE_PIPE, 4096), .slot = expect_frame(*state), .offset = 64};
+        .length = packed(BR_FRAME_DATA, BR_SOURCE_PIPE, 4096), .slot = expect_frame(*state), .offset = 64};
 
     forge(*state, &cell);
 }
@@ -176,7 +176,7 @@ static void hostile__out_of_bounds_of_the_slot(void **state)
 static void hostile__pipe_count(void **state)
 {
     struct pair *pair = *state;
-    struct br_inbox_cell cell = {.length = packed(BR_FRAME_PLACED, BR_SOURCE_PIPE, 4096),
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_DATA, BR_SOURCE_PIPE, 4096),
                                  .slot = expect_frame(*state)};
 
     atomic_store(&inside(&pair->a)->out.header->pipe_written, UINT64_MAX / 2);

@@ -85,7 +85,7 @@ static void alloc__more_than_there_is(void **state)
     (void)state;
     assert_int_equal(br_segment_alloc(SIZE_MAX, -1, &base, &fd), -ENOMEM);
     assert_true(br_segment_alloc((size_t)1 << 62, -1, &base, &fd) < 0);
-    assert_true(strlen(br_error_words()) > 10);
+    assert_true(strlen(br_error_message()) > 10);
     assert_int_equal(count_entries("/proc/self/fd"), fds);
 }
 

@@ -19,7 +19,7 @@ static void take(struct net *net, int at, const struct br_event *event)
     case BR_EVENT_CLOSED:
         host->closed++;
         host->error = event->error;
-        memcpy(host->words, event->link->words, sizeof host->words);
+        memcpy(host->message, event->link->message, sizeof host->message);
         for (int i = 0; i < net->n; i++)
             if (host->link[i] == event->link)
                 host->link[i] = NULL;
@@ -33,7 +33,7 @@ static void take(struct net *net, int at, const struct br_event *event)
         host->last_message = br_sim_now(net->sim);
         br_sim_ops.message_release(event->link, event->buffer);
         break;
-    case BR_EVENT_PLACED:
+    case BR_EVENT_DATA:
         host->placed++;
         if (event->mapped)
             br_sim_ops.map_release(host->device, event->map_handle);

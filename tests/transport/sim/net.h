@@ -25,7 +25,7 @@ struct net_host {
     /* Events since the beginning. */
     int messages, placed, sent, closed;
     int error;                                        /* of the last CLOSED */
-    char words[sizeof(((struct br_link *)0)->words)]; /* its words */
+    char message[sizeof(((struct br_link *)0)->message)]; /* its words */
     uint64_t last_message;                            /* virtual time */
 };
 

@@ -89,8 +89,8 @@ static void port_down__long_fails_the_link_in_time(void **state)
     while (!net.hosts[0].closed && br_sim_advance(net.sim))
         net_poll(&net);
     assert_int_equal(net.hosts[0].error, -ETIMEDOUT);
-    assert_non_null(strstr(net.hosts[0].words, "sim0 (level 0) to host 1"));
-    assert_says(net.hosts[0].words, "6 tries");
+    assert_non_null(strstr(net.hosts[0].message, "sim0 (level 0) to host 1"));
+    assert_says(net.hosts[0].message, "6 tries");
     assert_in_range(br_sim_now(net.sim) - start, 6 * BR_MS, 7 * BR_MS);
     assert_int_equal(net.hosts[0].sent, 0);
     assert_int_equal(br_sim_counters(net.sim)->failed_links, 1);
@@ -236,7 +236,7 @@ static void mapped__changed_bytes_are_noticed(void **state)
 {
     static uint8_t bytes[4096];
     struct br_sim_config config = {.maps = true};
-    struct br_frame frame = {.kind = BR_FRAME_PLACED, .payload = bytes, .length = sizeof bytes};
+    struct br_frame frame = {.kind = BR_FRAME_DATA, .payload = bytes, .length = sizeof bytes};
     struct br_slot *slot;
     struct net other;
 

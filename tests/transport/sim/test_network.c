@@ -225,7 +225,7 @@ static void device_open__names(void **state)
     wrong = net.hosts[0].config;
     wrong.name = "sim7";
     assert_int_equal(br_sim_ops.device_open(&wrong, &device), -ENODEV);
-    assert_non_null(strstr(br_error_words(), "sim7"));
+    assert_non_null(strstr(br_error_message(), "sim7"));
     wrong.simulation = NULL;
     assert_int_equal(br_sim_ops.device_open(&wrong, &device), -EINVAL);
     wrong = net.hosts[0].config;
@@ -239,7 +239,7 @@ static void device_open__names(void **state)
 static void post__over_the_limit(void **state)
 {
     struct br_sim_config config = {.max_frame = 8192, .max_message = 1000};
-    struct br_frame frame = {.kind = BR_FRAME_PLACED, .payload = payload, .length = 8193};
+    struct br_frame frame = {.kind = BR_FRAME_DATA, .payload = payload, .length = 8193};
     struct net net;
 
     (void)state;

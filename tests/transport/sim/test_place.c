@@ -20,25 +20,25 @@ static struct br_slot *slot_get(void)
 
 static void token(struct br_slot *of)
 {
-    assert_int_equal(br_sim_ops.place_token(net.hosts[1].device, of, of->places[0]), 0);
+    assert_int_equal(br_sim_ops.rkey_make(net.hosts[1].device, of, of->rkeys[0]), 0);
 }
 
 static void release(void)
 {
-    br_sim_ops.place_release(net.hosts[1].device, slot);
+    br_sim_ops.rkey_release(net.hosts[1].device, slot);
 }
 
 static int setup(void **state)
 {
     (void)state;
-    net_open(&net, &(struct br_sim_config){.place_ports = 1}, 2);
+    net_open(&net, &(struct br_sim_config){.rkey_ports = 1}, 2);
     slot = slot_get();
     token(slot);
-    frame = (struct br_frame){.kind = BR_FRAME_PLACED,
+    frame = (struct br_frame){.kind = BR_FRAME_DATA,
                               .payload = from,
                               .length = 4096,
                               .slot = br_slot_number(&net.hosts[1].slots, slot),
-                              .place = slot->places[0]};
+                              .rkey = slot->rkeys[0]};
     memset(from, 0x22, sizeof from);
     memset(to, 0x11, sizeof to);
     return 0;
@@ -53,7 +53,7 @@ static int teardown(void **state)
 
 static uint64_t bad(void)
 {
-    return br_sim_counters(net.sim)->bad_places;
+    return br_sim_counters(net.sim)->bad_rkeys;
 }
 
 static void post(void)
@@ -92,14 +92,14 @@ static void place__as_it_must_be(void **state)
 static void place__no_token(void **state)
 {
     (void)state;
-    frame.place = NULL;
+    frame.rkey = NULL;
     expect_refused(&frame);
 }
 
 static void place__token_where_none_is_needed(void **state)
 {
     (void)state;
-    expect_refused(&(struct br_frame){.kind = BR_FRAME_MESSAGE, .place = from});
+    expect_refused(&(struct br_frame){.kind = BR_FRAME_MESSAGE, .rkey = from});
 }
 
 static void place__wrong_token(void **state)
@@ -108,19 +108,19 @@ static void place__wrong_token(void **state)
 
     (void)state;
     token(other);
-    frame.place = other->places[0];
+    frame.rkey = other->rkeys[0];
     expect_bad();
 }
 
 static void place__void_token(void **state)
 {
-    uint8_t old[BR_PLACE_BYTES];
+    uint8_t old[BR_RKEY_BYTES];
 
     (void)state;
-    memcpy(old, slot->places[0], sizeof old);
+    memcpy(old, slot->rkeys[0], sizeof old);
     release();
     token(slot);
-    frame.place = old;
+    frame.rkey = old;
     expect_bad();
 }
 
@@ -169,10 +169,10 @@ static void release__twice_or_under_another_number(void **state)
 
 static void token__twice(void **state)
 {
-    uint8_t other[BR_PLACE_BYTES];
+    uint8_t other[BR_RKEY_BYTES];
 
     (void)state;
-    assert_int_equal(br_sim_ops.place_token(net.hosts[1].device, slot, other), -EINVAL);
+    assert_int_equal(br_sim_ops.rkey_make(net.hosts[1].device, slot, other), -EINVAL);
     assert_int_equal(bad(), 1);
 }
 
@@ -181,16 +181,16 @@ static void token__memory_without_keys(void **state)
     struct br_region region = {.base = to, .bytes = sizeof to, .segment_fd = -1};
     struct br_device *device = net.hosts[1].device;
     struct br_slot *fresh = slot_get();
-    uint8_t other[BR_PLACE_BYTES];
+    uint8_t other[BR_RKEY_BYTES];
 
     (void)state;
     fresh->region = &region;
-    assert_int_equal(br_sim_ops.place_token(device, fresh, other), -EINVAL);
+    assert_int_equal(br_sim_ops.rkey_make(device, fresh, other), -EINVAL);
     assert_int_equal(br_sim_ops.region_register(device, &region), 0);
-    assert_int_equal(br_sim_ops.place_token(device, fresh, other), 0);
-    br_sim_ops.place_release(device, fresh);
+    assert_int_equal(br_sim_ops.rkey_make(device, fresh, other), 0);
+    br_sim_ops.rkey_release(device, fresh);
     region.bytes--;
-    assert_int_equal(br_sim_ops.place_token(device, fresh, other), -EINVAL);
+    assert_int_equal(br_sim_ops.rkey_make(device, fresh, other), -EINVAL);
     assert_int_equal(bad(), 2);
     br_sim_ops.region_release(device, &region);
 }
@@ -201,10 +201,10 @@ static void token__refused(void **state)
     struct net other;
 
     (void)state;
-    net_open(&other, &(struct br_sim_config){.place_ports = 1, .place_refused_ppm = 1000000}, 2);
+    net_open(&other, &(struct br_sim_config){.rkey_ports = 1, .rkey_refused_ppm = 1000000}, 2);
     one = br_slot_get(&other.hosts[1].slots, to, sizeof to, 4096);
-    assert_int_equal(br_sim_ops.place_token(other.hosts[1].device, one, one->places[0]), -ENOMEM);
-    assert_int_equal(br_sim_counters(other.sim)->bad_places, 0);
+    assert_int_equal(br_sim_ops.rkey_make(other.hosts[1].device, one, one->rkeys[0]), -ENOMEM);
+    assert_int_equal(br_sim_counters(other.sim)->bad_rkeys, 0);
     net_close(&other);
 }
 

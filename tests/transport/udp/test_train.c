@@ -236,15 +236,15 @@ static void outbox_send__one_that_cannot_leave(void **state)
 static void socket_trouble__quotes_the_packet(void **state)
 {
     struct pollfd ready = {.fd = from_fd, .events = POLLIN};
-    struct br_udp_trouble trouble;
+    struct br_udp_diagnosis trouble;
 
     (void)state;
-    assert_false(br_udp_socket_trouble(from_fd, &trouble));
+    assert_false(br_udp_socket_diagnosis(from_fd, &trouble));
     assert_int_equal(connect(to_fd, &to.any, sizeof to.v4), 0);
     add(&link_a, 7, 100);
     br_udp_outbox_send(&outbox);
     assert_int_equal(poll(&ready, 1, 5000), 1);
-    assert_true(br_udp_socket_trouble(from_fd, &trouble));
+    assert_true(br_udp_socket_diagnosis(from_fd, &trouble));
     assert_int_equal(trouble.error, ECONNREFUSED);
     assert_int_equal(trouble.quote_bytes, BR_UDP_QUOTE_BYTES);
     for (int i = 0; i < BR_UDP_QUOTE_BYTES; i++)
@@ -261,7 +261,7 @@ static void socket_open__range_of_ports(void **state)
     (void)state;
     options.first_port = options.last_port = port;
     assert_int_equal(br_udp_socket_open(&options, true, &same), -EADDRINUSE);
-    assert_non_null(strstr(br_error_words(), "BRAID_PORT_RANGE"));
+    assert_non_null(strstr(br_error_message(), "BRAID_PORT_RANGE"));
     if (port > 65000)
         return;
     options.last_port = (uint16_t)(port + 100);

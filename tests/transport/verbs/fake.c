@@ -295,18 +295,18 @@ static void ack_async_event(struct ibv_async_event *event)
 
 static const char *event_type_str(enum ibv_event_type type)
 {
-    static char words[32];
+    static char text[32];
 
-    snprintf(words, sizeof words, "event %d", type);
-    return words;
+    snprintf(text, sizeof text, "event %d", type);
+    return text;
 }
 
 static const char *wc_status_str(enum ibv_wc_status status)
 {
-    static char words[32];
+    static char text[32];
 
-    snprintf(words, sizeof words, "status %d", status);
-    return words;
+    snprintf(text, sizeof text, "status %d", status);
+    return text;
 }
 
 static const char *port_state_str(enum ibv_port_state state)

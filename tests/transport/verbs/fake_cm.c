@@ -104,10 +104,10 @@ static int ack_cm_event(struct rdma_cm_event *event)
 
 static const char *event_str(enum rdma_cm_event_type type)
 {
-    static char words[32];
+    static char text[32];
 
-    snprintf(words, sizeof words, "event %d", type);
-    return words;
+    snprintf(text, sizeof text, "event %d", type);
+    return text;
 }
 
 /* ---- identifiers ---------------------------------------------------------------------------------------- */

@@ -55,7 +55,7 @@ int rig_setup_unconnected(void **state)
     prepare(&rig->a, "fake0");
     prepare(&rig->b, "fake1");
     if (rig_open(&rig->a) || rig_open(&rig->b))
-        fail_msg("device_open: %s", br_error_words());
+        fail_msg("device_open: %s", br_error_message());
     return 0;
 }
 
@@ -120,7 +120,7 @@ void rig_begin(struct rig *rig)
 
     assert_int_equal(rig_ops->device_address(&rig->b.device->base, &address), 0);
     if (rig_ops->link_connect(&rig->a.device->base, &address, &rig->a.link))
-        fail_msg("link_connect: %s", br_error_words());
+        fail_msg("link_connect: %s", br_error_message());
 }
 
 void rig_connect(struct rig *rig)
@@ -130,7 +130,7 @@ void rig_connect(struct rig *rig)
     rig_settle(rig);
     assert_non_null(rig_take(&rig->a, BR_EVENT_CONNECTED));
     assert_non_null(rig_take(&rig->b, BR_EVENT_ACCEPTED));
-    rig->a.link->trusted = rig->b.link->trusted = true;
+    rig->a.link->authenticated = rig->b.link->authenticated = true;
     rig_settle(rig);
     assert_true(rig_link(&rig->a)->may_write);
     assert_true(rig_link(&rig->b)->may_write);
@@ -178,7 +178,7 @@ static void add_region(struct rig_end *end, struct br_region *region, uint8_t *m
 {
     *region = (struct br_region){.base = memory, .bytes = RIG_PLACE, .segment_fd = -1};
     if (rig_ops->region_register(&end->device->base, region))
-        fail_msg("region_register: %s", br_error_words());
+        fail_msg("region_register: %s", br_error_message());
 }
 
 struct br_slot *rig_slot(struct rig *rig, bool registered)
@@ -191,14 +191,14 @@ struct br_slot *rig_slot(struct rig *rig, bool registered)
         add_region(&rig->b, &rig->to_region, rig->to);
         slot->region = &rig->to_region;
     }
-    if (rig_ops->place_token(&rig->b.device->base, slot, slot->places[0]))
-        fail_msg("place_token: %s", br_error_words());
+    if (rig_ops->rkey_make(&rig->b.device->base, slot, slot->rkeys[0]))
+        fail_msg("place_token: %s", br_error_message());
     return slot;
 }
 
 void rig_slot_put(struct rig *rig, struct br_slot *slot)
 {
-    rig_ops->place_release(&rig->b.device->base, slot);
+    rig_ops->rkey_release(&rig->b.device->base, slot);
     if (slot->region) {
         rig_ops->region_release(&rig->b.device->base, &rig->to_region);
         rig_ops->region_release(&rig->a.device->base, &rig->from_region);
@@ -213,11 +213,11 @@ int rig_placed(struct rig *rig, const struct br_slot *slot, uint64_t cookie)
 
 int rig_placed_urgently(struct rig *rig, const struct br_slot *slot, uint64_t cookie, int32_t priority)
 {
-    struct br_frame frame = {.kind = BR_FRAME_PLACED,
+    struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .payload = rig->from,
                              .length = RIG_PLACE,
                              .slot = br_slot_number(&rig->b.slots, slot),
-                             .place = slot->places[0],
+                             .rkey = slot->rkeys[0],
                              .region = slot->region ? &rig->from_region : NULL,
                              .cookie = cookie,
                              .priority = priority};

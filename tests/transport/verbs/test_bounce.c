@@ -87,7 +87,7 @@ static void get__full_then_room_again(void **state)
     assert_int_equal(br_verbs_bounce_get(&bounce, 1, &piece), 0);
     assert_int_equal(br_verbs_bounce_get(&bounce, 2 * MIB, &whole), -EAGAIN);
     assert_int_equal(br_verbs_bounce_get(&bounce, 2 * MIB + 1, &whole), -ENOMEM);
-    assert_non_null(strstr(br_error_words(), "braid_register"));
+    assert_non_null(strstr(br_error_message(), "braid_register"));
     br_verbs_bounce_destroy(&bounce);
 }
 

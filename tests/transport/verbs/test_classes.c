@@ -17,7 +17,7 @@ static struct br_verbs_class class_at(const char *level, const char *traffic, un
     struct br_verbs_classes classes;
 
     if (br_verbs_classes_parse(level, traffic, &classes))
-        fail_msg("%s", br_error_words());
+        fail_msg("%s", br_error_message());
     assert_int_equal(classes.n, n);
     assert_int_equal(classes.of[n - 1].from, INT32_MIN);
     return classes.of[br_verbs_class_of(&classes, priority)];
@@ -92,14 +92,14 @@ static void parse__bad(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (br_verbs_classes_parse(NULL, bad[i], &classes) != -EINVAL)
             fail_msg("taken: %s", bad[i]);
-        assert_non_null(strstr(br_error_words(), bad[i]));
-        assert_non_null(strstr(br_error_words(), "BRAID_TRAFFIC_CLASS"));
+        assert_non_null(strstr(br_error_message(), bad[i]));
+        assert_non_null(strstr(br_error_message(), "BRAID_TRAFFIC_CLASS"));
     }
     assert_int_equal(br_verbs_classes_parse("16", NULL, &classes), -EINVAL);
-    assert_says(br_error_words(), "BRAID_SERVICE_LEVEL=16|from 0 to 15");
+    assert_says(br_error_message(), "BRAID_SERVICE_LEVEL=16|from 0 to 15");
     /* Each by itself is short enough. */
     assert_int_equal(br_verbs_classes_parse("0,1:1,3:3,5:5", "0,2:2,4:4", &classes), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "more than 4"));
+    assert_non_null(strstr(br_error_message(), "more than 4"));
 }
 
 int main(void)

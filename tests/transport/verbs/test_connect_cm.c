@@ -51,7 +51,7 @@ static void listen__each_call_fails(void **state)
         fake_fail(calls[i], 1, EMFILE);
         assert_int_equal(rig_open(&rig->a), -EMFILE);
         assert_true(fake_has_failed());
-        assert_non_null(strstr(br_error_words(), "fake0: rdma_"));
+        assert_non_null(strstr(br_error_message(), "fake0: rdma_"));
         assert_int_equal(fake_live().ids, 1);
         fake_heal();
         assert_int_equal(rig_open(&rig->a), 0);
@@ -65,7 +65,7 @@ static void listen__no_librdmacm(void **state)
     rig_close(&rig->a);
     fake_without_cm();
     assert_int_equal(rig_open(&rig->a), -EOPNOTSUPP);
-    assert_says(br_error_words(), "BRAID_VERBS_CONNECT=cm|librdmacm");
+    assert_says(br_error_message(), "BRAID_VERBS_CONNECT=cm|librdmacm");
     unsetenv("BRAID_VERBS_CONNECT"); /* without it nobody needs that library */
     assert_int_equal(rig_open(&rig->a), 0);
 }
@@ -92,7 +92,7 @@ static void connect__each_call_fails(void **state)
         assert_int_equal(rig_count(&rig->b, BR_EVENT_ACCEPTED), 0);
         assert_int_equal(rig_count(&rig->a, BR_EVENT_CLOSED), 1);
         assert_true(rig_take(&rig->a, BR_EVENT_CLOSED)->error < 0);
-        assert_int_not_equal(strlen(rig->a.link->words), 0);
+        assert_int_not_equal(strlen(rig->a.link->message), 0);
         close_both(rig);
     }
     rig_connect(rig);
@@ -122,7 +122,7 @@ static void connect__nobody_listens(void **state)
     assert_int_equal(rig_ops->link_connect(&rig->a.device->base, &address, &rig->a.link), 0);
     rig_settle(rig);
     assert_int_equal(rig_take(&rig->a, BR_EVENT_CLOSED)->error, -ECONNREFUSED);
-    assert_non_null(strstr(rig->a.link->words, "nobody listens"));
+    assert_non_null(strstr(rig->a.link->message, "nobody listens"));
 }
 
 static void connect__other_way_at_the_peer(void **state)
@@ -139,7 +139,7 @@ static void connect__other_way_at_the_peer(void **state)
 
         assert_int_equal(rig_ops->device_address(&to->device->base, &address), 0);
         assert_int_equal(rig_ops->link_connect(&from->device->base, &address, &link), -EINVAL);
-        assert_non_null(strstr(br_error_words(), "set BRAID_VERBS_CONNECT alike"));
+        assert_non_null(strstr(br_error_message(), "set BRAID_VERBS_CONNECT alike"));
     }
 }
 

@@ -38,7 +38,7 @@ static void opens_and_closes(const struct br_device_config *config)
     struct br_device *device;
 
     if (rig_ops->device_open(config, &device))
-        fail_msg("device_open: %s", br_error_words());
+        fail_msg("device_open: %s", br_error_message());
     rig_ops->device_close(device);
 }
 
@@ -76,7 +76,7 @@ static void open_with_fault(const struct call *call, int nth, int err)
         rig_ops->device_close(device);
     } else {
         assert_true(rc < 0);
-        assert_non_null(strstr(br_error_words(), "fake0"));
+        assert_non_null(strstr(br_error_message(), "fake0"));
         if (!call->probes)
             assert_int_equal(rc, err ? -err : -EIO);
     }
@@ -124,7 +124,7 @@ static void device_open__few_entries_make_short_queues(void **state)
     rig_ops->device_close(device);
     fake_devices[0].max_cqe = 200;
     assert_int_equal(rig_ops->device_open(&plain, &device), -E2BIG);
-    assert_says(br_error_words(), "200");
+    assert_says(br_error_message(), "200");
 }
 
 /* What cannot be given back is said, everything else goes, and the device can be opened again. */

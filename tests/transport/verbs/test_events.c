@@ -41,7 +41,7 @@ static void close_both(struct rig *rig)
 static void fails_and_comes_back(struct rig *rig, enum ibv_event_type type, int error)
 {
     assert_int_equal(error_after(rig, type, 1), error);
-    assert_int_not_equal(strlen(rig->a.link->words), 0);
+    assert_int_not_equal(strlen(rig->a.link->message), 0);
     assert_int_equal(fake_state(rig_link(&rig->a)->lanes[0].qp), IBV_QPS_ERR);
     assert_non_null(rig_take(&rig->b, BR_EVENT_CLOSED));
     close_both(rig);
@@ -70,7 +70,7 @@ static void dies(struct rig *rig, enum ibv_event_type type)
     assert_int_equal(rig_ops->link_connect(&rig->a.device->base, &address, &link), 0);
     rig_settle(rig);
     assert_int_equal(rig_take(&rig->a, BR_EVENT_CLOSED)->error, -ENODEV);
-    assert_says(link->words, "restart");
+    assert_says(link->message, "restart");
     rig_ops->link_close(link);
     /* Nobody comes in, either. */
     assert_int_equal(rig_ops->device_address(&rig->a.device->base, &address), 0);
@@ -121,7 +121,7 @@ static void port_goes(struct rig *rig, bool known)
     else
         fake_fail_always("query_port", EIO);
     assert_int_equal(error_after(rig, IBV_EVENT_PORT_ERR, 1), -ENETDOWN);
-    assert_non_null(strstr(rig->a.link->words, "port 1 is down"));
+    assert_non_null(strstr(rig->a.link->message, "port 1 is down"));
     close_both(rig);
     assert_int_equal(rig_ops->device_address(&rig->b.device->base, &address), 0);
     assert_int_equal(rig_ops->link_connect(&rig->a.device->base, &address, &link), 0);

@@ -65,7 +65,7 @@ static void choose__rxe_takes_ipv4_and_not_the_first(void **state)
     assert_int_equal(choice.entry[BR_GID_IPV6], -1);
     assert_int_equal(choice.entry[BR_GID_NATIVE], -1);
     assert_string_equal(
-        choice.words, "GID 1 (10.0.0.1, RoCE v2, eth0); not 0 (fe80::ff:fe00:1, RoCE v2, eth0): link-local");
+        choice.message, "GID 1 (10.0.0.1, RoCE v2, eth0); not 0 (fe80::ff:fe00:1, RoCE v2, eth0): link-local");
 }
 
 static void choose__mlx5_takes_version_two_of_both_families(void **state)
@@ -77,7 +77,7 @@ static void choose__mlx5_takes_version_two_of_both_families(void **state)
     assert_int_equal(br_gid_choose(table, 6, &any, &choice), 0);
     assert_int_equal(choice.entry[BR_GID_IPV4], 3);
     assert_int_equal(choice.entry[BR_GID_IPV6], 5);
-    assert_says(choice.words, "2 (10.0.0.1, RoCE v1, ens1f0)|routed");
+    assert_says(choice.message, "2 (10.0.0.1, RoCE v1, ens1f0)|routed");
 }
 
 static void choose__numbers_need_not_be_dense(void **state)
@@ -89,7 +89,7 @@ static void choose__numbers_need_not_be_dense(void **state)
     (void)state;
     assert_int_equal(br_gid_choose(table, 2, &any, &choice), 0);
     assert_int_equal(table[choice.entry[BR_GID_IPV4]].index, 7);
-    assert_says(choice.words, "200 (10.0.0.9, RoCE v2, eth0)|before");
+    assert_says(choice.message, "200 (10.0.0.9, RoCE v2, eth0)|before");
 }
 
 static void choose__nothing_routable_says_why(void **state)
@@ -102,11 +102,11 @@ static void choose__nothing_routable_says_why(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct br_gid table[] = {entry(0, bad[i], BR_GID_ROCE_V2, "eth0")};
         assert_int_equal(br_gid_choose(table, 1, &any, &choice), -EADDRNOTAVAIL);
-        assert_string_equal(br_error_words(), choice.words);
-        assert_says(choice.words, "GID|not 0 (");
+        assert_string_equal(br_error_message(), choice.message);
+        assert_says(choice.message, "GID|not 0 (");
     }
     assert_int_equal(br_gid_choose(NULL, 0, &any, &choice), -EADDRNOTAVAIL);
-    assert_says(choice.words, "port|GIDs");
+    assert_says(choice.message, "port|GIDs");
 }
 
 static void choose__empty_and_foreign_entries_do_not_count(void **state)
@@ -121,7 +121,7 @@ static void choose__empty_and_foreign_entries_do_not_count(void **state)
     table[1].foreign = true;
     assert_int_equal(br_gid_choose(far, 1, &any, &choice), -EADDRNOTAVAIL);
     assert_int_equal(br_gid_choose(table, 3, &any, &choice), -EADDRNOTAVAIL);
-    assert_says(choice.words, "not 0 (::, RoCE v2): empty|not 1 (10.0.0.1, RoCE v2)|namespace|not 2 "
+    assert_says(choice.message, "not 0 (::, RoCE v2): empty|not 1 (10.0.0.1, RoCE v2)|namespace|not 2 "
                               "(10.0.0.2, of an unknown type, eth0)");
 }
 
@@ -171,13 +171,13 @@ static void choose__named_index_goes_before_all_rules(void **state)
     assert_int_equal(br_gid_choose(table, 6, &wish, &choice), 0);
     assert_int_equal(choice.entry[BR_GID_IPV4], -1);
     assert_int_equal(choice.entry[BR_GID_IPV6], 1);
-    assert_non_null(strstr(choice.words, "as BRAID_GID_INDEX says"));
+    assert_non_null(strstr(choice.message, "as BRAID_GID_INDEX says"));
     wish.index = 2;
     assert_int_equal(br_gid_choose(table, 6, &wish, &choice), 0);
     assert_int_equal(choice.entry[BR_GID_IPV4], 2);
     wish.index = 6;
     assert_int_equal(br_gid_choose(table, 6, &wish, &choice), -EINVAL);
-    assert_says(br_error_words(), "BRAID_GID_INDEX|GID 6|`braid info`");
+    assert_says(br_error_message(), "BRAID_GID_INDEX|GID 6|`braid info`");
 }
 
 static void choose__infiniband_takes_the_subnet_gid(void **state)
@@ -202,7 +202,7 @@ static void choose__many_entries_fit_into_the_words(void **state)
     for (int i = 0; i < 64; i++)
         table[i] = entry(i, "fe80:1234:5678:9abc:def0:1234:5678:9abc", BR_GID_ROCE_V1, "enp193s0f1np1");
     assert_int_equal(br_gid_choose(table, 64, &any, &choice), -EADDRNOTAVAIL);
-    assert_true(strlen(choice.words) < BR_GID_WORDS);
+    assert_true(strlen(choice.message) < BR_GID_MESSAGE);
 }
 
 /* What each of two ends takes. */
@@ -234,7 +234,7 @@ static void agree__same_family_at_both_ends(void **state)
     assert_int_equal(family, BR_GID_IPV6);
     assert_int_equal(other, BR_GID_IPV6);
     assert_int_equal(agree(four, 2, six, 2, &family), -EADDRNOTAVAIL);
-    assert_says(br_error_words(), "IPv4|peer's of IPv6");
+    assert_says(br_error_message(), "IPv4|peer's of IPv6");
 }
 
 static void agree__types_must_be_equal(void **state)
@@ -250,7 +250,7 @@ static void agree__types_must_be_equal(void **state)
     assert_int_equal(br_gid_choose(table, 6, &any, &theirs), 0);
     br_gid_offer(table, &theirs, &offer);
     assert_int_equal(br_gid_agree(table, &ours, &offer, &family), -EADDRNOTAVAIL);
-    assert_says(br_error_words(), "RoCE v1|peer RoCE v2");
+    assert_says(br_error_message(), "RoCE v1|peer RoCE v2");
 }
 
 static void agree__an_empty_or_strange_offer_is_an_error(void **state)
@@ -263,10 +263,10 @@ static void agree__an_empty_or_strange_offer_is_an_error(void **state)
     (void)state;
     assert_int_equal(br_gid_choose(table, 2, &any, &ours), 0);
     assert_int_equal(br_gid_agree(table, &ours, &offer, &family), -EADDRNOTAVAIL);
-    assert_says(br_error_words(), "peer's|nothing");
+    assert_says(br_error_message(), "peer's|nothing");
     memset(offer.raw, 0x55, sizeof offer.raw);
     assert_int_equal(br_gid_agree(table, &ours, &offer, &family), -EADDRNOTAVAIL);
-    assert_says(br_error_words(), "peer|unknown");
+    assert_says(br_error_message(), "peer|unknown");
 }
 
 int main(void)

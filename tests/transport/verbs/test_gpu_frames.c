@@ -56,18 +56,18 @@ static struct br_slot *gpu_slot(struct rig *rig, uint32_t length)
 
     assert_non_null(slot);
     slot->region = &to;
-    assert_int_equal(rig_ops->place_token(&rig->b.device->base, slot, slot->places[0]), 0);
+    assert_int_equal(rig_ops->rkey_make(&rig->b.device->base, slot, slot->rkeys[0]), 0);
     return slot;
 }
 
 static int post(struct rig *rig, const struct br_slot *slot, uint32_t offset, uint32_t length)
 {
-    struct br_frame frame = {.kind = BR_FRAME_PLACED,
+    struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .payload = gpu + offset,
                              .length = length,
                              .slot = br_slot_number(&rig->b.slots, slot),
                              .offset = offset,
-                             .place = slot->places[0],
+                             .rkey = slot->rkeys[0],
                              .region = &from,
                              .cookie = COOKIE};
 
@@ -76,7 +76,7 @@ static int post(struct rig *rig, const struct br_slot *slot, uint32_t offset, ui
 
 static void put(struct rig *rig, struct br_slot *slot)
 {
-    rig_ops->place_release(&rig->b.device->base, slot);
+    rig_ops->rkey_release(&rig->b.device->base, slot);
     br_slot_put(&rig->b.slots, slot);
 }
 
@@ -95,7 +95,7 @@ static void post__gpu_to_gpu(void **state)
 
         assert_int_equal(post(rig, slot, 0, lengths[i]), 1);
         rig_settle(rig);
-        assert_int_equal(rig_take(&rig->b, BR_EVENT_PLACED)->length, lengths[i]);
+        assert_int_equal(rig_take(&rig->b, BR_EVENT_DATA)->length, lengths[i]);
         assert_int_equal(rig_take(&rig->a, BR_EVENT_SENT)->cookie, COOKIE);
         assert_memory_equal(bytes + RIG_PLACE, bytes, lengths[i]);
         sum += lengths[i];
@@ -125,7 +125,7 @@ static void post__gpu_in_pieces(void **state)
     assert_int_equal(rig_count(&rig->a, BR_EVENT_SENT), 0);
     fake_devices[0].hold = false;
     rig_settle(rig);
-    assert_int_equal(rig_count(&rig->b, BR_EVENT_PLACED), 1);
+    assert_int_equal(rig_count(&rig->b, BR_EVENT_DATA), 1);
     assert_int_equal(rig_take(&rig->a, BR_EVENT_SENT)->cookie, COOKIE);
     assert_int_equal(rig_count(&rig->a, BR_EVENT_SENT), 0);
     assert_memory_equal(rig->to, bytes, RIG_PLACE);
@@ -162,14 +162,14 @@ static void poll__pieces_for_a_gpu(void **state)
 
     add(&rig->b, &to, gpu + RIG_PLACE);
     slot = gpu_slot(rig, 4096);
-    frame = (struct br_frame){.kind = BR_FRAME_PLACED,
+    frame = (struct br_frame){.kind = BR_FRAME_DATA,
                               .payload = rig->from,
                               .length = 4096,
                               .slot = br_slot_number(&rig->b.slots, slot)}; /* and no token: in pieces */
     assert_int_equal(rig_ops->post(rig->a.link, &frame, 1), 1);
     rig_settle(rig);
     assert_int_equal(rig_take(&rig->b, BR_EVENT_CLOSED)->error, -EPROTO);
-    assert_non_null(strstr(rig->b.link->words, "GPU"));
+    assert_non_null(strstr(rig->b.link->message, "GPU"));
     assert_int_equal(rig->b.device->base.counters.bad_frames, 1);
     put(rig, slot);
     rig_ops->region_release(&rig->b.device->base, &to);
@@ -180,11 +180,11 @@ static void post__gpu_without_keys(void **state)
 {
     struct rig *rig = *state;
     struct br_slot *slot = br_slot_get(&rig->b.slots, gpu, RIG_PLACE, RIG_PLACE);
-    uint8_t token[BR_PLACE_BYTES];
+    uint8_t token[BR_RKEY_BYTES];
 
     from = (struct br_region){.base = gpu, .bytes = RIG_PLACE, .segment_fd = -1, .gpu = &by_dmabuf};
     slot->region = &from;
-    assert_int_equal(rig_ops->place_token(&rig->b.device->base, slot, token), -EFAULT);
+    assert_int_equal(rig_ops->rkey_make(&rig->b.device->base, slot, token), -EFAULT);
     br_slot_put(&rig->b.slots, slot);
     slot = rig_slot(rig, false);
     assert_int_equal(post(rig, slot, 0, RIG_PLACE), -EFAULT);

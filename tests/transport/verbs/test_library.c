@@ -15,7 +15,7 @@ static int setup(void **state)
     const struct br_verbs_library *library;
 
     if (br_verbs_library(&library)) {
-        print_message("%s\n", br_error_words());
+        print_message("%s\n", br_error_message());
         return -1;
     }
     *state = (void *)(uintptr_t)library;

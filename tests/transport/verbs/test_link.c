@@ -18,14 +18,14 @@ static void connect_with_fault(struct rig *rig, const char *call, int nth, int e
     rig_begin(rig);
     rig_settle(rig);
     if (rig->b.link)
-        rig->b.link->trusted = true;
-    rig->a.link->trusted = true;
+        rig->b.link->authenticated = true;
+    rig->a.link->authenticated = true;
     rig_settle(rig);
     assert_true(fake_has_failed());
     fake_heal();
     assert_int_equal(rig_count(&rig->a, BR_EVENT_CLOSED), 1);
     assert_true(rig_take(&rig->a, BR_EVENT_CLOSED)->error < 0);
-    assert_int_not_equal(strlen(rig->a.link->words), 0);
+    assert_int_not_equal(strlen(rig->a.link->message), 0);
     assert_int_equal(rig_count(&rig->b, BR_EVENT_CLOSED), rig->b.link ? 1 : 0);
     rig_ops->link_close(rig->a.link);
     if (rig->b.link)
@@ -186,7 +186,7 @@ static void close__fences(void **state)
     assert_int_equal(rig_placed(rig, slot, 3), 1);
     rig_settle(rig);
     assert_int_equal(rig_take(&rig->a, BR_EVENT_SENT)->cookie, 3);
-    assert_int_equal(rig_count(&rig->b, BR_EVENT_PLACED), 1);
+    assert_int_equal(rig_count(&rig->b, BR_EVENT_DATA), 1);
     assert_memory_equal(rig->to, rig->from, sizeof rig->to);
     rig_slot_put(rig, slot);
 }

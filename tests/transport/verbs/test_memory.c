@@ -140,9 +140,9 @@ static void region_register__no_memory_names_the_limit(void **state)
     fake.plain_fails = ENOMEM;
     assert_int_equal(br_verbs_region_register(&registrar, 0, &region), -ENOMEM);
     assert_null(region.keys[0]);
-    assert_non_null(strstr(br_error_words(), "verbs:nic7"));
-    assert_non_null(strstr(br_error_words(), "64 KiB"));
-    assert_non_null(strstr(br_error_words(), "ulimit -l unlimited"));
+    assert_non_null(strstr(br_error_message(), "verbs:nic7"));
+    assert_non_null(strstr(br_error_message(), "64 KiB"));
+    assert_non_null(strstr(br_error_message(), "ulimit -l unlimited"));
     assert_int_equal(counters.registrations, 0);
     assert_int_equal(counters.pinned_bytes, 0);
     assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
@@ -155,10 +155,10 @@ static void region_register__other_errors_in_words(void **state)
     (void)state;
     fake.plain_fails = EFAULT;
     assert_int_equal(br_verbs_region_register(&registrar, 0, &region), -EFAULT);
-    assert_non_null(strstr(br_error_words(), "not mapped"));
+    assert_non_null(strstr(br_error_message(), "not mapped"));
     fake.plain_fails = EINVAL;
     assert_int_equal(br_verbs_region_register(&registrar, 0, &region), -EINVAL);
-    assert_non_null(strstr(br_error_words(), strerror(EINVAL)));
+    assert_non_null(strstr(br_error_message(), strerror(EINVAL)));
 }
 
 static void unpin__failure_stays_counted(void **state)
@@ -219,8 +219,8 @@ static void region_register__gpu_neither_way(void **state)
     fake.dmabuf_fails = EOPNOTSUPP;
     fake.plain_fails = EFAULT;
     assert_int_equal(br_verbs_region_register(&registrar, 0, &region), -EFAULT);
-    assert_non_null(strstr(br_error_words(), "dma-buf"));
-    assert_non_null(strstr(br_error_words(), "nvidia_peermem"));
+    assert_non_null(strstr(br_error_message(), "dma-buf"));
+    assert_non_null(strstr(br_error_message(), "nvidia_peermem"));
     assert_false(registrar.peer_memory);
     fake.dmabuf_fails = ENOMEM; /* could be imported, but not now: no second way is tried */
     assert_int_equal(br_verbs_region_register(&registrar, 0, &region), -ENOMEM);

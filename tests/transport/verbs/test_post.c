@@ -17,7 +17,7 @@
 static void check_failed(struct rig *rig, int rc)
 {
     assert_int_equal(rc, -EIO);
-    assert_int_not_equal(strlen(br_error_words()), 0);
+    assert_int_not_equal(strlen(br_error_message()), 0);
     fake_heal();
     assert_int_equal(rig_message(&rig->a, 10, 9), -EIO); /* and goes on saying so */
     rig_settle(rig);
@@ -102,7 +102,7 @@ static void post__pieces_arrive(void **state)
     memset(rig->from, 5, sizeof rig->from);
     assert_int_equal(rig_placed(rig, slot, 1), 1);
     rig_settle(rig);
-    assert_int_equal(rig_count(&rig->b, BR_EVENT_PLACED), 1);
+    assert_int_equal(rig_count(&rig->b, BR_EVENT_DATA), 1);
     assert_int_equal(rig_count(&rig->a, BR_EVENT_SENT), 1);
     assert_memory_equal(rig->to, rig->from, sizeof rig->to);
     rig_slot_put(rig, slot);
@@ -174,7 +174,7 @@ static void post__by_priority(void **state)
             assert_int_equal(lanes[lane].posted, before[lane] + (lane == cases[i].lane));
         rig_settle(rig);
         assert_int_equal(rig_take(&rig->a, BR_EVENT_SENT)->cookie, i);
-        assert_int_equal(rig_take(&rig->b, BR_EVENT_PLACED)->length, RIG_PLACE);
+        assert_int_equal(rig_take(&rig->b, BR_EVENT_DATA)->length, RIG_PLACE);
         assert_int_equal(rig_message(&rig->a, 10, i), 1);
         assert_int_equal(lanes[0].posted, before[0] + (cases[i].lane == 0) + 1);
         rig_settle(rig);
@@ -229,16 +229,16 @@ static void post__wrong_key(void **state)
 {
     struct rig *rig = *state;
     struct br_slot *slot = rig_slot(rig, true);
-    struct br_verbs_place place;
+    struct br_verbs_rkey place;
 
-    place = br_verbs_place_unpack(slot->places[0]);
+    place = br_verbs_rkey_unpack(slot->rkeys[0]);
     place.rkey ^= 0x55;
-    assert_true(br_verbs_place_pack(&place, slot->places[0]));
+    assert_true(br_verbs_rkey_pack(&place, slot->rkeys[0]));
     assert_int_equal(rig_placed(rig, slot, 4), 1);
     rig_settle(rig);
     assert_int_equal(rig_take(&rig->a, BR_EVENT_CLOSED)->error, -EPROTO);
-    assert_says(rig->a.link->words, "place");
-    assert_int_equal(rig_count(&rig->b, BR_EVENT_PLACED), 0);
+    assert_says(rig->a.link->message, "place");
+    assert_int_equal(rig_count(&rig->b, BR_EVENT_DATA), 0);
     rig_slot_put(rig, slot);
 }
 

@@ -52,8 +52,8 @@ static int setup(void **state)
     ports[0].n_gids = 2;
     ports[1].gids = second;
     ports[1].n_gids = 3;
-    strcpy(ports[2].trouble.what, "its interface eth0 is down");
-    strcpy(ports[2].trouble.mend, "ip link set eth0 up");
+    strcpy(ports[2].diagnosis.what, "its interface eth0 is down");
+    strcpy(ports[2].diagnosis.mend, "ip link set eth0 up");
     host = (struct br_verbs_host){.built = true, .ports = ports, .n_ports = 3};
     return 0;
 }
@@ -93,7 +93,7 @@ static void find__unknown_names_list_what_there_is(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_int_equal(find(names[i], 0, &port), -ENODEV);
-        assert_non_null(strstr(br_error_words(), "there are: mlx5_0:1 mlx5_0:2 rxe0"));
+        assert_non_null(strstr(br_error_message(), "there are: mlx5_0:1 mlx5_0:2 rxe0"));
     }
 }
 
@@ -103,7 +103,7 @@ static void find__unusable_says_why_and_what_mends_it(void **state)
 
     (void)state;
     assert_int_equal(find("rxe0", 0, &port), -ENETDOWN);
-    assert_says(br_error_words(), "rxe0|interface eth0|ip link set eth0 up");
+    assert_says(br_error_message(), "rxe0|interface eth0|ip link set eth0 up");
     assert_int_equal(find("eth0", 0, &port), -ENETDOWN);
 }
 
@@ -112,7 +112,7 @@ static void find__a_broken_port_gives_way_to_the_other(void **state)
     const struct br_verbs_port *port;
 
     (void)state;
-    strcpy(ports[0].trouble.what, "its port is down");
+    strcpy(ports[0].diagnosis.what, "its port is down");
     assert_int_equal(find("mlx5_0", 0, &port), 3);
     assert_ptr_equal(port, &ports[1]);
     assert_int_equal(find("mlx5_0:1", 0, &port), -ENETDOWN);
@@ -126,7 +126,7 @@ static void find__the_link_local_address_of_an_interface_is_no_accident(void **s
 
     (void)state;
     assert_int_equal(find("fe80::1", 0, &port), -EADDRNOTAVAIL);
-    assert_non_null(strstr(br_error_words(), "link-local"));
+    assert_non_null(strstr(br_error_message(), "link-local"));
 }
 
 static void find__index_of_the_inventory_and_of_the_environment(void **state)
@@ -136,12 +136,12 @@ static void find__index_of_the_inventory_and_of_the_environment(void **state)
     (void)state;
     assert_int_equal(find("mlx5_0:2", 1 + 5, &port), 5);
     assert_int_equal(find("mlx5_0:2", 1 + 4, &port), -EINVAL);
-    assert_says(br_error_words(), "gid_index|inventory|GID 4");
+    assert_says(br_error_message(), "gid_index|inventory|GID 4");
     setenv("BRAID_GID_INDEX", "3", 1);
     assert_int_equal(find("mlx5_0:2", 1 + 5, &port), 3);
     setenv("BRAID_GID_INDEX", "x", 1);
     assert_int_equal(find("mlx5_0:2", 0, &port), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "BRAID_GID_INDEX"));
+    assert_non_null(strstr(br_error_message(), "BRAID_GID_INDEX"));
 }
 
 static void find__no_device_says_what_the_host_lacks(void **state)
@@ -152,9 +152,9 @@ static void find__no_device_says_what_the_host_lacks(void **state)
     host.n_ports = 0;
     assert_int_equal(find("rxe0", 0, &port), -ENODEV);
     host.n_troubles = 1;
-    host.troubles[0] = (struct br_verbs_trouble){"no RDMA devices", "modprobe rdma_rxe"};
+    host.troubles[0] = (struct br_verbs_diagnosis){"no RDMA devices", "modprobe rdma_rxe"};
     assert_int_equal(find(NULL, 0, &port), -ENODEV);
-    assert_says(br_error_words(), "RDMA|modprobe rdma_rxe");
+    assert_says(br_error_message(), "RDMA|modprobe rdma_rxe");
 }
 
 /* Whatever this machine is: what is not usable says why, and what is has a GID. */
@@ -166,7 +166,7 @@ static void host_read__this_machine(void **state)
     (void)state;
     assert_int_equal(br_verbs_host_read(&here), 0);
     for (int i = 0; i < here.n_ports; i++)
-        if (!*here.ports[i].trouble.what)
+        if (!*here.ports[i].diagnosis.what)
             assert_true(here.ports[i].n_gids > 0 && here.ports[i].state == BR_VERBS_ACTIVE);
     if (!here.n_ports)
         assert_true(here.n_troubles > 0);
@@ -183,7 +183,7 @@ static void host_read__a_bad_variable_is_an_error(void **state)
     (void)state;
     setenv("BRAID_GID_INDEX", "-3", 1);
     assert_int_equal(br_verbs_host_read(&here), -EINVAL);
-    assert_non_null(strstr(br_error_words(), "BRAID_GID_INDEX"));
+    assert_non_null(strstr(br_error_message(), "BRAID_GID_INDEX"));
     br_verbs_host_destroy(&here);
 }
 

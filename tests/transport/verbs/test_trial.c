@@ -73,7 +73,7 @@ static void gpu_trial__neither(void **state)
     fake_cuda()->no_dmabuf = true;
     fake_fail("reg_mr", 1, EFAULT);
     assert_int_equal(run(), -EFAULT);
-    assert_non_null(strstr(br_error_words(), "nvidia_peermem"));
+    assert_non_null(strstr(br_error_message(), "nvidia_peermem"));
 }
 
 /* The NIC says the write has gone well, and it is not there: to the CPU's own mapping, say. */
@@ -90,7 +90,7 @@ static void gpu_trial__bytes_go_astray(void **state)
     (void)state;
     fake_memory = lead_astray;
     assert_int_equal(run(), -EIO);
-    assert_non_null(strstr(br_error_words(), "IOMMU"));
+    assert_non_null(strstr(br_error_message(), "IOMMU"));
 }
 
 static void gpu_trial__each_call_fails(void **state)
@@ -104,7 +104,7 @@ static void gpu_trial__each_call_fails(void **state)
         for (int nth = 1; nth < 8; nth++) {
             fake_fail(calls[i], nth, EIO);
             if (run() < 0)
-                assert_int_not_equal(strlen(br_error_words()), 0);
+                assert_int_not_equal(strlen(br_error_message()), 0);
             fake_heal();
             assert_int_equal(fake_live().contexts, 0);
             assert_int_equal(fake_live().mrs, 0);
@@ -118,7 +118,7 @@ static void gpu_trial__no_such_device(void **state)
 
     (void)state;
     assert_true(br_gpu_trial_run(trial, &br_verbs_ops, &other) < 0);
-    assert_non_null(strstr(br_error_words(), "mlx9_0"));
+    assert_non_null(strstr(br_error_message(), "mlx9_0"));
 }
 
 int main(void)

@@ -20,7 +20,7 @@ static pthread_key_t key;
 static bool have_key;
 static atomic_int caches;
 
-static void leave(void *unused)
+static void burst_leave(void *unused)
 {
     (void)unused;
     rte_thread_unregister();
@@ -29,12 +29,12 @@ static void leave(void *unused)
 
 static void make_key(void)
 {
-    have_key = !pthread_key_create(&key, leave);
+    have_key = !pthread_key_create(&key, burst_leave);
 }
 
 /* A thread that EAL knows has a cache of buffers in front of each pool; without it each buffer costs two locked instructions. Few threads
  * have one: buffers that lie in the caches of threads which do not drive any more are nobody's. */
-static void join(void)
+static void burst_join(void)
 {
     /* Space for variables of this kind is scarce in a module, but one byte there is, and it costs no call. */
     static _Thread_local bool asked __attribute__((tls_model("initial-exec")));
@@ -70,7 +70,7 @@ static void look_at(const struct rte_mbuf *mbuf, struct br_dpdk_arrival *out)
 
 int br_dpdk_port_receive(struct br_dpdk_port *port, struct br_dpdk_arrival *out)
 {
-    join();
+    burst_join();
     if (port->n_held)
         rte_pktmbuf_free_bulk(port->held, port->n_held);
     port->n_held = rte_eth_rx_burst(port->id, 0, port->held, BR_DPDK_BURST);
@@ -93,7 +93,7 @@ static void ask_for_sums(struct rte_mbuf *mbuf)
 
 /* Hangs the payload behind the head, where it lies. The driver is done with it when its send function returns (facts.direct), so nobody
  * else ever holds the tail: it needs no count of who does, as DPDK's external buffers have, at two locked instructions a packet. */
-static void hang(struct rte_mbuf *mbuf, struct rte_mbuf *tail, const struct br_dpdk_leaving *packet)
+static void burst_hang(struct rte_mbuf *mbuf, struct rte_mbuf *tail, const struct br_dpdk_leaving *packet)
 {
     tail->buf_addr = (void *)(uintptr_t)packet->payload;
     tail->buf_len = tail->data_len = (uint16_t)packet->payload_bytes;
@@ -104,7 +104,7 @@ static void hang(struct rte_mbuf *mbuf, struct rte_mbuf *tail, const struct br_d
 }
 
 /* tail: NULL, or for the payload. */
-static void fill(struct br_dpdk_port *port, struct rte_mbuf *mbuf, const struct br_dpdk_leaving *packet,
+static void burst_fill(struct br_dpdk_port *port, struct rte_mbuf *mbuf, const struct br_dpdk_leaving *packet,
                  struct rte_mbuf *tail)
 {
     uint8_t *to = rte_pktmbuf_mtod(mbuf, uint8_t *);
@@ -117,7 +117,7 @@ static void fill(struct br_dpdk_port *port, struct rte_mbuf *mbuf, const struct 
     if (!packet->payload_bytes)
         return;
     if (tail) {
-        hang(mbuf, tail, packet);
+        burst_hang(mbuf, tail, packet);
         return;
     }
     memcpy(to + packet->head_bytes, packet->payload, packet->payload_bytes);
@@ -126,7 +126,7 @@ static void fill(struct br_dpdk_port *port, struct rte_mbuf *mbuf, const struct 
     mbuf->pkt_len = mbuf->data_len;
 }
 
-static bool hangs(const struct br_dpdk_port *port, const struct br_dpdk_leaving *packet)
+static bool burst_hangs(const struct br_dpdk_port *port, const struct br_dpdk_leaving *packet)
 {
     return port->direct && packet->payload_bytes > BR_DPDK_COPIED;
 }
@@ -138,11 +138,11 @@ static void fill_all(struct br_dpdk_port *port, struct rte_mbuf **mbufs,
     unsigned wanted = 0;
 
     for (int i = 0; i < n; i++)
-        wanted += hangs(port, &packets[i]);
+        wanted += burst_hangs(port, &packets[i]);
     if (wanted && rte_pktmbuf_alloc_bulk(port->tails, tails, wanted))
         wanted = 0; /* payloads are copied */
     for (int i = 0; i < n; i++)
-        fill(port, mbufs[i], &packets[i], wanted && hangs(port, &packets[i]) ? tails[--wanted] : NULL);
+        burst_fill(port, mbufs[i], &packets[i], wanted && burst_hangs(port, &packets[i]) ? tails[--wanted] : NULL);
 }
 
 int br_dpdk_port_send(struct br_dpdk_port *port, const struct br_dpdk_leaving *packets, int n)
@@ -150,7 +150,7 @@ int br_dpdk_port_send(struct br_dpdk_port *port, const struct br_dpdk_leaving *p
     struct rte_mbuf *mbufs[BR_DPDK_BURST];
     unsigned sent;
 
-    join();
+    burst_join();
     if (n > BR_DPDK_BURST)
         n = BR_DPDK_BURST;
     while (n > 0 && rte_pktmbuf_alloc_bulk(port->pool, mbufs, (unsigned)n))

@@ -33,12 +33,12 @@ static void (*sink)(int level, const char *line);
 static char said[200]; /* under lines_lock */
 static pthread_mutex_t lines_lock = PTHREAD_MUTEX_INITIALIZER;
 
-int br_dpdk_words(char *words, int err, const char *format, ...)
+int br_dpdk_words(char *text, int err, const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
-    vsnprintf(words, BR_DPDK_WORDS, format, args);
+    vsnprintf(text, BR_DPDK_MESSAGE, format, args);
     va_end(args);
     return -err;
 }
@@ -85,18 +85,18 @@ static ssize_t take_line(void *cookie, const char *bytes, size_t n)
     return (ssize_t)n;
 }
 
-static int capture(char *words)
+static int eal_capture(char *text)
 {
     FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = take_line});
 
     if (!stream)
-        return br_dpdk_words(words, ENOMEM, "no stream for DPDK's log");
+        return br_dpdk_words(text, ENOMEM, "no stream for DPDK's log");
     setvbuf(stream, NULL, _IOLBF, 256);
     rte_openlog_stream(stream);
     return 0;
 }
 
-static void __attribute__((format(printf, 1, 2))) add(const char *format, ...)
+static void __attribute__((format(printf, 1, 2))) eal_add(const char *format, ...)
 {
     va_list args;
 
@@ -124,29 +124,29 @@ static int any_core(void)
 static void write_arguments(const struct br_dpdk_start *start)
 {
     job.argc = 0;
-    add("braid");
-    add("--no-telemetry");
-    add("--lcores=0@%d", any_core());
-    add("--file-prefix=braid-%d", (int)getpid());
+    eal_add("braid");
+    eal_add("--no-telemetry");
+    eal_add("--lcores=0@%d", any_core());
+    eal_add("--file-prefix=braid-%d", (int)getpid());
     if (start->huge) {
-        add("--in-memory");
-        add("--iova-mode=va");
+        eal_add("--in-memory");
+        eal_add("--iova-mode=va");
     } else {
-        add("--no-huge");
-        add("--no-shconf");
-        add("-m");
-        add("%u", start->megabytes > LEAST ? start->megabytes : LEAST);
+        eal_add("--no-huge");
+        eal_add("--no-shconf");
+        eal_add("-m");
+        eal_add("%u", start->megabytes > LEAST ? start->megabytes : LEAST);
     }
     if (!start->n_pci)
-        add("--no-pci");
+        eal_add("--no-pci");
     for (int i = 0; i < start->n_pci; i++) {
-        add("-a");
-        add("%s", start->pci[i]);
+        eal_add("-a");
+        eal_add("%s", start->pci[i]);
     }
     job.argv[job.argc] = NULL;
 }
 
-static void *run(void *unused)
+static void *eal_run(void *unused)
 {
     (void)unused;
     job.rc = rte_eal_init(job.argc, job.argv);
@@ -154,37 +154,37 @@ static void *run(void *unused)
     return NULL;
 }
 
-static int start_once(const struct br_dpdk_start *start, char *words)
+static int start_once(const struct br_dpdk_start *start, char *text)
 {
     struct timespec until;
     pthread_t thread;
     int rc;
 
     sink = start->log;
-    rc = capture(words);
+    rc = eal_capture(text);
     if (rc)
         return rc;
     write_arguments(start);
-    rc = br_thread_start(&thread, run, NULL);
+    rc = br_thread_start(&thread, eal_run, NULL);
     if (rc)
-        return br_dpdk_words(words, rc, "no thread to start DPDK: %s", strerror(rc));
+        return br_dpdk_words(text, rc, "no thread to start DPDK: %s", strerror(rc));
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += PATIENCE;
     if (pthread_timedjoin_np(thread, NULL, &until)) {
         pthread_detach(thread);
-        return br_dpdk_words(words, ETIMEDOUT, "DPDK has not started within %d s: %.200s", PATIENCE,
+        return br_dpdk_words(text, ETIMEDOUT, "DPDK has not started within %d s: %.200s", PATIENCE,
                              br_dpdk_eal_said());
     }
     if (job.rc < 0 && job.error != EALREADY)
-        return br_dpdk_words(words, job.error > 0 ? job.error : EIO, "DPDK does not start: %.200s (%s)",
+        return br_dpdk_words(text, job.error > 0 ? job.error : EIO, "DPDK does not start: %.200s (%s)",
                              br_dpdk_eal_said(), rte_strerror(job.error));
     return 0;
 }
 
 /* What a failed start has left behind nobody can clean up: the first answer stands. */
-int br_dpdk_eal_start(const struct br_dpdk_start *start, char *words)
+int br_dpdk_eal_start(const struct br_dpdk_start *start, char *text)
 {
-    static char failure[BR_DPDK_WORDS];
+    static char failure[BR_DPDK_MESSAGE];
     static int rc;
 
     pthread_mutex_lock(&lock);
@@ -192,7 +192,7 @@ int br_dpdk_eal_start(const struct br_dpdk_start *start, char *words)
         rc = start_once(start, failure);
     started = true;
     if (rc)
-        memcpy(words, failure, BR_DPDK_WORDS);
+        memcpy(text, failure, BR_DPDK_MESSAGE);
     pthread_mutex_unlock(&lock);
     return rc;
 }

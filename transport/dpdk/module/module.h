@@ -5,11 +5,11 @@
 
 #include "transport/dpdk/module.h"
 
-/* -err, with words[BR_DPDK_WORDS]. */
-int br_dpdk_words(char *words, int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* -err, with words[BR_DPDK_MESSAGE]. */
+int br_dpdk_words(char *text, int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* eal.c */
-int br_dpdk_eal_start(const struct br_dpdk_start *start, char *words);
+int br_dpdk_eal_start(const struct br_dpdk_start *start, char *text);
 /* The first line of an error that EAL or a driver has printed since br_dpdk_eal_forget(); "": none. For the thread that
  * holds the lock of ports. */
 void br_dpdk_eal_forget(void);
@@ -17,7 +17,7 @@ const char *br_dpdk_eal_said(void);
 
 /* port.c, burst.c: see struct br_dpdk_module. */
 int br_dpdk_port_open(const char *devargs, uint16_t mtu, bool all, struct br_dpdk_port **out,
-                      struct br_dpdk_facts *facts, char *words);
+                      struct br_dpdk_facts *facts, char *text);
 void br_dpdk_port_close(struct br_dpdk_port *port);
 bool br_dpdk_port_is_up(struct br_dpdk_port *port);
 uint64_t br_dpdk_port_dropped(struct br_dpdk_port *port);

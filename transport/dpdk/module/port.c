@@ -27,12 +27,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* opening and closing 
 static struct br_dpdk_port *ports;
 static unsigned made; /* names of pools */
 
-static const char *word(int rc)
+static const char *port_word(int rc)
 {
     return rte_strerror(rc < 0 ? -rc : rc);
 }
 
-static int fail(char *words, int rc, const char *what)
+static int port_fail(char *text, int rc, const char *what)
 {
     const char *said = br_dpdk_eal_said(), *hint = "";
 
@@ -41,12 +41,12 @@ static int fail(char *words, int rc, const char *what)
         hint =
             ". Another process here has a group of sockets with the same number: start again, or give each "
             "process a network namespace";
-    return br_dpdk_words(words, rc < 0 ? -rc : EIO, "%s: %s%s%.200s%s", what, word(rc),
+    return br_dpdk_words(text, rc < 0 ? -rc : EIO, "%s: %s%s%.200s%s", what, port_word(rc),
                          *said ? "; DPDK: " : "", said, hint);
 }
 
 /* Lets DPDK look at the device, if it has not done so when it started (PCI). */
-static int attach(struct br_dpdk_port *port, const char *devargs, char *words)
+static int port_attach(struct br_dpdk_port *port, const char *devargs, char *text)
 {
     struct rte_eth_dev_info info;
     int rc = 0;
@@ -56,11 +56,11 @@ static int attach(struct br_dpdk_port *port, const char *devargs, char *words)
         if (!rc)
             rc = rte_eth_dev_get_port_by_name(port->name, &port->id);
         if (rc)
-            return fail(words, rc, "no such port");
+            return port_fail(text, rc, "no such port");
     }
     rc = rte_eth_dev_info_get(port->id, &info);
     if (rc)
-        return fail(words, rc, "the port cannot be asked");
+        return port_fail(text, rc, "the port cannot be asked");
     port->device = info.device;
     return 0;
 }
@@ -86,7 +86,7 @@ static bool reads_at_once(const struct rte_eth_dev_info *info, const char *devar
     return false;
 }
 
-static void learn(struct br_dpdk_port *port, const char *devargs, uint16_t mtu,
+static void port_learn(struct br_dpdk_port *port, const char *devargs, uint16_t mtu,
                   const struct rte_eth_dev_info *info, struct br_dpdk_facts *facts)
 {
     const uint64_t rx = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
@@ -125,7 +125,7 @@ static struct rte_mempool *make_pool(const char *name, unsigned n, uint16_t room
 }
 
 static int make_pools(struct br_dpdk_port *port, const char *devargs, const struct br_dpdk_facts *facts,
-                      unsigned descriptors, char *words)
+                      unsigned descriptors, char *text)
 {
     unsigned n = descriptors + MORE, number = ++made;
     uint32_t packet = ETHERNET + facts->mtu, frame = frame_bytes(devargs);
@@ -134,7 +134,7 @@ static int make_pools(struct br_dpdk_port *port, const char *devargs, const stru
 
     room = RTE_ALIGN_CEIL(room < RTE_MBUF_DEFAULT_BUF_SIZE ? RTE_MBUF_DEFAULT_BUF_SIZE : room, 64);
     if (room > UINT16_MAX)
-        return br_dpdk_words(words, EINVAL, "an MTU of %u is more than DPDK's buffers hold", facts->mtu);
+        return br_dpdk_words(text, EINVAL, "an MTU of %u is more than DPDK's buffers hold", facts->mtu);
     snprintf(name, sizeof name, "braid-%u", number);
     port->pool = make_pool(name, n, (uint16_t)room);
     snprintf(name, sizeof name, "braid-tails-%u", number);
@@ -142,7 +142,7 @@ static int make_pools(struct br_dpdk_port *port, const char *devargs, const stru
         port->tails = make_pool(name, n, 0);
     if (!port->pool || (facts->direct && !port->tails))
         return br_dpdk_words(
-            words, ENOMEM,
+            text, ENOMEM,
             "no memory for %u packets of %u bytes: raise BRAID_DPDK_MEMORY (MiB), or reserve "
             "huge pages",
             n, room);
@@ -150,7 +150,7 @@ static int make_pools(struct br_dpdk_port *port, const char *devargs, const stru
 }
 
 static int set_up_queues(struct br_dpdk_port *port, const char *devargs, const struct br_dpdk_facts *facts,
-                         char *words)
+                         char *text)
 {
     struct rte_eth_conf conf = {.rxmode = {.mq_mode = RTE_ETH_MQ_RX_NONE}};
     uint16_t rx = DESCRIPTORS, tx = DESCRIPTORS;
@@ -164,17 +164,17 @@ static int set_up_queues(struct br_dpdk_port *port, const char *devargs, const s
         conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
     rc = rte_eth_dev_configure(port->id, 1, 1, &conf);
     if (rc)
-        return fail(words, rc, "the port takes no configuration");
+        return port_fail(text, rc, "the port takes no configuration");
     port->configured = true;
     rc = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &rx, &tx);
     if (rc)
-        return fail(words, rc, "the port has no queues");
-    rc = make_pools(port, devargs, facts, (unsigned)rx + tx, words);
+        return port_fail(text, rc, "the port has no queues");
+    rc = make_pools(port, devargs, facts, (unsigned)rx + tx, text);
     if (rc)
         return rc;
     if ((rc = rte_eth_rx_queue_setup(port->id, 0, rx, ANY_SOCKET, NULL, port->pool)) ||
         (rc = rte_eth_tx_queue_setup(port->id, 0, tx, ANY_SOCKET, NULL)))
-        return fail(words, rc, "the port's queues cannot be set up");
+        return port_fail(text, rc, "the port's queues cannot be set up");
     return 0;
 }
 
@@ -210,35 +210,35 @@ static int start_client(struct br_dpdk_port *port)
     return rc ? rc : -ENETDOWN;
 }
 
-static int start(struct br_dpdk_port *port, const char *devargs, uint16_t mtu, struct br_dpdk_facts *facts,
-                 char *words)
+static int port_start(struct br_dpdk_port *port, const char *devargs, uint16_t mtu, struct br_dpdk_facts *facts,
+                 char *text)
 {
     struct rte_eth_dev_info info;
     struct rte_eth_link link;
     int rc = rte_eth_dev_info_get(port->id, &info);
 
     if (rc)
-        return fail(words, rc, "the port cannot be asked");
-    learn(port, devargs, mtu, &info, facts);
+        return port_fail(text, rc, "the port cannot be asked");
+    port_learn(port, devargs, mtu, &info, facts);
     port->direct = facts->direct;
-    rc = set_up_queues(port, devargs, facts, words);
+    rc = set_up_queues(port, devargs, facts, text);
     if (rc)
         return rc;
     /* A virtual device carries what lies under it, whatever it answers. */
     rc = mtu ? rte_eth_dev_set_mtu(port->id, mtu) : 0;
     if (rc && strncmp(info.driver_name, "net_", 4) != 0)
-        return fail(words, rc, "the port does not take this mtu");
+        return port_fail(text, rc, "the port does not take this mtu");
     br_dpdk_eal_forget();
     rc =
         is_memif(&info) && !strstr(devargs, "role=server") ? start_client(port) : rte_eth_dev_start(port->id);
     if (rc)
-        return fail(words, rc, "the port does not start");
+        return port_fail(text, rc, "the port does not start");
     if (!rte_eth_link_get_nowait(port->id, &link) && link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
         facts->bits_per_second = (uint64_t)link.link_speed * 1000000;
     return 0;
 }
 
-static void undo(struct br_dpdk_port *port)
+static void port_undo(struct br_dpdk_port *port)
 {
     if (port->configured)
         rte_eth_dev_stop(port->id);
@@ -252,7 +252,7 @@ static void undo(struct br_dpdk_port *port)
     free(port);
 }
 
-static struct br_dpdk_port *find(const char *name)
+static struct br_dpdk_port *port_find(const char *name)
 {
     struct br_dpdk_port *port = ports;
 
@@ -261,7 +261,7 @@ static struct br_dpdk_port *find(const char *name)
     return port;
 }
 
-static void forget(const struct br_dpdk_port *port)
+static void port_forget(const struct br_dpdk_port *port)
 {
     for (struct br_dpdk_port **at = &ports; *at; at = &(*at)->next)
         if (*at == port) {
@@ -271,37 +271,37 @@ static void forget(const struct br_dpdk_port *port)
 }
 
 static int open_locked(struct br_dpdk_port *port, const char *devargs, uint16_t mtu,
-                       struct br_dpdk_facts *facts, char *words)
+                       struct br_dpdk_facts *facts, char *text)
 {
     int rc;
 
-    if (find(port->name))
-        return br_dpdk_words(words, EBUSY, "another device of this process has this port: give each its own");
+    if (port_find(port->name))
+        return br_dpdk_words(text, EBUSY, "another device of this process has this port: give each its own");
     port->next = ports;
     ports = port;
     br_dpdk_eal_forget();
-    rc = attach(port, devargs, words);
+    rc = port_attach(port, devargs, text);
     if (!rc)
-        rc = start(port, devargs, mtu, facts, words);
+        rc = port_start(port, devargs, mtu, facts, text);
     return rc;
 }
 
 int br_dpdk_port_open(const char *devargs, uint16_t mtu, bool all, struct br_dpdk_port **out,
-                      struct br_dpdk_facts *facts, char *words)
+                      struct br_dpdk_facts *facts, char *text)
 {
     struct br_dpdk_port *port = calloc(1, sizeof *port);
     int rc;
 
     if (!port)
-        return br_dpdk_words(words, ENOMEM, "no memory");
+        return br_dpdk_words(text, ENOMEM, "no memory");
     snprintf(port->name, sizeof port->name, "%.*s", (int)strcspn(devargs, ","), devargs);
     pthread_mutex_lock(&lock);
-    rc = open_locked(port, devargs, mtu, facts, words);
+    rc = open_locked(port, devargs, mtu, facts, text);
     if (!rc && all && (rc = rte_eth_promiscuous_enable(port->id)))
-        fail(words, rc, "the port does not take in packets for another MAC address");
+        port_fail(text, rc, "the port does not take in packets for another MAC address");
     if (rc) {
-        forget(port);
-        undo(port);
+        port_forget(port);
+        port_undo(port);
     } else {
         *out = port;
     }
@@ -312,8 +312,8 @@ int br_dpdk_port_open(const char *devargs, uint16_t mtu, bool all, struct br_dpd
 void br_dpdk_port_close(struct br_dpdk_port *port)
 {
     pthread_mutex_lock(&lock);
-    forget(port);
-    undo(port);
+    port_forget(port);
+    port_undo(port);
     pthread_mutex_unlock(&lock);
 }
 

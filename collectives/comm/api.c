@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The public calls: check the arguments, make an operation of them, submit it, wait if the caller blocks. */
+#include "collectives/comm/comm.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <braid/gpu.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/process.h"
+#include "collectives/schedule/type.h"
+
+/* What a collective call says. */
+struct call {
+    enum br_collective collective;
+    const void *send;
+    void *recv;
+    size_t count;
+    enum braid_type type;
+    enum braid_reduction reduction;
+    int root;
+    /* Set by check_call(): what this rank reads and writes, 0 where it does not. */
+    size_t send_bytes, recv_bytes;
+};
+
+/* ---- checks ------------------------------------------------------------------------------------------------ */
+
+static int api_check_options(const char *name, const struct braid_options *options)
+{
+    if (!options)
+        return 0;
+    if (options->timeout_ms < 0)
+        return br_error(EINVAL, "%s: timeout_ms is %d; it must not be negative (0: the communicator's)", name,
+                        options->timeout_ms);
+    for (size_t i = 0; i < sizeof options->reserved / sizeof options->reserved[0]; i++)
+        if (options->reserved[i])
+            return br_error(EINVAL, "%s: reserved fields of braid_options must be zero", name);
+    return 0;
+}
+
+/* send and recv of this rank may be apart, or in place as braid.h says; anything else would be overwritten before it is read. */
+static int check_overlap(const struct braid_comm *comm, const char *name, const struct call *c)
+{
+    uintptr_t send = (uintptr_t)c->send, recv = (uintptr_t)c->recv;
+    size_t own = (size_t)comm->rank * c->count * br_type_size(c->type);
+    const char *in_place = "recv == send";
+    bool is_in_place = recv == send;
+
+    if (!c->send_bytes || !c->recv_bytes || send + c->send_bytes <= recv || recv + c->recv_bytes <= send)
+        return 0;
+    if (c->send_bytes > c->recv_bytes) {
+        in_place = "recv == send + rank * count";
+        is_in_place = recv == send + own;
+    } else if (c->send_bytes < c->recv_bytes) {
+        in_place = "send == recv + rank * count";
+        is_in_place = send == recv + own;
+    }
+    return is_in_place
+               ? 0
+               : br_error(
+                     EINVAL,
+                     "%s: send (%zu bytes from %p) and recv (%zu bytes from %p) of rank %d overlap; they "
+                     "may only if it is in place: %s",
+                     name, c->send_bytes, c->send, c->recv_bytes, c->recv, comm->rank, in_place);
+}
+
+static int check_call(struct braid_comm *comm, const char *name, struct call *c,
+                      const struct braid_options *options)
+{
+    int rc = br_comm_check(comm, name);
+    uint32_t n;
+    size_t block;
+
+    if (!rc)
+        rc = api_check_options(name, options);
+    if (rc || c->collective == BR_BARRIER)
+        return rc;
+    if ((unsigned)c->type > BRAID_UINT64)
+        return br_error(EINVAL, "%s: there is no data type %d", name, (int)c->type);
+    if (br_collective_reduces(c->collective) && (unsigned)c->reduction > BRAID_AVG)
+        return br_error(EINVAL, "%s: there is no reduction %d", name, (int)c->reduction);
+    if (c->root < 0 || c->root >= comm->size)
+        return br_error(EINVAL, "%s: root is %d, ranks are 0 to %d", name, c->root, comm->size - 1);
+    if (c->count > SIZE_MAX / 8 / (size_t)comm->size)
+        return br_error(EINVAL, "%s: %zu elements from each of %d ranks are more than memory can hold", name,
+                        c->count, comm->size);
+    n = (uint32_t)comm->size;
+    block = c->count * br_type_size(c->type);
+    if (!br_collective_from_root(c->collective) || c->root == comm->rank)
+        c->send_bytes = block * br_collective_blocks(c->collective, n, BR_INPUT);
+    if (!br_collective_to_root(c->collective) || c->root == comm->rank)
+        c->recv_bytes = block * br_collective_blocks(c->collective, n, BR_OUTPUT);
+    if (c->send_bytes && !c->send)
+        return br_error(EINVAL, "%s: send is NULL", name);
+    if (c->recv_bytes && !c->recv)
+        return br_error(EINVAL, "%s: recv is NULL", name);
+    return check_overlap(comm, name, c);
+}
+
+/* ---- from call to result ----------------------------------------------------------------------------------- */
+
+static void apply_options(const struct braid_comm *comm, const struct braid_options *options,
+                          struct br_operation *op)
+{
+    op->timeout = comm->context->settings.timeout;
+    if (!options)
+        return;
+    op->priority = options->priority;
+    op->tag = options->tag;
+    if (options->timeout_ms)
+        op->timeout = (uint64_t)options->timeout_ms * BR_MS;
+    if (options->algorithm && strcmp(options->algorithm, "auto") != 0)
+        snprintf(op->algorithm, sizeof op->algorithm, "%s", options->algorithm);
+}
+
+/* Submits; blocks if the caller gave no place for a handle. */
+static int api_submit(struct br_operation *op, struct braid_op **out)
+{
+    struct braid_op *handle = out ? br_operation_handle(op) : NULL;
+    int rc = out ? br_progress_submit(op) : br_progress_run(op);
+
+    if (rc) {
+        br_comm_put_operation(op);
+        return rc;
+    }
+    if (!out)
+        return br_comm_finish_operation(op);
+    *out = handle;
+    return 0;
+}
+
+static void api_fill(const struct braid_comm *comm, const struct call *c, const struct braid_options *options,
+                 struct br_operation *op)
+{
+    bool reads = !br_collective_from_root(c->collective) || c->root == comm->rank;
+
+    apply_options(comm, options, op);
+    op->kind = BR_OPERATION_COLLECTIVE;
+    op->collective = c->collective;
+    op->count = c->count;
+    op->type = c->type;
+    op->reduction = c->reduction;
+    op->root = c->root;
+    op->send = reads ? c->send : c->recv;
+    op->recv = c->recv;
+    op->send_bytes = c->send_bytes;
+    op->recv_bytes = c->recv_bytes;
+}
+
+/* The short way for small collectives of one host; the operation lives on the stack. */
+static bool api_call_shm(struct braid_comm *comm, const struct call *c, const struct braid_options *options,
+                       int *rc)
+{
+    struct br_operation op;
+
+    memset(&op, 0, offsetof(struct br_operation, message)); /* what follows is the engine's */
+    op.comm = comm;
+    op.group = comm->group;
+    api_fill(comm, c, options, &op);
+    *rc = br_comm_probe_memory("", &op);
+    if (*rc || br_operation_is_staged(&op) || !br_progress_shm(comm, &op))
+        return false;
+    *rc = op.status ? br_error(-op.status, "%s", op.message) : 0;
+    return true;
+}
+
+static int api_make(struct braid_comm *comm, const char *name, const struct call *c,
+                const struct braid_options *options, struct br_operation **out)
+{
+    struct br_operation *op = br_comm_get_operation(comm);
+    int rc;
+
+    if (!op)
+        return -EAGAIN;
+    api_fill(comm, c, options, op);
+    rc = br_comm_probe_memory(name, op);
+    if (rc)
+        br_comm_put_operation(op);
+    *out = op;
+    return rc;
+}
+
+static int api_call(struct braid_comm *comm, const char *name, struct call *c,
+                const struct braid_options *options, bool persistent, struct braid_op **out)
+{
+    BR_HOLD_CANCELLATION;
+    struct br_operation *op;
+    int rc = check_call(comm, name, c, options);
+
+    if (out)
+        *out = NULL;
+    if (rc)
+        return rc;
+    if (persistent && !out)
+        return br_error(EINVAL, "%s: nowhere to store the operation", name);
+    if (!out && comm->shm && api_call_shm(comm, c, options, &rc))
+        return rc;
+    rc = api_make(comm, name, c, options, &op);
+    if (rc)
+        return rc;
+    op->persistent = persistent;
+    if (!persistent)
+        return api_submit(op, out);
+    rc = br_comm_prepare_operation(op);
+    if (rc)
+        br_comm_put_operation(op);
+    else
+        *out = br_operation_handle(op);
+    return rc;
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------------- */
+
+int braid_allreduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                    enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_allreduce",
+                &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0, 0, 0}, options, false,
+                op);
+}
+
+int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, enum braid_reduction reduction,
+                         const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_allreduce_init",
+                &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0, 0, 0}, options, true, op);
+}
+
+int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                              enum braid_type type, enum braid_reduction reduction,
+                              const struct braid_options *options, void *stream)
+{
+    BR_HOLD_CANCELLATION;
+    struct call c = {BR_ALLREDUCE, send, recv, count, type, reduction, 0, 0, 0};
+    const char *name = "braid_allreduce_on_stream";
+    struct br_operation *op;
+    int rc = check_call(comm, name, &c, options);
+
+    if (!rc)
+        rc = api_make(comm, name, &c, options, &op);
+    if (rc)
+        return rc;
+    rc = br_stream_submit(op, stream);
+    return rc ? br_error_prefix(rc, "%s: ", name) : 0;
+}
+
+int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, enum braid_reduction reduction,
+                         const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_reduce_scatter",
+                &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0, 0, 0}, options,
+                false, op);
+}
+
+int braid_reduce_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                              enum braid_type type, enum braid_reduction reduction,
+                              const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_reduce_scatter_init",
+                &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0, 0, 0}, options, true,
+                op);
+}
+
+int braid_allgather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                    const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_allgather",
+                &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0, 0, 0}, options, false,
+                op);
+}
+
+int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_allgather_init",
+                &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0, 0, 0}, options, true, op);
+}
+
+int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                    int root, const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_broadcast",
+                &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, false,
+                op);
+}
+
+int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, int root, const struct braid_options *options,
+                         struct braid_op **op)
+{
+    return api_call(comm, "braid_broadcast_init",
+                &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, true,
+                op);
+}
+
+int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                 enum braid_reduction reduction, int root, const struct braid_options *options,
+                 struct braid_op **op)
+{
+    return api_call(comm, "braid_reduce",
+                &(struct call){BR_REDUCE, send, recv, count, type, reduction, root, 0, 0}, options, false,
+                op);
+}
+
+int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                      enum braid_type type, enum braid_reduction reduction, int root,
+                      const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_reduce_init",
+                &(struct call){BR_REDUCE, send, recv, count, type, reduction, root, 0, 0}, options, true, op);
+}
+
+int braid_alltoall(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                   const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_alltoall",
+                &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0, 0, 0}, options, false, op);
+}
+
+int braid_alltoall_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                        enum braid_type type, const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_alltoall_init",
+                &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0, 0, 0}, options, true, op);
+}
+
+int braid_gather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                 int root, const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_gather",
+                &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, false,
+                op);
+}
+
+int braid_gather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                      enum braid_type type, int root, const struct braid_options *options,
+                      struct braid_op **op)
+{
+    return api_call(comm, "braid_gather_init",
+                &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, true, op);
+}
+
+int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
+                  int root, const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_scatter",
+                &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, false,
+                op);
+}
+
+int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                       enum braid_type type, int root, const struct braid_options *options,
+                       struct braid_op **op)
+{
+    return api_call(comm, "braid_scatter_init",
+                &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, true,
+                op);
+}
+
+int braid_barrier(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_barrier", &(struct call){.collective = BR_BARRIER, 0, 0}, options, false, op);
+}
+
+int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_barrier_init", &(struct call){.collective = BR_BARRIER, 0, 0}, options, true,
+                op);
+}
+
+/* ---- point to point ---------------------------------------------------------------------------------------- */
+
+/* What a call says besides its options. */
+struct point {
+    enum br_operation_kind kind;
+    const void *send;
+    void *recv;
+    size_t bytes;
+    int peer;                    /* of messages; else -1 */
+    const struct braid_key *key; /* one-sided, and what follows */
+    uint64_t offset;
+    struct br_operands operands;
+};
+
+static int api_check_p2p(struct braid_comm *comm, const char *name, const struct point *p)
+{
+    int peer = p->kind >= BR_OPERATION_PUT ? (p->key ? (int)p->key->rank : 0) : p->peer;
+    int ranks = p->key ? comm->context->size : comm->size; /* a key is of the job */
+
+    if (p->kind >= BR_OPERATION_PUT && !p->key)
+        return br_error(EINVAL, "%s: no key", name);
+    if (peer < 0 || peer >= ranks)
+        return br_error(EINVAL, "%s: peer is %d, ranks are 0 to %d", name, peer, ranks - 1);
+    if (p->bytes && !p->send && !p->recv)
+        return br_error(EINVAL, "%s: memory is NULL", name);
+    if (p->key && (p->offset > p->key->bytes || p->bytes > p->key->bytes - p->offset))
+        return br_error(EACCES, "%s: [%llu, +%zu) is not in a region of %llu bytes", name,
+                        (unsigned long long)p->offset, p->bytes, (unsigned long long)p->key->bytes);
+    return 0;
+}
+
+static int api_p2p(struct braid_comm *comm, const char *name, const struct point *p,
+                 const struct braid_options *options, struct braid_op **out)
+{
+    BR_HOLD_CANCELLATION;
+    struct br_operation *op;
+    int rc = br_comm_check(comm, name);
+
+    if (out)
+        *out = NULL;
+    if (!rc)
+        rc = api_check_p2p(comm, name, p);
+    if (!rc)
+        rc = api_check_options(name, options);
+    if (rc)
+        return rc;
+    op = br_comm_get_operation(comm);
+    if (!op)
+        return -EAGAIN;
+    apply_options(comm, options, op);
+    op->kind = p->kind;
+    op->peer = p->key ? (int)p->key->rank : p->peer;
+    op->count = p->bytes;
+    op->send = p->send;
+    op->recv = p->recv;
+    op->send_bytes = p->send ? p->bytes : 0;
+    op->recv_bytes = p->recv ? p->bytes : 0;
+    op->operands = p->operands;
+    if (p->key) {
+        op->key = *p->key;
+        op->offset = p->offset;
+    }
+    rc = br_comm_probe_memory(name, op);
+    if (rc) {
+        br_comm_put_operation(op);
+        return rc;
+    }
+    return api_submit(op, out);
+}
+
+int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
+               const struct braid_options *options, struct braid_op **op)
+{
+    return api_p2p(comm, "braid_send",
+                 &(struct point){.kind = BR_OPERATION_SEND, .send = memory, .bytes = bytes, .peer = peer},
+                 options, op);
+}
+
+int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
+               const struct braid_options *options, struct braid_op **op)
+{
+    return api_p2p(comm, "braid_recv",
+                 &(struct point){.kind = BR_OPERATION_RECV, .recv = memory, .bytes = bytes, .peer = peer},
+                 options, op);
+}
+
+int braid_put(struct braid_comm *comm, const void *memory, size_t bytes, const struct braid_key *key,
+              uint64_t offset, const struct braid_options *options, struct braid_op **op)
+{
+    return api_p2p(comm, "braid_put",
+                 &(struct point){BR_OPERATION_PUT, memory, NULL, bytes, -1, key, offset, {0}}, options, op);
+}
+
+int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct braid_key *key,
+              uint64_t offset, const struct braid_options *options, struct braid_op **op)
+{
+    return api_p2p(comm, "braid_get",
+                 &(struct point){BR_OPERATION_GET, NULL, memory, bytes, -1, key, offset, {0}}, options, op);
+}
+
+int braid_fetch_add(struct braid_comm *comm, uint64_t *before, uint64_t value, const struct braid_key *key,
+                    uint64_t offset, const struct braid_options *options, struct braid_op **op)
+{
+    return api_p2p(
+        comm, "braid_fetch_add",
+        &(struct point){BR_OPERATION_ADD, NULL, before, sizeof *before, -1, key, offset, {.value = value}},
+        options, op);
+}
+
+int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compare, uint64_t value,
+                       const struct braid_key *key, uint64_t offset, const struct braid_options *options,
+                       struct braid_op **op)
+{
+    return api_p2p(
+        comm, "braid_compare_swap",
+        &(struct point){BR_OPERATION_SWAP, NULL, before, sizeof *before, -1, key, offset, {value, compare}},
+        options, op);
+}

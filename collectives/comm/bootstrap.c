@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From alone to connected: find the others, agree, open devices, tell where they listen, learn where the others do, connect.
+ *
+ * 1. All ranks agree on the back end between hosts (backend.h), on their settings and, in a BCube before anything is opened, on which NIC is which level (devices.h).
+ *    Then every rank publishes one record of fixed size: an address a device.
+ * 2. Mesh: ranks of one host use shm, others RDMA or TCP, a rail a device; BRAID_BACKEND forces one. Rail i of a pair runs between
+ *    their i-th devices (modulo their number).
+ * 3. BCube: device i is on level i. A rank has one rail to each of its neighbours, between both devices of the level on
+ *    which they are neighbours, and none to anybody else. Never over shm: whoever asks for the cube wants its links.
+ */
+#include "collectives/comm/comm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "collectives/comm/backend.h"
+#include "collectives/comm/devices.h"
+#include "collectives/comm/cabling_check.h"
+#include "protocol/bootstrap/store.h"
+#include "transport/shm/address.h"
+
+/* Where one rank listens. */
+struct record {
+    struct br_address shm; /* bytes 0: none */
+    uint32_t n_net;
+    uint32_t rails;
+    uint32_t gpu_local_possible; /* 1: it could (share.h, note 7) */
+    struct br_address net[BR_MAX_DEVICES];
+};
+
+struct local {
+    int shm;                 /* device index, -1: none */
+    int net[BR_MAX_DEVICES]; /* device indexes */
+    int n_net;
+    bool warned_of_rails;
+    struct record record;
+};
+
+static int open_device(struct br_context *context, const char *backend, const char *name,
+                       struct br_address *address, int *index)
+{
+    const struct br_transport_ops *ops = br_transport_get(backend);
+    int rc;
+
+    if (!ops)
+        return br_error(EOPNOTSUPP, "the back end %s is not in this build", backend);
+    rc = br_worker_open_device(context->worker, ops, name, NULL, index);
+    if (!rc)
+        rc = context->worker->devices[*index]->ops->device_address(context->worker->devices[*index], address);
+    return rc;
+}
+
+/* What the inventory says of the GID of the NIC that a device is; 0: nothing. */
+static uint32_t gid_of(const struct br_settings *s, const char *name)
+{
+    for (uint32_t level = 0; s->has_inventory && level < s->cube.k; level++)
+        if (!strcmp(s->nics[level], name))
+            return s->gids[level];
+    return 0;
+}
+
+static int open_net(struct br_context *context, struct local *local, const struct br_devices *devices)
+{
+    struct br_worker *worker = context->worker;
+    const char *backend = context->settings.network;
+    int rc = 0;
+
+    if (devices->n >= BR_MAX_DEVICES)
+        return br_error(E2BIG, "rank %d: more than %d devices; name the ones to use in BRAID_DEVICES",
+                        context->rank, BR_MAX_DEVICES - 1);
+    for (int i = 0; i < devices->n && !rc; i++) {
+        local->net[i] = -1;
+        if (!devices->names[i][0])
+            continue;
+        worker->config.gids[worker->n_devices] = gid_of(&context->settings, devices->names[i]);
+        rc = open_device(context, backend, devices->names[i], &local->record.net[i], &local->net[i]);
+    }
+    local->n_net = devices->n;
+    return rc;
+}
+
+static int open_devices(struct br_context *context, struct local *local, const struct br_devices *devices)
+{
+    const struct br_settings *s = &context->settings;
+    int rc = 0;
+
+    local->shm = -1;
+    if ((!strcmp(s->backend, "auto") || !strcmp(s->backend, "shm")) && !s->cube.n)
+        rc = open_device(context, "shm", NULL, &local->record.shm, &local->shm);
+    if (!rc)
+        rc = open_net(context, local, devices);
+    local->record.n_net = (uint32_t)local->n_net;
+    local->record.rails = (uint32_t)(s->rails ? s->rails : local->n_net);
+    return rc;
+}
+
+/* shm within a host, if both sides have it; the back end knows which addresses it can reach. */
+static bool use_shm(const struct local *local, const struct record *peer)
+{
+    char socket[BR_SOCKET_NAME];
+
+    return local->shm >= 0 && peer->shm.bytes && !br_shm_address_resolve(&peer->shm, socket);
+}
+
+static int bootstrap_set_peer(struct br_context *context, struct local *local, int rank, const struct record *peer)
+{
+    struct br_rail_config rails[BR_MAX_RAILS];
+    uint32_t n;
+
+    if (peer->n_net > BR_MAX_DEVICES || peer->rails > BR_MAX_RAILS)
+        return br_error(EPROTO, "the record of rank %d makes no sense", rank);
+    if (use_shm(local, peer)) {
+        rails[0] = (struct br_rail_config){.device = local->shm, .address = peer->shm};
+        return br_worker_set_peer(context->worker, rank, rails, 1);
+    }
+    if (!peer->n_net || !local->n_net)
+        return br_error(EHOSTUNREACH,
+                        "rank %d is on another host than rank %d and one of them has shared memory only; use "
+                        "BRAID_BACKEND=auto",
+                        rank, context->rank);
+    n = peer->rails < local->record.rails ? peer->rails : local->record.rails;
+    if (n < local->record.rails && !local->warned_of_rails) {
+        local->warned_of_rails = true;
+        br_log_warn("rank %d: rank %d has %u rails where this rank has %u, so the two use %u; give all "
+                    "ranks the same BRAID_RAILS and as many devices",
+                    context->rank, rank, peer->rails, local->record.rails, n);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        rails[i] = (struct br_rail_config){.device = local->net[i % (uint32_t)local->n_net],
+                                           .address = peer->net[i % peer->n_net],
+                                           .level = (int)i};
+    return br_worker_set_peer(context->worker, rank, rails, (int)n);
+}
+
+/* A rail to a neighbour, between both devices of the level; none to others. */
+static int set_cube_peer(struct br_context *context, const struct local *local, int rank,
+                         const struct record *peer)
+{
+    const struct br_bcube *cube = &context->settings.cube;
+    int level = br_bcube_level(cube, (uint32_t)context->rank, (uint32_t)rank);
+
+    if (peer->n_net != cube->k)
+        return br_error(EPROTO, "the record of rank %d makes no sense", rank);
+    if (level < 0 || local->net[level] < 0 || !peer->net[level].bytes)
+        return 0;
+    return br_worker_set_peer(
+        context->worker, rank,
+        &(struct br_rail_config){.device = local->net[level], .address = peer->net[level], .level = level},
+        1);
+}
+
+static int set_peers(struct br_context *context, struct local *local, const struct record *all)
+{
+    int rc = 0;
+
+    for (int r = 0; r < context->size && !rc; r++)
+        if (r != context->rank)
+            rc = context->settings.cube.n ? set_cube_peer(context, local, r, &all[r])
+                                         : bootstrap_set_peer(context, local, r, &all[r]);
+    return rc;
+}
+
+/* One turn of the worker, and a nap when there was nothing to do. */
+static int bootstrap_progress(struct br_context *context, uint64_t until)
+{
+    struct br_worker *w = context->worker;
+    struct timespec nap = {0, 50000};
+    uint64_t now = br_clock_now();
+    int n = br_worker_poll(w, now) + br_worker_pump(w, now);
+
+    if (w->failed && !w->fail_due)
+        return br_error(-w->failed, "%s", w->message);
+    if (now > until && !w->failed)
+        return -ETIMEDOUT;
+    if (!n)
+        nanosleep(&nap, NULL);
+    return 0;
+}
+
+static int connect_all(struct br_context *context, uint64_t until)
+{
+    char missing[200];
+    int rc = 0;
+
+    while (!rc && !br_worker_connected(context->worker))
+        rc = bootstrap_progress(context, until);
+    if (rc == -ETIMEDOUT) {
+        br_worker_missing(context->worker, missing, sizeof missing);
+        return br_error(ETIMEDOUT, "rank %d: not connected in time: %s", context->rank, missing);
+    }
+    return rc;
+}
+
+/* A rank without shared memory counts as a host of its own. */
+static int bootstrap_set_topology(struct br_context *context, const struct record *all)
+{
+    uint32_t n = (uint32_t)context->size;
+    uint64_t *host;
+    int rc;
+
+    if (context->settings.cube.n) {
+        struct br_bcube cube = context->settings.cube;
+
+        cube.hosts = n; /* the last ones may be missing */
+        br_topology_bcube(&context->network.topology, &cube);
+        return 0;
+    }
+    host = calloc(n, sizeof *host);
+    if (!host)
+        return br_error(ENOMEM, "rank %d: no memory for the hosts of %u ranks", context->rank, n);
+    for (uint32_t r = 0; r < n; r++) {
+        uint64_t shared = br_shm_address_host(&all[r].shm);
+
+        host[r] = shared ? shared : r;
+    }
+    rc = br_topology_hosts(&context->network.topology, n, host);
+    free(host);
+    return rc;
+}
+
+/* Devices of a mesh are opened at once; of a BCube when it is known which is which. */
+static int list_devices(struct br_context *context, struct local *local, struct br_devices *devices)
+{
+    int rc = br_devices_list(context, devices);
+
+    return rc || context->settings.cube.n ? rc : open_devices(context, local, devices);
+}
+
+/* Joins the store and agrees with the others. Devices come first where nobody has to be asked which back end they are for, so
+ * that a wrong name is told before anybody is waited for. */
+static int bootstrap_exchange(struct br_context *context, struct local *local, uint64_t until)
+{
+    struct br_verbs_capabilities offer;
+    struct br_devices devices;
+    int rc = br_backend_query(&context->settings, &offer);
+    bool known = context->settings.network[0];
+
+    if (!rc && known)
+        rc = list_devices(context, local, &devices);
+    if (!rc)
+        rc = br_store_open(&context->settings.environment, &context->settings.secret, &context->store);
+    if (!rc)
+        rc = br_backend_agree(context, &offer, until);
+    if (!rc && !known)
+        rc = list_devices(context, local, &devices);
+    if (!rc)
+        rc = br_cabling_agree(context, &devices, until);
+    if (!rc && context->settings.cube.n)
+        rc = open_devices(context, local, &devices);
+    if (rc && *context->settings.no_rdma)
+        br_error_prefix(rc, "RDMA devices stay unused (%s): ", context->settings.no_rdma);
+    return rc;
+}
+
+static bool all_gpu_local(const struct br_context *context, const struct record *all)
+{
+    for (int r = 0; r < context->size; r++)
+        if (!all[r].gpu_local_possible)
+            return false;
+    return true;
+}
+
+int br_bootstrap_join(struct br_context *context)
+{
+    struct record *all = calloc((size_t)context->size, sizeof *all);
+    struct local local = {0};
+    uint64_t until = context->init_deadline;
+    int rc;
+
+    if (!all)
+        return br_error(ENOMEM, "rank %d: no memory for %d addresses", context->rank, context->size);
+    local.record.gpu_local_possible = br_gpus_may_share(context);
+    rc = bootstrap_exchange(context, &local, until);
+    if (!rc)
+        rc = br_store_gather(context->store, "addresses", &local.record, sizeof local.record, all, until);
+    if (!rc)
+        context->gpu_local_possible = all_gpu_local(context, all);
+    if (!rc)
+        rc = set_peers(context, &local, all);
+    if (!rc)
+        rc = bootstrap_set_topology(context, all);
+    if (!rc)
+        rc = connect_all(context, until);
+    free(all);
+    if (rc)
+        br_bootstrap_end(context);
+    return rc;
+}
+
+/* With the own thread running: the last frames of our handshakes still have to leave while we wait for the others. */
+int br_bootstrap_connect(struct br_context *context)
+{
+    int rc = br_store_barrier(context->store, "connected", context->init_deadline);
+
+    br_store_close(context->store);
+    context->store = NULL;
+    return rc;
+}
+
+void br_bootstrap_end(struct br_context *context)
+{
+    br_store_close(context->store);
+    context->store = NULL;
+}

@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* braid_init() as a table of phases and its end, and the life of a communicator. */
+#include "collectives/comm/comm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/numa.h"
+#include "base/process.h"
+#include "collectives/gpu/gpu_hosts.h"
+#include "collectives/shm/executor.h"
+#include "collectives/gpu/gpudirect.h"
+#include "collectives/engine/reduce.h"
+#include "collectives/gpu/onesided_target.h"
+#include "collectives/comm/epochs.h"
+#include "gpu/stream_op.h"
+
+#define STRINGIFY(x)  #x
+#define STRING(x)     STRINGIFY(x)
+#define LEAVE_TIMEOUT (5 * BR_SEC) /* for all peers to say that they leave, too */
+
+const char *braid_version(void)
+{
+    return STRING(BRAID_VERSION_MAJOR) "." STRING(BRAID_VERSION_MINOR) "." STRING(BRAID_VERSION_PATCH);
+}
+
+const char *braid_last_error(void)
+{
+    return br_error_message();
+}
+
+int br_comm_check(const struct braid_comm *comm, const char *name)
+{
+    if (!comm)
+        return br_error(EINVAL, "%s: no communicator", name);
+    if (!comm->group)
+        return br_error(EINVAL, "%s: the communicator has been finalized", name);
+    if (comm->context->forks != br_process_forks)
+        return br_error(
+            EPERM,
+            "%s: this process is a fork of rank %d, whose communicator only that process can use; "
+            "braid_init() makes one of its own here",
+            name, comm->context->rank);
+    return 0;
+}
+
+uint64_t br_comm_now(const struct braid_comm *comm)
+{
+    (void)comm; /* all of them live in real time */
+    return br_clock_now();
+}
+
+int braid_rank(const struct braid_comm *comm)
+{
+    int rc = br_comm_check(comm, "braid_rank");
+
+    return rc ? rc : comm->rank;
+}
+
+int braid_size(const struct braid_comm *comm)
+{
+    int rc = br_comm_check(comm, "braid_size");
+
+    return rc ? rc : comm->size;
+}
+
+/* ---- start and end ----------------------------------------------------------------------------------------- */
+
+static int init_locks(struct br_context *context)
+{
+    /* a clock that is set back would stop who waits, and with it all that a caller drives */
+    pthread_condattr_t monotonic;
+
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&context->lock, NULL);
+    pthread_mutex_init(&context->pool_lock, NULL);
+    pthread_mutex_init(&context->ended_lock, NULL);
+    pthread_cond_init(&context->ended, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return 0;
+}
+
+static void destroy_locks(struct br_context *context)
+{
+    pthread_cond_destroy(&context->ended);
+    pthread_mutex_destroy(&context->ended_lock);
+    pthread_mutex_destroy(&context->pool_lock);
+    pthread_mutex_destroy(&context->lock);
+}
+
+static int init_operations(struct br_context *context)
+{
+    int rc = br_pool_init(&context->operations, sizeof(struct br_operation), BR_MAX_OPERATIONS);
+
+    if (!rc)
+        rc = br_ring_init(&context->submissions, BR_MAX_OPERATIONS);
+    return rc;
+}
+
+static void destroy_operations(struct br_context *context)
+{
+    br_ring_destroy(&context->submissions);
+    br_pool_destroy(&context->operations);
+}
+
+static int init_worker(struct br_context *context)
+{
+    const struct br_settings *s = &context->settings;
+    struct br_worker_config config = {
+        .rank = context->rank,
+        .size = context->size,
+        .eager_bytes = (uint32_t)s->eager_bytes,
+        .slice_bytes = (uint32_t)s->slice_bytes,
+        .peer_timeout = s->peer_timeout,
+        .starvation = s->starvation,
+        .connect_timeout = 5 * BR_SEC,
+        .cube = s->cube,
+        .neighbours = (int)(s->cube.k * (s->cube.n - 1)), /* mesh: 0, which means all */
+        /* Not where ranks of one host talk to each other over its own addresses: such frames never see the NIC. */
+        .own_nic_only = s->cube.n && s->environment.local_size == 1,
+        .max_slots = 4096,
+        .max_transfers = 16384,
+        .region_find = br_region_find,
+        .region_done = br_region_done,
+        .region_copy = br_gpudirect_copy,
+        .region_context = context,
+        .target = br_target_hooks,
+        .trace = context->trace,
+    };
+
+    br_secret_subkey(&s->secret, BR_SECRET_LINKS, config.key);
+    config.check = br_secret_number(&s->secret, BR_SECRET_REGIONS);
+    return br_worker_create(&config, &context->worker);
+}
+
+static void destroy_worker(struct br_context *context)
+{
+    br_worker_destroy(context->worker);
+}
+
+bool br_comm_maps(const struct br_context *context, int rank)
+{
+    const struct br_peer *peer = &context->worker->peers[rank];
+
+    return peer->n_rails && peer->rails[0].device->caps.maps; /* then it is the only rail */
+}
+
+bool br_comm_one_host(const struct br_context *context, const int *ranks, int size)
+{
+    for (int i = 0; i < size; i++) {
+        int r = ranks ? ranks[i] : i;
+
+        if (r != context->rank && !br_comm_maps(context, r))
+            return false;
+    }
+    return true;
+}
+
+/* The most rails that this rank has to any peer. */
+static uint32_t most_rails(const struct br_context *context)
+{
+    int most = 1;
+
+    for (int r = 0; r < context->size; r++) {
+        const struct br_peer *peer = &context->worker->peers[r];
+
+        if (peer->n_rails - peer->n_alternates > most)
+            most = peer->n_rails - peer->n_alternates;
+    }
+    return (uint32_t)most;
+}
+
+void br_comm_name_devices(const struct br_context *context, char text[BR_CALIBRATION_TEXT])
+{
+    size_t used = 0;
+
+    text[0] = 0;
+    for (int d = 0; d < context->worker->n_devices && used < BR_CALIBRATION_TEXT; d++)
+        used += (size_t)snprintf(text + used, BR_CALIBRATION_TEXT - used, "%s%s:%s", used ? "," : "",
+                                 context->worker->devices[d]->ops->name, context->worker->devices[d]->name);
+}
+
+static enum br_cost_locality comm_locality_of(const struct br_context *context)
+{
+    if (br_comm_one_host(context, NULL, context->size))
+        return BR_COST_HOST;
+    return context->settings.one_machine ? BR_COST_MACHINE : BR_COST_NETWORK;
+}
+
+static int init_network(struct br_context *context)
+{
+    struct br_network *network = &context->network;
+    char devices[BR_CALIBRATION_TEXT];
+    int rc;
+
+    br_comm_name_devices(context, devices);
+    if (!network->topology.n)
+        br_topology_flat(&network->topology, (uint32_t)context->size);
+    network->oversubscribed = context->settings.cores > 0;
+    if (network->topology.kind != BR_TOPOLOGY_BCUBE) /* emulated ones have slow links, as real ones have */
+        network->topology.cores = context->settings.cores;
+    rc = br_network_init(network, context->rank, comm_locality_of(context), most_rails(context),
+                         context->settings.calibration, devices, context->store, context->init_deadline);
+    if (!rc && context->rank == 0 && network->measured)
+        context->calibration_drift.bound = (double)context->settings.calibration_bound;
+    return rc;
+}
+
+/* Rank 0 alone reports: the others have done the same. */
+static int init_report(struct br_context *context)
+{
+    if (context->rank != 0 || !context->settings.report[0] || strcmp(context->settings.report, "0") == 0)
+        return 0;
+    context->report = calloc(1, sizeof *context->report);
+    return context->report ? 0 : br_error(ENOMEM, "rank 0: no memory for the report");
+}
+
+static void destroy_report(struct br_context *context)
+{
+    free(context->report);
+    context->report = NULL;
+}
+
+static void destroy_network(struct br_context *context)
+{
+    br_network_destroy(&context->network);
+}
+
+/* Every stream goes on; what GPUs copy out of our memory should be through before that goes. Before the engine ends, which unpins, too. */
+static void destroy_streams(struct br_context *context)
+{
+    uint64_t until = br_clock_now() + BR_STAGING_TIMEOUT_NS;
+    struct timespec nap = {0, 50000};
+
+    while (!br_stream_ops_idle(context->stream_ops) && br_clock_now() < until)
+        nanosleep(&nap, NULL);
+    if (!br_stream_ops_idle(context->stream_ops)) {
+        br_log_error(
+            "rank %d: a kernel hangs before operations in streams: what is pinned for GPUs stays pinned "
+            "and allocated to the end of the process",
+            context->rank);
+        br_copier_lose(context->copier);
+    }
+    br_stream_ops_destroy(context->stream_ops);
+    pthread_mutex_destroy(&context->stream_lock);
+}
+
+static int init_engine(struct br_context *context)
+{
+    struct br_engine_config config = {
+        .rank = context->rank,
+        .size = context->size,
+        .chunk_bytes = (uint32_t)context->settings.chunk_bytes,
+        .scratch_alloc = br_memory_alloc_scratch,
+        .scratch_free = br_memory_free_scratch,
+        .scratch_context = context,
+        .copier = context->copier,
+        .offload = context->offload,
+        .workspace = br_gpudirect_workspace(context),
+    };
+
+    context->network.model.chunk_bytes = context->settings.chunk_bytes;
+    config.model = context->network.model;
+    return br_engine_create(context->worker, &config, &context->engine);
+}
+
+static void destroy_engine(struct br_context *context)
+{
+    br_engine_destroy(context->engine);
+}
+
+static int init_first(struct br_context *context)
+{
+    br_list_init(&context->shm_executors);
+    context->group_numbers[0] = 1;
+    context->first_to_split = BR_MAX_GROUPS;
+    return br_comm_create(context, br_engine_all(context->engine), &context->world);
+}
+
+/* Communicators that have been finalized with their job. The program may still hold their addresses: they stay what they are for
+ * KEPT others. */
+#define KEPT 64
+static struct {          /* under br_process_lock() */
+    struct br_list list; /* the oldest first; by `holding` */
+    int n;
+} retired = {.list = {&retired.list, &retired.list}};
+
+static void comm_mark_finalized(struct braid_comm *comm)
+{
+    br_process_lock();
+    br_list_push_back(&retired.list, &comm->deferring);
+    retired.n++;
+    br_process_unlock();
+}
+
+static struct braid_comm *make_comm(void)
+{
+    struct braid_comm *comm = NULL;
+
+    br_process_lock();
+    if (retired.n > KEPT) {
+        comm = br_container_of(retired.list.next, struct braid_comm, deferring);
+        br_list_remove(&comm->deferring);
+        retired.n--;
+    }
+    br_process_unlock();
+    return comm ? comm : calloc(1, sizeof *comm);
+}
+
+static void destroy_comms(struct br_context *context)
+{
+    for (uint32_t i = 0; i < BR_MAX_GROUPS; i++) {
+        struct br_group *group = context->comms[i] ? context->comms[i]->group : NULL;
+
+        if (group)
+            br_comm_destroy(context->comms[i]);
+        if (group && i) /* 0: the engine's */
+            br_split_free(group);
+        if (context->comms[i])
+            comm_mark_finalized(context->comms[i]);
+    }
+}
+
+static int init_bootstrap(struct br_context *context)
+{
+    return context->size > 1 ? br_bootstrap_join(context) : 0;
+}
+
+static int init_connections(struct br_context *context)
+{
+    return context->size > 1 ? br_bootstrap_connect(context) : 0;
+}
+
+static void comm_say_goodbye(struct br_context *context)
+{
+    uint64_t deadline = br_clock_now() + LEAVE_TIMEOUT;
+    struct br_worker *w = context->worker;
+
+    if (!w->failed)
+        br_worker_leave(w);
+    while (!w->failed && !br_worker_left(w) && br_clock_now() < deadline)
+        br_progress_once(context, br_clock_now());
+    if (br_staging_busy(context->engine)) /* for a peer that is gone, or has not left and hears why */
+        br_worker_fail(w, EIO, "copies of a GPU for another rank do not end");
+    while (w->fail_due || br_staging_busy(context->engine))
+        br_progress_once(context, br_clock_now());
+}
+
+static const struct phase {
+    const char *name;
+    int (*begin)(struct br_context *context);
+    void (*end)(struct br_context *context);
+} phases[] = {
+    {"locks", init_locks, destroy_locks},
+    {"operations", init_operations, destroy_operations},
+    {"handles", br_handles_open, br_handles_close},
+    {"timeline", br_tracing_open, br_tracing_close},
+    {"worker", init_worker, destroy_worker},
+    {"regions", NULL, br_regions_free},
+    {"GPU driver", br_gpus_probe, NULL},
+    {"rendezvous", init_bootstrap, br_bootstrap_end},
+    {"memory", br_memory_open, br_memory_close},
+    {"network", init_network, destroy_network},
+    {"report", init_report, destroy_report},
+    {"GPUs", br_gpus_create, br_gpus_destroy},
+    {"engine", init_engine, destroy_engine},
+    {"streams", br_streams_create, destroy_streams},
+    {"communicator", init_first, destroy_comms},
+    {"views", br_epochs_create, br_epochs_destroy},
+    {"thread", br_progress_start, br_progress_stop},
+    {"meeting", init_connections, NULL},
+    {"levels", br_gpu_hosts_create, br_gpu_hosts_destroy},
+    {"rows of the timeline", br_tracing_rails, NULL},
+    {"counters", br_stats_server_open, br_stats_server_close},
+};
+#define N_PHASES ((int)(sizeof phases / sizeof phases[0]))
+
+static void comm_unwind(struct br_context *context, int n)
+{
+    while (n-- > 0)
+        if (phases[n].end)
+            phases[n].end(context);
+    br_secret_wipe(&context->settings.secret);
+    free(context);
+}
+
+/* In a child of fork(), where braid's threads are not, and sockets, rings and segments are the parent's as well: closing them in
+ * good order would tell peers that the parent leaves. Only what is the child's own is freed, and that only if no thread was
+ * changing it at the time of the fork. The rest ends with the child. */
+static void comm_free_in_child(struct br_context *context)
+{
+    if (!pthread_mutex_trylock(&context->lock)) {
+        br_regions_free_in_child(context);
+        pthread_mutex_unlock(&context->lock);
+    }
+    for (uint32_t i = 0; i < BR_MAX_GROUPS; i++)
+        if (context->comms[i])
+            context->comms[i]->group = NULL;
+    br_secret_wipe(&context->settings.secret);
+}
+
+int braid_init(const struct braid_config *config, struct braid_comm **out)
+{
+    BR_HOLD_CANCELLATION;
+    struct br_context *context;
+    int rc;
+
+    if (!out)
+        return br_error(EINVAL, "braid_init: nowhere to store the communicator");
+    *out = NULL;
+    context = calloc(1, sizeof *context);
+    if (!context)
+        return br_error(ENOMEM, "braid_init: no memory");
+    context->wake_fd = -1;
+    rc = br_process_watch();
+    context->forks = br_process_forks;
+    if (!rc)
+        rc = br_settings_read(config, &context->settings);
+    if (!rc)
+        rc = br_reduce_select(NULL);
+    if (rc) {
+        free(context);
+        return rc;
+    }
+    context->rank = (int)context->settings.environment.rank;
+    context->size = (int)context->settings.environment.size;
+    context->init_deadline = br_clock_now() + context->settings.environment.init_timeout;
+    br_log_set_rank(context->rank);
+    for (int i = 0; i < N_PHASES; i++) {
+        rc = phases[i].begin ? phases[i].begin(context) : 0;
+        if (rc) {
+            br_log_debug("rank %d: braid_init failed in phase %s", context->rank, phases[i].name);
+            comm_unwind(context, i);
+            return rc;
+        }
+    }
+    *out = context->world;
+    return 0;
+}
+
+int braid_finalize(struct braid_comm *comm)
+{
+    BR_HOLD_CANCELLATION;
+    char memory[BR_MEMORY_TEXT], text[BR_ERROR_BYTES];
+    struct br_context *context;
+    int rc;
+
+    if (!comm)
+        return 0;
+    rc = br_comm_check(comm, "braid_finalize");
+    if (rc == -EPERM) {
+        if (comm == comm->context->world)
+            comm_free_in_child(comm->context);
+        else
+            comm->group = NULL;
+        return 0;
+    }
+    if (rc)
+        return rc;
+    context = comm->context;
+    if (comm != context->world)
+        return br_comm_leave(comm);
+    for (int i = 0; i < (int)BR_MAX_GROUPS; i++)
+        if (context->comms[i])
+            br_progress_wait_zero(context, &context->comms[i]->outstanding, UINT64_MAX);
+    rc = br_comm_take_results(comm, "braid_finalize");
+    snprintf(text, sizeof text, "%s", br_error_message());
+    br_progress_stop(context);
+    br_stats_server_close(context); /* from here on the worker is driven without the lock */
+    comm_say_goodbye(context);
+    if (context->report)
+        br_algorithm_report_write(context->report, &context->network, br_memory_text(context, memory),
+                         context->settings.report);
+    comm_unwind(context, N_PHASES);
+    return rc ? br_error(-rc, "%s", text) : 0;
+}
+
+int braid_comm_abort(struct braid_comm *comm, const char *reason)
+{
+    BR_HOLD_CANCELLATION;
+    int rc = br_comm_check(comm, "braid_comm_abort");
+    struct br_context *context;
+    char text[200], name[80];
+
+    if (rc)
+        return rc;
+    context = comm->context;
+    snprintf(text, sizeof text, "aborted by %s: %s",
+             br_group_name_rank(comm->group, comm->rank, name, sizeof name),
+             reason ? reason : "no reason given");
+    br_progress_lock(context);
+    br_worker_fail(context->worker, ECANCELED, text);
+    br_progress_once(context, br_clock_now());
+    br_progress_unlock(context);
+    br_progress_wake(context);
+    return 0;
+}
+
+int braid_comm_error(struct braid_comm *comm)
+{
+    BR_HOLD_CANCELLATION;
+    int rc = br_comm_check(comm, "braid_comm_error");
+
+    if (rc)
+        return rc;
+    br_progress_lock(comm->context);
+    rc = comm->context->worker->failed;
+    if (rc)
+        br_error(-rc, "%s", comm->context->worker->message);
+    br_progress_unlock(comm->context);
+    return rc;
+}
+
+/* ---- a communicator ---------------------------------------------------------------------------------------- */
+
+/* The own thread may be running or not be there yet. */
+static int comm_share_shm(struct braid_comm *comm)
+{
+    struct br_context *context = comm->context;
+    uint64_t until = br_clock_now() + context->settings.environment.init_timeout;
+    struct timespec nap = {0, 50000};
+    char name[80];
+    int rc;
+
+    for (;;) {
+        uint64_t now = br_clock_now();
+        int n = 0;
+
+        br_progress_lock(context);
+        rc = context->worker->failed ? br_error(-context->worker->failed, "%s", context->worker->message)
+                                    : br_shm_executor_create(comm);
+        if (rc == -EAGAIN)
+            n = br_progress_once(context, now);
+        if (rc == -EAGAIN && now > until)
+            rc = br_error(ETIMEDOUT, "rank %d: %s did not share its board in time", context->rank,
+                          br_group_name_rank(comm->group, 0, name, sizeof name));
+        br_progress_unlock(context);
+        if (rc != -EAGAIN)
+            return rc;
+        if (!n)
+            nanosleep(&nap, NULL);
+    }
+}
+
+int br_comm_create(struct br_context *context, struct br_group *group, struct braid_comm **out)
+{
+    struct braid_comm **place = &context->comms[group->number], *comm = *place;
+    int rc;
+
+    if (!comm)
+        comm = *place = make_comm();
+    if (!comm)
+        return br_error(ENOMEM, "rank %d: no memory for a communicator", context->rank);
+    *comm = (struct braid_comm){.context = context, .rank = group->rank, .size = group->size, .group = group};
+    br_list_init(&comm->deferred);
+    br_list_init(&comm->deferring);
+    rc = comm_share_shm(comm);
+    if (rc)
+        comm->group = NULL;
+    else
+        *out = comm;
+    return rc;
+}
+
+void br_comm_destroy(struct braid_comm *comm)
+{
+    br_shm_executor_destroy(comm);
+    comm->group = NULL;
+}

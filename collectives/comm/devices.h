@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which network devices a rank uses, as far as it can say alone. */
+#ifndef BR_COLLECTIVES_COMM_DEVICES_H
+#define BR_COLLECTIVES_COMM_DEVICES_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bcube/wiring.h"
+#include "transport/transport.h"
+
+struct br_environment;
+struct br_context;
+struct br_settings;
+
+struct br_devices {
+    int n;                                      /* devices to open; in a BCube its levels */
+    bool ordered;                               /* somebody said which device is which level */
+    bool real;                                  /* none of them is loopback, and no NIC serves twice */
+    char names[BR_WIRING_NICS][BR_DEVICE_NAME]; /* as br_device_config takes them; "": there is none */
+    char nics[BR_WIRING_NICS][IF_NAMESIZE];     /* the interfaces behind them; BCube only */
+};
+
+/* All ranks are on one host, as far as the launcher has said. */
+bool br_devices_one_host(const struct br_environment *environment);
+
+/* Those that the user or an inventory names; n == 0: nobody names any. -E2BIG, -EINVAL with words. */
+int br_devices_named(const struct br_settings *settings, struct br_devices *devices);
+
+/* Those that the user named, else those that there are for settings.network. -EINVAL, -ENODEV and others with words. Blocks briefly. */
+int br_devices_list(const struct br_context *context, struct br_devices *devices);
+
+/* In a BCube, whether there is one for each level. -EINVAL with words. */
+int br_devices_check_count(const struct br_context *context, const struct br_devices *devices);
+
+#endif

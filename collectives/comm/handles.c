@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the program holds of operations and regions, and the calls with an operation that was submitted, or made to be started.
+ *
+ * 1. A handle (struct braid_op *, struct braid_region *) is no address but three numbers: a serial number that this process
+ *    never uses again, the operation's place in the pool, the place of its family in `families`. So a handle that was given
+ *    back, or whose job has ended, is recognised without a look at memory that may be another's by now.
+ * 2. Rejected: addresses, with a mark in the object. Its place in the pool is used again at once, and the second braid_wait() of
+ *    a program would then be for an operation that it knows nothing of.
+ */
+#include "collectives/comm/comm.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/process.h"
+
+#define CONTEXT_BITS 8 /* jobs of a process at a time */
+#define OPERATION_BITS  10
+
+_Static_assert(1 << OPERATION_BITS == BR_MAX_OPERATIONS, "a place for each operation");
+_Static_assert(sizeof(uintptr_t) == sizeof(uint64_t), "a handle has 64 bits");
+
+static struct br_context *_Atomic contexts[1 << CONTEXT_BITS];
+static _Atomic uint64_t serials;
+
+int br_handles_open(struct br_context *context)
+{
+    for (uint32_t i = 0; i < 1u << CONTEXT_BITS; i++) {
+        struct br_context *none = NULL;
+
+        if (atomic_compare_exchange_strong(&contexts[i], &none, context)) {
+            context->index = i;
+            return 0;
+        }
+    }
+    return br_error(ENFILE, "braid_init: this process is in %d jobs already; end one by braid_finalize()",
+                    1 << CONTEXT_BITS);
+}
+
+void br_handles_close(struct br_context *context)
+{
+    atomic_store(&contexts[context->index], NULL);
+}
+
+uint64_t br_handle_new(const struct br_context *context, uint32_t place)
+{
+    uint64_t serial = atomic_fetch_add(&serials, 1) + 1;
+
+    return serial << (OPERATION_BITS + CONTEXT_BITS) | (uint64_t)place << CONTEXT_BITS | context->index;
+}
+
+struct br_context *br_handle_context(uint64_t handle)
+{
+    return handle ? atomic_load(&contexts[handle & ((1u << CONTEXT_BITS) - 1)]) : NULL;
+}
+
+struct braid_op *br_operation_handle(struct br_operation *op)
+{
+    struct br_context *context = op->comm->context;
+    uint64_t handle = br_handle_new(context, br_pool_index(&context->operations, op));
+
+    atomic_store(&op->handle, handle);
+    return (struct braid_op *)(uintptr_t)handle;
+}
+
+static struct br_operation *look_up(struct braid_op *handle)
+{
+    uint64_t number = (uintptr_t)handle;
+    struct br_context *context = br_handle_context(number);
+    struct br_operation *op;
+
+    if (!context)
+        return NULL;
+    op = br_pool_at(&context->operations, number >> CONTEXT_BITS & ((1u << OPERATION_BITS) - 1));
+    return atomic_load(&op->handle) == number ? op : NULL;
+}
+
+static int not_one(const char *name)
+{
+    return br_error(
+        EINVAL,
+        "%s: the operation is not there any more: it has been waited for, tested or freed before, or its "
+        "communicator has been finalized",
+        name);
+}
+
+/* *op, or an error with words. */
+static int handles_find(struct braid_op *handle, const char *name, struct br_operation **op)
+{
+    *op = handle ? look_up(handle) : NULL;
+    if (!handle)
+        return br_error(EINVAL, "%s: no operation", name);
+    return *op ? br_comm_check((*op)->comm, name) : not_one(name);
+}
+
+bool br_operation_has_ended(struct braid_op *handle)
+{
+    const struct br_operation *op = look_up(handle);
+
+    return !op || atomic_load_explicit(&op->state, memory_order_acquire) == BR_OPERATION_ENDED;
+}
+
+/* false: another thread was faster. The operation is this thread's alone then, and unless it is persistent its handle is void. */
+static bool handles_claim(struct br_operation *op, struct braid_op *handle)
+{
+    uint64_t number = (uintptr_t)handle;
+
+    return atomic_compare_exchange_strong(&op->handle, &number, op->persistent ? number : 0);
+}
+
+static int handles_finish(struct br_operation *op, struct braid_op *handle, const char *name)
+{
+    return handles_claim(op, handle) ? br_comm_finish_operation(op) : not_one(name);
+}
+
+int braid_wait(struct braid_op *handle, int timeout_ms)
+{
+    BR_HOLD_CANCELLATION;
+    struct br_operation *op;
+    int rc = handles_find(handle, "braid_wait", &op);
+
+    if (rc)
+        return rc;
+    if (atomic_load(&op->state) == BR_OPERATION_IDLE)
+        return br_error(EINVAL, "braid_wait: the operation has not been started");
+    if (!br_progress_wait(op, timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * BR_MS))
+        return br_error(ETIMEDOUT, "still running after %d ms", timeout_ms);
+    return handles_finish(op, handle, "braid_wait");
+}
+
+int braid_test(struct braid_op *handle, int *done)
+{
+    BR_HOLD_CANCELLATION;
+    struct br_operation *op;
+    int rc = handles_find(handle, "braid_test", &op);
+
+    if (rc)
+        return rc;
+    if (!done)
+        return br_error(EINVAL, "braid_test: done is NULL");
+    if (atomic_load(&op->state) == BR_OPERATION_IDLE)
+        return br_error(EINVAL, "braid_test: the operation has not been started");
+    br_progress_try_once(op->comm->context);
+    *done = atomic_load(&op->state) == BR_OPERATION_ENDED;
+    return *done ? handles_finish(op, handle, "braid_test") : 0;
+}
+
+int braid_start(struct braid_op *handle)
+{
+    BR_HOLD_CANCELLATION;
+    struct br_operation *op;
+    int rc = handles_find(handle, "braid_start", &op);
+
+    if (rc)
+        return rc;
+    if (!op->persistent)
+        return br_error(EINVAL, "braid_start: not a persistent operation");
+    if (atomic_load(&op->state) != BR_OPERATION_IDLE)
+        return br_error(EBUSY, "braid_start: the operation runs; wait for it first");
+    return br_progress_submit(op);
+}
+
+int braid_op_free(struct braid_op *handle)
+{
+    BR_HOLD_CANCELLATION;
+    uint64_t number = (uintptr_t)handle;
+    struct br_context *context;
+    struct br_operation *op;
+    bool runs;
+    int rc = handle ? handles_find(handle, "braid_op_free", &op) : 0;
+
+    if (rc || !handle)
+        return rc;
+    context = op->comm->context;
+    br_progress_lock(context);
+    if (!atomic_compare_exchange_strong(&op->handle, &number, 0)) {
+        br_progress_unlock(context);
+        return not_one("braid_op_free");
+    }
+    runs =
+        atomic_load(&op->state) == BR_OPERATION_SUBMITTED || atomic_load(&op->state) == BR_OPERATION_RUNNING;
+    if (runs)
+        op->released = true; /* br_progress_end() does the rest */
+    else
+        br_comm_release_operation(op);
+    br_progress_unlock(context);
+    return 0;
+}

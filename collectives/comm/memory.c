@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Registered memory: braid_alloc() segments and the caller's own spans, found by address and by number; and what the registration
+ * cache keeps of other memory, where a device wants keys. Memory up to eager_bytes is copied into messages anyhow.
+ */
+#include "collectives/comm/comm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "collectives/gpu/gpudirect.h"
+#include "gpu/pointer.h"
+#include "transport/cache.h"
+#include "transport/region.h"
+#include "transport/shm/segment.h"
+
+#define LINGER BR_SEC /* memory that is to be freed waits as long for peers that are being served from it */
+
+/* Index of the first region whose base is above address. */
+static int comm_memory_upper(const struct br_context *context, const void *address)
+{
+    int low = 0, high = context->n_regions;
+
+    while (low < high) {
+        int middle = (low + high) / 2;
+
+        if ((const char *)context->regions[middle]->region.base <= (const char *)address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct braid_region *br_region_containing(struct br_context *context, const void *memory, size_t bytes)
+{
+    int i = comm_memory_upper(context, memory);
+    const struct br_region *r;
+    size_t offset;
+
+    if (!i)
+        return NULL;
+    r = &context->regions[i - 1]->region;
+    offset = (size_t)((const char *)memory - (const char *)r->base);
+    return offset <= r->bytes && bytes <= r->bytes - offset ? context->regions[i - 1] : NULL;
+}
+
+int br_region_find(void *opaque, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
+                   struct br_region **region)
+{
+    struct br_context *context = opaque;
+
+    for (int i = 0; i < context->n_regions; i++) {
+        struct br_region *r = &context->regions[i]->region;
+
+        if (r->id != id)
+            continue;
+        if (offset > r->bytes || bytes > r->bytes - offset)
+            return -EACCES;
+        *memory = (char *)r->base + offset;
+        *region = r;
+        atomic_fetch_add(&context->regions[i]->served, 1);
+        return context->regions[i]->gpu;
+    }
+    return -EACCES;
+}
+
+void br_region_done(void *opaque, struct br_region *region)
+{
+    (void)opaque;
+    atomic_fetch_sub(&br_container_of(region, struct braid_region, region)->served, 1);
+}
+
+/* Takes the lock. That a peer's get is through the peer may have told our program before our NIC has told us: it is not the program's
+ * mistake if it frees the region then. Returns how many still use it. */
+static int memory_lock_when_unused(struct braid_region *region)
+{
+    if (!atomic_load(&region->uses))
+        br_progress_wait_zero(region->context, &region->served, LINGER);
+    br_progress_lock(region->context);
+    return atomic_load(&region->uses) + atomic_load(&region->served);
+}
+
+/* Under the lock. The struct is filled in but for id and keys. */
+static int comm_memory_insert(struct br_context *context, struct braid_region *region)
+{
+    struct br_region *r = &region->region;
+    int at = comm_memory_upper(context, (char *)r->base + r->bytes - 1), rc;
+
+    if (context->n_regions == BR_MAX_REGIONS)
+        return br_error(ENOSPC, "rank %d: %d regions are registered, there is no room for more", context->rank,
+                        BR_MAX_REGIONS);
+    if (at > 0) {
+        const struct br_region *before = &context->regions[at - 1]->region;
+
+        if ((const char *)before->base + before->bytes > (const char *)r->base)
+            return br_error(EEXIST, "rank %d: the span overlaps a region that is registered already",
+                            context->rank);
+    }
+    r->id = ++context->next_region;
+    rc = region->gpu ? 0 : br_region_register(context->worker->devices, context->worker->n_devices, r);
+    if (rc)
+        return br_error_prefix(rc, "rank %d, ", context->rank);
+    if (region->gpu)
+        br_gpudirect_register(context, r->base, r->bytes, region->gpu);
+    memmove(&context->regions[at + 1], &context->regions[at],
+            (size_t)(context->n_regions - at) * sizeof context->regions[0]);
+    context->regions[at] = region;
+    context->n_regions++;
+    return 0;
+}
+
+/* Under the lock. */
+static void take_out(struct braid_region *region)
+{
+    struct br_context *context = region->context;
+    int at = comm_memory_upper(context, region->region.base) - 1;
+
+    context->n_regions--;
+    memmove(&context->regions[at], &context->regions[at + 1],
+            (size_t)(context->n_regions - at) * sizeof context->regions[0]);
+    if (!region->gpu)
+        br_region_release(context->worker->devices, context->worker->n_devices, &region->region);
+}
+
+static void free_region(struct braid_region *region)
+{
+    if (region->allocated && !region->context->stays_pinned)
+        br_segment_free(region->region.base, region->region.bytes, region->region.segment_fd);
+    free(region);
+}
+
+/* Memory that ranks of this host, if there are others, may map. */
+static int comm_memory_allocate(const struct br_context *context, size_t bytes, void **base, int *fd)
+{
+    return context->shares_host ? br_segment_alloc(bytes, -1, base, fd)
+                               : br_segment_alloc_private(bytes, base, fd);
+}
+
+/* gpu: that the memory lies on, which is open; 0: host memory. */
+static int comm_memory_add(struct br_context *context, void *base, size_t bytes, int gpu, int segment_fd, bool allocated,
+               struct braid_region **out)
+{
+    struct braid_region *region = calloc(1, sizeof *region);
+    int rc;
+
+    if (!region)
+        return br_error(ENOMEM, "rank %d: no memory to register a region", context->rank);
+    region->context = context;
+    region->allocated = allocated;
+    region->gpu = gpu;
+    region->region.base = base;
+    region->region.bytes = bytes;
+    region->region.segment_fd = segment_fd;
+    region->handle = allocated ? 0 : br_handle_new(context, 0);
+    br_progress_lock(context);
+    rc = comm_memory_insert(context, region);
+    br_progress_unlock(context);
+    if (rc) {
+        free(region);
+        return rc;
+    }
+    *out = region;
+    return 0;
+}
+
+int br_memory_alloc_scratch(void *opaque, size_t bytes, void **memory, struct br_region **region)
+{
+    struct br_context *context = opaque;
+    struct braid_region *r = calloc(1, sizeof *r);
+    int rc;
+
+    if (!r)
+        return br_error(ENOMEM, "rank %d: no memory to register a region", context->rank);
+    r->context = context;
+    r->allocated = true;
+    r->region.bytes = bytes;
+    rc = comm_memory_allocate(context, bytes, &r->region.base, &r->region.segment_fd);
+    if (!rc && (rc = comm_memory_insert(context, r)))
+        br_segment_free(r->region.base, bytes, r->region.segment_fd);
+    if (rc) {
+        free(r);
+        return rc;
+    }
+    *memory = r->region.base;
+    *region = &r->region;
+    return 0;
+}
+
+void br_memory_free_scratch(void *opaque, void *memory, struct br_region *region)
+{
+    struct braid_region *r = br_container_of(region, struct braid_region, region);
+
+    (void)opaque, (void)memory;
+    take_out(r);
+    free_region(r);
+}
+
+void *braid_alloc(struct braid_comm *comm, size_t bytes)
+{
+    BR_HOLD_CANCELLATION;
+    struct braid_region *region;
+    void *base;
+    int fd;
+
+    if (br_comm_check(comm, "braid_alloc"))
+        return NULL;
+    if (!bytes) {
+        br_error(EINVAL, "braid_alloc: 0 bytes");
+        return NULL;
+    }
+    if (comm_memory_allocate(comm->context, bytes, &base, &fd))
+        return NULL;
+    if (comm_memory_add(comm->context, base, bytes, 0, fd, true, &region)) {
+        br_segment_free(base, bytes, fd);
+        return NULL;
+    }
+    return base;
+}
+
+int braid_free(struct braid_comm *comm, void *memory)
+{
+    BR_HOLD_CANCELLATION;
+    int rc = br_comm_check(comm, "braid_free");
+    struct br_context *context;
+    struct braid_region *region;
+    int uses;
+
+    if (rc || !memory)
+        return rc;
+    context = comm->context;
+    br_progress_lock(context);
+    region = br_region_containing(context, memory, 0);
+    br_progress_unlock(context);
+    if (!region || !region->allocated || region->region.base != memory)
+        return br_error(EINVAL, "braid_free: %p is not from braid_alloc()", memory);
+    uses = memory_lock_when_unused(region);
+    if (uses)
+        rc = br_error(EBUSY, "braid_free: %d operations still use the memory", uses);
+    else
+        take_out(region);
+    br_progress_unlock(context);
+    if (!rc)
+        free_region(region);
+    return rc;
+}
+
+int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region)
+{
+    BR_HOLD_CANCELLATION;
+    struct braid_region *new = NULL;
+    int rc = br_comm_check(comm, "braid_register"), gpu;
+
+    if (region)
+        *region = NULL;
+    if (rc)
+        return rc;
+    if (!memory || !bytes || !region)
+        return br_error(EINVAL, "braid_register: %s",
+                        !region ? "nowhere to store the region" : "an empty span");
+    if (bytes > UINTPTR_MAX - (uintptr_t)memory)
+        return br_error(EINVAL, "braid_register: %zu bytes from %p on are more than there is memory", bytes,
+                        memory);
+    gpu = br_gpu_of(memory);
+    if (gpu && br_gpu_of((const char *)memory + bytes - 1) != gpu)
+        return br_error(EINVAL, "braid_register: %zu bytes from %p on do not all lie on GPU %d", bytes,
+                        memory, gpu - 1);
+    rc = br_gpus_open(comm->context, gpu);
+    if (rc)
+        return br_error_prefix(rc, "braid_register: ");
+    rc = comm_memory_add(comm->context, memory, bytes, gpu, -1, false, &new);
+    if (!rc)
+        *region = (struct braid_region *)(uintptr_t) new->handle;
+    return rc;
+}
+
+/* The program's region; NULL: it is none any more. */
+static struct braid_region *find_handle(struct br_context *context, uint64_t handle)
+{
+    struct braid_region *region = NULL;
+
+    br_progress_lock(context);
+    for (int i = 0; i < context->n_regions && !region; i++)
+        if (context->regions[i]->handle == handle)
+            region = context->regions[i];
+    br_progress_unlock(context);
+    return region;
+}
+
+int braid_deregister(struct braid_region *handle)
+{
+    BR_HOLD_CANCELLATION;
+    struct br_context *context = br_handle_context((uintptr_t)handle);
+    struct braid_region *region;
+    int rc = context ? br_comm_check(context->world, "braid_deregister") : 0;
+
+    if (rc)
+        return rc;
+    region = context ? find_handle(context, (uintptr_t)handle) : NULL;
+    if (!region)
+        return br_error(
+            EINVAL,
+            "braid_deregister: not a region from braid_register(), or it has been deregistered before, "
+            "or the job has been finalized");
+    if (memory_lock_when_unused(region)) {
+        br_progress_unlock(context);
+        return br_error(EBUSY, "braid_deregister: an operation still uses the region");
+    }
+    take_out(region);
+    br_progress_unlock(context);
+    free_region(region);
+    return 0;
+}
+
+int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key)
+{
+    BR_HOLD_CANCELLATION;
+    int rc = br_comm_check(comm, "braid_key");
+    struct br_context *context;
+    struct braid_region *region;
+
+    if (rc)
+        return rc;
+    if (!key)
+        return br_error(EINVAL, "braid_key: nowhere to store the key");
+    context = comm->context;
+    br_progress_lock(context);
+    region = br_region_containing(context, memory, 0);
+    if (region)
+        *key = (struct braid_key){.bytes = region->region.bytes,
+                                  .rank = (uint32_t)context->rank,
+                                  .id = region->region.id,
+                                  .check = context->worker->config.check};
+    br_progress_unlock(context);
+    return region
+               ? 0
+               : br_error(EINVAL,
+                          "braid_key: %p is in no registered region; use braid_alloc() or braid_register()",
+                          memory);
+}
+
+void br_regions_free(struct br_context *context)
+{
+    while (context->n_regions) {
+        struct braid_region *region = context->regions[context->n_regions - 1];
+
+        take_out(region);
+        free_region(region);
+    }
+}
+
+void br_regions_free_in_child(struct br_context *context)
+{
+    for (int i = 0; i < context->n_regions; i++) {
+        struct br_region *r = &context->regions[i]->region;
+
+        if (context->regions[i]->allocated)
+            br_segment_free(r->base, r->bytes, r->segment_fd);
+    }
+    context->n_regions = 0;
+}
+
+/* ---- the memory of operations ----------------------------------------------------------------------------- */
+
+static bool any_pins(const struct br_context *context)
+{
+    bool pins = false;
+
+    for (int d = 0; d < context->worker->n_devices; d++)
+        pins |= context->worker->devices[d]->caps.pins;
+    return pins;
+}
+
+int br_memory_open(struct br_context *context)
+{
+    const struct br_worker *w = context->worker;
+    int rc;
+
+    for (int r = 0; r < context->size; r++)
+        context->shares_host = context->shares_host || br_comm_maps(context, r);
+    if (!any_pins(context))
+        return 0;
+    if (!context->settings.cache_bytes) {
+        br_log_warn("BRAID_CACHE_BYTES=0: memory that is in no region goes with a copy");
+        return 0;
+    }
+    rc = br_cache_open(w->devices, w->n_devices, context->settings.cache_bytes, &context->cache);
+    if (rc)
+        br_log_warn(
+            "no registration cache: %s. Memory that is in no region goes with a copy; braid_alloc() or "
+            "braid_register() avoid it",
+            br_error_message());
+    return rc == -ENOMEM ? rc : 0;
+}
+
+void br_memory_close(struct br_context *context)
+{
+    br_cache_close(context->cache);
+    context->cache = NULL;
+}
+
+/* Memory in no region of the user's. */
+static struct br_region *use_other(struct br_context *context, const void *memory, size_t bytes)
+{
+    struct br_region *region = NULL;
+
+    if (bytes <= context->settings.eager_bytes)
+        return NULL;
+    if (context->cache)
+        region = br_cache_get(context->cache, memory, bytes);
+    if (!region && any_pins(context))
+        context->unregistered++;
+    return region;
+}
+
+struct br_region *br_memory_use(struct br_context *context, const void *memory, size_t bytes)
+{
+    struct braid_region *region = bytes ? br_region_containing(context, memory, bytes) : NULL;
+
+    if (context->cache)
+        br_cache_tidy(context->cache);
+    if (!region)
+        return use_other(context, memory, bytes);
+    atomic_fetch_add(&region->uses, 1);
+    return &region->region;
+}
+
+void br_memory_unuse(struct br_context *context, struct br_region *region)
+{
+    if (!region)
+        return;
+    if (region->gpu)
+        br_gpudirect_put_region(context, region);
+    else if (context->cache && br_cache_owns(context->cache, region))
+        br_cache_put(context->cache, region);
+    else
+        atomic_fetch_sub(&br_container_of(region, struct braid_region, region)->uses, 1);
+}
+
+const char *br_memory_text(const struct br_context *context, char text[BR_MEMORY_TEXT])
+{
+    uint64_t registrations = 0, pinned = 0, copied = 0;
+    const struct br_cache_counters none = {0}, *c = context->cache ? br_cache_counters(context->cache) : &none;
+
+    text[0] = 0;
+    for (int d = 0; d < context->worker->n_devices; d++) {
+        const struct br_device_counters *counters = &context->worker->devices[d]->counters;
+
+        registrations += counters->registrations;
+        pinned += counters->pinned_bytes;
+        copied += counters->tx_copied_bytes + counters->rx_copied_bytes;
+    }
+    if (any_pins(context))
+        snprintf(text, BR_MEMORY_TEXT,
+                 "# memory: %llu registrations, %llu KiB pinned now, %llu KiB copied; cache: %llu KiB of at "
+                 "most %llu KiB, "
+                 "%llu hits, %llu registered, %llu changed, %llu evicted, %llu uses without a region\n",
+                 (unsigned long long)registrations, (unsigned long long)pinned >> 10,
+                 (unsigned long long)copied >> 10, (unsigned long long)c->pinned_bytes >> 10,
+                 (unsigned long long)context->settings.cache_bytes >> 10, (unsigned long long)c->hits,
+                 (unsigned long long)c->registered, (unsigned long long)c->invalidated,
+                 (unsigned long long)c->evicted, (unsigned long long)context->unregistered);
+    return text;
+}

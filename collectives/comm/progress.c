@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who turns the wheel; the reasons are in comm.h. Above transport/, only this file, gate.c, rendezvous.c and protocol/bootstrap/ know
+ * threads and a clock. */
+#include "collectives/comm/comm.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "collectives/shm/executor.h"
+#include "collectives/gpu/gpu_local.h"
+
+#define NAP (2 * BR_MS) /* of the own thread while callers drive */
+/* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner: in Linux 6.18 who yields gives up the
+ * rest of its slice for good, and beside a busy program each yield costs milliseconds. */
+#define YIELD_AFTER (200 * BR_US)
+#define BACK_OFF_AFTER   (10 * BR_MS) /* of waiting for the board: give the core away, for BACK_OFF_NS at a time */
+#define BACK_OFF_NS   (50 * BR_US)
+#define LOOK        256 /* looks at the board between two turns for everything else */
+
+/* ---- one turn ---------------------------------------------------------------------------------------------- */
+
+/* Those who could not drive. */
+static void wake_waiters(struct br_context *context)
+{
+    if (!atomic_load(&context->waiters))
+        return;
+    pthread_mutex_lock(&context->ended_lock);
+    pthread_cond_broadcast(&context->ended);
+    pthread_mutex_unlock(&context->ended_lock);
+}
+
+void br_progress_end(struct br_operation *op)
+{
+    struct braid_comm *comm = op->comm;
+    struct br_context *context = comm->context;
+    bool of_stream = op->stream_op;
+
+    br_comm_operation_ended(op);
+    if (of_stream)
+        br_stream_end(op);
+    if (op->parent)
+        br_gpu_local_hosts_ended(op);
+    atomic_fetch_sub(&comm->outstanding, 1);
+    if (!of_stream && op->released)
+        br_comm_release_operation(op);
+    else if (!of_stream)
+        atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
+    atomic_fetch_add(&context->events, 1);
+    if (context->sleeping_callers)
+        br_progress_wake(context);
+    wake_waiters(context);
+}
+
+void br_progress_fail(struct br_operation *op)
+{
+    br_operation_fail(op->comm->context->engine, op);
+    br_progress_end(op);
+}
+
+/* Of one that was on the board the copies to a GPU may have to come first; then it comes again. */
+static void progress_end_or_stage(struct br_operation *op)
+{
+    if (!br_staging_shm_end(op->comm->context->engine, op) && !br_gpu_local_end(op))
+        br_progress_end(op);
+}
+
+static int accept_submissions(struct br_context *context, uint64_t now)
+{
+    struct br_operation *op;
+    int n = 0;
+
+    for (; (op = br_ring_pop(&context->submissions)); n++)
+        br_comm_start_operation(op, now);
+    return n;
+}
+
+static void fail_overdue_shm(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    char text[240], waited[120];
+
+    snprintf(text, sizeof text, "%s of %zu elements missed its deadline of %llu ms: waits for %s",
+             br_collective_name(op->collective), op->count, (unsigned long long)(op->timeout / BR_MS),
+             br_shm_executor_name_waited(shm, op, waited, sizeof waited));
+    br_worker_fail(op->comm->context->worker, ETIMEDOUT, text);
+}
+
+/* A rank that has left the job published all that it was to publish in shared memory before it said so: waiting for more is in vain.
+ * op: on the short way; NULL: the head of the queue. */
+static void watch_departed(struct br_shm_executor *shm, const struct br_operation *op, struct br_worker *w)
+{
+    int rank = br_shm_executor_missing(shm, op);
+    char text[240], name[80];
+
+    if (rank < 0 || w->failed || w->peers[br_group_in_job(shm->group, rank)].state != BR_PEER_LEFT ||
+        br_shm_executor_missing(shm, op) != rank) /* it has published just before it left */
+        return;
+    if (!op)
+        op = br_container_of(shm->queue.next, struct br_operation, node);
+    snprintf(text, sizeof text, "%s has left the job (braid_finalize), but %s of %zu elements waits for it",
+             br_group_name_rank(shm->group, rank, name, sizeof name), br_collective_name(op->collective),
+             op->count);
+    br_worker_fail(w, ECONNRESET, text);
+}
+
+/* Deadlines and failure of small local collectives; those of all others are the engine's. */
+static void watch_shm(struct br_shm_executor *shm, struct br_worker *w, uint64_t now)
+{
+    const struct br_operation *overdue = br_shm_executor_overdue(shm, now);
+
+    if (overdue && !w->failed)
+        fail_overdue_shm(shm, overdue);
+    watch_departed(shm, NULL, w);
+    br_shm_executor_watch(shm, NULL, w, now);
+    if (w->failed && !w->fail_due)
+        br_shm_executor_fail(shm, w->failed, w->message);
+}
+
+/* A turn has taken this long. Those within check_shm() are not timed: a clock costs as much as a look at the board. */
+static void progress_account(struct br_context *context, uint64_t time, bool worked)
+{
+    *(worked ? &context->progress.busy : &context->progress.idle) += time;
+}
+
+static int poll_shm(struct br_shm_executor *shm, struct br_worker *w, uint64_t now)
+{
+    struct br_operation *op;
+    int n;
+
+    if (br_list_empty(&shm->queue))
+        return 0;
+    n = br_shm_executor_step(shm);
+    if (n < 0)
+        br_worker_fail(w, -n, br_error_message());
+    watch_shm(shm, w, now);
+    while ((op = br_shm_executor_ended(shm)))
+        progress_end_or_stage(op);
+    while ((op = br_shm_executor_passed(shm)))
+        br_comm_to_engine(op, now);
+    return n < 0 ? 1 : n;
+}
+
+/* Of the operations that have yet to come to the engine, or may have: its order. */
+static uint64_t oldest_to_come(const struct br_context *context)
+{
+    uint64_t oldest = br_stream_oldest(context);
+
+    br_list_for_each (node, &context->shm_executors) {
+        uint64_t order = br_shm_executor_oldest(br_container_of(node, struct br_shm_executor, node));
+
+        if (order < oldest)
+            oldest = order;
+    }
+    return oldest;
+}
+
+int br_progress_once(struct br_context *context, uint64_t now)
+{
+    struct br_operation *op;
+    int n = accept_submissions(context, now);
+
+    context->now = now;
+    context->progress.calls++;
+    if (!br_list_empty(&context->deferring))
+        n += br_stream_step(context, now);
+    br_engine_set_oldest(context->engine, oldest_to_come(context));
+    n += br_engine_progress(context->engine, now);
+    while ((op = br_engine_ended(context->engine)))
+        progress_end_or_stage(op);
+    br_list_for_each (node, &context->shm_executors)
+        n += poll_shm(br_container_of(node, struct br_shm_executor, node), context->worker, now);
+    return n;
+}
+
+/* ---- what is waited for ------------------------------------------------------------------------------------ */
+
+struct goal {
+    struct br_operation *op; /* its end; NULL: any event after `seen` */
+    uint64_t seen;
+};
+
+static bool is_reached(struct br_context *context, const struct goal *goal)
+{
+    if (!goal->op)
+        return atomic_load(&context->events) != goal->seen;
+    return atomic_load_explicit(&goal->op->state, memory_order_acquire) == BR_OPERATION_ENDED;
+}
+
+/* ---- the own thread ---------------------------------------------------------------------------------------- */
+
+/* Callers drive: look again after a nap. */
+static void progress_back_off(void)
+{
+    struct timespec t = {0, NAP};
+
+    nanosleep(&t, NULL);
+}
+
+static void *progress_thread_main(void *argument)
+{
+    struct br_context *context = argument;
+    uint64_t seen = 0, idle_since = 0;
+
+    while (!atomic_load(&context->stop)) {
+        uint64_t now;
+        bool worked;
+
+        if (atomic_load(&context->callers) > 0 || atomic_load(&context->caller_waits) != seen) {
+            seen = atomic_load(&context->caller_waits);
+            progress_back_off();
+            continue;
+        }
+        br_progress_lock_last(context);
+        now = br_clock_now();
+        worked = br_progress_once(context, now) > 0;
+        progress_account(context, br_clock_now() - now, worked);
+        if (worked)
+            idle_since = 0;
+        else if (!idle_since)
+            idle_since = now;
+        else if (now - idle_since > context->settings.spin)
+            br_progress_sleep(context, UINT64_MAX);
+        br_progress_unlock(context);
+        if (context->settings.oversubscribed || (idle_since && now - idle_since > YIELD_AFTER))
+            sched_yield();
+    }
+    return NULL;
+}
+
+static int pin_progress_thread(struct br_context *context)
+{
+    int cpu = context->settings.pin_cpu, rc;
+    cpu_set_t set;
+
+    if (cpu < 0)
+        return 0;
+    CPU_ZERO(&set);
+    if (cpu < CPU_SETSIZE)
+        CPU_SET((size_t)cpu, &set);
+    rc = pthread_setaffinity_np(context->progress_thread, sizeof set, &set);
+    return rc ? br_error(rc, "rank %d: the worker thread cannot run on CPU %d (BRAID_PIN_CPU): %s",
+                         context->rank, cpu, strerror(rc))
+              : 0;
+}
+
+int br_progress_start(struct br_context *context)
+{
+    int rc;
+
+    context->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (context->wake_fd < 0)
+        return br_error(errno, "rank %d: eventfd: %s", context->rank, strerror(errno));
+    rc = br_thread_start(&context->progress_thread, progress_thread_main, context);
+    if (rc) {
+        br_progress_stop(context);
+        return br_error(rc, "rank %d: cannot start the worker thread: %s", context->rank, strerror(rc));
+    }
+    context->has_progress_thread = true;
+    rc = pin_progress_thread(context);
+    if (rc)
+        br_progress_stop(context);
+    return rc;
+}
+
+void br_progress_stop(struct br_context *context)
+{
+    uint64_t one = 1;
+
+    if (context->has_progress_thread) {
+        atomic_store(&context->stop, true);
+        if (write(context->wake_fd, &one, sizeof one) < 0)
+            br_log_debug("rank %d: the wake-up counter is full", context->rank);
+        pthread_join(context->progress_thread, NULL);
+        context->has_progress_thread = false;
+    }
+    if (context->wake_fd >= 0)
+        close(context->wake_fd);
+    context->wake_fd = -1;
+}
+
+/* ---- callers ----------------------------------------------------------------------------------------------- */
+
+/* With the lock the engine takes the operation at once, unless one of this thread is on its way through the ring still, behind another
+ * thread's that is not published yet. Else it goes into the ring, and whoever drives takes it out. -EAGAIN with words. */
+static int hand_in(struct br_operation *op, bool locked, uint64_t now)
+{
+    struct br_context *context = op->comm->context;
+
+    atomic_store_explicit(&op->state, BR_OPERATION_SUBMITTED, memory_order_relaxed);
+    atomic_fetch_add(&op->comm->outstanding, 1);
+    if (locked)
+        accept_submissions(context, now);
+    if (locked && br_ring_idle(&context->submissions)) {
+        br_comm_start_operation(op, now);
+    } else if (!br_ring_push(&context->submissions, op)) { /* as large as the pool: cannot be full */
+        atomic_fetch_sub(&op->comm->outstanding, 1);
+        return br_error(EAGAIN, "rank %d: the submission ring is full", context->rank);
+    }
+    return 0;
+}
+
+int br_progress_submit(struct br_operation *op)
+{
+    struct br_context *context = op->comm->context;
+    bool locked = br_progress_trylock(context);
+    uint64_t now = locked ? br_clock_now() : 0;
+    int rc = hand_in(op, locked, now);
+
+    if (locked) {
+        br_progress_once(context, now);
+        br_progress_unlock(context);
+    }
+    br_progress_wake(context);
+    return rc;
+}
+
+/* Somebody else drives: sleep until an operation ends, but look again soon, as the driver may leave. */
+static void wait_for_lock_owner(struct br_context *context, const struct goal *goal)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += 200000;
+    if (until.tv_nsec >= (long)BR_SEC) {
+        until.tv_nsec -= (long)BR_SEC;
+        until.tv_sec++;
+    }
+    atomic_fetch_add(&context->waiters, 1);
+    pthread_mutex_lock(&context->ended_lock);
+    if (!is_reached(context, goal))
+        pthread_cond_timedwait(&context->ended, &context->ended_lock, &until);
+    pthread_mutex_unlock(&context->ended_lock);
+    atomic_fetch_sub(&context->waiters, 1);
+}
+
+/* Under the lock, by a caller that has nothing to do: another rank may need this core, and ours may be free. */
+static void progress_make_room(struct br_context *context, uint64_t now)
+{
+    if (!br_cpu_affinity_take(&context->settings.cpu_affinity, now))
+        sched_yield();
+}
+
+/* Under the lock: turns until the goal is reached or `until` has come, at least once, as who only looks again and again drives, too. Sleeps when
+ * it has been idle for longer than a spin. false: another drives now, and the lock is not ours any more. */
+static bool progress_loop(struct br_context *context, const struct goal *goal, uint64_t until)
+{
+    uint64_t now = br_clock_now(), idle_since = now;
+
+    do {
+        uint64_t began = now;
+        bool worked = br_progress_once(context, now) > 0;
+
+        now = br_clock_now();
+        progress_account(context, now - began, worked);
+        if (worked || is_reached(context, goal)) {
+            idle_since = now;
+        } else if (now - idle_since > context->settings.spin) {
+            context->sleeping_callers++;
+            br_progress_sleep(context, until);
+            context->sleeping_callers--;
+            idle_since = now = br_clock_now();
+        } else if (context->settings.oversubscribed || now - idle_since > YIELD_AFTER) {
+            progress_make_room(context, now);
+            now = br_clock_now(); /* what others did meanwhile is no time of the next turn */
+        }
+        if (!br_progress_yield_or_leave(context))
+            return false;
+    } while (!is_reached(context, goal) && now < until);
+    return true;
+}
+
+/* true: the goal is reached. */
+static bool progress_wait_for(struct br_context *context, const struct goal *goal, uint64_t most)
+{
+    uint64_t until;
+
+    if (is_reached(context, goal))
+        return true;
+    until = most == UINT64_MAX ? UINT64_MAX : br_clock_now() + most;
+    atomic_fetch_add(&context->callers, 1);
+    while (!is_reached(context, goal)) {
+        if (br_progress_trylock(context)) {
+            if (progress_loop(context, goal, until)) { /* else another drives, and counts */
+                atomic_fetch_add(&context->caller_waits, 1);
+                br_progress_unlock(context);
+            }
+        } else {
+            wait_for_lock_owner(context, goal);
+        }
+        if (br_clock_now() >= until)
+            break;
+    }
+    atomic_fetch_sub(&context->callers, 1);
+    return is_reached(context, goal);
+}
+
+int br_progress_run(struct br_operation *op)
+{
+    struct br_context *context = op->comm->context;
+    const struct goal goal = {.op = op};
+    bool locked = br_progress_trylock(context);
+    int rc = hand_in(op, locked, locked ? br_clock_now() : 0);
+
+    if (locked) {
+        atomic_fetch_add(&context->callers, 1);
+        if (rc || progress_loop(context, &goal, UINT64_MAX)) { /* else another drives */
+            atomic_fetch_add(&context->caller_waits, 1);
+            br_progress_unlock(context);
+        }
+        atomic_fetch_sub(&context->callers, 1);
+    }
+    if (!rc)
+        progress_wait_for(context, &goal, UINT64_MAX); /* its deadline ends it */
+    return rc;
+}
+
+bool br_progress_wait(struct br_operation *op, uint64_t most)
+{
+    return progress_wait_for(op->comm->context, &(struct goal){.op = op}, most);
+}
+
+uint64_t br_progress_event_count(const struct br_context *context)
+{
+    return atomic_load(&context->events);
+}
+
+void br_progress_wait_event(struct br_context *context, uint64_t seen, uint64_t most)
+{
+    progress_wait_for(context, &(struct goal){.seen = seen}, most);
+}
+
+/* Under the lock, so that nobody is between looking at `events` and falling asleep. */
+void br_progress_signal(struct br_context *context)
+{
+    br_progress_lock(context);
+    atomic_fetch_add(&context->events, 1);
+    br_progress_unlock(context);
+    br_progress_wake(context);
+    wake_waiters(context);
+}
+
+/* Asks the board until op is complete; now and then everything else gets its turn, and deadlines are looked at. */
+static int check_shm(struct braid_comm *comm, struct br_operation *op)
+{
+    struct br_context *context = comm->context;
+    bool yield = context->settings.oversubscribed;
+    uint64_t started = 0; /* set at the first look: a clock costs as much as the rest of an operation */
+    uint32_t looks = 0;
+    int rc;
+
+    while (!(rc = br_shm_executor_complete(comm->shm, op)) && !context->worker->failed) {
+        uint64_t now;
+
+        if (yield)
+            sched_yield();
+        if (++looks % (yield ? LOOK / 16 : LOOK))
+            continue;
+        now = br_clock_now();
+        if (!started) {
+            started = now;
+            atomic_fetch_add(&comm->outstanding, 1);
+            atomic_fetch_add(&context->callers, 1);
+            br_comm_use_memory(comm, op);
+            br_progress_disarm(context); /* not before: most operations end without a look at the devices */
+        }
+        yield = context->settings.oversubscribed || now - started > YIELD_AFTER;
+        if (yield)
+            br_cpu_affinity_take(&context->settings.cpu_affinity, now);
+        br_progress_once(context, now);
+        if (now - started >= op->timeout && !context->worker->failed)
+            fail_overdue_shm(comm->shm, op);
+        watch_departed(comm->shm, op, context->worker);
+        br_shm_executor_watch(comm->shm, op, context->worker, now);
+        br_progress_yield(context, now - started > BACK_OFF_AFTER ? BACK_OFF_NS : 0);
+    }
+    if (started) {
+        br_comm_unuse_memory(comm, op);
+        atomic_fetch_sub(&context->callers, 1);
+        atomic_fetch_sub(&comm->outstanding, 1);
+    }
+    return rc;
+}
+
+static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op)
+{
+    struct br_worker *w = comm->context->worker;
+    int rc = check_shm(comm, op);
+
+    if (rc > 0)
+        return;
+    if (rc < 0)
+        br_worker_fail(w, -rc, br_error_message());
+    comm->shm->busy = false;
+    op->status = w->failed;
+    snprintf(op->message, sizeof op->message, "%s", w->message);
+}
+
+bool br_progress_shm(struct braid_comm *comm, struct br_operation *op)
+{
+    struct br_context *context = comm->context;
+    bool taken = false;
+
+    if (!comm->shm || !br_shm_executor_takes(comm->shm, op) || pthread_mutex_trylock(&context->lock))
+        return false;
+    op->sequence = comm->next_sequence;
+    if (!context->worker->failed && br_ring_idle(&context->submissions) && br_list_empty(&comm->deferred) &&
+        br_shm_executor_begin(comm->shm, op)) {
+        taken = true;
+        br_comm_next_sequence(comm);
+        context->next_order++;
+        progress_loop_shm(comm, op);
+        /* Under the lock nobody else writes it; the own thread sees that somebody drives. */
+        atomic_store_explicit(&context->caller_waits, atomic_load_explicit(&context->caller_waits, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+        if (op->status)
+            comm->failed_operations++;
+        else
+            comm->operations++;
+    }
+    br_progress_unlock(context);
+    return taken;
+}
+
+void br_progress_try_once(struct br_context *context)
+{
+    if (!br_progress_trylock(context))
+        return;
+    br_progress_once(context, br_clock_now());
+    atomic_fetch_add(&context->caller_waits, 1);
+    br_progress_unlock(context);
+}
+
+void br_progress_wait_zero(struct br_context *context, const _Atomic int *count, uint64_t most)
+{
+    uint64_t start = br_clock_now(), now = start;
+
+    for (; atomic_load(count) > 0 && now - start < most; now = br_clock_now()) {
+        br_progress_lock(context);
+        br_progress_once(context, now);
+        br_progress_unlock(context);
+        sched_yield();
+    }
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The lock of worker and engine, and how those sleep who drive them: notes 4 and 5 of comm.h. */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "collectives/comm/comm.h"
+#include "collectives/shm/executor.h"
+
+#define SLEEP_MAX_NS (250 * BR_MS) /* timers are looked at this often at least */
+#define TRYLOCK_TRIES 100           /* who wants the lock for a moment has left it by then */
+/* between two looks at what has no descriptor: a board, a device that must be polled */
+#define POLL_INTERVAL_NS (50 * BR_US)
+
+/* ---- armed devices ----------------------------------------------------------------------------------------- */
+
+/* Under the lock. Arms every device; returns the number of descriptors, or -1: do not sleep. *polled: a device has none. */
+static int progress_lock_arm(struct br_context *context, struct pollfd *fds, bool *polled)
+{
+    int n = 0;
+
+    *polled = false;
+    fds[n++] = (struct pollfd){.fd = context->wake_fd, .events = POLLIN};
+    for (int d = 0; d < context->worker->n_devices; d++) {
+        struct br_device *device = context->worker->devices[d];
+        int fd = device->ops->wait(device);
+
+        context->armed_devices = d + 1;
+        if (fd == -EOPNOTSUPP) {
+            *polled = true;
+            continue;
+        }
+        if (fd < 0)
+            return -1;
+        fds[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
+    }
+    return n;
+}
+
+void br_progress_disarm(struct br_context *context)
+{
+    for (; context->armed_devices > 0; context->armed_devices--) {
+        struct br_device *device = context->worker->devices[context->armed_devices - 1];
+
+        device->ops->wake(device);
+    }
+}
+
+/* Does an operation wait on a board? A board has no descriptor to wait for. */
+static bool waits_in_shm(const struct br_context *context)
+{
+    br_list_for_each (node, &context->shm_executors)
+        if (!br_list_empty(&br_container_of(node, struct br_shm_executor, node)->queue))
+            return true;
+    return false;
+}
+
+static uint64_t next_timer(struct br_context *context, uint64_t now, uint64_t until)
+{
+    uint64_t next = now + SLEEP_MAX_NS, timer = br_worker_next_timer(context->worker),
+             deadline = br_engine_next_deadline(context->engine);
+
+    if (timer < next)
+        next = timer;
+    if (deadline < next)
+        next = deadline;
+    timer = br_stream_next_poll(context, now);
+    if (timer < next)
+        next = timer;
+    if (now + POLL_INTERVAL_NS < next && waits_in_shm(context))
+        next = now + POLL_INTERVAL_NS;
+    return until < next ? until : next;
+}
+
+/* ---- the lock ---------------------------------------------------------------------------------------------- */
+
+void br_progress_wake(struct br_context *context)
+{
+    uint64_t one = 1;
+
+    if (atomic_exchange(&context->may_wake, false) && write(context->wake_fd, &one, sizeof one) < 0)
+        br_log_debug("rank %d: the wake-up counter is full", context->rank);
+}
+
+/* Whoever sleeps, sleeps in armed devices, whenever the lock is free. */
+void br_progress_unlock(struct br_context *context)
+{
+    struct pollfd fds[BR_MAX_DEVICES + 1];
+    bool polled;
+
+    if (atomic_load(&context->sleeping_threads) && !context->armed_devices && progress_lock_arm(context, fds, &polled) < 0) {
+        br_progress_disarm(context);
+        br_progress_wake(context);
+    }
+    pthread_mutex_unlock(&context->lock);
+}
+
+void br_progress_lock(struct br_context *context)
+{
+    atomic_fetch_add(&context->lock_waiters, 1);
+    pthread_mutex_lock(&context->lock);
+    atomic_fetch_sub(&context->lock_waiters, 1);
+    br_progress_disarm(context);
+}
+
+void br_progress_lock_last(struct br_context *context)
+{
+    pthread_mutex_lock(&context->lock);
+    br_progress_disarm(context);
+}
+
+bool br_progress_trylock(struct br_context *context)
+{
+    if (pthread_mutex_trylock(&context->lock))
+        return false;
+    br_progress_disarm(context);
+    return true;
+}
+
+/* Under the lock, which those who want it have while we nap, and until they all have had it. */
+static void progress_lock_release(struct br_context *context, uint64_t nap)
+{
+    struct timespec t = {0, (long)nap};
+
+    br_progress_unlock(context);
+    if (nap)
+        nanosleep(&t, NULL);
+    while (atomic_load(&context->lock_waiters))
+        sched_yield();
+}
+
+void br_progress_yield(struct br_context *context, uint64_t nap)
+{
+    if (!nap && !atomic_load(&context->lock_waiters))
+        return;
+    progress_lock_release(context, nap);
+    br_progress_lock(context);
+}
+
+bool br_progress_yield_or_leave(struct br_context *context)
+{
+    if (!atomic_load(&context->lock_waiters))
+        return true;
+    progress_lock_release(context, 0);
+    for (int i = 0; i < TRYLOCK_TRIES; i++) {
+        if (br_progress_trylock(context))
+            return true;
+        sched_yield();
+    }
+    return false;
+}
+
+/* ---- sleeping ---------------------------------------------------------------------------------------------- */
+
+static void stop_sleeping(struct br_context *context)
+{
+    uint64_t count;
+
+    if (atomic_fetch_sub(&context->sleeping_threads, 1) > 1)
+        return; /* the wake-up is for them as well */
+    atomic_store(&context->may_wake, false);
+    while (read(context->wake_fd, &count, sizeof count) > 0)
+        ;
+}
+
+void br_progress_sleep(struct br_context *context, uint64_t until)
+{
+    struct pollfd fds[BR_MAX_DEVICES + 1];
+    uint64_t now = br_clock_now(), next = next_timer(context, now, until);
+    bool polled;
+    int n;
+
+    atomic_fetch_add(&context->sleeping_threads, 1);
+    atomic_store(&context->may_wake, true);
+    n = progress_lock_arm(context, fds, &polled);
+    if (polled && now + POLL_INTERVAL_NS < next)
+        next = now + POLL_INTERVAL_NS;
+    if (n > 0 && br_ring_empty(&context->submissions) && next > now) {
+        struct timespec left = {(time_t)((next - now) / BR_SEC), (long)((next - now) % BR_SEC)};
+
+        pthread_mutex_unlock(&context->lock);
+        ppoll(fds, (nfds_t)n, &left, NULL);
+        br_progress_lock(context); /* wanted: it may be for us, and who was woken, too, and first, spins */
+        context->progress.asleep += br_clock_now() - now;
+    }
+    stop_sleeping(context);
+    br_progress_disarm(context);
+}

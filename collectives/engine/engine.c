@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/engine/engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "collectives/engine/call.h"
+#include "collectives/engine/internal.h"
+#include "collectives/schedule/fragment_size.h"
+#include "collectives/schedule/type.h"
+
+#define DEFAULT_FRAGMENTS    64u
+#define DEFAULT_WINDOW  3u
+#define DEFAULT_CHUNK   (512u << 10)
+#define DEFAULT_QUANTUM (256u << 10)
+
+/* ---- create and destroy --------------------------------------------------------------------- */
+
+static void apply_defaults(struct br_engine_config *config)
+{
+    if (!config->max_fragments)
+        config->max_fragments = DEFAULT_FRAGMENTS;
+    if (!config->window)
+        config->window = DEFAULT_WINDOW;
+    if (!config->chunk_bytes)
+        config->chunk_bytes = DEFAULT_CHUNK;
+    if (!config->quantum_bytes)
+        config->quantum_bytes = DEFAULT_QUANTUM;
+    if (!config->model.n_levels)
+        br_cost_model_default(&config->model, BR_COST_HOST, 1);
+    config->model.chunk_bytes = config->chunk_bytes;
+}
+
+static void init_lists(struct br_engine *engine)
+{
+    br_list_init(&engine->collectives);
+    br_list_init(&engine->messages);
+    br_list_init(&engine->to_self);
+    br_list_init(&engine->storing);
+    br_list_init(&engine->waiting);
+    br_list_init(&engine->ready);
+    br_list_init(&engine->ended);
+    br_list_init(&engine->free_fragments);
+    br_staging_init(engine);
+}
+
+int br_engine_create(struct br_worker *worker, const struct br_engine_config *config, struct br_engine **out)
+{
+    struct br_engine *engine = calloc(1, sizeof *engine);
+    int rc;
+
+    if (!engine)
+        return br_error(ENOMEM, "rank %d: no memory for the engine", config->rank);
+    engine->worker = worker;
+    worker->disagreement_text = br_call_disagreement;
+    engine->config = *config;
+    engine->next_deadline = engine->expected = UINT64_MAX;
+    apply_defaults(&engine->config);
+    init_lists(engine);
+    engine->fragments = calloc(engine->config.max_fragments, sizeof *engine->fragments);
+    rc = engine->fragments ? 0 : br_error(ENOMEM, "rank %d: no memory for the engine", config->rank);
+    if (!rc && engine->config.max_fragments < 2)
+        rc = br_error(EINVAL, "the engine needs two runs at least");
+    if (!rc)
+        rc = br_group_init(&engine->all, 0, config->rank, config->size, NULL, &engine->config.model);
+    if (rc) {
+        br_engine_destroy(engine);
+        return rc;
+    }
+    for (uint32_t i = engine->config.max_fragments; i-- > 0; engine->n_free++) {
+        engine->fragments[i].engine = engine;
+        br_list_push_front(&engine->free_fragments, &engine->fragments[i].node);
+    }
+    *out = engine;
+    return 0;
+}
+
+void br_engine_destroy(struct br_engine *engine)
+{
+    if (!engine)
+        return;
+    for (uint32_t i = 0; engine->fragments && i < engine->config.max_fragments; i++)
+        br_fragment_destroy(engine, &engine->fragments[i]);
+    br_staging_destroy(engine);
+    free(engine->fragments);
+    free(engine->sources);
+    br_group_destroy(&engine->all);
+    free(engine);
+}
+
+struct br_group *br_engine_all(struct br_engine *engine)
+{
+    return &engine->all;
+}
+
+/* ---- submit --------------------------------------------------------------------------------- */
+
+/* As the steps see it (schedule.h, note 3); false where it makes no difference, so that one plan serves
+ * both. */
+static bool is_in_place(const struct br_group *group, const struct br_operation *op)
+{
+    size_t own = (size_t)group->rank * op->count * br_type_size(op->type);
+
+    if (br_collective_rooted(op->collective) && group->rank != op->root)
+        return false;
+    switch (op->collective) {
+    case BR_ALLREDUCE:
+    case BR_BROADCAST:
+    case BR_REDUCE:
+    case BR_ALLTOALL:
+        return op->send == op->recv;
+    case BR_ALLGATHER:
+    case BR_GATHER:
+        return op->recv && op->send == (const uint8_t *)op->recv + own;
+    case BR_REDUCE_SCATTER:
+    case BR_SCATTER:
+        return op->send && op->recv == (const uint8_t *)op->send + own;
+    default:
+        return false;
+    }
+}
+
+static int check_arguments(const struct br_group *group, const struct br_operation *op)
+{
+    if ((unsigned)op->collective >= BR_COLLECTIVES)
+        return br_error(EINVAL, "there is no collective with number %d", (int)op->collective);
+    if (!br_type_size(op->type) || (unsigned)op->reduction >= BRAID_REDUCTIONS)
+        return br_error(EINVAL, "%s: there is no such type (%d) or reduction (%d)",
+                        br_collective_name(op->collective), (int)op->type, (int)op->reduction);
+    if (br_collective_rooted(op->collective) && (op->root < 0 || op->root >= group->size))
+        return br_error(EINVAL, "%s: there is no root %d among %d ranks", br_collective_name(op->collective),
+                        op->root, group->size);
+    if (op->count > SIZE_MAX / 8 / (size_t)group->size)
+        return br_error(E2BIG, "%s: %zu elements a block are too many", br_collective_name(op->collective),
+                        op->count);
+    return 0;
+}
+
+/* What a message carries so that ranks that disagree notice. */
+static uint16_t check_of(const struct br_operation *op, const struct br_plan_config *config)
+{
+    uint64_t values[] = {(uint64_t)op->collective,
+                         (uint64_t)op->type,
+                         br_collective_reduces(op->collective) ? (uint64_t)op->reduction : 0,
+                         op->count,
+                         op->fragments.count,
+                         br_collective_rooted(op->collective) ? (uint64_t)op->root : 0,
+                         config->digest};
+
+    return br_digest_short(values, sizeof values / sizeof *values);
+}
+
+static int engine_choose(struct br_group *group, const struct br_operation *op, uint64_t view,
+                  const struct br_plan_tuning **tuning)
+{
+    size_t size = br_type_size(op->type);
+
+    group->plan_cache.disjoint_trees = group->epochs[view % 2];
+    return br_plan_cache_choose(&group->plan_cache, op->collective, br_cost_class_of(size), op->algorithm,
+                           op->count * size, tuning);
+}
+
+static int get_plan(struct br_engine *engine, struct br_operation *op)
+{
+    struct br_operation_fragments *f = &op->fragments;
+    const struct br_schedule *s;
+    const struct br_plan_tuning *tuning;
+    int rc;
+
+    if ((rc = check_arguments(op->group, op)) || (rc = engine_choose(op->group, op, op->epoch, &tuning)) ||
+        (rc = br_plan_cache_get(&op->group->plan_cache, op->collective, tuning->config,
+                           br_collective_rooted(op->collective) ? (uint32_t)op->root : 0,
+                           is_in_place(op->group, op), &f->plan)))
+        return rc;
+    s = f->plan->schedule;
+    f->count = br_fragment_count(op->count, br_type_size(op->type) * s->packed, s->pieces,
+                                 tuning->chunk_bytes, op->group->plan_cache.model->serial);
+    rc = f->count ? br_fragment_reserve_sources(engine, s->max_sources)
+                  : br_error(E2BIG, "%s: %zu elements a block are too many",
+                             br_collective_name(op->collective), op->count);
+    if (rc) {
+        br_plan_put(f->plan);
+        f->plan = NULL;
+    }
+    op->check = check_of(op, tuning->config);
+    op->algorithm_config = &tuning->config->config;
+    op->predicted = tuning->seconds;
+    return rc;
+}
+
+/* Its view is known. */
+static int begin_collective(struct br_engine *engine, struct br_operation *op)
+{
+    struct br_call call;
+    const struct br_operation *called = op->parent ? op->parent : op; /* by the program */
+    int rc = get_plan(engine, op);
+
+    if (rc == -ENOMEM)
+        br_worker_fail(engine->worker, ENOMEM, br_error_message());
+    if (rc)
+        return rc;
+    call = br_call_of(called, op->shm_role == BR_SHM_ROLE_GPU_LOCAL ? BR_CALL_ASKED : BR_CALL_ENGINE);
+    br_worker_begins(engine->worker, op->group->number, op->sequence, op->check, &call);
+    if (op->parent)
+        br_worker_is_part(engine->worker, op->group->number, op->sequence,
+                          br_tag_of_group(called->group->number, called->sequence));
+    br_admission_add(engine, op);
+    return 0;
+}
+
+/* Rounds of views come later than their order says (views.h, note 4). */
+static void insert_by_order(struct br_list *collectives, struct br_operation *op)
+{
+    struct br_list *behind = collectives->prev;
+
+    while (behind != collectives && br_container_of(behind, struct br_operation, node)->order > op->order)
+        behind = behind->prev;
+    br_list_insert_before(behind->next, &op->node);
+}
+
+static int submit_collective(struct br_engine *engine, struct br_operation *op)
+{
+    struct br_operation_fragments *f = &op->fragments;
+    int rc = 0;
+
+    memset(f, 0, sizeof *f);
+    br_list_init(&f->active);
+    br_list_init(&f->waiting);
+    if (op->epoch <= op->group->epoch)
+        rc = begin_collective(engine, op);
+    if (rc)
+        return rc;
+    insert_by_order(&engine->collectives, op);
+    br_admission_oldest(engine);
+    return 0;
+}
+
+void br_engine_set_epoch(struct br_engine *engine, struct br_group *group, const struct br_forest *trees)
+{
+    group->epochs[++group->epoch % 2] = trees;
+    br_list_for_each_safe (node, &engine->collectives) {
+        struct br_operation *op = br_container_of(node, struct br_operation, node);
+        int rc;
+
+        if (op->group != group || op->fragments.plan || op->epoch > group->epoch || engine->worker->failed)
+            continue;
+        rc = begin_collective(engine, op);
+        if (!rc)
+            continue;
+        snprintf(op->message, sizeof op->message, "%s", br_error_message());
+        br_operation_end(engine, op, rc);
+    }
+    br_admission_oldest(engine);
+}
+
+int br_engine_reserve(struct br_engine *engine, struct br_operation *op)
+{
+    int rc;
+
+    if (!op->group)
+        op->group = &engine->all;
+    op->epoch = op->group->epoch;
+    rc = get_plan(engine, op);
+    if (rc)
+        return rc;
+    rc = br_fragment_reserve(engine, op);
+    br_plan_put(op->fragments.plan);
+    if (rc)
+        br_engine_unreserve(engine, op);
+    return rc;
+}
+
+int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t now)
+{
+    int rc;
+
+    if (engine->worker->failed)
+        return br_error(ECANCELED, "the communicator has failed before: %s", engine->worker->message);
+    op->status = 0;
+    op->message[0] = 0;
+    if (!op->group)
+        op->group = &engine->all;
+    br_list_init(&op->node);
+    engine->worker->now = now;
+    switch (op->kind) {
+    case BR_OPERATION_COLLECTIVE:
+        rc = submit_collective(engine, op);
+        break;
+    case BR_OPERATION_SEND:
+    case BR_OPERATION_RECV:
+        rc = br_p2p_submit(engine, op);
+        break;
+    default:
+        rc = br_onesided_submit(engine, op);
+        break;
+    }
+    if (!rc)
+        br_deadline_expect(engine, op);
+    return rc;
+}
+
+/* ---- step ----------------------------------------------------------------------------------- */
+
+void br_operation_end(struct br_engine *engine, struct br_operation *op, int status)
+{
+    op->status = status;
+    br_list_remove(&op->node);
+    br_list_push_back(&engine->ended, &op->node);
+    if (op->kind == BR_OPERATION_COLLECTIVE) {
+        if (op->fragments.plan)
+            br_plan_put(op->fragments.plan);
+        br_admission_oldest(engine);
+    }
+}
+
+void br_operation_fail(const struct br_engine *engine, struct br_operation *op)
+{
+    const struct br_worker *w = engine->worker;
+    size_t used = 0;
+
+    if (op != engine->late)
+        used = br_operation_describe(op, op->message, sizeof op->message);
+    snprintf(op->message + used, sizeof op->message - used, "%s%.*s", used ? ": " : "",
+             (int)(sizeof op->message - used - 3), w->message);
+    op->status = w->failed;
+}
+
+/* No link is left, so nobody touches the memory of what is still under way. */
+static int end_failed(struct br_engine *engine, struct br_list *list)
+{
+    int n = 0;
+
+    for (; !br_list_empty(list); n++) {
+        struct br_operation *op = br_container_of(list->next, struct br_operation, node);
+
+        if (op->kind == BR_OPERATION_COLLECTIVE) {
+            br_list_remove(&op->fragments.waiting);
+            while (!br_list_empty(&op->fragments.active))
+                br_fragment_forget(engine, br_container_of(op->fragments.active.next, struct br_fragment, node));
+        } else {
+            br_staging_parts_put(engine, op);
+        }
+        br_operation_fail(engine, op);
+        br_operation_end(engine, op, op->status);
+    }
+    return n;
+}
+
+static int engine_fail(struct br_engine *engine)
+{
+    if (engine->worker->fail_due || br_staging_busy(engine))
+        return 0; /* links are still open, or GPUs copy */
+    br_list_init(&engine->ready);
+    return end_failed(engine, &engine->collectives) + end_failed(engine, &engine->messages) +
+           end_failed(engine, &engine->to_self);
+}
+
+static int take_ended(struct br_engine *engine)
+{
+    struct br_transfer *t;
+    int n = 0;
+
+    for (; (t = br_worker_done(engine->worker)); n++)
+        switch (br_tag_family(t->tag)) {
+        case BR_TAG_COLLECTIVE:
+            br_fragment_transfer_ended(engine, t);
+            break;
+        case BR_TAG_P2P:
+            br_p2p_transfer_ended(engine, t->owner, t);
+            break;
+        case BR_TAG_ONESIDED:
+            br_onesided_transfer_ended(engine, t->owner, t);
+            break;
+        }
+    return n;
+}
+
+/* Takes what the worker has finished, starts what can start, and does local work. */
+static int engine_step(struct br_engine *engine, uint64_t now)
+{
+    size_t worked = 0;
+    int n = 0, k;
+
+    engine->worker->now = now;
+    engine->grown_before = engine->late_allocations;
+    do {
+        k = br_staging_poll(engine, now) + take_ended(engine) + br_admission_start(engine);
+        while (worked < engine->config.quantum_bytes && !br_list_empty(&engine->ready) &&
+               !engine->worker->failed) {
+            worked += br_fragment_compute(engine);
+            k++;
+        }
+        n += k;
+    } while (k && !engine->worker->failed);
+    return engine->worker->failed ? n + engine_fail(engine) : n;
+}
+
+/* Everything that is known is done, and posted. *posted: how much that was. */
+static int engine_serve(struct br_engine *engine, uint64_t now, int *posted)
+{
+    int n = engine_step(engine, now);
+
+    *posted = br_worker_pump(engine->worker, now);
+    return n + *posted;
+}
+
+static int engine_check_deadlines(struct br_engine *engine, uint64_t now)
+{
+    if (now < engine->next_deadline || engine->worker->failed)
+        return 0;
+    br_deadline_check(engine, now);
+    return engine->worker->failed ? 1 + engine_fail(engine) : 0;
+}
+
+int br_engine_progress(struct br_engine *engine, uint64_t now)
+{
+    struct br_worker *w = engine->worker;
+    int posted, arrived, n = engine_serve(engine, now, &posted);
+
+    n += arrived = br_worker_poll(w, now);
+    if (arrived || br_worker_is_due(w)) {
+        n += engine_serve(engine, now, &posted);
+        if (posted)
+            n += br_worker_poll(w, now);
+    }
+    return n + engine_check_deadlines(engine, now);
+}
+
+struct br_operation *br_engine_ended(struct br_engine *engine)
+{
+    struct br_list *node = br_list_pop_front(&engine->ended);
+
+    return node ? br_container_of(node, struct br_operation, node) : NULL;
+}
+
+uint64_t br_engine_next_deadline(const struct br_engine *engine)
+{
+    bool idle = br_list_empty(&engine->collectives) && br_list_empty(&engine->messages) &&
+                br_list_empty(&engine->to_self);
+
+    if (br_staging_busy(engine))
+        return engine->worker->now + BR_STAGING_POLL_NS;
+    /* of a worker that has failed they all end when its links are closed, and br_worker_next_timer() says when */
+    return idle || engine->worker->failed ? UINT64_MAX : engine->next_deadline;
+}
+
+uint64_t br_engine_late_allocations(const struct br_engine *engine, const struct br_group *group)
+{
+    return engine->late_allocations + group->plan_cache.built + group->tag_sequences.grown;
+}
+
+const char *br_engine_algorithm(struct br_engine *engine, const struct br_operation *op)
+{
+    struct br_group *group = op->group ? op->group : &engine->all;
+    const struct br_plan_tuning *tuning;
+
+    if (check_arguments(group, op) || engine_choose(group, op, group->epoch, &tuning))
+        return NULL;
+    return tuning->config->name;
+}

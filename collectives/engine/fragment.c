@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A run: one fragment on its way through the schedule.
+ *
+ * 1. Every step counts the steps that it still waits for. At zero a SEND or RECV is posted to the worker,
+ *    which sorts by priority itself; a REDUCE or COPY joins the ready list.
+ * 2. A step that ends starts its successors, and starting never ends a step: so there is no recursion.
+ * 3. Of one operation, transfers of earlier steps go first, of whichever fragment: others wait for them. Behind
+ *    the large sends of a late step on the same level they would leave the others' levels idle. Rejected: the
+ *    earlier fragment first; in the simulator that loses more at the end, when little is left to fill the gaps. In a forest it is the
+ *    other way (br_schedule.follows): first everything goes up, then down, so fragments in step use a host's one link in one
+ *    direction at a time (1.41 T_F instead of 1.09 on BCube(3,2) with a NIC out).
+ * 4. Local work is done in quanta, and the ready list is asked anew for each: what is more urgent
+ *    overtakes in between.
+ * 5. Where a REDUCE waits for nothing but the bytes of one RECV, they are combined as they come instead of lying in scratch first
+ *    (transport/slot.h, note 5), and the step has nothing left to do when its turn comes. The order of the sources is that of the
+ *    step, so the bits are the same either way. If bytes have come before the other sources were there, it is done as always.
+ * 6. On memory of GPUs a run is staged (stage.h) or direct (direct_run.h): what differs are the places, and who does the local work.
+ */
+#include "collectives/engine/internal.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "collectives/engine/reduce.h"
+#include "collectives/schedule/type.h"
+
+#define LEAST_QUANTUM 4096u /* bytes of one source: less is all overhead */
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+static size_t piece_offset(const struct br_fragment *fragment, uint32_t piece)
+{
+    return fragment->shorter * piece + (piece < fragment->longer ? piece : fragment->longer);
+}
+
+static size_t step_elements(const struct br_fragment *fragment, const struct br_step *step)
+{
+    return piece_offset(fragment, step->piece + step->span.count) - piece_offset(fragment, step->piece);
+}
+
+size_t br_fragment_step_bytes(const struct br_fragment *fragment, const struct br_step *step)
+{
+    return step_elements(fragment, step) * br_type_size(fragment->op->type);
+}
+
+uint8_t *br_fragment_user_address(const struct br_fragment *fragment, const struct br_span *span)
+{
+    const struct br_operation *op = fragment->op;
+    size_t block = span->first / fragment->schedule->pieces,
+           element = block * op->count + fragment->first + piece_offset(fragment, span->first % fragment->schedule->pieces);
+    uint8_t *base = span->buffer == BR_INPUT ? (uint8_t *)(uintptr_t)op->send : op->recv;
+
+    return element ? base + element * br_type_size(op->type) : base;
+}
+
+/* Where a span begins, and in which region that lies. */
+static uint8_t *fragment_locate(const struct br_fragment *fragment, const struct br_span *span, struct br_region **region)
+{
+    const struct br_operation *op = fragment->op;
+    size_t size = br_type_size(op->type);
+    uint8_t *base = NULL;
+
+    if (span->buffer == BR_SCRATCH) {
+        *region = fragment->gpu_pipeline.gpu ? fragment->gpu_pipeline.region : fragment->scratch_region;
+        base = fragment->gpu_pipeline.gpu ? fragment->gpu_pipeline.memory : fragment->scratch;
+        return base + span->first * (fragment->shorter + (fragment->longer > 0)) * size;
+    }
+    if (op->send_gpu || op->recv_gpu)
+        base = br_staging_fragment_block(fragment, span->buffer, span->first / fragment->schedule->pieces);
+    if (base) {
+        *region = fragment->scratch_region;
+        return base + piece_offset(fragment, span->first % fragment->schedule->pieces) * size;
+    }
+    *region = span->buffer == BR_INPUT ? op->send_region : op->recv_region;
+    return br_fragment_user_address(fragment, span);
+}
+
+uint8_t *br_fragment_address(const struct br_fragment *fragment, const struct br_span *span)
+{
+    struct br_region *region;
+
+    return fragment_locate(fragment, span, &region);
+}
+
+static const void *source_address(const struct br_fragment *fragment, const struct br_source *source)
+{
+    if (source->recv >= 0 && fragment->steps[source->recv].transfer.mapped)
+        return fragment->steps[source->recv].transfer.mapped;
+    return br_fragment_address(fragment, &source->span);
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+static void fragment_post(struct br_engine *engine, struct br_fragment *fragment, const struct br_step *step,
+                 struct br_fragment_step *rs)
+{
+    const struct br_operation *op = fragment->op;
+    struct br_transfer *t = &rs->transfer;
+    int rc;
+
+    t->tag = br_tag_collective(op->group->number, op->sequence, fragment->index, step->match);
+    t->peer = br_group_in_job(op->group, (int)step->peer);
+    t->length = (uint32_t)br_fragment_step_bytes(fragment, step);
+    t->memory = fragment_locate(fragment, &step->span, &t->region);
+    t->priority = op->priority;
+    t->order = op->order;
+    t->within = br_fragment_order(fragment, (uint32_t)(rs - fragment->steps));
+    t->check = op->check;
+    t->total = 0;
+    t->may_map = (step->flags & BR_STEP_MAY_MAP) != 0;
+    t->traced = op->traced;
+    t->rendezvous = false;
+    t->request = NULL;
+    t->owner = rs;
+    rc = step->kind == BR_STEP_SEND ? br_transfer_send(engine->worker, t)
+                                    : br_transfer_receive(engine->worker, t);
+    if (rc)
+        br_p2p_failed(engine, rc, br_collective_name(op->collective), t->peer);
+}
+
+static bool fragment_before(const struct br_fragment_step *a, const struct br_fragment_step *b)
+{
+    const struct br_operation *x = a->fragment->op, *y = b->fragment->op;
+
+    if (x != y)
+        return x->priority != y->priority ? x->priority > y->priority : x->order < y->order;
+    if (a->fragment != b->fragment)
+        return a->fragment->index < b->fragment->index;
+    return a < b;
+}
+
+void br_fragment_step_ready(struct br_engine *engine, struct br_fragment_step *rs)
+{
+    struct br_list *behind = engine->ready.prev;
+
+    while (behind != &engine->ready && fragment_before(rs, br_container_of(behind, struct br_fragment_step, node)))
+        behind = behind->prev;
+    br_list_insert_before(behind->next, &rs->node);
+}
+
+/* ---- combining as it comes (note 5) ---------------------------------------------------------- */
+
+static void reduce_on_receive(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length)
+{
+    struct br_fragment_step *rs = context;
+    const struct br_fragment *fragment = rs->fragment;
+    const struct br_step *step = &fragment->schedule->steps[rs - fragment->steps];
+    const struct br_source *sources = &fragment->schedule->sources[step->first_source];
+    size_t size = br_type_size(fragment->op->type);
+    const void **from = fragment->engine->sources;
+    int rc;
+
+    for (uint32_t i = 0; i < step->n_sources; i++)
+        from[i] = sources[i].recv >= 0 && !fragment->steps[sources[i].recv].ended
+                      ? bytes
+                      : (const uint8_t *)source_address(fragment, &sources[i]) + offset;
+    rc = br_reduce(fragment->op->type, fragment->op->reduction, br_fragment_address(fragment, &step->span) + offset, from,
+                   (int)step->n_sources, length / size,
+                   step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0);
+    if (rc) /* not the arguments: they were checked at submit */
+        br_worker_fail(fragment->engine->worker, -rc, br_error_message());
+}
+
+/* The REDUCE that reads RECV number `recv` and waits for nothing else; NULL: there is none. */
+static struct br_fragment_step *waits_only_for(struct br_fragment *fragment, uint32_t recv)
+{
+    const struct br_schedule *s = fragment->schedule;
+    const struct br_step *step = &s->steps[recv];
+
+    if (fragment->steps[recv].readers != 1)
+        return NULL;
+    for (uint32_t i = 0; i < step->n_successors; i++) {
+        uint32_t next = s->successors[step->first_successor + i];
+
+        if (fragment->steps[next].remaining != 1)
+            continue;
+        for (uint32_t k = 0; k < s->steps[next].n_sources; k++)
+            if (s->sources[s->steps[next].first_source + k].recv == (int32_t)recv)
+                return &fragment->steps[next];
+    }
+    return NULL;
+}
+
+static void has_reduced(struct br_fragment_step *recv)
+{
+    struct br_fragment_step *reduce = recv->reducer.context;
+    const struct br_fragment *fragment = recv->fragment;
+
+    reduce->done = step_elements(fragment, &fragment->schedule->steps[reduce - fragment->steps]);
+}
+
+/* RECV number `recv` has been posted, or the step that reads it waits for less. */
+static void try_reduce_on_receive(struct br_engine *engine, struct br_fragment *fragment, uint32_t recv)
+{
+    struct br_fragment_step *rs = &fragment->steps[recv], *reduce = waits_only_for(fragment, recv);
+
+    if (fragment->gpu_pipeline.gpu || !reduce || rs->transfer.state == BR_TRANSFER_IDLE ||
+        br_staging_reduce_pays(fragment, &fragment->schedule->steps[reduce - fragment->steps]))
+        return;
+    reduce->fragment = fragment;
+    rs->reducer = (struct br_slot_reducer){reduce_on_receive, reduce};
+    (void)br_transfer_reduce(engine->worker, &rs->transfer, &rs->reducer);
+}
+
+static void try_sources(struct br_engine *engine, struct br_fragment *fragment, const struct br_step *step)
+{
+    for (uint32_t i = 0; i < step->n_sources; i++) {
+        int32_t recv = fragment->schedule->sources[step->first_source + i].recv;
+
+        if (recv >= 0 && !fragment->steps[recv].ended)
+            try_reduce_on_receive(engine, fragment, (uint32_t)recv);
+    }
+}
+
+static void trace_step(struct br_engine *engine, const struct br_fragment *fragment, uint32_t index)
+{
+    static const struct br_trace_kind kind = {
+        .category = "step", .detail = true, .args = {"order", "fragment", "step", "peer", "bytes"}};
+    static const char *const names[] = {[BR_STEP_SEND] = "send",
+                                        [BR_STEP_RECV] = "receive",
+                                        [BR_STEP_REDUCE] = "reduce",
+                                        [BR_STEP_COPY] = "copy"};
+    const struct br_step *step = &fragment->schedule->steps[index];
+    bool moves = step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV;
+    struct br_trace_event event = {
+        .kind = &kind,
+        .name = names[step->kind],
+        .args = {(int64_t)fragment->op->order, fragment->index, index,
+                 moves ? br_group_in_job(fragment->op->group, (int)step->peer) : -1,
+                 (int64_t)br_fragment_step_bytes(fragment, step)},
+    };
+
+    br_trace_end(engine->worker->config.trace, &fragment->steps[index].span, engine->worker->now, &event);
+}
+
+static void start_step(struct br_engine *engine, struct br_fragment *fragment, uint32_t index)
+{
+    const struct br_step *step = &fragment->schedule->steps[index];
+    struct br_fragment_step *rs = &fragment->steps[index];
+
+    rs->fragment = fragment;
+    if (fragment->op->traced)
+        br_trace_begin(engine->worker->config.trace, BR_TRACE_STEPS, engine->worker->now, &rs->span);
+    if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV)
+        fragment_post(engine, fragment, step, rs);
+    else if (fragment->gpu_pipeline.gpu)
+        br_gpu_pipeline_step(engine, rs);
+    else if (step->kind != BR_STEP_REDUCE || !br_staging_reduce(engine, rs))
+        br_fragment_step_ready(engine, rs);
+    if (step->flags & BR_STEP_MAY_MAP)
+        try_reduce_on_receive(engine, fragment, index);
+}
+
+static void fragment_release(struct br_engine *engine, struct br_fragment *fragment)
+{
+    br_gpu_pipeline_end(engine, &fragment->gpu_pipeline);
+    br_list_remove(&fragment->node);
+    br_list_push_front(&engine->free_fragments, &fragment->node);
+    fragment->op = NULL;
+    engine->n_free++;
+    engine->may_start = true;
+}
+
+static void fragment_ended(struct br_engine *engine, struct br_fragment *fragment)
+{
+    struct br_operation *op = fragment->op;
+
+    fragment_release(engine, fragment);
+    op->fragments.running--;
+    if (++op->fragments.ended == op->fragments.count)
+        br_operation_end(engine, op, 0);
+    else
+        br_admission_oldest(engine);
+}
+
+static void fragment_stored(struct br_engine *engine, struct br_copy_batch *batch)
+{
+    if (!engine->worker->failed)
+        fragment_ended(engine, br_container_of(batch, struct br_fragment, batch));
+}
+
+static void steps_ended(struct br_engine *engine, struct br_fragment *fragment)
+{
+    if (!br_staging_fragment_store(engine, fragment, fragment_stored))
+        fragment_ended(engine, fragment);
+}
+
+static bool needs_credit(const struct br_engine *engine, const struct br_fragment *fragment, const struct br_step *step)
+{
+    bool is_send = step->kind == BR_STEP_SEND;
+
+    return (is_send || step->kind == BR_STEP_RECV) &&
+           br_transfer_needs_credit(engine->worker, br_group_in_job(fragment->op->group, (int)step->peer), is_send,
+                                    (uint32_t)br_fragment_step_bytes(fragment, step));
+}
+
+/* The oldest step has ended, or the run begins. */
+static void find_oldest(struct br_engine *engine, struct br_fragment *fragment)
+{
+    const struct br_schedule *s = fragment->schedule;
+
+    while (fragment->oldest_step < s->n_steps &&
+           (fragment->steps[fragment->oldest_step].ended || !needs_credit(engine, fragment, &s->steps[fragment->oldest_step])))
+        fragment->oldest_step++;
+    br_admission_oldest(engine);
+}
+
+static void step_ended(struct br_engine *engine, struct br_fragment *fragment, uint32_t index)
+{
+    const struct br_schedule *s = fragment->schedule;
+    const struct br_step *step = &s->steps[index];
+
+    fragment->steps[index].ended = true;
+    if (fragment->steps[index].span.row)
+        trace_step(engine, fragment, index);
+    if (index == fragment->oldest_step)
+        find_oldest(engine, fragment);
+    for (uint32_t i = 0; i < step->n_successors && !engine->worker->failed; i++) {
+        uint32_t next = s->successors[step->first_successor + i];
+
+        if (--fragment->steps[next].remaining == 0)
+            start_step(engine, fragment, next);
+        else if (fragment->steps[next].remaining == 1)
+            try_sources(engine, fragment, &s->steps[next]);
+    }
+    if (--fragment->steps_left == 0 && !engine->worker->failed)
+        steps_ended(engine, fragment);
+}
+
+void br_fragment_transfer_ended(struct br_engine *engine, struct br_transfer *t)
+{
+    struct br_fragment_step *rs = t->owner;
+
+    if (!t->is_send && t->combined)
+        has_reduced(rs);
+    if (!t->is_send && rs->fragment->gpu_pipeline.gpu && !br_gpu_pipeline_arrived(engine, rs->fragment))
+        return;
+    step_ended(engine, rs->fragment, (uint32_t)(rs - rs->fragment->steps));
+}
+
+/* ---- local work ----------------------------------------------------------------------------- */
+
+static void release_mapped(struct br_engine *engine, struct br_fragment *fragment, const struct br_step *step)
+{
+    for (uint32_t i = 0; i < step->n_sources; i++) {
+        int32_t recv = fragment->schedule->sources[step->first_source + i].recv;
+        struct br_fragment_step *rs = recv < 0 ? NULL : &fragment->steps[recv];
+
+        if (rs && --rs->readers == 0)
+            br_transfer_release(engine->worker, &rs->transfer);
+    }
+}
+
+/* `n` elements from element rs->done on. */
+static int fragment_compute(struct br_engine *engine, const struct br_fragment *fragment, const struct br_step *step,
+                   const struct br_fragment_step *rs, size_t n)
+{
+    const struct br_source *sources = &fragment->schedule->sources[step->first_source];
+    size_t size = br_type_size(fragment->op->type), offset = rs->done * size;
+    uint8_t *to = br_fragment_address(fragment, &step->span);
+
+    if (!n)
+        return 0;
+    if (step->kind == BR_STEP_COPY) {
+        memcpy(to + offset, (const uint8_t *)source_address(fragment, sources) + offset, n * size);
+        return 0;
+    }
+    for (uint32_t i = 0; i < step->n_sources; i++)
+        engine->sources[i] = (const uint8_t *)source_address(fragment, &sources[i]) + offset;
+    return br_reduce(fragment->op->type, fragment->op->reduction, to + offset, engine->sources, (int)step->n_sources, n,
+                     step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0);
+}
+
+void br_fragment_step_reduced(struct br_engine *engine, struct br_fragment_step *rs)
+{
+    uint32_t index = (uint32_t)(rs - rs->fragment->steps);
+
+    release_mapped(engine, rs->fragment, &rs->fragment->schedule->steps[index]);
+    step_ended(engine, rs->fragment, index);
+}
+
+size_t br_fragment_compute(struct br_engine *engine)
+{
+    struct br_fragment_step *rs = br_container_of(engine->ready.next, struct br_fragment_step, node);
+    struct br_fragment *fragment = rs->fragment;
+    const struct br_step *step = &fragment->schedule->steps[rs - fragment->steps];
+    size_t left = step_elements(fragment, step) - rs->done, size = br_type_size(fragment->op->type);
+    size_t bytes = engine->config.quantum_bytes / step->n_sources, n;
+    int rc;
+
+    n = (bytes < LEAST_QUANTUM ? LEAST_QUANTUM : bytes) / size;
+    if (n > left)
+        n = left;
+    rc = fragment_compute(engine, fragment, step, rs, n);
+    if (rc) { /* not the arguments: they were checked at submit */
+        br_worker_fail(engine->worker, -rc, br_error_message());
+        return 0;
+    }
+    rs->done += n;
+    if (n == left) {
+        br_list_remove(&rs->node);
+        br_fragment_step_reduced(engine, rs);
+    }
+    return n * size * step->n_sources + 1;
+}
+
+/* ---- start and end -------------------------------------------------------------------------- */
+
+size_t br_fragment_elements(const struct br_operation *op, uint32_t fragment)
+{
+    return br_piece_offset(op->count, op->fragments.count, fragment + 1) -
+           br_piece_offset(op->count, op->fragments.count, fragment);
+}
+
+size_t br_fragment_bytes(const struct br_operation *op, uint32_t fragment)
+{
+    return br_fragment_elements(op, fragment) * br_type_size(op->type) * op->fragments.plan->schedule->packed;
+}
+
+static void fragment_prepare(struct br_fragment *fragment, struct br_operation *op)
+{
+    const struct br_plan *plan = op->fragments.plan;
+    const struct br_schedule *s = plan->schedule;
+
+    fragment->op = op;
+    fragment->schedule = s;
+    fragment->index = op->fragments.next;
+    fragment->first = br_piece_offset(op->count, op->fragments.count, fragment->index);
+    fragment->elements = br_fragment_elements(op, fragment->index);
+    fragment->shorter = fragment->elements / s->pieces;
+    fragment->longer = fragment->elements % s->pieces;
+    fragment->steps_left = s->n_steps;
+    fragment->oldest_step = 0;
+}
+
+static void prepare_steps(struct br_fragment *fragment, const struct br_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->schedule->n_steps; i++) {
+        struct br_fragment_step *rs = &fragment->steps[i];
+
+        rs->remaining = plan->schedule->steps[i].n_dependencies;
+        rs->readers = plan->readers[i];
+        rs->done = 0;
+        rs->batch.copy.event = NULL;
+        rs->ended = false;
+        rs->span.row = 0;
+        rs->transfer.state = BR_TRANSFER_IDLE;
+        rs->transfer.mapped = NULL;
+        br_list_init(&rs->node);
+    }
+}
+
+static void start_steps(struct br_engine *engine, struct br_fragment *fragment)
+{
+    const struct br_schedule *s = fragment->schedule;
+
+    for (uint32_t i = 0; i < s->n_ready && !engine->worker->failed; i++)
+        start_step(engine, fragment, s->ready[i]);
+    if (!s->n_steps)
+        steps_ended(engine, fragment);
+}
+
+static void fragment_loaded(struct br_engine *engine, struct br_copy_batch *batch)
+{
+    if (!engine->worker->failed)
+        start_steps(engine, br_container_of(batch, struct br_fragment, batch));
+}
+
+void br_fragment_start(struct br_engine *engine, struct br_operation *op)
+{
+    struct br_fragment *fragment;
+    int rc = br_fragment_get(engine, op, &fragment);
+
+    br_list_push_back(&op->fragments.active, &fragment->node);
+    fragment_prepare(fragment, op);
+    op->fragments.next++;
+    op->fragments.running++;
+    if (rc) {
+        br_worker_fail(engine->worker, -rc, br_error_message());
+        return;
+    }
+    prepare_steps(fragment, op->fragments.plan);
+    find_oldest(engine, fragment);
+    if (!br_staging_fragment_load(engine, fragment, fragment_loaded))
+        start_steps(engine, fragment);
+}
+
+void br_fragment_forget(struct br_engine *engine, struct br_fragment *fragment)
+{
+    fragment_release(engine, fragment);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memory of runs: steps and scratch.
+ *
+ * 1. It only grows. A run takes what fits best, so operations of many sizes find what they had the time before.
+ * 2. The first use of a page costs much: the kernel clears it, and in a virtual machine the host may have to find it first (64 MiB took
+ *    20 to 180 ms). A persistent operation therefore has room reserved when it is made, for as many of its fragments as run at once,
+ *    on top of what others have reserved, as all of them may run at once.
+ * 3. Reserved room belongs to nobody: any fragment that it fits may take it.
+ * 4. What is pinned for a GPU is unpinned at the end alone: that waits for the GPU, which may wait for this very worker (gpu/stream_op.h,
+ *    note 7). Pinned scratch that has become too small is a buffer for messages from then on (stage.h, note 3), and what takes its
+ *    place is twice as large at least, so that all that is outgrown is less than what is in use.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "collectives/engine/internal.h"
+#include "collectives/gpu/staging.h"
+#include "collectives/schedule/type.h"
+
+#define SCRATCH_STEP (64u << 10)
+
+int br_scratch_get(struct br_engine *engine, size_t bytes, uint8_t **memory, struct br_region **region)
+{
+    void *at = NULL;
+    int rc = 0;
+
+    *region = NULL;
+    if (engine->config.scratch_alloc)
+        rc = engine->config.scratch_alloc(engine->config.scratch_context, bytes, &at, region);
+    else if (!(at = aligned_alloc(4096, bytes)))
+        rc = br_error(ENOMEM, "rank %d: no memory for %zu bytes of scratch", engine->config.rank, bytes);
+    *memory = rc ? NULL : at;
+    return rc;
+}
+
+void br_scratch_release(struct br_engine *engine, uint8_t *memory, struct br_region *region, int pinned)
+{
+    if (pinned > 0 && !br_copier_unpin(engine->config.copier, pinned, memory))
+        return; /* a GPU may write there yet */
+    if (engine->config.scratch_free)
+        engine->config.scratch_free(engine->config.scratch_context, memory, region);
+    else
+        free(memory);
+}
+
+void br_scratch_pin(struct br_engine *engine, void *memory, size_t bytes, int gpu, int *pinned)
+{
+    if (!*pinned)
+        *pinned = br_copier_pin(engine->config.copier, gpu, memory, bytes) ? gpu : BR_NOT_PINNABLE;
+}
+
+static void forget_scratch(struct br_fragment *fragment)
+{
+    fragment->scratch = NULL;
+    fragment->scratch_bytes = 0;
+    fragment->scratch_region = NULL;
+    fragment->scratch_pinned = 0;
+}
+
+static void free_scratch(struct br_engine *engine, struct br_fragment *fragment)
+{
+    if (fragment->scratch)
+        br_scratch_release(engine, fragment->scratch, fragment->scratch_region, fragment->scratch_pinned);
+    forget_scratch(fragment);
+}
+
+/* Note 4. */
+static int outgrow_scratch(struct br_engine *engine, struct br_fragment *fragment)
+{
+    int rc = br_staging_add_buffer(engine, &(struct br_staging_buffer){.memory = fragment->scratch,
+                                                             .bytes = fragment->scratch_bytes,
+                                                             .region = fragment->scratch_region,
+                                                             .pinned = fragment->scratch_pinned});
+
+    if (!rc)
+        forget_scratch(fragment);
+    return rc;
+}
+
+static size_t scratch_rounded(size_t scratch)
+{
+    return (scratch + SCRATCH_STEP - 1) / SCRATCH_STEP * SCRATCH_STEP;
+}
+
+static int grow_scratch(struct br_engine *engine, struct br_fragment *fragment, size_t bytes)
+{
+    int rc = 0;
+
+    if (fragment->scratch_pinned > 0) {
+        if (bytes < 2 * fragment->scratch_bytes)
+            bytes = 2 * fragment->scratch_bytes;
+        rc = outgrow_scratch(engine, fragment);
+    } else {
+        free_scratch(engine, fragment);
+    }
+    bytes = scratch_rounded(bytes);
+    if (!rc)
+        rc = br_scratch_get(engine, bytes, &fragment->scratch, &fragment->scratch_region);
+    if (!rc)
+        fragment->scratch_bytes = bytes;
+    return rc;
+}
+
+static int grow_steps(struct br_engine *engine, struct br_fragment *fragment, uint32_t count)
+{
+    free(fragment->steps);
+    fragment->max_steps = 0;
+    fragment->steps = calloc(count, sizeof *fragment->steps);
+    if (!fragment->steps)
+        return br_error(ENOMEM, "rank %d: no memory for a schedule of %u steps", engine->config.rank, count);
+    fragment->max_steps = count;
+    return 0;
+}
+
+/* *grown: how many allocations it took. */
+static int fragment_fits(struct br_engine *engine, struct br_fragment *fragment, const struct br_operation *op, size_t scratch,
+               uint64_t *grown)
+{
+    uint32_t steps = op->fragments.plan->schedule->n_steps;
+    int gpu = op->send_gpu ? op->send_gpu : op->recv_gpu, rc = 0;
+
+    if (steps > fragment->max_steps) {
+        rc = grow_steps(engine, fragment, steps);
+        ++*grown;
+    }
+    if (!rc && scratch > fragment->scratch_bytes) {
+        rc = grow_scratch(engine, fragment, scratch);
+        ++*grown;
+    }
+    if (!rc && gpu && scratch)
+        br_scratch_pin(engine, fragment->scratch, fragment->scratch_bytes, gpu, &fragment->scratch_pinned);
+    return rc;
+}
+
+void br_fragment_destroy(struct br_engine *engine, struct br_fragment *fragment)
+{
+    free_scratch(engine, fragment);
+    free(fragment->steps);
+    fragment->steps = NULL;
+}
+
+int br_fragment_reserve_sources(struct br_engine *engine, uint32_t count)
+{
+    const void **sources;
+
+    if (count <= engine->max_sources)
+        return 0;
+    sources = realloc(engine->sources, count * sizeof *sources);
+    if (!sources)
+        return br_error(ENOMEM, "rank %d: no memory for %u sources", engine->config.rank, count);
+    engine->sources = sources;
+    engine->max_sources = count;
+    return 0;
+}
+
+/* What the schedule needs. */
+static size_t schedule_bytes(const struct br_operation *op, uint32_t fragment)
+{
+    const struct br_schedule *s = op->fragments.plan->schedule;
+
+    return br_piece_max(br_fragment_elements(op, fragment), s->pieces) * br_type_size(op->type) * s->n_scratch;
+}
+
+static size_t scratch_bytes(const struct br_operation *op, uint32_t fragment)
+{
+    return schedule_bytes(op, fragment) + br_staging_fragment_bytes(op, br_fragment_elements(op, fragment));
+}
+
+/* The free run whose scratch fits best; where none is large enough, the one with the least. NULL: there is none. Mostly it is
+ * the first one, which the operation before had. */
+static struct br_fragment *best_fitting_fragment(struct br_engine *engine, size_t scratch, bool unreserved)
+{
+    struct br_fragment *best = NULL;
+
+    br_list_for_each (node, &engine->free_fragments) {
+        struct br_fragment *fragment = br_container_of(node, struct br_fragment, node);
+        bool fits = fragment->scratch_bytes >= scratch;
+
+        if (unreserved && fragment->reserved)
+            continue;
+        if (!best || (fits && best->scratch_bytes < scratch) ||
+            (fits == (best->scratch_bytes >= scratch) && fragment->scratch_bytes < best->scratch_bytes))
+            best = fragment;
+        if (fragment->scratch_bytes == scratch_rounded(scratch))
+            break;
+    }
+    return best;
+}
+
+int br_fragment_get(struct br_engine *engine, const struct br_operation *op, struct br_fragment **fragment)
+{
+    size_t scratch = scratch_bytes(op, op->fragments.next);
+
+    *fragment = best_fitting_fragment(engine, scratch, false);
+    br_list_remove(&(*fragment)->node);
+    (*fragment)->scratch_used = schedule_bytes(op, op->fragments.next);
+    br_gpu_pipeline_begin(engine, op, (*fragment)->scratch_used, &(*fragment)->gpu_pipeline);
+    engine->n_free--;
+    return fragment_fits(engine, *fragment, op, (*fragment)->gpu_pipeline.gpu ? 0 : scratch, &engine->late_allocations);
+}
+
+int br_fragment_reserve(struct br_engine *engine, const struct br_operation *op)
+{
+    uint32_t runs = op->fragments.count;
+    size_t scratch = scratch_bytes(op, 0); /* no fragment is larger */
+    uint64_t grown = 0;
+    int rc = 0;
+
+    if (runs > engine->config.window)
+        runs = engine->config.window;
+    for (struct br_fragment *fragment; runs-- > 0 && !rc && (fragment = best_fitting_fragment(engine, scratch, true)) != NULL;) {
+        rc = fragment_fits(engine, fragment, op, scratch, &grown);
+        fragment->reserved = op;
+    }
+    return rc;
+}
+
+void br_engine_unreserve(struct br_engine *engine, const struct br_operation *op)
+{
+    for (uint32_t i = 0; i < engine->config.max_fragments; i++)
+        if (engine->fragments[i].reserved == op)
+            engine->fragments[i].reserved = NULL;
+}

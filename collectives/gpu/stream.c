@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations on streams of the program's GPUs (gpu.h). What stands in the stream: gpu/stream_op.h.
+ *
+ * 1. Here such an operation is one on host memory like any other, in place of the GPU's that which the stream copies there and
+ *    back. It differs by its beginning and its end: it begins when its passage has arrived, and its end releases the passage
+ *    instead of telling a caller.
+ * 2. Collectives of a communicator begin in the order of their submission. While one waits for its stream, those behind it wait with it: in
+ *    `held`. Rejected: to let them overtake. Then ranks begin them in different orders, as their GPUs come, and each rank's runs, or its
+ *    turn at the board, are with operations that wait for one of another rank that waits for a stream behind one of those. NCCL
+ *    has the same rule. Streams that shall not wait for each other get a communicator each.
+ * 3. Its place in the order, sequence number and deadline, an operation gets before it is held.
+ * 4. Nobody tells the worker that a passage has arrived: it looks, more seldom the longer it waits, so that a stream that computes for a
+ *    long time costs little, and the look comes late by at most a 16th of what was waited for.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "collectives/comm/comm.h"
+#include "gpu/stream_op.h"
+#include "gpu/pointer.h"
+
+#define POLL_MIN_NS BR_STAGING_POLL_NS
+#define POLL_MAX_NS  (50 * BR_STAGING_POLL_NS)
+
+/* ---- host memory ----------------------------------------------------------------------------- */
+
+static void *gpu_stream_take(void *family, size_t bytes)
+{
+    return braid_alloc(((struct br_context *)family)->world, bytes);
+}
+
+static void gpu_stream_give_back(void *family, void *memory)
+{
+    braid_free(((struct br_context *)family)->world, memory);
+}
+
+int br_streams_create(struct br_context *context)
+{
+    pthread_mutex_init(&context->stream_lock, NULL);
+    br_list_init(&context->deferring);
+    return br_stream_ops_create(&(struct br_stream_op_memory){gpu_stream_take, gpu_stream_give_back, context}, &context->stream_ops);
+}
+
+bool br_streams_block(struct br_context *context)
+{
+    if (pthread_mutex_trylock(&context->stream_lock))
+        return false;
+    if (br_stream_ops_idle(context->stream_ops))
+        return true;
+    pthread_mutex_unlock(&context->stream_lock);
+    return false;
+}
+
+void br_streams_unblock(struct br_context *context)
+{
+    pthread_mutex_unlock(&context->stream_lock);
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static void use_host_memory(struct br_operation *op)
+{
+    struct br_copier *copier = op->comm->context->copier;
+    void *memory = br_stream_op_memory(op->stream_op);
+
+    if (op->send_gpu) {
+        br_copier_count(copier, BR_COPY_TO_HOST, op->send_bytes);
+        op->send = memory;
+    }
+    if (op->recv_gpu) {
+        br_copier_count(copier, BR_COPY_TO_GPU, op->recv_bytes);
+        op->recv = memory;
+    }
+    op->send_gpu = op->recv_gpu = 0;
+}
+
+static int begin_and_submit(struct br_operation *op, void *stream)
+{
+    const struct br_stream_op_plan plan = {.stream = stream,
+                                         .send = op->send_gpu ? op->send : NULL,
+                                         .recv = op->recv_gpu ? op->recv : NULL,
+                                         .bytes = op->recv_bytes};
+    int rc = br_stream_op_begin(op->comm->context->stream_ops, &plan, &op->stream_op);
+
+    if (rc)
+        return rc;
+    use_host_memory(op);
+    rc = br_progress_submit(op);
+    if (rc)
+        br_stream_op_release(op->stream_op);
+    return rc;
+}
+
+int br_stream_submit(struct br_operation *op, void *stream)
+{
+    struct br_context *context = op->comm->context;
+    int rc = braid_comm_error(op->comm);
+
+    rc = rc ? br_error_prefix(-ECANCELED, "the communicator has failed before: ") : br_gpu_check();
+    pthread_mutex_lock(
+        &context->stream_lock); /* operations are submitted in the order in which they are in the stream */
+    if (!rc)
+        rc = begin_and_submit(op, stream);
+    pthread_mutex_unlock(&context->stream_lock);
+    if (rc)
+        br_comm_put_operation(op);
+    return rc;
+}
+
+/* ---- those that wait ------------------------------------------------------------------------- */
+
+static bool has_arrived(const struct br_operation *op)
+{
+    return !op->stream_op || br_stream_op_arrived(op->stream_op);
+}
+
+static struct br_operation *gpu_stream_first(const struct br_list *held)
+{
+    return br_container_of(held->next, struct br_operation, node);
+}
+
+bool br_stream_defers(struct br_operation *op)
+{
+    struct braid_comm *comm = op->comm;
+
+    if (op->kind != BR_OPERATION_COLLECTIVE || (br_list_empty(&comm->deferred) && has_arrived(op)))
+        return false;
+    if (br_list_empty(&comm->deferred))
+        br_list_push_back(&comm->context->deferring, &comm->deferring);
+    br_list_init(&op->node);
+    br_list_push_back(&comm->deferred, &op->node);
+    return true;
+}
+
+static void gpu_stream_check_deadlines(struct braid_comm *comm, uint64_t now)
+{
+    struct br_worker *w = comm->context->worker;
+    char text[sizeof w->message];
+    size_t used;
+
+    br_list_for_each (node, &comm->deferred) {
+        const struct br_operation *op = br_container_of(node, struct br_operation, node);
+
+        if (op->deadline > now)
+            continue;
+        used = br_operation_describe(op, text, sizeof text);
+        snprintf(text + used, sizeof text - used,
+                 " missed its deadline of %llu ms: waits for work before %s in a stream of a GPU",
+                 (unsigned long long)(op->timeout / 1000000), op == gpu_stream_first(&comm->deferred) ? "it" : "another");
+        br_worker_fail(w, ETIMEDOUT, text);
+        return;
+    }
+}
+
+static int gpu_stream_step(struct braid_comm *comm, uint64_t now)
+{
+    struct br_worker *w = comm->context->worker;
+    int n = 0;
+
+    for (; !br_list_empty(&comm->deferred); n++) {
+        struct br_operation *op = gpu_stream_first(&comm->deferred);
+
+        if (!w->failed && !has_arrived(op))
+            break;
+        br_list_remove(&op->node);
+        if (br_list_empty(&comm->deferred))
+            br_list_remove(&comm->deferring);
+        if (w->failed)
+            br_progress_fail(op);
+        else
+            br_comm_begin_operation(op, now);
+    }
+    gpu_stream_check_deadlines(comm, now);
+    return n;
+}
+
+int br_stream_step(struct br_context *context, uint64_t now)
+{
+    int n = 0;
+
+    br_list_for_each_safe (node, &context->deferring)
+        n += gpu_stream_step(br_container_of(node, struct braid_comm, deferring), now);
+    return n;
+}
+
+uint64_t br_stream_oldest(const struct br_context *context)
+{
+    uint64_t oldest = UINT64_MAX;
+
+    br_list_for_each (node, &context->deferring) {
+        uint64_t order = gpu_stream_first(&br_container_of(node, struct braid_comm, deferring)->deferred)->order;
+
+        if (order < oldest)
+            oldest = order;
+    }
+    return oldest;
+}
+
+uint64_t br_stream_next_poll(const struct br_context *context, uint64_t now)
+{
+    uint64_t least = UINT64_MAX;
+
+    br_list_for_each (node, &context->deferring) {
+        const struct br_operation *op = gpu_stream_first(&br_container_of(node, struct braid_comm, deferring)->deferred);
+        uint64_t look = (now - (op->deadline - op->timeout)) / 16; /* note 4 */
+
+        look = look < POLL_MIN_NS ? POLL_MIN_NS : look > POLL_MAX_NS ? POLL_MAX_NS : look;
+        if (look < least)
+            least = look;
+    }
+    return least == UINT64_MAX ? UINT64_MAX : now + least;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Nobody asks for its result, so an error of it alone (an algorithm that does not exist) is the communicator's, too. */
+void br_stream_end(struct br_operation *op)
+{
+    struct br_worker *w = op->comm->context->worker;
+
+    if (op->status && !w->failed)
+        br_worker_fail(w, -op->status, op->message);
+    br_stream_op_release(op->stream_op);
+    br_comm_put_operation(op);
+}

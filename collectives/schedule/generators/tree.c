@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 1. Ranks in a tree are counted from the root: by distance, or digit by digit where there is a shape. A number's parent is the
+ *    number with its lowest digit that is not 0 set to 0; a binomial tree is that in base 2. So the numbers of a subtree
+ *    follow each other.
+ * 2. A chain and a flat tree have no digits.
+ */
+#include "collectives/schedule/generators/tree.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+static const struct br_span input = {BR_INPUT, 0, 1}, output = {BR_OUTPUT, 0, 1};
+
+struct family {
+    struct br_builder *b;
+    const struct br_schedule *head;
+    enum br_tree tree;
+    bool digits; /* numbers are counted digit by digit */
+    struct br_stages stages;
+    uint32_t n, own;
+    uint32_t *children, n_children; /* numbers, the one with the largest subtree first */
+};
+
+static void set_digits(struct br_stages *stages, const struct br_shape *shape, uint32_t n)
+{
+    *stages = (struct br_stages){.n_stages = 0};
+    if (shape->n_dimensions > 0)
+        br_shape_stages(shape, 0, stages);
+    for (uint64_t stride = 1; shape->n_dimensions == 0 && stride < n; stride *= 2)
+        stages->stages[stages->n_stages++] =
+            (struct br_stage){.size = 2, .stride = (uint32_t)stride, .level = BR_LEVEL_ANY};
+}
+
+/* The lowest digit that is not 0; of the root: one beyond the last. */
+static uint32_t tree_lowest(const struct br_stages *stages, uint32_t number)
+{
+    uint32_t w = 0;
+
+    while (w < stages->n_stages && br_stage_digit(&stages->stages[w], number) == 0)
+        w++;
+    return w;
+}
+
+/* Numbers in the subtree of one, which follow each other. */
+static uint32_t tree_subtree(enum br_tree tree, const struct br_stages *stages, uint32_t n, uint32_t number)
+{
+    uint32_t stride;
+
+    if (number == 0 || tree == BR_TREE_CHAIN)
+        return n - number;
+    if (tree == BR_TREE_FLAT)
+        return 1;
+    stride = stages->stages[tree_lowest(stages, number)].stride;
+    return stride < n - number ? stride : n - number;
+}
+
+static uint32_t size_of(const struct family *f, uint32_t number)
+{
+    return tree_subtree(f->tree, &f->stages, f->n, number);
+}
+
+/* Takes the root's digits from those of a rank, or adds them to those of a number. */
+static uint32_t tree_rotate(const struct family *f, uint32_t from, bool to_rank)
+{
+    uint32_t root = f->head->root, result = 0;
+
+    if (!f->digits)
+        return to_rank ? (from + root) % f->n : (from + f->n - root) % f->n;
+    for (uint32_t w = 0; w < f->stages.n_stages; w++) {
+        const struct br_stage *stage = &f->stages.stages[w];
+        uint32_t digit = br_stage_digit(stage, root);
+
+        digit = br_stage_digit(stage, from) + (to_rank ? digit : stage->size - digit);
+        result += digit % stage->size * stage->stride;
+    }
+    return result;
+}
+
+static uint32_t tree_rank_of(const struct family *f, uint32_t number)
+{
+    return tree_rotate(f, number, true);
+}
+
+/* Of the message between a child and its parent. */
+static uint8_t tree_level_of(const struct family *f, uint32_t child)
+{
+    return f->digits ? f->stages.stages[tree_lowest(&f->stages, child)].level : BR_LEVEL_ANY;
+}
+
+static uint32_t parent_of(const struct family *f)
+{
+    const struct br_stage *stage;
+
+    if (f->tree == BR_TREE_CHAIN)
+        return f->own - 1;
+    if (f->tree == BR_TREE_FLAT)
+        return 0;
+    stage = &f->stages.stages[tree_lowest(&f->stages, f->own)];
+    return f->own - br_stage_digit(stage, f->own) * stage->stride;
+}
+
+static void list_children(struct family *f)
+{
+    if (f->tree == BR_TREE_CHAIN && f->own + 1 < f->n)
+        f->children[f->n_children++] = f->own + 1;
+    for (uint32_t i = 1; f->tree == BR_TREE_FLAT && f->own == 0 && i < f->n; i++)
+        f->children[f->n_children++] = i;
+    for (uint32_t w = tree_lowest(&f->stages, f->own); f->tree == BR_TREE_BINOMIAL && w-- > 0;) {
+        const struct br_stage *stage = &f->stages.stages[w];
+
+        for (uint32_t digit = 1; digit < stage->size && digit * stage->stride < f->n - f->own; digit++)
+            f->children[f->n_children++] = f->own + digit * stage->stride;
+    }
+}
+
+static void tree_send_to(const struct family *f, uint32_t child, struct br_span span)
+{
+    br_builder_send(f->b, tree_rank_of(f, child), tree_level_of(f, child), span);
+}
+
+static void recv_from(const struct family *f, uint32_t child, struct br_span span)
+{
+    br_builder_recv(f->b, tree_rank_of(f, child), tree_level_of(f, child), span);
+}
+
+static void send_up(const struct family *f, struct br_span span)
+{
+    br_builder_send(f->b, tree_rank_of(f, parent_of(f)), tree_level_of(f, f->own), span);
+}
+
+static void recv_down(const struct family *f, struct br_span span)
+{
+    br_builder_recv(f->b, tree_rank_of(f, parent_of(f)), tree_level_of(f, f->own), span);
+}
+
+static void tree_broadcast(const struct family *f)
+{
+    if (f->own != 0)
+        recv_down(f, output);
+    for (uint32_t i = 0; i < f->n_children; i++)
+        tree_send_to(f, f->children[i], f->own == 0 ? input : output);
+    if (f->own == 0)
+        br_builder_copy(f->b, output, input);
+}
+
+/* sources: room for n_children + 1. */
+static void tree_reduce(const struct family *f, struct br_span *sources)
+{
+    struct br_span sum = input;
+    uint32_t n = 0;
+
+    sources[n++] = input;
+    for (uint32_t i = f->n_children; i-- > 0;) /* the smallest subtree is ready first */
+        sources[n++] =
+            br_builder_recv_scratch(f->b, tree_rank_of(f, f->children[i]), tree_level_of(f, f->children[i]), input);
+    if (n > 1) {
+        sum = f->own == 0 ? output : br_builder_scratch(f->b, 1);
+        br_builder_reduce(f->b, sum, sources, n, f->own == 0);
+    }
+    if (f->own != 0)
+        send_up(f, sum);
+    else if (n == 1)
+        br_builder_copy(f->b, output, input);
+}
+
+/* The block of the rank with a number. */
+static struct br_span tree_block(const struct family *f, enum br_buffer buffer, uint32_t number)
+{
+    return (struct br_span){buffer, tree_rank_of(f, number), 1};
+}
+
+static struct br_span tree_part(struct br_span all, uint32_t first, uint32_t count)
+{
+    return (struct br_span){all.buffer, all.first + first, count};
+}
+
+static void tree_gather(const struct family *f)
+{
+    uint32_t own = f->own, size = size_of(f, own);
+    struct br_span all = input;
+
+    if (own == 0)
+        br_builder_copy(f->b, tree_block(f, BR_OUTPUT, 0), input);
+    else if (size > 1)
+        br_builder_copy(f->b, tree_part(all = br_builder_scratch(f->b, size), 0, 1), input);
+    for (uint32_t i = f->n_children; i-- > 0;) { /* the smallest subtree is ready first */
+        uint32_t child = f->children[i], count = size_of(f, child);
+        struct br_span got;
+
+        if (own == 0 && count == 1)
+            got = tree_block(f, BR_OUTPUT, child);
+        else
+            got = own == 0 ? br_builder_scratch(f->b, count) : tree_part(all, child - own, count);
+        recv_from(f, child, got);
+        for (uint32_t j = 0; own == 0 && count > 1 && j < count; j++)
+            br_builder_copy(f->b, tree_block(f, BR_OUTPUT, child + j), tree_part(got, j, 1));
+    }
+    if (own != 0)
+        send_up(f, all);
+}
+
+static void tree_scatter(const struct family *f)
+{
+    uint32_t own = f->own, size = size_of(f, own);
+    struct br_span all = output;
+
+    if (own != 0 && size > 1)
+        all = br_builder_scratch(f->b, size);
+    if (own != 0)
+        recv_down(f, all);
+    for (uint32_t i = 0; i < f->n_children; i++) {
+        uint32_t child = f->children[i], count = size_of(f, child);
+        struct br_span give = tree_block(f, BR_INPUT, child);
+
+        if (own != 0)
+            give = tree_part(all, child - own, count);
+        else if (count > 1)
+            give = br_builder_scratch(f->b, count);
+        for (uint32_t j = 0; own == 0 && count > 1 && j < count; j++)
+            br_builder_copy(f->b, tree_part(give, j, 1), tree_block(f, BR_INPUT, child + j));
+        tree_send_to(f, child, give);
+    }
+    if (own == 0)
+        br_builder_copy(f->b, output, tree_block(f, BR_INPUT, 0));
+    else if (size > 1)
+        br_builder_copy(f->b, output, tree_part(all, 0, 1));
+}
+
+uint32_t br_tree_packed(enum br_tree tree, const struct br_shape *shape, uint32_t n)
+{
+    struct br_stages stages;
+    uint32_t packed = 1;
+
+    set_digits(&stages, shape, n);
+    for (uint32_t w = 0; tree == BR_TREE_BINOMIAL && w < stages.n_stages; w++) {
+        uint32_t size = tree_subtree(tree, &stages, n, stages.stages[w].stride);
+
+        packed = size > packed ? size : packed;
+    }
+    return tree == BR_TREE_CHAIN && n > 1 ? n - 1 : packed;
+}
+
+static void tree_generate(const struct family *f, struct br_span *sources, uint32_t packed)
+{
+    br_builder_set_pieces(f->b, 1);
+    switch (f->head->collective) {
+    case BR_BROADCAST:
+        tree_broadcast(f);
+        break;
+    case BR_REDUCE:
+        tree_reduce(f, sources);
+        break;
+    default:
+        br_builder_set_packed(f->b, packed);
+        (f->head->collective == BR_GATHER ? tree_gather : tree_scatter)(f);
+        break;
+    }
+}
+
+int br_generate_tree(struct br_builder *b, enum br_tree tree, const struct br_shape *shape)
+{
+    struct family f = {.b = b, .head = br_builder_schedule(b), .tree = tree, .digits = shape->n_dimensions > 0};
+    struct br_span *sources;
+    int rc = 0;
+
+    f.n = f.head->n;
+    f.children = calloc(f.n, sizeof *f.children);
+    sources = calloc((size_t)f.n + 1, sizeof *sources);
+    if (f.children && sources) {
+        set_digits(&f.stages, shape, f.n);
+        f.own = tree_rotate(&f, f.head->rank, false);
+        list_children(&f);
+        tree_generate(&f, sources, br_tree_packed(tree, shape, f.n));
+    } else {
+        rc = br_error(ENOMEM, "no memory for the schedule of rank %u", f.head->rank);
+    }
+    free(sources);
+    free(f.children);
+    return rc;
+}

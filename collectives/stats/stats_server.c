@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A running rank lets itself be looked at: its counters on a local socket (base/http.h), for `braid top` and Prometheus (doc/stats.md).
+ *
+ * 1. A thread that sleeps until somebody asks. It takes the family's lock for a snapshot, as braid_stats() does, and makes the text without
+ *    it. Rejected: counters that are read without the lock, as atomics: queues could not be counted, and numbers would not belong together.
+ * 2. What cannot be served is said at level info, and the job goes on without.
+ * 3. The name has job, rank and process. JOB is a digest of a key of its own (protocol/bootstrap/secret.h) and the port; a job of one rank has
+ *    neither and takes the process.
+ */
+#include "collectives/comm/comm.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/http.h"
+#include "collectives/stats/snapshot.h"
+
+/* Everything of the first communicator, which is the job's. */
+static int stats_server_take(struct br_context *context, struct br_snapshot *s)
+{
+    struct braid_comm *comm = context->world;
+
+    *s = (struct br_snapshot){.rank = context->rank, .size = context->size, .pid = (int)getpid()};
+    snprintf(s->job, sizeof s->job, "%s", context->job);
+    s->n_peers = braid_peer_stats(comm, NULL, 0);
+    s->n_rails = braid_rail_stats(comm, NULL, 0);
+    s->peers = calloc((size_t)s->n_peers + 1, sizeof *s->peers);
+    s->rails = calloc((size_t)s->n_rails + 1, sizeof *s->rails);
+    if (!s->peers || !s->rails) {
+        br_snapshot_free(s);
+        return -ENOMEM;
+    }
+    br_progress_lock(context);
+    br_statistics_take(comm, s);
+    br_progress_unlock(context);
+    s->at = br_comm_now(comm);
+    return 0;
+}
+
+static char *make_json(void *family)
+{
+    struct br_snapshot s;
+    char *text;
+
+    if (stats_server_take(family, &s))
+        return NULL;
+    text = br_snapshot_json(&s);
+    br_snapshot_free(&s);
+    return text;
+}
+
+static char *make_prometheus(void *family)
+{
+    struct br_snapshot s;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out;
+
+    if (stats_server_take(family, &s))
+        return NULL;
+    out = open_memstream(&text, &bytes);
+    if (out) {
+        br_snapshot_prometheus(&s, 1, out);
+        fclose(out);
+    }
+    br_snapshot_free(&s);
+    return text;
+}
+
+static const struct br_http_page pages[] = {
+    {"/stats", "application/json", make_json},
+    {"/metrics", "text/plain; version=0.0.4", make_prometheus},
+    {0},
+};
+
+static void name_job(struct br_context *context)
+{
+    static _Atomic uint32_t families; /* of this process */
+    uint64_t words[] = {br_secret_number(&context->settings.secret, BR_SECRET_JOB_NAME),
+                        context->settings.environment.port, context->size == 1 ? (uint64_t)getpid() : 0,
+                        context->size == 1 ? ++families : 0};
+
+    snprintf(context->job, sizeof context->job, "%08x", (unsigned)(br_digest(words, 4) >> 32));
+}
+
+/* Names that processes have left which were killed. Whether one is really gone says its socket, as it may count its processes apart. */
+static void stats_server_remove_stale(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    char path[800], job[BR_JOB_TEXT];
+    int rank, pid;
+
+    while (dir && (entry = readdir(dir))) {
+        if (!br_socket_parse(entry->d_name, job, &rank, &pid) || !kill(pid, 0) || errno != ESRCH)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        br_http_forget(path);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+int br_stats_server_open(struct br_context *context)
+{
+    const char *wanted = context->settings.stats;
+    char folder[512], path[600];
+    int rc;
+
+    if (!strcmp(wanted, "off"))
+        return 0;
+    name_job(context);
+    rc = br_http_folder(wanted[0] ? wanted : NULL, folder, sizeof folder);
+    if (!rc) {
+        stats_server_remove_stale(folder);
+        snprintf(path, sizeof path, "%s/" BR_RANK_SOCKET, folder, context->job, context->rank, (int)getpid());
+        rc = br_http_open(path, pages, context, &context->stats_server);
+    }
+    if (rc)
+        br_log_info("rank %d: `braid top` will not see it: %s", context->rank, br_error_message());
+    return 0;
+}
+
+void br_stats_server_close(struct br_context *context)
+{
+    br_http_close(context->stats_server);
+    context->stats_server = NULL;
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The formulas. For one fragment each algorithm has three times: `path`, from start to end; `port`, how long
+ * its busiest port is occupied; `cpu`, how long its busiest rank computes. F fragments of 1/F of the bytes
+ * follow each other at the pace of the scarcest: path + (F - 1) * max(port, cpu), or port + cpu where one core does
+ * both. A stage lasts until its busiest
+ * port is done; over the whole schedule the ports are counted one by one (`load`), because different stages, and different
+ * fragments in them, use different levels at the same time.
+ */
+#include "collectives/tuning/cost.h"
+
+#include <errno.h>
+#include <math.h>
+
+#include "base/error.h"
+#include "collectives/tuning/cost_internal.h"
+
+/* ---- rounds of messages ---------------------------------------------------------------------- */
+
+static uint32_t peer_at_distance(const void *distance, uint32_t rank, uint32_t i)
+{
+    const uint32_t *d = distance; /* and the number of ranks */
+
+    (void)i;
+    return (rank + d[0]) % d[1];
+}
+
+static uint32_t peer_of_all(const void *n, uint32_t rank, uint32_t i)
+{
+    return (rank + 1 + i) % *(const uint32_t *)n;
+}
+
+static uint32_t peer_across(const void *bit, uint32_t rank, uint32_t i)
+{
+    (void)i;
+    return rank ^ *(const uint32_t *)bit;
+}
+
+static uint32_t peer_in_stage(const void *stage, uint32_t rank, uint32_t i)
+{
+    const struct br_stage *s = stage;
+
+    return br_stage_member(s, rank, (br_stage_digit(s, rank) + 1 + i) % s->size);
+}
+
+void br_cost_end_rounds(struct br_cost_problem *p, const struct br_port_load *round, double cpu)
+{
+    p->path += round->alpha + br_port_load_busiest(round, NULL) + cpu;
+    p->cpu += cpu;
+    br_port_load_sum(&p->load, round);
+}
+
+/* One round, after which a rank adds up `sums` messages. */
+static void add_round(struct br_cost_problem *p, const struct br_exchange *exchange, double sums)
+{
+    struct br_port_load round;
+
+    br_port_load_init(&round, p->model, p->topology);
+    br_port_load_add(&round, p->model, p->topology, exchange, 1);
+    br_cost_end_rounds(p, &round, sums * exchange->bytes * p->model->gamma);
+}
+
+void br_cost_add_exchange(struct br_cost_problem *p, uint32_t (*peer)(const void *, uint32_t, uint32_t),
+                          const void *context, uint32_t ranks, double messages, double bytes, double sums)
+{
+    struct br_exchange exchange = {.peer = peer,
+                                   .context = context,
+                                   .peers = 1,
+                                   .ranks = ranks,
+                                   .sender = BR_PORT_LOAD_ALL,
+                                   .level = BR_LEVEL_ANY,
+                                   .messages = messages,
+                                   .bytes = bytes};
+
+    add_round(p, &exchange, sums);
+}
+
+void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t distance, double messages,
+                        double bytes, double sums)
+{
+    uint32_t context[2] = {distance, p->request->n};
+    struct br_exchange exchange = {.peer = peer_at_distance,
+                                   .context = context,
+                                   .peers = 1,
+                                   .ranks = p->request->n,
+                                   .sender = BR_PORT_LOAD_ALL,
+                                   .level = BR_LEVEL_ANY,
+                                   .messages = messages,
+                                   .bytes = bytes,
+                                   .active = active};
+
+    add_round(p, &exchange, sums);
+}
+
+/* Ranks beyond the core exchange with those below. */
+static void add_fold(struct br_cost_problem *p, uint32_t core, double messages, double bytes, double sums)
+{
+    uint32_t context[2] = {core, p->request->n};
+
+    br_cost_add_exchange(p, peer_at_distance, context, p->request->n - core, messages, bytes, sums);
+}
+
+/* Once: everybody, or `sender` alone, sends all others a message of `bytes`, and adds up `sums` of them. */
+static void tuning_cost_add_all(struct br_cost_problem *p, uint32_t sender, uint32_t others, double bytes, double sums)
+{
+    struct br_exchange exchange = {.peer = peer_of_all,
+                                   .context = &p->request->n,
+                                   .peers = others,
+                                   .ranks = p->request->n,
+                                   .sender = sender,
+                                   .level = BR_LEVEL_ANY,
+                                   .messages = 1,
+                                   .bytes = bytes};
+
+    add_round(p, &exchange, sums);
+}
+
+/* ---- algorithms ------------------------------------------------------------------------------ */
+
+/* One stage of all threads. */
+static void tuning_cost_add_stage(struct br_cost_problem *p, const struct br_stages *stages, uint32_t threads, uint32_t w,
+                      bool reduces)
+{
+    bool blocks = p->request->collective == BR_REDUCE_SCATTER || p->request->collective == BR_ALLGATHER;
+    double share = p->bytes / threads, cpu = 0;
+    struct br_port_load round;
+
+    br_port_load_init(&round, p->model, p->topology);
+    for (uint32_t i = 0; i < threads; i++) {
+        const struct br_stage *stage = &stages[i].stages[w];
+        double per_number =
+            (double)p->request->n / stages[i].core; /* blocks: of each number, folded ones too */
+        double messages = blocks ? stage->weight * per_number : 1;
+        double bytes = blocks ? share : share * stage->weight / stages[i].core;
+        struct br_exchange exchange = {.peer = peer_in_stage,
+                                       .context = stage,
+                                       .peers = stage->ring ? 1 : stage->size - 1,
+                                       .ranks = stages[i].core,
+                                       .sender = BR_PORT_LOAD_ALL,
+                                       .level = stage->level,
+                                       .messages = messages,
+                                       .bytes = bytes};
+
+        br_port_load_add(&round, p->model, p->topology, &exchange, stage->ring ? stage->size - 1 : 1);
+        cpu += reduces ? (stage->size - 1) * messages * bytes * p->model->gamma : 0;
+    }
+    br_cost_end_rounds(p, &round, cpu);
+}
+
+/* What happens before and after the stages. */
+static void add_ends(struct br_cost_problem *p, uint32_t core)
+{
+    double n = p->request->n, b = p->bytes;
+    bool folds = core < p->request->n;
+
+    switch (p->request->collective) {
+    case BR_ALLREDUCE:
+        if (folds) {
+            add_fold(p, core, 1, b, 1);
+            add_fold(p, core, 1, b, 0);
+        }
+        break;
+    case BR_REDUCE_SCATTER:
+        if (folds) {
+            add_fold(p, core, n, b, n);
+            add_fold(p, core, 1, b, 0);
+        }
+        break;
+    case BR_ALLGATHER:
+        if (folds) {
+            add_fold(p, core, 1, b, 0);
+            add_fold(p, core, n - 1, b, 0);
+        }
+        break;
+    default: /* scatter by or gathering to the root */
+        tuning_cost_add_all(p, p->request->root, core - 1, b / core, 0);
+        if (folds)
+            add_fold(p, core, 1, b, 0);
+        break;
+    }
+}
+
+static void tuning_cost_add_shape(struct br_cost_problem *p, const struct br_shape *shape)
+{
+    enum br_collective collective = p->request->collective;
+    bool reduces = collective == BR_ALLREDUCE || collective == BR_REDUCE || collective == BR_REDUCE_SCATTER;
+    bool gathers = collective == BR_ALLREDUCE || collective == BR_ALLGATHER || collective == BR_BROADCAST;
+    struct br_stages stages[BR_DIMENSIONS_MAX];
+    uint32_t thread = 0;
+
+    do
+        br_shape_stages(shape, thread, &stages[thread]);
+    while (++thread < shape->threads);
+    add_ends(p, stages[0].core);
+    for (uint32_t w = 0; w < stages[0].n_stages; w++) {
+        if (reduces)
+            tuning_cost_add_stage(p, stages, shape->threads, w, true);
+        if (gathers)
+            tuning_cost_add_stage(p, stages, shape->threads, w, false);
+    }
+}
+
+/* Each round reaches twice as far. */
+static void add_doubling_rounds(struct br_cost_problem *p, double bytes, double sums)
+{
+    for (uint32_t distance = 1; distance < p->request->n; distance *= 2)
+        br_cost_add_rounds(p, p->request->n, distance, 1, bytes, sums);
+}
+
+void br_cost_reset_rate(struct br_cost_problem *p)
+{
+    br_port_load_init(&p->load, p->model, p->topology);
+    p->cpu = 0;
+}
+
+static void add_copies(struct br_cost_problem *p, double bytes)
+{
+    p->path += bytes * p->model->copy;
+    p->cpu += bytes * p->model->copy;
+}
+
+/* The messages of a subtree double from round to round. */
+static void add_packed_tree(struct br_cost_problem *p)
+{
+    uint32_t others = p->request->n - 1;
+
+    for (uint32_t blocks = 1; blocks <= others; blocks *= 2)
+        br_cost_add_rounds(p, 1 + (others - blocks) / (2 * blocks), blocks, 1,
+                           fmin(blocks, others + 1 - blocks) * p->bytes, 0);
+    add_copies(p, others * p->bytes);
+}
+
+static void add_bruck(struct br_cost_problem *p)
+{
+    uint32_t n = p->request->n, half = n / 2;
+
+    for (uint32_t distance = 1; distance < n; distance *= 2) {
+        br_cost_add_rounds(p, n, distance, 1, half * p->bytes, 0);
+        add_copies(p, n * 0.5 * p->bytes);
+    }
+    add_copies(p, n * p->bytes);
+}
+
+static void add_doubling(struct br_cost_problem *p)
+{
+    uint32_t n = p->request->n, core = 1;
+
+    while (core <= n / 2)
+        core *= 2;
+    if (core < n)
+        add_fold(p, core, 1, p->bytes, 1);
+    for (uint32_t bit = 1; bit < core; bit *= 2)
+        br_cost_add_exchange(p, peer_across, &bit, core, 1, p->bytes, 1);
+    if (core < n)
+        add_fold(p, core, 1, p->bytes, 0);
+}
+
+/* Digit by digit, as much as the busiest rank has: in a tree the root. packed: blocks of a subtree travel together. */
+static void add_digits(struct br_cost_problem *p, double sum, bool packed)
+{
+    bool bruck = p->request->algorithm == BR_BRUCK, tree = p->request->algorithm == BR_TREE;
+    uint32_t n = p->request->n;
+    struct br_stages stages;
+
+    br_shape_stages(&p->request->shape, 0, &stages);
+    for (uint32_t w = 0; w < stages.n_stages; w++) {
+        const struct br_stage *stage = &stages.stages[w];
+        double bytes = (bruck ? n / stage->size : packed ? stage->stride : 1) * p->bytes;
+        double active = tree ? n / (stage->stride * stage->size) : n;
+        struct br_exchange exchange = {.peer = peer_in_stage,
+                                       .context = stage,
+                                       .peers = stage->size - 1,
+                                       .ranks = n,
+                                       .sender = BR_PORT_LOAD_ALL,
+                                       .level = stage->level,
+                                       .messages = 1,
+                                       .bytes = bytes,
+                                       .active = active};
+
+        add_round(p, &exchange, sum * (stage->size - 1));
+        if (bruck)
+            add_copies(p, (stage->size - 1) * bytes);
+    }
+    if (bruck || packed)
+        add_copies(p, n * p->bytes);
+}
+
+/* Everybody with everybody, or the root with all. */
+static void add_flat(struct br_cost_problem *p, double sum)
+{
+    uint32_t others = p->request->n - 1;
+    uint32_t sender = br_collective_rooted(p->request->collective) ? p->request->root : BR_PORT_LOAD_ALL;
+
+    tuning_cost_add_all(p, sender, others, p->bytes, sum * others);
+}
+
+/* A rank serves all its children at once: the largest subtree's share of the port grows as the others end. */
+static void add_tree(struct br_cost_problem *p, double sum)
+{
+    bool down = p->request->collective == BR_BROADCAST;
+    uint32_t n = p->request->n, depth = 0;
+    double path;
+
+    for (uint32_t distance = 1; distance < n; distance *= 2, depth++) {
+        double edges = fmin(distance, n - distance), messages = down ? depth + 1 : 1;
+
+        br_cost_add_rounds(p, edges / messages, distance, messages, p->bytes, sum);
+    }
+    path = p->path;
+    br_cost_reset_rate(p);
+    br_cost_add_rounds(p, (n - 1.0) / depth, 1, depth, p->bytes, sum);
+    p->path = path;
+}
+
+/* One link after the other; with many fragments all of them at once. */
+static void add_chain(struct br_cost_problem *p, double sum)
+{
+    double links = p->request->n - 1, path;
+
+    br_cost_add_rounds(p, 1, 1, 1, p->bytes, sum);
+    path = p->path * links;
+    br_cost_reset_rate(p);
+    br_cost_add_rounds(p, links, 1, 1, p->bytes, sum);
+    p->path = path;
+}
+
+/* Every tree at once: the busiest NIC carries a piece for each of its edges, and the last piece goes up and down the deepest tree. */
+static void add_forest(struct br_cost_problem *p)
+{
+    const struct br_forest *trees = p->request->disjoint_trees;
+    double piece = p->bytes / trees->trees, busy = 0, alpha = 0;
+
+    for (uint32_t l = 0; l < p->model->n_levels; l++) {
+        const struct br_cost_level *level = &p->model->levels[l];
+
+        busy = fmax(busy, level->overhead + piece * level->beta);
+        alpha = fmax(alpha, level->alpha);
+    }
+    p->load.out[0][0] += trees->busiest * busy;
+    p->load.machine += 2.0 * trees->trees * (p->request->n - 1) *
+                       (p->model->machine.overhead + piece * p->model->machine.beta);
+    p->cpu += p->bytes * p->model->gamma;
+    p->path += fmax(trees->busiest * busy, p->load.machine) + 2 * trees->depth * (alpha + busy) +
+               piece * p->model->gamma;
+}
+
+static void add_algorithm(struct br_cost_problem *p)
+{
+    const struct br_schedule_request *request = p->request;
+    double sum = request->collective == BR_ALLREDUCE || request->collective == BR_REDUCE ? 1 : 0;
+    bool packed = request->collective == BR_GATHER || request->collective == BR_SCATTER;
+    struct br_shape shape;
+
+    if (request->n == 1) {
+        p->path = p->cpu = p->bytes * p->model->copy;
+    } else if (br_algorithm_shape(request, &shape)) {
+        tuning_cost_add_shape(p, &shape);
+    } else if (request->shape.n_dimensions > 0 && br_algorithm_digits(request->algorithm)) {
+        add_digits(p, sum, packed);
+    } else if (request->algorithm == BR_BINARY_TREE || request->algorithm == BR_DOUBLE_TREE) {
+        br_cost_add_binary_tree(p, request->algorithm == BR_BINARY_TREE ? 1 : 2);
+    } else if (request->algorithm == BR_HOST_TREE) {
+        br_cost_add_host_tree(p);
+    } else if (request->algorithm == BR_DISJOINT_TREES) {
+        add_forest(p);
+    } else if (request->algorithm == BR_DOUBLING) {
+        add_doubling(p);
+    } else if (request->algorithm == BR_BRUCK) {
+        add_bruck(p);
+    } else if (request->algorithm == BR_TREE && packed) {
+        add_packed_tree(p);
+    } else if (request->algorithm == BR_FLAT || request->algorithm == BR_DIRECT) {
+        add_flat(p, sum);
+    } else if (request->algorithm == BR_CHAIN) {
+        add_chain(p, sum);
+    } else if (request->algorithm == BR_TREE) {
+        add_tree(p, sum);
+    } else {
+        add_doubling_rounds(p, 0, 0);
+    }
+}
+
+static void tuning_cost_estimate(struct br_cost_problem *p, double bytes, uint32_t fragments, struct br_cost_parts *parts)
+{
+    p->bytes = p->request->collective == BR_BARRIER ? 0 : bytes / fragments;
+    p->path = p->cpu = 0;
+    br_port_load_init(&p->load, p->model, p->topology);
+    add_algorithm(p);
+    parts->port = br_port_load_busiest(&p->load, &parts->level);
+    parts->cpu = p->cpu;
+    parts->total = p->path + (fragments - 1) * (p->model->shared ? parts->port + parts->cpu
+                                                                 : fmax(parts->port, parts->cpu));
+    parts->port *= fragments;
+    parts->cpu *= fragments;
+}
+
+/* Everything but the numbers. */
+static int tuning_cost_prepare(struct br_cost_problem *p, struct br_topology *flat)
+{
+    int rc = br_algorithm_check(p->request);
+
+    if (rc == 0)
+        rc = br_cost_model_check(p->model);
+    p->topology = p->model->topology;
+    if (rc == 0 && p->topology && p->topology->n != p->request->n)
+        rc = br_error(EINVAL, "the topology has %u ranks, the schedule %u", p->topology->n, p->request->n);
+    if (!p->topology) {
+        br_topology_flat(flat, p->request->n);
+        p->topology = flat;
+    }
+    return rc;
+}
+
+int br_cost_explain(const struct br_cost_model *model, const struct br_schedule_request *request,
+                    double bytes, uint32_t fragments, struct br_cost_parts *parts)
+{
+    struct br_cost_problem problem = {.model = model, .request = request};
+    struct br_cost_parts empty = {.level = 0};
+    struct br_topology flat;
+    int rc = tuning_cost_prepare(&problem, &flat);
+
+    if (rc != 0)
+        return rc;
+    *parts = empty;
+    tuning_cost_estimate(&problem, 0, fragments < 1 ? 1 : fragments, &empty);
+    tuning_cost_estimate(&problem, bytes, fragments < 1 ? 1 : fragments, parts);
+    parts->latency = empty.total;
+    return 0;
+}
+
+int br_cost_estimate(const struct br_cost_model *model, const struct br_schedule_request *request,
+                     double bytes, uint32_t fragments, double *seconds)
+{
+    struct br_cost_problem problem = {.model = model, .request = request};
+    struct br_cost_parts parts = {.level = 0};
+    struct br_topology flat;
+    int rc = tuning_cost_prepare(&problem, &flat);
+
+    if (rc != 0)
+        return rc;
+    tuning_cost_estimate(&problem, bytes, fragments < 1 ? 1 : fragments, &parts);
+    *seconds = parts.total;
+    return 0;
+}

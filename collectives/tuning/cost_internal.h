@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the formulas of cost.c and cost_tree.c share. Not for other files. */
+#ifndef BR_COLLECTIVES_TUNING_COST_INTERNAL_H
+#define BR_COLLECTIVES_TUNING_COST_INTERNAL_H
+
+#include "collectives/tuning/cost.h"
+#include "collectives/tuning/port_load.h"
+
+/* One fragment; cost.c says what its times are. */
+struct br_cost_problem {
+    const struct br_cost_model *model;
+    const struct br_topology *topology;
+    const struct br_schedule_request *request;
+    double bytes; /* of one block of one fragment */
+    double path, cpu;
+    struct br_port_load load;
+};
+
+/* The rounds in `round` have happened, and then computing for `cpu` seconds. */
+void br_cost_end_rounds(struct br_cost_problem *p, const struct br_port_load *round, double cpu);
+
+/* The first `ranks` ranks send their `peer` `messages` messages of `bytes` each; a rank adds up `sums` of them. */
+void br_cost_add_exchange(struct br_cost_problem *p, uint32_t (*peer)(const void *, uint32_t, uint32_t),
+                          const void *context, uint32_t ranks, double messages, double bytes, double sums);
+
+/* Ranks send to the one at a distance, `active` of them at a time: the machine has these to carry. Each port counts as that of one of them. */
+void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t distance, double messages,
+                        double bytes, double sums);
+
+/* The rounds so far count for the path alone: how fast fragments follow is said by what is added next. */
+void br_cost_reset_rate(struct br_cost_problem *p);
+
+/* cost_tree.c */
+void br_cost_add_binary_tree(struct br_cost_problem *p, uint32_t trees);
+void br_cost_add_host_tree(struct br_cost_problem *p);
+
+#endif

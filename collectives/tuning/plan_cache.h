@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Plans: schedules that the engine has built, kept for the next operation of the same kind. Choosing an
+ * algorithm and building a schedule cost microseconds to milliseconds; a repeated operation finds both by
+ * a short search, most recent first. Owned by one engine, not thread-safe.
+ */
+#ifndef BR_COLLECTIVES_TUNING_PLAN_CACHE_H
+#define BR_COLLECTIVES_TUNING_PLAN_CACHE_H
+
+#include "base/list.h"
+#include "collectives/tuning/tuning.h"
+
+/* A way that has been chosen or named; each once, kept until br_plan_cache_destroy. */
+struct br_plan_config {
+    struct br_list node;
+    struct br_algorithm_config config;
+    uint64_t digest; /* of it */
+    char name[BR_ALGORITHM_TEXT];
+};
+
+struct br_plan {
+    struct br_list node;
+    const struct br_plan_config *config;
+    struct br_schedule_request request;
+    struct br_schedule *schedule;
+    uint16_t *readers; /* [n_steps]: sources that read a mapped RECV */
+    uint32_t users;    /* operations under way: it is not dropped */
+};
+
+/* A way chosen for a size. */
+struct br_plan_tuning {
+    const struct br_plan_config *config; /* NULL: this place is free */
+    size_t bytes;
+    enum br_collective collective;
+    enum br_cost_class class;
+    char text[BR_ALGORITHM_TEXT];         /* by which it was asked for */
+    size_t chunk_bytes;             /* of its fragments (fragment.h) */
+    double seconds;                 /* that it should take; 0: not estimated, as it was named */
+    const struct br_forest *disjoint_trees; /* when it was chosen */
+};
+
+#define BR_PLAN_TUNINGS 256
+
+struct br_plan_cache {
+    const struct br_cost_model *model; /* borrowed */
+    uint32_t rank, n;
+    struct br_topology flat; /* when the model has none */
+    /* of the links that work, for the next choice (views.h); borrowed, NULL: not known */
+    const struct br_forest *disjoint_trees;
+    /* of another rank in this process (a simulation), with the same model: what it chooses holds here too. Borrowed, or NULL */
+    struct br_plan_cache *shared_with;
+    struct br_list configs;
+    struct br_list plans; /* most recent first */
+    uint32_t count;
+    uint64_t built;                                 /* schedules, in all */
+    struct br_plan_tuning tunings[BR_PLAN_TUNINGS]; /* by hash */
+};
+
+void br_plan_cache_init(struct br_plan_cache *cache, const struct br_cost_model *model, uint32_t rank, uint32_t n);
+void br_plan_cache_destroy(struct br_plan_cache *cache);
+
+#define BR_DISJOINT_TREES_MIN_BYTES (256u << 10) /* bytes */
+
+/* The way for blocks of `bytes` bytes: by name (way.h), or the cheapest for "" and "auto"; for all-reduces of BR_DISJOINT_TREES_MIN_BYTES and
+ * more where links of a BCube are broken, a forest: the cost model knows whole networks only. The result stays until the next
+ * call. -EINVAL, -E2BIG with words; -ENOMEM. */
+int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collective, enum br_cost_class class,
+                    const char *text, size_t bytes, const struct br_plan_tuning **tuning);
+
+/* The plan, held; give it back with br_plan_put(). root: 0 where the collective has none. -EINVAL (words;
+ * the same on all ranks), -ENOMEM. */
+int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective, const struct br_plan_config *config,
+                 uint32_t root, bool in_place, struct br_plan **plan);
+void br_plan_put(struct br_plan *plan);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/tuning/port_load.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "collectives/schedule/schedule.h"
+
+void br_port_load_init(struct br_port_load *load, const struct br_cost_model *model, const struct br_topology *t)
+{
+    memset(load, 0, sizeof *load);
+    load->ports = t->n < BR_PORT_LOAD_PORTS ? t->n : BR_PORT_LOAD_PORTS;
+    load->levels = model->n_levels;
+}
+
+/* Who is asked, and whose ports count. */
+struct sample {
+    bool whole;        /* every rank is asked: each end of each link counts for its port */
+    uint32_t senders;  /* else the first so many */
+    double stands_for; /* ranks, each of those that are asked */
+};
+
+/* Of several hosts the first one's ranks are. */
+static double port_load_asked(const struct br_topology *t, const struct sample *sample)
+{
+    uint32_t n = 0;
+
+    for (uint32_t rank = 0; rank < sample->senders; rank++)
+        n += sample->whole || t->kind != BR_TOPOLOGY_HOSTS || br_topology_port(t, rank, 0) == 0;
+    return n;
+}
+
+static struct sample sample_of(const struct br_topology *t, const struct br_exchange *exchange)
+{
+    struct sample sample = {.whole = t->n <= BR_PORT_LOAD_PORTS && (t->kind != BR_TOPOLOGY_FLAT || t->cores),
+                            .senders = exchange->ranks,
+                            .stands_for = 1};
+
+    if (!sample.whole && t->kind == BR_TOPOLOGY_FLAT && exchange->sender == BR_PORT_LOAD_ALL)
+        sample.senders = 1;
+    else if (!sample.whole && t->kind == BR_TOPOLOGY_BCUBE && exchange->ranks > BR_PORT_LOAD_PORTS)
+        sample.senders = BR_PORT_LOAD_PORTS;
+    if (exchange->sender == BR_PORT_LOAD_ALL)
+        sample.stands_for = (exchange->active > 0 ? exchange->active : exchange->ranks) / port_load_asked(t, &sample);
+    return sample;
+}
+
+static void add_hop(struct br_port_load *load, const struct br_cost_model *model, const struct br_topology *t,
+                    const struct sample *sample, const struct br_hop *hop, uint32_t sender, double time)
+{
+    uint32_t from = br_topology_port(t, sample->whole ? hop->from : sender, hop->level);
+    uint32_t to = br_topology_port(t, hop->to, hop->level);
+
+    if (t->cores) {
+        load->out[0][0] += time;
+        return;
+    }
+    for (uint32_t l = 0; l < model->n_levels; l++) {
+        if (hop->level < model->n_levels && l != hop->level)
+            continue;
+        load->out[from % BR_PORT_LOAD_PORTS][l] += time;
+        if (sample->whole && !br_topology_is_memory(t, (uint8_t)l))
+            load->in[to][l] += time;
+    }
+}
+
+static double add_message(struct br_port_load *load, const struct br_cost_model *model,
+                          const struct br_topology *t, const struct br_exchange *exchange,
+                          const struct sample *sample, uint32_t from, uint32_t to, double rounds)
+{
+    struct br_hop hops[BR_TOPOLOGY_HOPS];
+    uint32_t n = br_cost_links(t, from, to, exchange->level, exchange->bytes, hops);
+
+    load->machine += rounds * exchange->messages * sample->stands_for *
+                     br_cost_of_machine(model, hops, n, exchange->bytes);
+    for (uint32_t h = 0; h < n; h++)
+        add_hop(load, model, t, sample, &hops[h], from,
+                rounds * exchange->messages * br_cost_of_hop(model, &hops[h], exchange->bytes));
+    return br_cost_latency(model, hops, n, exchange->bytes);
+}
+
+void br_port_load_add(struct br_port_load *load, const struct br_cost_model *model, const struct br_topology *t,
+                 const struct br_exchange *exchange, double rounds)
+{
+    struct sample sample = sample_of(t, exchange);
+    uint32_t first = exchange->sender == BR_PORT_LOAD_ALL ? 0 : exchange->sender;
+    uint32_t end = exchange->sender == BR_PORT_LOAD_ALL ? sample.senders : first + 1;
+
+    for (uint32_t rank = first; rank < end; rank++) {
+        if (!sample.whole && t->kind == BR_TOPOLOGY_HOSTS && end > first + 1 &&
+            br_topology_port(t, rank, 0) != 0)
+            continue; /* the first host stands for all */
+        for (uint32_t i = 0; i < exchange->peers; i++) {
+            uint32_t to = exchange->peer(exchange->context, rank, i);
+
+            if (to != rank)
+                load->alpha = fmax(load->alpha,
+                                   rounds * add_message(load, model, t, exchange, &sample, rank, to, rounds));
+        }
+    }
+}
+
+void br_port_load_sum(struct br_port_load *load, const struct br_port_load *other)
+{
+    for (uint32_t p = 0; p < load->ports; p++)
+        for (uint32_t l = 0; l < load->levels; l++) {
+            load->out[p][l] += other->out[p][l];
+            load->in[p][l] += other->in[p][l];
+        }
+    load->machine += other->machine;
+}
+
+double br_port_load_busiest(const struct br_port_load *load, uint8_t *level)
+{
+    double most = 0;
+
+    for (uint32_t p = 0; p < load->ports; p++)
+        for (uint32_t l = 0; l < load->levels; l++) {
+            double busy = fmax(load->out[p][l], load->in[p][l]);
+
+            if (busy > most && level)
+                *level = (uint8_t)l;
+            most = fmax(most, busy);
+        }
+    if (load->machine > most && level)
+        *level = BR_COST_MACHINE_LEVEL;
+    return fmax(most, load->machine);
+}

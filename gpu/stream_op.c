@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "gpu/stream_op.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "gpu/driver.h"
+
+#define LEAST_BYTES (64u << 10)
+
+/* Shared with the GPU; a cache line each. */
+struct words {
+    _Alignas(64) _Atomic uint32_t ready;
+    _Atomic uint32_t done, idle;
+    _Atomic uint32_t probe; /* stays 0 */
+};
+
+struct br_stream_op {
+    struct words *words;
+    uint32_t turn; /* of the use that is under way or was the last one */
+    void *memory;  /* of one of the blocks; NULL: has none yet */
+    size_t bytes;  /* of it */
+};
+
+/* Pinned host memory. Those that have become too small for their passage are kept, too (note 7). */
+struct block {
+    struct block *next;
+    void *memory;
+    struct CUctx_st *context; /* that knows it */
+};
+
+struct br_stream_ops {
+    struct br_stream_op_memory source;
+    const struct br_cuda *cuda;
+    struct words *words;      /* [BR_STREAM_OPS]; NULL: no stream has been seen yet */
+    struct CUctx_st *context; /* that they were allocated in */
+    struct block *blocks;
+    bool tried; /* a stream has taken a wait */
+    int n;      /* passages that have been used */
+    struct br_stream_op passages[BR_STREAM_OPS];
+};
+
+int br_stream_ops_create(const struct br_stream_op_memory *memory, struct br_stream_ops **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return br_error(ENOMEM, "no memory for passages of streams");
+    (*out)->source = *memory;
+    return 0;
+}
+
+static bool is_idle(const struct br_stream_op *passage)
+{
+    return atomic_load_explicit(&passage->words->idle, memory_order_acquire) == passage->turn;
+}
+
+bool br_stream_ops_idle(const struct br_stream_ops *passages)
+{
+    for (int i = 0; i < passages->n; i++)
+        if (!is_idle(&passages->passages[i]))
+            return false;
+    return true;
+}
+
+static void stream_op_unpin(const struct br_stream_ops *passages, const struct block *block)
+{
+    if (!br_cuda_enter(passages->cuda, block->context)) {
+        passages->cuda->host_unregister(block->memory);
+        br_cuda_leave(passages->cuda);
+    }
+}
+
+static void free_words(const struct br_stream_ops *passages)
+{
+    if (passages->words && !br_cuda_enter(passages->cuda, passages->context)) {
+        passages->cuda->host_free(passages->words);
+        br_cuda_leave(passages->cuda);
+    }
+}
+
+void br_stream_ops_destroy(struct br_stream_ops *passages)
+{
+    struct block *block;
+    bool idle;
+
+    if (!passages)
+        return;
+    idle = br_stream_ops_idle(passages);
+    while ((block = passages->blocks)) {
+        passages->blocks = block->next;
+        if (idle)
+            stream_op_unpin(passages, block);
+        free(block);
+    }
+    if (idle)
+        free_words(passages);
+    free(passages);
+}
+
+/* ---- the stream ------------------------------------------------------------------------------ */
+
+static int check_driver(const struct br_cuda *cuda)
+{
+    if (cuda->stream_wait_32 && cuda->stream_write_32 && cuda->stream_capturing && cuda->stream_context &&
+        cuda->context_device && cuda->host_device_pointer)
+        return 0;
+    return br_error(
+        EOPNOTSUPP,
+        "the CUDA driver cannot let a stream wait for host memory (cuStreamWaitValue32, CUDA 11.7): "
+        "install a later one, or synchronise the stream and give no stream");
+}
+
+static int stream_error(const struct br_cuda *cuda, br_cuda_result result)
+{
+    if (result == BR_CUDA_INVALID_CONTEXT)
+        return br_error(EINVAL, "a default stream is that of the current context, and this thread has none: "
+                                "cudaSetDevice() first");
+    return br_cuda_error(cuda, result, "the stream");
+}
+
+static int check_capture(const struct br_cuda *cuda, struct CUstream_st *stream)
+{
+    unsigned int status = BR_CUDA_CAPTURE_NONE;
+    br_cuda_result result = cuda->stream_capturing(stream, &status);
+
+    if (result == BR_CUDA_CAPTURE_IMPLICIT || (result == BR_CUDA_SUCCESS && status != BR_CUDA_CAPTURE_NONE))
+        return br_error(
+            EOPNOTSUPP,
+            "the stream is being captured into a graph, and an operation cannot be part of one: end the "
+            "capture before the call, and begin another behind it");
+    return result == BR_CUDA_SUCCESS ? 0 : stream_error(cuda, result);
+}
+
+/* The stream's context, and the primary one of its GPU. */
+static int look_at_stream(const struct br_cuda *cuda, struct CUstream_st *stream, struct CUctx_st **context,
+                          struct CUctx_st **primary)
+{
+    br_cuda_result result = cuda->stream_context(stream, context);
+    br_cuda_device device = 0;
+    int rc;
+
+    if (result != BR_CUDA_SUCCESS)
+        return stream_error(cuda, result);
+    rc = br_cuda_enter(cuda, *context);
+    if (rc)
+        return rc;
+    result = cuda->context_device(&device);
+    br_cuda_leave(cuda);
+    return result == BR_CUDA_SUCCESS ? br_cuda_context(device, primary)
+                                     : br_cuda_error(cuda, result, "the stream's GPU");
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Words for all, the first time. */
+static int make_words(struct br_stream_ops *passages, struct CUctx_st *primary)
+{
+    size_t bytes = BR_STREAM_OPS * sizeof(struct words);
+    br_cuda_result result;
+    void *memory = NULL;
+
+    if (passages->words)
+        return 0;
+    result = passages->cuda->host_alloc(&memory, bytes, BR_CUDA_HOST_PORTABLE | BR_CUDA_HOST_MAPPED);
+    if (result != BR_CUDA_SUCCESS)
+        return br_cuda_error(passages->cuda, result, "%zu bytes of pinned host memory", bytes);
+    memset(memory, 0, bytes);
+    passages->words = memory;
+    passages->context = primary;
+    return 0;
+}
+
+/* Pinned, and in the list of blocks. */
+static int make_block(struct br_stream_ops *passages, struct CUctx_st *primary, size_t bytes, void **memory)
+{
+    struct block *block = malloc(sizeof *block);
+    br_cuda_result result;
+
+    if (!block)
+        return br_error(ENOMEM, "no memory for passages of streams");
+    block->memory = passages->source.take(passages->source.context, bytes);
+    if (!block->memory) {
+        free(block);
+        return -ENOMEM;
+    }
+    result = passages->cuda->host_register(block->memory, bytes, BR_CUDA_REGISTER_PORTABLE);
+    if (result != BR_CUDA_SUCCESS) {
+        passages->source.give_back(passages->source.context, block->memory);
+        free(block);
+        return br_cuda_error(passages->cuda, result,
+                             "%zu bytes cannot be pinned for the copies of a stream; `ulimit -l unlimited` "
+                             "before the job may help",
+                             bytes);
+    }
+    block->context = primary;
+    block->next = passages->blocks;
+    passages->blocks = block;
+    *memory = block->memory;
+    return 0;
+}
+
+/* What it had stays in the list, as unpinning would wait (note 7); sizes double, so all that is outgrown is less than what took its place. */
+static int make_memory(struct br_stream_ops *passages, struct br_stream_op *passage, struct CUctx_st *primary,
+                       size_t bytes)
+{
+    size_t room = LEAST_BYTES;
+    int rc;
+
+    if (passage->bytes >= bytes)
+        return 0;
+    if (bytes > SIZE_MAX / 2)
+        return br_error(ENOMEM, "%zu bytes for the copies of a stream: so much memory there is not", bytes);
+    while (room < bytes)
+        room *= 2;
+    rc = make_block(passages, primary, room, &passage->memory);
+    if (!rc)
+        passage->bytes = room;
+    return rc;
+}
+
+/* A free one: the smallest that is large enough, else the largest, which will grow; NULL: all are under way. */
+static struct br_stream_op *stream_op_choose(struct br_stream_ops *passages, size_t bytes)
+{
+    struct br_stream_op *best = NULL;
+
+    for (int i = 0; i < passages->n; i++) {
+        struct br_stream_op *one = &passages->passages[i];
+        bool better = !best || (best->bytes >= bytes ? one->bytes >= bytes && one->bytes < best->bytes
+                                                     : one->bytes > best->bytes);
+
+        if (better && is_idle(one))
+            best = one;
+    }
+    if (!best && passages->n < BR_STREAM_OPS) {
+        best = &passages->passages[passages->n];
+        best->words = &passages->words[passages->n++];
+    }
+    return best;
+}
+
+static int stream_op_take(struct br_stream_ops *passages, struct CUctx_st *primary, size_t bytes, struct br_stream_op **out)
+{
+    int rc = br_cuda_enter(passages->cuda, primary);
+
+    if (rc)
+        return rc;
+    rc = make_words(passages, primary);
+    if (!rc) {
+        *out = stream_op_choose(passages, bytes);
+        rc = *out ? make_memory(passages, *out, primary, bytes)
+                  : br_error(EAGAIN, "%d operations are in streams; synchronise one of them", BR_STREAM_OPS);
+    }
+    br_cuda_leave(passages->cuda);
+    return rc;
+}
+
+/* ---- passages -------------------------------------------------------------------------------- */
+
+/* From here on under the stream's context. Where the GPU finds a word. */
+static br_cuda_result stream_op_find(const struct br_cuda *cuda, const _Atomic uint32_t *word, br_cuda_pointer *out)
+{
+    return cuda->host_device_pointer(out, (void *)(uintptr_t)word, 0);
+}
+
+/* Once, before anything hangs on it: does this driver do what check_driver() has found? */
+static br_cuda_result try_waiting(struct br_stream_ops *passages, struct CUstream_st *stream)
+{
+    br_cuda_pointer probe;
+    br_cuda_result result =
+        passages->tried ? BR_CUDA_SUCCESS : stream_op_find(passages->cuda, &passages->words->probe, &probe);
+
+    if (passages->tried || result != BR_CUDA_SUCCESS)
+        return result;
+    result = passages->cuda->stream_wait_32(stream, probe, 0, BR_CUDA_WAIT_GEQ);
+    passages->tried = result == BR_CUDA_SUCCESS;
+    return result;
+}
+
+/* *taken: the stream has some of it. */
+static br_cuda_result stream_op_put(const struct br_cuda *cuda, const struct br_stream_op *passage,
+                          const struct br_stream_op_plan *plan, bool *taken)
+{
+    br_cuda_pointer memory = (uintptr_t)passage->memory, ready, done, idle;
+    struct CUstream_st *stream = plan->stream;
+    br_cuda_result result = stream_op_find(cuda, &passage->words->ready, &ready);
+
+    if (result == BR_CUDA_SUCCESS)
+        result = stream_op_find(cuda, &passage->words->done, &done);
+    if (result == BR_CUDA_SUCCESS)
+        result = stream_op_find(cuda, &passage->words->idle, &idle);
+    if (result == BR_CUDA_SUCCESS && plan->send)
+        result = cuda->copy_async(memory, (uintptr_t)plan->send, plan->bytes, stream);
+    *taken = result == BR_CUDA_SUCCESS && plan->send;
+    if (result == BR_CUDA_SUCCESS)
+        result = cuda->stream_write_32(stream, ready, passage->turn, 0);
+    *taken = *taken || result == BR_CUDA_SUCCESS;
+    if (result == BR_CUDA_SUCCESS)
+        result = cuda->stream_wait_32(stream, done, passage->turn, BR_CUDA_WAIT_GEQ);
+    if (result == BR_CUDA_SUCCESS && plan->recv)
+        result = cuda->copy_async((uintptr_t)plan->recv, memory, plan->bytes, stream);
+    if (result == BR_CUDA_SUCCESS)
+        result = cuda->stream_write_32(stream, idle, passage->turn, 0);
+    return result;
+}
+
+static int stream_op_begin(struct br_stream_ops *passages, const struct br_stream_op_plan *plan, struct CUctx_st *context,
+                 struct br_stream_op *passage)
+{
+    const struct br_cuda *cuda = passages->cuda;
+    int rc = br_cuda_enter(cuda, context);
+    br_cuda_result result;
+    bool taken = false;
+
+    if (rc)
+        return rc;
+    passage->turn++;
+    result = try_waiting(passages, plan->stream);
+    if (result == BR_CUDA_SUCCESS)
+        result = stream_op_put(cuda, passage, plan, &taken);
+    br_cuda_leave(cuda);
+    if (result == BR_CUDA_SUCCESS)
+        return 0;
+    if (taken)
+        br_stream_op_release(passage); /* and it is never idle again */
+    else
+        passage->turn--;
+    return br_cuda_error(cuda, result, "what an operation puts into the stream");
+}
+
+int br_stream_op_begin(struct br_stream_ops *passages, const struct br_stream_op_plan *plan,
+                     struct br_stream_op **out)
+{
+    size_t bytes = plan->send || plan->recv ? plan->bytes : 0;
+    struct CUctx_st *context, *primary;
+    int rc = br_cuda_driver(&passages->cuda);
+
+    if (!rc)
+        rc = check_driver(passages->cuda);
+    if (!rc)
+        rc = check_capture(passages->cuda, plan->stream);
+    if (!rc)
+        rc = look_at_stream(passages->cuda, plan->stream, &context, &primary);
+    if (!rc)
+        rc = stream_op_take(passages, primary, bytes, out);
+    return rc ? rc : stream_op_begin(passages, plan, context, *out);
+}
+
+void *br_stream_op_memory(const struct br_stream_op *passage)
+{
+    return passage->memory;
+}
+
+bool br_stream_op_arrived(const struct br_stream_op *passage)
+{
+    return atomic_load_explicit(&passage->words->ready, memory_order_acquire) == passage->turn;
+}
+
+void br_stream_op_release(struct br_stream_op *passage)
+{
+    atomic_store_explicit(&passage->words->done, passage->turn, memory_order_release);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The end of a worker that has failed.
+ *
+ * It tells its peers why, and keeps their links, on which it says nothing more, until each of them has answered by its own
+ * ABORT or by closing, or BR_TELL_ERROR have passed. If it closed at once, a peer that is behind with reading would lose the
+ * words and would blame us, who are alive, instead of the one that has died. Operations end after that: until the links are
+ * closed, bytes may still arrive in their memory.
+ */
+#include "protocol/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static uint32_t reason_of(int error)
+{
+    switch (error) {
+    case ECONNRESET:
+        return BR_ABORT_LOST;
+    case ETIMEDOUT:
+        return BR_ABORT_DEADLINE;
+    case EPROTO:
+        return BR_ABORT_DISAGREE;
+    default:
+        return BR_ABORT_CANCELED;
+    }
+}
+
+static bool post_abort(struct br_worker *w, struct br_rail *rail)
+{
+    struct br_message m = {.type = BR_MESSAGE_ABORT, .abort.reason = reason_of(-w->failed)};
+
+    return br_control_post(rail, &m, w->message, (uint32_t)strnlen(w->message, BR_MAX_TEXT)) == 1;
+}
+
+/* Tells those who do not know yet. true: somebody has still to answer. */
+static bool say_abort(struct br_worker *w)
+{
+    bool open = false;
+
+    br_list_for_each (node, &w->known) {
+        struct br_peer *peer = br_container_of(node, struct br_peer, known);
+
+        for (int i = 0; i < peer->n_rails; i++) {
+            open = open || peer->rails[i].link;
+            if (!peer->abort_said && peer->rails[i].link)
+                peer->abort_said = post_abort(w, &peer->rails[i]);
+        }
+    }
+    return open;
+}
+
+static void close_rail(struct br_worker *w, struct br_rail *rail)
+{
+    if (rail->link)
+        br_link_retire(w, rail->link);
+    if (rail->probe)
+        br_link_retire(w, rail->probe);
+    rail->link = rail->probe = NULL;
+    rail->state = BR_RAIL_IDLE;
+    rail->retry_at = UINT64_MAX;
+}
+
+/* Closes the rails to all peers; those that are not UP only, unless `all`. Detours too: a worker that has failed relays nothing,
+ * and the words reach everybody from neighbour to neighbour. */
+static void close_rails(struct br_worker *w, bool all)
+{
+    br_list_for_each (node, &w->known) {
+        struct br_peer *peer = br_container_of(node, struct br_peer, known);
+
+        for (int i = 0; i < peer->n_rails; i++)
+            if (all || peer->rails[i].state != BR_RAIL_UP || peer->rails[i].alternate)
+                close_rail(w, &peer->rails[i]);
+    }
+}
+
+/* The peer knows: it says so itself, or has closed a link. */
+static void close_peer(struct br_worker *w, struct br_peer *peer)
+{
+    for (int i = 0; i < peer->n_rails; i++)
+        close_rail(w, &peer->rails[i]);
+}
+
+void br_worker_fail(struct br_worker *w, int error, const char *text)
+{
+    if (w->failed)
+        return;
+    w->failed = -error;
+    snprintf(w->message, sizeof w->message, "%s", text);
+    br_log_info("rank %d: the communicator has failed: %s", w->config.rank, w->message);
+    w->fail_due = true; /* the next poll begins with it */
+}
+
+void br_worker_last_event(struct br_worker *w, const struct br_event *event)
+{
+    struct br_link *link = event->link;
+    struct br_rail *rail = link->owner;
+    struct br_message m;
+
+    if (event->kind == BR_EVENT_DATA && event->mapped)
+        link->device->ops->map_release(link->device, event->map_handle);
+    if (event->kind == BR_EVENT_MESSAGE && rail) {
+        memcpy(&m, event->inline_, sizeof m);
+        link->device->ops->message_release(link, event->buffer);
+    }
+    if (event->kind == BR_EVENT_ACCEPTED) {
+        br_link_retire(w, link);
+        return;
+    }
+    if (!rail || br_connect_owns(w, link))
+        return; /* retired, or a stranger's: the device closes it at its end */
+    if (event->kind == BR_EVENT_CLOSED || (event->kind == BR_EVENT_MESSAGE && m.type == BR_MESSAGE_ABORT))
+        close_peer(w, rail->peer);
+}
+
+int br_worker_tell_error(struct br_worker *w)
+{
+    struct br_event events[16];
+    int n = 0;
+
+    if (!w->fail_at) {
+        w->fail_at = w->now + BR_TELL_ERROR;
+        close_rails(w, false);
+    }
+    w->in_batch = true;
+    for (int d = 0; d < w->n_devices; d++) {
+        int k = w->devices[d]->ops->poll(w->devices[d], w->now, events, 16);
+
+        for (int i = 0; i < k; i++)
+            br_worker_last_event(w, &events[i]);
+        br_links_close_deferred(w);
+        n += k;
+    }
+    w->in_batch = false;
+    if (say_abort(w) && w->now < w->fail_at)
+        return n;
+    close_rails(w, true);
+    br_rkey_release_all(w);
+    br_onesided_forget(w);
+    w->fail_due = false;
+    return n + 1;
+}

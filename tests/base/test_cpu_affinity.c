@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/cpu_affinity.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+static cpu_set_t all;
+
+static uint32_t cpus(void)
+{
+    return (uint32_t)CPU_COUNT(&all);
+}
+
+static int restore(void **state)
+{
+    (void)state;
+    return sched_setaffinity(0, sizeof all, &all);
+}
+
+/* The test is about machines on which nobody has been bound, and which have cores to choose from. */
+static void need_whole_machine(void)
+{
+    if (cpus() < 2 || cpus() != sysconf(_SC_NPROCESSORS_ONLN))
+        skip();
+}
+
+static void seat_choose__spreads_ranks_evenly_and_seats_neighbours_together(void **state)
+{
+    uint32_t ranks[CPU_SETSIZE] = {0};
+    struct br_cpu_affinity seat;
+    int last = 0;
+
+    (void)state;
+    need_whole_machine();
+    for (uint32_t i = 0; i < 3 * cpus(); i++) {
+        br_cpu_affinity_choose(&seat, i, 3 * cpus());
+        assert_true(seat.cpu >= last);
+        last = seat.cpu;
+        ranks[seat.cpu]++;
+    }
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        assert_int_equal(ranks[cpu], CPU_ISSET((size_t)cpu, &all) ? 3 : 0);
+}
+
+static void seat_choose__none_where_cores_are_left(void **state)
+{
+    struct br_cpu_affinity seat;
+
+    (void)state;
+    need_whole_machine();
+    br_cpu_affinity_choose(&seat, 0, cpus() - 1);
+    assert_int_equal(seat.cpu, -1);
+    br_cpu_affinity_choose(&seat, UINT32_MAX, 4 * cpus()); /* nobody knows which rank this is */
+    assert_int_equal(seat.cpu, -1);
+}
+
+static void seat_choose__none_for_a_process_that_was_bound(void **state)
+{
+    struct br_cpu_affinity seat;
+    cpu_set_t one;
+
+    (void)state;
+    need_whole_machine();
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    br_cpu_affinity_choose(&seat, 0, 4 * cpus());
+    assert_int_equal(seat.cpu, -1);
+}
+
+/* Where the kernel has this thread right now is not ours to say: the seat that it is not on. */
+static void seat_elsewhere(struct br_cpu_affinity *seat)
+{
+    br_cpu_affinity_choose(seat, 0, cpus());
+    if (sched_getcpu() == seat->cpu)
+        br_cpu_affinity_choose(seat, cpus() - 1, cpus());
+}
+
+static void seat_take__moves_and_leaves_the_affinity(void **state)
+{
+    bool moved = false;
+    struct br_cpu_affinity seat;
+    cpu_set_t now;
+
+    (void)state;
+    need_whole_machine();
+    for (int i = 0; i < 100 && !moved; i++) { /* the kernel may move us between the two calls */
+        seat_elsewhere(&seat);
+        moved = br_cpu_affinity_take(&seat, BR_SEC);
+    }
+    assert_true(moved);
+    assert_int_equal(sched_getaffinity(0, sizeof now, &now), 0);
+    assert_true(CPU_EQUAL(&now, &all));
+}
+
+static void seat_take__not_again_within_milliseconds(void **state)
+{
+    struct br_cpu_affinity seat;
+
+    (void)state;
+    need_whole_machine();
+    for (int i = 0; i < 100; i++) {
+        seat_elsewhere(&seat);
+        seat.taken = BR_SEC;
+        assert_false(br_cpu_affinity_take(&seat, BR_SEC + BR_MS));
+    }
+}
+
+static void seat_take__does_not_touch_a_thread_that_was_bound_later(void **state)
+{
+    struct br_cpu_affinity seat;
+    cpu_set_t one, now;
+
+    (void)state;
+    need_whole_machine();
+    seat_elsewhere(&seat);
+    CPU_ZERO(&one);
+    for (int cpu = 0; !CPU_COUNT(&one); cpu++)
+        if (CPU_ISSET((size_t)cpu, &all) && cpu != seat.cpu)
+            CPU_SET((size_t)cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_false(br_cpu_affinity_take(&seat, BR_SEC));
+    assert_int_equal(sched_getaffinity(0, sizeof now, &now), 0);
+    assert_true(CPU_EQUAL(&now, &one));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(seat_choose__spreads_ranks_evenly_and_seats_neighbours_together),
+        cmocka_unit_test(seat_choose__none_where_cores_are_left),
+        cmocka_unit_test_teardown(seat_choose__none_for_a_process_that_was_bound, restore),
+        cmocka_unit_test(seat_take__moves_and_leaves_the_affinity),
+        cmocka_unit_test(seat_take__not_again_within_milliseconds),
+        cmocka_unit_test_teardown(seat_take__does_not_touch_a_thread_that_was_bound_later, restore),
+    };
+
+    if (sched_getaffinity(0, sizeof all, &all))
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Handles that are used twice, too late, or given up; buffers that overlap; memory that is not there. By a communicator of one rank; more
+ * ranks are in tests/system/. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/says.h"
+
+#include <braid/braid.h>
+
+static struct braid_comm *comm;
+static int32_t in[8] = {1, 2, 3, 4, 5, 6, 7, 8}, out[8];
+
+static int join(void **state)
+{
+    (void)state;
+    return braid_init(&(struct braid_config){.size = 1}, &comm);
+}
+
+static int leave(void **state)
+{
+    (void)state;
+    return comm ? braid_finalize(comm) : 0;
+}
+
+static void says(int got, int rc, const char *text, int line)
+{
+    if (got != rc || !says_all(braid_last_error(), text))
+        fail_msg("line %d: got %d, not %d with \"%s\": %s", line, got, rc, text, braid_last_error());
+}
+#define SAYS(rc, words, call) says(call, rc, words, __LINE__)
+
+#define I32  BRAID_INT32
+#define SUM  BRAID_SUM
+#define GONE "not there any more"
+
+static struct braid_op *start(const struct braid_options *options)
+{
+    struct braid_op *op;
+
+    assert_int_equal(braid_allreduce(comm, in, out, 8, I32, SUM, options, &op), 0);
+    assert_non_null(op);
+    return op;
+}
+
+static void operation__is_used_once(void **state)
+{
+    struct braid_op *first = start(NULL), *second;
+    int done = 0;
+
+    (void)state;
+    assert_int_equal(braid_wait(first, -1), 0);
+    second = start(NULL); /* where the first one was */
+    assert_ptr_not_equal(first, second);
+    SAYS(-EINVAL, GONE, braid_wait(first, -1));
+    SAYS(-EINVAL, GONE, braid_test(first, &done));
+    SAYS(-EINVAL, GONE, braid_start(first));
+    SAYS(-EINVAL, GONE, braid_op_free(first));
+    while (!done)
+        assert_int_equal(braid_test(second, &done), 0);
+    SAYS(-EINVAL, GONE, braid_test(second, &done));
+    SAYS(-EINVAL, GONE, braid_wait((struct braid_op *)(uintptr_t)12345, -1)); /* never was one */
+}
+
+static void operation__handle_of_a_failing_call_is_null(void **state)
+{
+    struct braid_op *op = (struct braid_op *)in;
+    struct braid_region *region = (struct braid_region *)in;
+    struct braid_comm *other = (struct braid_comm *)in;
+
+    (void)state;
+    SAYS(-EINVAL, "send|NULL", braid_allreduce(comm, NULL, out, 8, I32, SUM, NULL, &op));
+    assert_null(op);
+    op = (struct braid_op *)in;
+    SAYS(-EINVAL, "peer is 3", braid_send(comm, in, 4, 3, NULL, &op));
+    assert_null(op);
+    SAYS(-EINVAL, "empty span", braid_register(comm, in, 0, &region));
+    assert_null(region);
+    SAYS(-EINVAL, "size=-1", braid_init(&(struct braid_config){.size = -1}, &other));
+    assert_null(other);
+}
+
+static void operation__any_is_given_up(void **state)
+{
+    struct braid_op *op = start(NULL), *never;
+    uint64_t word = 0;
+
+    (void)state;
+    assert_int_equal(braid_op_free(op), 0);
+    SAYS(-EINVAL, GONE, braid_op_free(op));
+    assert_int_equal(braid_recv(comm, &word, sizeof word, 0, NULL, &op), 0); /* runs until the send below */
+    assert_int_equal(braid_op_free(op), 0);
+    SAYS(-EINVAL, GONE, braid_wait(op, 0));
+    assert_int_equal(braid_send(comm, in, sizeof word, 0, NULL, NULL), 0);
+    assert_memory_equal(&word, in, sizeof word);
+    assert_int_equal(braid_allreduce_init(comm, in, out, 8, I32, SUM, NULL, &never), 0); /* never started */
+    assert_int_equal(braid_op_free(never), 0);
+    for (int i = 0; i < 3000; i++) { /* more than there are: each is given back */
+        op = start(NULL);
+        assert_int_equal(braid_op_free(op), 0);
+        if (i % 100 == 0)
+            assert_int_equal(braid_barrier(comm, NULL, NULL), 0);
+    }
+    assert_int_equal(braid_comm_error(comm), 0);
+}
+
+static void operation__error_of_one_given_up_is_the_communicators(void **state)
+{
+    struct braid_op *op = start(&(struct braid_options){.algorithm = "quantum"});
+
+    (void)state;
+    assert_int_equal(braid_op_free(op), 0);
+    (void)braid_barrier(comm, NULL, NULL);
+    SAYS(-EINVAL, "quantum", braid_comm_error(comm));
+    assert_int_equal(braid_finalize(comm), 0);
+    comm = NULL;
+}
+
+static void finalize__returns_the_error_of_what_nobody_waited_for(void **state)
+{
+    struct braid_op *ops[3];
+
+    (void)state;
+    ops[0] = start(NULL);
+    ops[1] = start(&(struct braid_options){.algorithm = "quantum"});
+    ops[2] = start(NULL);
+    SAYS(-EINVAL, "quantum", braid_finalize(comm));
+    assert_says(braid_last_error(), "3 operations");
+    assert_says(braid_last_error(), "allreduce of 8");
+    for (int i = 0; i < 3; i++)
+        SAYS(-EINVAL, GONE, braid_wait(ops[i], -1));
+    assert_int_equal(join(state), 0);
+    ops[0] = start(NULL);
+    assert_int_equal(braid_finalize(comm), 0); /* it has ended well, which is only logged */
+    comm = NULL;
+}
+
+static void finalize__of_a_part_returns_such_an_error_too(void **state)
+{
+    const struct braid_options quantum = {.algorithm = "quantum"};
+    struct braid_comm *part;
+    struct braid_op *op;
+
+    (void)state;
+    assert_int_equal(braid_comm_split(comm, 0, 0, &part), 0);
+    assert_int_equal(braid_allreduce(part, in, out, 8, I32, SUM, &quantum, &op), 0);
+    SAYS(-EINVAL, "quantum", braid_finalize(part));
+    SAYS(-EINVAL, GONE, braid_wait(op, -1));
+    assert_int_equal(braid_barrier(comm, NULL, NULL), 0);
+}
+
+static void handles__of_an_ended_job_are_answered(void **state)
+{
+    struct braid_comm *part, *before = comm;
+    struct braid_region *region;
+    struct braid_key key;
+    struct braid_op *op, *persistent;
+    struct braid_stats stats;
+    int done;
+
+    (void)state;
+    assert_int_equal(braid_comm_split(comm, 0, 0, &part), 0);
+    assert_int_equal(braid_register(comm, in, sizeof in, &region), 0);
+    assert_int_equal(braid_barrier_init(part, NULL, &persistent), 0);
+    op = start(NULL);
+    assert_int_equal(braid_finalize(comm), 0);
+    for (int again = 0; again < 2; again++) { /* the second time in another job */
+        SAYS(-EINVAL, "finalized", braid_barrier(before, NULL, NULL));
+        SAYS(-EINVAL, "finalized", braid_barrier(part, NULL, NULL));
+        SAYS(-EINVAL, "finalized", braid_finalize(before));
+        SAYS(-EINVAL, "finalized", braid_finalize(part));
+        SAYS(-EINVAL, "finalized", braid_comm_abort(part, "late"));
+        SAYS(-EINVAL, "finalized", braid_comm_error(before));
+        SAYS(-EINVAL, "finalized", braid_rank(before));
+        SAYS(-EINVAL, "finalized", braid_key(before, in, &key));
+        SAYS(-EINVAL, "finalized", braid_stats(before, &stats));
+        assert_null(braid_alloc(before, 100));
+        SAYS(-EINVAL, "deregistered before", braid_deregister(region));
+        SAYS(-EINVAL, GONE, braid_wait(op, -1));
+        SAYS(-EINVAL, GONE, braid_test(op, &done));
+        SAYS(-EINVAL, GONE, braid_start(persistent));
+        SAYS(-EINVAL, GONE, braid_op_free(persistent));
+        if (!again)
+            assert_int_equal(join(state), 0);
+    }
+}
+
+static void region__is_deregistered_once(void **state)
+{
+    struct braid_region *first, *second;
+    struct braid_key key;
+
+    (void)state;
+    assert_int_equal(braid_register(comm, in, sizeof in, &first), 0);
+    assert_int_equal(braid_deregister(first), 0);
+    SAYS(-EINVAL, "deregistered before", braid_deregister(first));
+    assert_int_equal(braid_register(comm, in, sizeof in, &second), 0);
+    SAYS(-EINVAL, "deregistered before", braid_deregister(first));
+    assert_int_equal(braid_key(comm, in, &key), 0); /* the second one is still there */
+    assert_int_equal(braid_deregister(second), 0);
+    SAYS(-EINVAL, "not a region", braid_deregister(NULL));
+}
+
+static void alloc__of_more_than_there_is(void **state)
+{
+    (void)state;
+    assert_null(braid_alloc(comm, (size_t)1 << 46));
+    assert_says(braid_last_error(), "67108864 MiB");
+    assert_says(braid_last_error(), "are free");
+    assert_int_equal(braid_barrier(comm, NULL, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(operation__is_used_once, join, leave),
+        cmocka_unit_test_setup_teardown(operation__handle_of_a_failing_call_is_null, join, leave),
+        cmocka_unit_test_setup_teardown(operation__any_is_given_up, join, leave),
+        cmocka_unit_test_setup_teardown(operation__error_of_one_given_up_is_the_communicators, join, leave),
+        cmocka_unit_test_setup_teardown(finalize__returns_the_error_of_what_nobody_waited_for, join, leave),
+        cmocka_unit_test_setup_teardown(finalize__of_a_part_returns_such_an_error_too, join, leave),
+        cmocka_unit_test_setup_teardown(handles__of_an_ended_job_are_answered, join, leave),
+        cmocka_unit_test_setup_teardown(region__is_deregistered_once, join, leave),
+        cmocka_unit_test_setup_teardown(alloc__of_more_than_there_is, join, leave),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "collectives/comm/comm.h"
+
+static struct braid_comm *comm;
+
+static int join(void **state)
+{
+    (void)state;
+    return braid_init(&(struct braid_config){.size = 1}, &comm);
+}
+
+static int leave(void **state)
+{
+    (void)state;
+    return braid_finalize(comm);
+}
+
+static void alloc__pages_of_zeros(void **state)
+{
+    uint8_t *memory = braid_alloc(comm, 10001);
+
+    (void)state;
+    assert_non_null(memory);
+    assert_int_equal((uintptr_t)memory % 4096, 0);
+    for (int i = 0; i < 10001; i++)
+        assert_int_equal(memory[i], 0);
+    memset(memory, 1, 10001);
+    assert_int_equal(braid_free(comm, memory), 0);
+    assert_int_equal(comm->context->n_regions, 0);
+}
+
+static void alloc__arguments(void **state)
+{
+    uint8_t *memory = braid_alloc(comm, 1);
+    int on_stack;
+
+    (void)state;
+    assert_null(braid_alloc(NULL, 1));
+    assert_null(braid_alloc(comm, 0));
+    assert_null(braid_alloc(comm, SIZE_MAX));
+    assert_null(braid_alloc(comm, SIZE_MAX / 2));
+    assert_true(braid_last_error()[0]);
+    assert_int_equal(braid_free(NULL, memory), -EINVAL);
+    assert_int_equal(braid_free(comm, &on_stack), -EINVAL);
+    assert_int_equal(braid_free(comm, memory + 1), -EINVAL);
+    assert_int_equal(braid_free(comm, NULL), 0);
+    assert_int_equal(braid_free(comm, memory), 0);
+    assert_int_equal(braid_free(comm, memory), -EINVAL);
+}
+
+static void register__arguments(void **state)
+{
+    uint8_t *memory = braid_alloc(comm, 4096);
+    struct braid_region *region;
+    char span[10];
+
+    (void)state;
+    assert_int_equal(braid_register(NULL, span, 10, &region), -EINVAL);
+    assert_int_equal(braid_register(comm, NULL, 10, &region), -EINVAL);
+    assert_int_equal(braid_register(comm, span, 0, &region), -EINVAL);
+    assert_int_equal(braid_register(comm, span, 10, NULL), -EINVAL);
+    assert_int_equal(braid_register(comm, span, SIZE_MAX, &region), -EINVAL);
+    assert_int_equal(braid_register(comm, memory + 10, 10, &region), -EEXIST);
+    assert_int_equal(braid_deregister(NULL), -EINVAL);
+}
+
+/* The program's handle of the region that contains a span. */
+static struct braid_region *handle_at(struct br_context *context, const void *memory, size_t bytes)
+{
+    const struct braid_region *region = br_region_containing(context, memory, bytes);
+
+    return region ? (struct braid_region *)(uintptr_t)region->handle : NULL;
+}
+
+static void register__overlaps(void **state)
+{
+    static char space[100];
+    struct braid_region *a, *b, *c;
+
+    (void)state;
+    assert_int_equal(braid_register(comm, space + 40, 20, &a), 0);
+    assert_int_equal(braid_register(comm, space + 40, 20, &b), -EEXIST);
+    assert_int_equal(braid_register(comm, space + 39, 2, &b), -EEXIST);
+    assert_int_equal(braid_register(comm, space + 59, 2, &b), -EEXIST);
+    assert_int_equal(braid_register(comm, space, 100, &b), -EEXIST);
+    assert_int_equal(braid_register(comm, space + 45, 1, &b), -EEXIST);
+    assert_int_equal(braid_register(comm, space + 60, 40, &b), 0);
+    assert_int_equal(braid_register(comm, space, 40, &c), 0);
+    assert_int_equal(braid_deregister(a), 0);
+    assert_int_equal(braid_register(comm, space + 40, 20, &a), 0);
+    assert_ptr_equal(handle_at(comm->context, space + 40, 20), a);
+    assert_ptr_equal(handle_at(comm->context, space + 39, 1), c);
+    assert_null(br_region_containing(comm->context, space + 39, 2));
+    assert_ptr_equal(handle_at(comm->context, space + 99, 1), b);
+    assert_null(br_region_containing(comm->context, space + 99, 2));
+    assert_int_equal(braid_deregister(b), 0);
+    assert_int_equal(braid_deregister(c), 0);
+    assert_int_equal(braid_deregister(a), 0);
+}
+
+/* Against a list that is searched from one end to the other. */
+static void region_containing__any_order(void **state)
+{
+    static char space[64 * 100];
+    struct braid_region *regions[64] = {0};
+    struct br_random random;
+
+    (void)state;
+    br_random_seed(&random, 11);
+    for (int step = 0; step < 3000; step++) {
+        size_t k = br_random_below(&random, 64), at = br_random_below(&random, sizeof space);
+        struct braid_region *found;
+
+        if (regions[k]) {
+            assert_int_equal(braid_deregister(regions[k]), 0);
+            regions[k] = NULL;
+        } else {
+            assert_int_equal(braid_register(comm, space + k * 100 + 10, 80, &regions[k]), 0);
+        }
+        found = handle_at(comm->context, space + at, 1);
+        assert_ptr_equal(found, at % 100 >= 10 && at % 100 < 90 ? regions[at / 100] : NULL);
+    }
+    for (int k = 0; k < 64; k++)
+        if (regions[k])
+            assert_int_equal(braid_deregister(regions[k]), 0);
+}
+
+static void region_find__counts_uses(void **state)
+{
+    uint8_t *memory = braid_alloc(comm, 1000);
+    struct br_region *region;
+    struct braid_key key;
+    void *at;
+
+    (void)state;
+    assert_int_equal(braid_key(comm, memory + 999, &key), 0);
+    assert_int_equal(key.bytes, 1000);
+    assert_int_equal(br_region_find(comm->context, key.id, 990, 11, &at, &region), -EACCES);
+    assert_int_equal(br_region_find(comm->context, key.id, UINT64_MAX, 2, &at, &region), -EACCES);
+    assert_int_equal(br_region_find(comm->context, key.id + 1, 0, 1, &at, &region), -EACCES);
+    assert_int_equal(br_region_find(comm->context, key.id, 990, 10, &at, &region), 0);
+    assert_ptr_equal(at, memory + 990);
+    assert_int_equal(braid_free(comm, memory), -EBUSY);
+    br_region_done(comm->context, region);
+    assert_int_equal(braid_free(comm, memory), 0);
+    assert_int_equal(br_region_find(comm->context, key.id, 0, 1, &at, &region), -EACCES);
+    assert_int_equal(braid_key(comm, memory, &key), -EINVAL);
+    assert_int_equal(braid_key(comm, memory, NULL), -EINVAL);
+}
+
+static void regions__as_many_as_there_are(void **state)
+{
+    static char space[BR_MAX_REGIONS + 1];
+    static struct braid_region *regions[BR_MAX_REGIONS + 1];
+
+    (void)state;
+    for (int i = 0; i < BR_MAX_REGIONS; i++)
+        assert_int_equal(braid_register(comm, &space[i], 1, &regions[i]), 0);
+    assert_int_equal(braid_register(comm, &space[BR_MAX_REGIONS], 1, &regions[BR_MAX_REGIONS]), -ENOSPC);
+    assert_null(braid_alloc(comm, 1));
+    for (int i = 0; i < BR_MAX_REGIONS; i += 2)
+        assert_int_equal(braid_deregister(regions[i]), 0); /* the others go with the communicator */
+}
+
+/* ---- memory in no region ---------------------------------------------------------------------------------- */
+
+static int pins, unpins;
+
+static int pin(struct br_device *device, struct br_region *region)
+{
+    pins++;
+    device->counters.registrations++;
+    device->counters.pinned_bytes += region->bytes;
+    return 0;
+}
+
+static void unpin(struct br_device *device, struct br_region *region)
+{
+    unpins++;
+    device->counters.pinned_bytes -= region->bytes;
+}
+
+static int nothing_comes(struct br_device *device, uint64_t now, struct br_event *events, int max)
+{
+    (void)device, (void)now, (void)events, (void)max;
+    return 0;
+}
+
+static int must_be_polled(struct br_device *device)
+{
+    (void)device;
+    return -EOPNOTSUPP;
+}
+
+static void awake(struct br_device *device)
+{
+    (void)device;
+}
+
+static const struct br_transport_ops nic_ops = {.name = "nic",
+                                                .region_register = pin,
+                                                .region_release = unpin,
+                                                .poll = nothing_comes,
+                                                .wait = must_be_polled,
+                                                .wake = awake};
+static struct br_device nic = {.ops = &nic_ops, .caps.pins = true, .name = "nic0"};
+
+/* A communicator with a device that wants its memory registered. */
+static int join_with_nic(void **state)
+{
+    int rc = join(state);
+
+    pins = unpins = 0;
+    memset(&nic.counters, 0, sizeof nic.counters);
+    if (rc)
+        return rc;
+    br_progress_lock(comm->context);
+    comm->context->worker->devices[comm->context->worker->n_devices++] = &nic;
+    rc = br_memory_open(comm->context);
+    br_progress_unlock(comm->context);
+    return rc;
+}
+
+static int leave_with_nic(void **state)
+{
+    br_progress_lock(comm->context);
+    br_memory_close(comm->context);
+    comm->context->worker->n_devices--;
+    br_progress_unlock(comm->context);
+    return pins == unpins ? leave(state) : -1;
+}
+
+static void memory_use__registers_once_for_all_operations(void **state)
+{
+    size_t bytes = 1 << 20;
+    uint8_t *in = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *out = in + bytes;
+    struct braid_stats stats;
+    char text[BR_MEMORY_TEXT], small[4] = {0};
+
+    (void)state;
+    if (!comm->context->cache)
+        skip();
+    assert_ptr_not_equal(in, MAP_FAILED);
+    memset(in, 1, bytes);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(braid_allreduce(comm, in, out, bytes, BRAID_UINT8, BRAID_SUM, NULL, NULL), 0);
+    assert_int_equal(braid_stats(comm, &stats), 0);
+    assert_int_equal(stats.registrations, 2);
+    assert_int_equal(stats.pinned_bytes, 2 * bytes);
+    assert_int_equal(stats.unregistered, 0);
+    assert_non_null(strstr(br_memory_text(comm->context, text), "2 registrations"));
+    munmap(in, 2 * bytes); /* noticed soon, also when only small operations follow */
+    for (int ms = 0; stats.pinned_bytes && ms < 10000; ms++) {
+        assert_int_equal(braid_allreduce(comm, small, text, 4, BRAID_UINT8, BRAID_SUM, NULL, NULL), 0);
+        assert_int_equal(braid_stats(comm, &stats), 0);
+        usleep(1000);
+    }
+    assert_int_equal(stats.pinned_bytes, 0);
+}
+
+static void memory_use__regions_and_small_memory_are_not_cached(void **state)
+{
+    static uint8_t small[1024];
+    uint8_t *memory = braid_alloc(comm, 1 << 20);
+    struct br_region *region;
+
+    (void)state;
+    assert_int_equal(pins, 1);
+    region = br_memory_use(comm->context, memory + 100, 1 << 19);
+    assert_ptr_equal(region, &br_region_containing(comm->context, memory, 1)->region);
+    assert_int_equal(braid_free(comm, memory), -EBUSY);
+    br_memory_unuse(comm->context, region);
+    assert_int_equal(braid_free(comm, memory), 0);
+    assert_null(br_memory_use(comm->context, small, sizeof small));
+    assert_null(br_memory_use(comm->context, NULL, 0));
+    br_memory_unuse(comm->context, NULL);
+    assert_int_equal(pins, 1);
+    assert_int_equal(comm->context->unregistered, 0);
+}
+
+/* A bound of nothing: no cache, and each use is counted. */
+static void memory_use__without_a_cache(void **state)
+{
+    static uint8_t memory[1 << 20];
+
+    (void)state;
+    br_progress_lock(comm->context);
+    br_memory_close(comm->context);
+    comm->context->settings.cache_bytes = 0;
+    assert_int_equal(br_memory_open(comm->context), 0);
+    br_progress_unlock(comm->context);
+    assert_null(comm->context->cache);
+    assert_null(br_memory_use(comm->context, memory, sizeof memory));
+    assert_int_equal(comm->context->unregistered, 1);
+    assert_int_equal(pins, 0);
+}
+
+static void memory__nobody_wants_keys(void **state)
+{
+    static uint8_t memory[1 << 20];
+    char text[BR_MEMORY_TEXT];
+
+    (void)state;
+    assert_null(comm->context->cache);
+    assert_null(br_memory_use(comm->context, memory, sizeof memory));
+    assert_int_equal(comm->context->unregistered, 0);
+    assert_string_equal(br_memory_text(comm->context, text), "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(memory_use__registers_once_for_all_operations, join_with_nic,
+                                        leave_with_nic),
+        cmocka_unit_test_setup_teardown(memory_use__regions_and_small_memory_are_not_cached, join_with_nic,
+                                        leave_with_nic),
+        cmocka_unit_test_setup_teardown(memory_use__without_a_cache, join_with_nic, leave_with_nic),
+        cmocka_unit_test_setup_teardown(memory__nobody_wants_keys, join, leave),
+        cmocka_unit_test_setup_teardown(alloc__pages_of_zeros, join, leave),
+        cmocka_unit_test_setup_teardown(alloc__arguments, join, leave),
+        cmocka_unit_test_setup_teardown(register__arguments, join, leave),
+        cmocka_unit_test_setup_teardown(register__overlaps, join, leave),
+        cmocka_unit_test_setup_teardown(region_containing__any_order, join, leave),
+        cmocka_unit_test_setup_teardown(region_find__counts_uses, join, leave),
+        cmocka_unit_test_setup_teardown(regions__as_many_as_there_are, join, leave),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

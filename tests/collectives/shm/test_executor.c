@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Three ranks' views of one board, in one process: what may go through it, in which order, and who disagrees. */
+#include "collectives/shm/executor.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "collectives/engine/group.h"
+#include "tests/says.h"
+
+#define N 3
+
+static struct br_shm_executor locals[N];
+static int32_t in[N][64], out[N][N * 64];
+
+static int job_ranks[N] = {4, 7, 1};
+static struct br_group group = {.number = 5, .size = N, .ranks = job_ranks};
+
+static int open_board(void **state)
+{
+    int fd = -1;
+
+    (void)state;
+    memset(locals, 0, sizeof locals);
+    memset(out, 0xee, sizeof out);
+    for (uint32_t r = 0; r < N; r++) {
+        struct br_shm_executor *shm = &locals[r];
+
+        shm->group = &group;
+        shm->rank = r;
+        shm->n = N;
+        shm->max_bytes = 4096;
+        br_list_init(&shm->queue);
+        br_list_init(&shm->ended);
+        if (r ? br_shm_coll_attach(&shm->coll, N, r, fd) : br_shm_coll_create(&shm->coll, N, 0, &fd))
+            return -1;
+        for (int i = 0; i < 64; i++)
+            in[r][i] = (int32_t)r * 1000 + i;
+    }
+    return close(fd);
+}
+
+static int close_board(void **state)
+{
+    (void)state;
+    for (int r = 0; r < N; r++)
+        br_shm_coll_close(&locals[r].coll);
+    return 0;
+}
+
+static struct br_operation make(int rank, enum br_collective collective, size_t count, int root,
+                                uint64_t sequence)
+{
+    return (struct br_operation){
+        .kind = BR_OPERATION_COLLECTIVE,
+        .group = &group,
+        .collective = collective,
+        .send = in[rank],
+        .recv = out[rank],
+        .count = count,
+        .type = BRAID_INT32,
+        .reduction = BRAID_SUM,
+        .root = root,
+        .sequence = sequence,
+        .deadline = 1000 + sequence,
+    };
+}
+
+static void takes__by_size_and_name(void **state)
+{
+    struct br_operation op = make(0, BR_ALLREDUCE, 1024, 0, 0);
+
+    (void)state;
+    assert_true(br_shm_executor_takes(&locals[0], &op));
+    op.count = 1025;
+    assert_false(br_shm_executor_takes(&locals[0], &op));
+    strcpy(op.algorithm, "board");
+    assert_true(br_shm_executor_takes(&locals[0], &op));
+    op.count = BR_SHM_COLL_BYTES / 4 + 1;
+    assert_false(br_shm_executor_takes(&locals[0], &op));
+    op.count = 1;
+    strcpy(op.algorithm, "ring");
+    assert_false(br_shm_executor_takes(&locals[0], &op));
+    op.algorithm[0] = 0;
+    op.kind = BR_OPERATION_SEND;
+    assert_false(br_shm_executor_takes(&locals[0], &op));
+    op = make(0, BR_REDUCE_SCATTER, 400, 0, 0); /* a block a rank is published */
+    assert_false(br_shm_executor_takes(&locals[0], &op));
+    op.count = 341;
+    assert_true(br_shm_executor_takes(&locals[0], &op));
+    op.collective = BR_ALLTOALL;
+    assert_true(br_shm_executor_takes(&locals[0], &op));
+    op.collective = BR_SCATTER;
+    op.count = 342;
+    assert_false(br_shm_executor_takes(&locals[0], &op));
+    op.collective = BR_GATHER;
+    assert_true(br_shm_executor_takes(&locals[0], &op));
+}
+
+/* The short way on all ranks, one after the other; a rank is complete when those have published that it needs. */
+static void complete__every_collective(void **state)
+{
+    (void)state;
+    for (int c = 0; c < BR_COLLECTIVES; c++) {
+        struct br_operation ops[N];
+
+        for (int r = 0; r < N; r++) {
+            ops[r] = make(r, (enum br_collective)c, 4, 1, (uint64_t)c);
+            assert_true(br_shm_executor_begin(&locals[r], &ops[r]));
+            if (c == BR_ALLREDUCE || c == BR_BARRIER || c == BR_ALLTOALL)
+                assert_int_equal(br_shm_executor_complete(&locals[r], &ops[r]), r == N - 1);
+        }
+        for (int r = 0; r < N; r++)
+            if (locals[r].busy)
+                assert_int_equal(br_shm_executor_complete(&locals[r], &ops[r]), 1);
+        for (int r = 0; r < N; r++)
+            for (int i = 0; i < 4; i++) {
+                if (c == BR_ALLREDUCE || (c == BR_REDUCE && r == 1))
+                    assert_int_equal(out[r][i], 3000 + 3 * i);
+                if (c == BR_REDUCE_SCATTER)
+                    assert_int_equal(out[r][i], 3000 + 3 * (i + 4 * r));
+                if (c == BR_ALLGATHER)
+                    assert_int_equal(out[r][i + 8], 2000 + i);
+                if (c == BR_BROADCAST)
+                    assert_int_equal(out[r][i], 1000 + i);
+                if (c == BR_ALLTOALL)
+                    assert_int_equal(out[r][i + 8], 2000 + i + 4 * r);
+                if (c == BR_GATHER && r == 1)
+                    assert_int_equal(out[r][i + 4], 1000 + i);
+                if (c == BR_SCATTER)
+                    assert_int_equal(out[r][i], 1000 + i + 4 * r);
+            }
+    }
+    assert_int_equal(locals[0].operations, BR_COLLECTIVES);
+}
+
+/* The queue waits for the short way's round, and takes no round away from it. */
+static void step__waits_for_the_short_way(void **state)
+{
+    struct br_operation first[N], second[N];
+
+    (void)state;
+    for (int r = 0; r < N; r++) {
+        first[r] = make(r, BR_ALLREDUCE, 1, 0, 0);
+        second[r] = make(r, BR_ALLREDUCE, 2, 0, 1);
+    }
+    assert_true(br_shm_executor_begin(&locals[0], &first[0]));
+    br_shm_executor_submit(&locals[0], &second[0]);
+    assert_int_equal(br_shm_executor_step(&locals[0]), 0);
+    assert_false(br_shm_executor_begin(&locals[0], &second[0]));
+    for (int r = 1; r < N; r++) {
+        br_shm_executor_submit(&locals[r], &first[r]);
+        br_shm_executor_submit(&locals[r], &second[r]);
+        br_shm_executor_step(&locals[r]);
+    }
+    assert_int_equal(br_shm_executor_step(&locals[0]), 0);
+    assert_int_equal(br_shm_executor_complete(&locals[0], &first[0]), 1);
+    assert_int_equal(out[0][0], 3000);
+    for (int turn = 0; turn < 4; turn++)
+        for (int r = 0; r < N; r++)
+            assert_true(br_shm_executor_step(&locals[r]) >= 0);
+    assert_ptr_equal(br_shm_executor_ended(&locals[0]), &second[0]);
+    assert_int_equal(out[0][1], 3003);
+    assert_ptr_equal(br_shm_executor_ended(&locals[1]), &first[1]);
+    assert_ptr_equal(br_shm_executor_ended(&locals[1]), &second[1]);
+    assert_null(br_shm_executor_ended(&locals[1]));
+}
+
+static void complete__disagreement(void **state)
+{
+    struct br_operation good[N], odd;
+
+    (void)state;
+    for (int what = 0; what < 6; what++) {
+        for (int r = 0; r < N; r++)
+            good[r] = make(r, BR_REDUCE, 4, 0, (uint64_t)what);
+        odd = good[2];
+        odd.collective = what == 0 ? BR_ALLREDUCE : odd.collective;
+        odd.count = what == 1 ? 5 : odd.count;
+        odd.type = what == 2 ? BRAID_UINT32 : odd.type;
+        odd.reduction = what == 3 ? BRAID_MAX : odd.reduction;
+        odd.root = what == 4 ? 2 : odd.root;
+        odd.sequence += what == 5;
+        assert_true(br_shm_executor_begin(&locals[0], &good[0]));
+        assert_true(br_shm_executor_begin(&locals[1], &good[1]));
+        assert_true(br_shm_executor_begin(&locals[2], &odd));
+        memset(out[0], 0xee, sizeof out[0]);
+        assert_int_equal(br_shm_executor_complete(&locals[0], &good[0]), -EPROTO);
+        assert_says(br_error_message(), "communicator 5");
+        assert_int_equal(out[0][0], (int32_t)0xeeeeeeee);
+        assert_int_equal(br_shm_executor_complete(&locals[1], &good[1]), 1); /* needs nobody */
+        locals[2].busy = false;
+    }
+}
+
+static void fail__ends_all(void **state)
+{
+    struct br_operation ops[2] = {make(0, BR_BARRIER, 0, 0, 0), make(0, BR_BARRIER, 0, 0, 1)};
+
+    (void)state;
+    br_shm_executor_submit(&locals[0], &ops[0]);
+    br_shm_executor_submit(&locals[0], &ops[1]);
+    assert_int_equal(br_shm_executor_step(&locals[0]), 0);
+    assert_int_equal(br_shm_executor_waits_for(&locals[0], &ops[0]), 1);
+    assert_null(br_shm_executor_overdue(&locals[0], 999));
+    assert_ptr_equal(br_shm_executor_overdue(&locals[0], 1000), &ops[0]);
+    br_shm_executor_fail(&locals[0], -ECANCELED, "enough");
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(br_shm_executor_ended(&locals[0]), &ops[i]);
+        assert_int_equal(ops[i].status, -ECANCELED);
+        assert_string_equal(ops[i].message, "enough");
+    }
+    assert_null(br_shm_executor_overdue(&locals[0], 2000));
+}
+
+static void assert_waited(const struct br_operation *op, const char *expected)
+{
+    char text[120];
+
+    assert_says(br_shm_executor_name_waited(&locals[0], op, text, sizeof text), expected);
+}
+
+static void name_waited__rank_or_gpu(void **state)
+{
+    struct br_operation ops[2] = {make(0, BR_BROADCAST, 1, 0, 0), make(0, BR_ALLREDUCE, 1, 0, 1)};
+    struct br_staging_buffer buffer;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        ops[i].group = &group;
+        br_shm_executor_submit(&locals[0], &ops[i]);
+    }
+    ops[1].shm_staging.buffer = &buffer; /* its copies are under way */
+    ops[1].shm_staging.batch.copy = (struct br_copy){.event = (void *)&buffer, .gpu = 3};
+    br_list_push_back(&locals[1].ended, &ops[1].shm_staging.batch.node);
+    assert_int_equal(br_shm_executor_step(&locals[0]), 1); /* the root needs nobody */
+    assert_waited(&ops[1], "copies|GPU 2");
+    br_list_remove(&ops[1].shm_staging.batch.node);
+    ops[1].shm_staging.buffer = NULL;
+    assert_int_equal(br_shm_executor_step(&locals[0]), 0); /* nor has anybody published the round before */
+    assert_waited(&ops[1], "rank 1 of communicator 5|rank 7 of the job|level 0|shm0");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(takes__by_size_and_name, open_board, close_board),
+        cmocka_unit_test_setup_teardown(complete__every_collective, open_board, close_board),
+        cmocka_unit_test_setup_teardown(step__waits_for_the_short_way, open_board, close_board),
+        cmocka_unit_test_setup_teardown(complete__disagreement, open_board, close_board),
+        cmocka_unit_test_setup_teardown(fail__ends_all, open_board, close_board),
+        cmocka_unit_test_setup_teardown(name_waited__rank_or_gpu, open_board, close_board),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "collectives/tuning/tuning.h"
+#include "collectives/tuning/timing.h"
+#include "tests/collectives/schedules.h"
+#include "tests/says.h"
+
+static const struct br_cost_model model = {
+    .n_levels = 1, .levels = {{20e-6, 1e-6, 0.8e-9}}, .gamma = 0.2e-9, .copy = 0.1e-9};
+
+/* The ratio of the simulated time to the estimated one. */
+static double ratio(const struct br_cost_model *with, const struct br_schedule_request *request, double bytes,
+                    double estimate)
+{
+    struct schedules schedules;
+    double seconds = 0;
+
+    schedules_build(&schedules, *request, IN_PLACE_ALL);
+    if (br_timing_run(with, (const struct br_schedule *const *)schedules.of, bytes, 1, &seconds) != 0)
+        fail_msg("%s", br_error_message());
+    schedules_free(&schedules);
+    return seconds / estimate;
+}
+
+/* Ring and direct keep all ports busy alike, so their formulas are exact; trees and scatters are not. */
+static void check(const struct br_schedule_request *request, double bytes, double estimate)
+{
+    bool rooted = request->collective == BR_BROADCAST || request->collective == BR_REDUCE;
+    bool exact = !rooted && (request->algorithm == BR_RING || request->algorithm == BR_FLAT ||
+                             request->algorithm == BR_DISSEMINATION);
+    double got = ratio(&model, request, bytes, estimate);
+
+    exact |= request->algorithm == BR_DIRECT && request->collective == BR_ALLREDUCE;
+    exact |= request->algorithm == BR_HALVING && request->collective == BR_ALLREDUCE &&
+             (request->n & (request->n - 1)) == 0;
+    if (exact ? fabs(got - 1) > 0.01 : got < 0.3 || got > 1.7)
+        fail_msg("%s of %s, %u ranks, %g bytes: %g times the estimate", br_algorithm_name(request->algorithm),
+                 br_collective_name(request->collective), request->n, bytes, got);
+}
+
+static void br_cost_estimate__agrees_with_the_simulation(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 17; n++) {
+        for (int i = 0; i < BR_COLLECTIVES * BR_DIMENSIONAL; i++) {
+            struct br_schedule_request request = {.n = n};
+            double estimate;
+
+            request.collective = (enum br_collective)(i % BR_COLLECTIVES);
+            request.algorithm = (enum br_algorithm)(i / BR_COLLECTIVES);
+            for (double bytes = 1e3; bytes <= 1e7; bytes *= 1e4) {
+                if (br_cost_estimate(&model, &request, bytes, 1, &estimate) == 0)
+                    check(&request, bytes, estimate);
+            }
+        }
+    }
+}
+
+/* Ranks that send nothing in a round of a tree do not keep the cores busy that all share. */
+static void br_cost_estimate__asks_the_machine_for_real_messages_only(void **state)
+{
+    static const struct {
+        enum br_collective collective;
+        enum br_algorithm algorithm;
+    } trees[] = {{BR_BROADCAST, BR_TREE},        {BR_REDUCE, BR_TREE},
+                 {BR_BROADCAST, BR_CHAIN},       {BR_REDUCE, BR_CHAIN},
+                 {BR_GATHER, BR_TREE},           {BR_SCATTER, BR_TREE},
+                 {BR_BROADCAST, BR_FLAT},        {BR_ALLREDUCE, BR_BINARY_TREE},
+                 {BR_BROADCAST, BR_BINARY_TREE}, {BR_ALLREDUCE, BR_DOUBLE_TREE}};
+    struct br_cost_model crowd = {.n_levels = 1, .levels = {{0, 0, 1e-9}}, .machine = {.beta = 1e-9}};
+
+    (void)state;
+    for (uint32_t n = 4; n <= 16; n *= 2)
+        for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) {
+            struct br_schedule_request request = {
+                .collective = trees[i].collective, .algorithm = trees[i].algorithm, .n = n};
+            double estimate, got;
+
+            assert_int_equal(br_cost_estimate(&crowd, &request, 1e6, 1, &estimate), 0);
+            got = ratio(&crowd, &request, 1e6, estimate);
+            if (fabs(got - 1) > 0.3)
+                fail_msg("%s of %s, %u ranks: %g times the estimate", br_algorithm_name(request.algorithm),
+                         br_collective_name(request.collective), n, got);
+        }
+}
+
+static void br_cost_estimate__counts_levels_of_bml(void **state)
+{
+    const struct br_cost_model two = {.n_levels = 2, .levels = {{0, 0, 1e-9}, {0, 0, 1e-9}}};
+    struct br_schedule_request request = {.algorithm = BR_DIMENSIONAL, .n = 9};
+    double seconds;
+
+    (void)state;
+    request.shape = (struct br_shape){
+        .n_dimensions = 2, .threads = 2, .dimensions = {{3, BR_METHOD_DIRECT, 0}, {3, BR_METHOD_DIRECT, 1}}};
+    assert_int_equal(br_cost_estimate(&two, &request, 18e6, 1, &seconds), 0);
+    assert_true(fabs(seconds / 16e-3 - 1) < 1e-9);
+}
+
+static void br_cost_estimate__refuses_what_does_not_apply(void **state)
+{
+    struct br_schedule_request request = {.collective = BR_BARRIER, .algorithm = BR_RING, .n = 4};
+    double seconds;
+
+    (void)state;
+    assert_int_equal(br_cost_estimate(&model, &request, 1, 1, &seconds), -EINVAL);
+    assert_says(br_error_message(), "ring|barrier");
+}
+
+static void br_tuning_choose__is_never_beaten_by_another_estimate(void **state)
+{
+    (void)state;
+    for (int i = 0; i < BR_COLLECTIVES * BR_DIMENSIONAL; i++) {
+        struct br_schedule_request request = {.n = 12};
+
+        request.collective = (enum br_collective)(i % BR_COLLECTIVES);
+        request.algorithm = (enum br_algorithm)(i / BR_COLLECTIVES);
+        for (double bytes = 1; bytes <= 1e9; bytes *= 10) {
+            struct br_tuning tuning;
+            double seconds = INFINITY;
+
+            assert_int_equal(br_tuning_choose(&model, request.collective, request.n, bytes, &tuning), 0);
+            if (br_cost_estimate(&model, &request, bytes, 4, &seconds) == 0)
+                assert_true(tuning.seconds <= seconds);
+        }
+    }
+}
+
+static void br_tuning_choose__takes_latency_for_small_and_bandwidth_for_large(void **state)
+{
+    struct br_tuning small, large;
+
+    (void)state;
+    assert_int_equal(br_tuning_choose(&model, BR_ALLREDUCE, 4, 8, &small), 0);
+    assert_int_equal(small.config.algorithm, BR_FLAT);
+    assert_int_equal(small.fragments, 1);
+    assert_int_equal(br_tuning_choose(&model, BR_ALLREDUCE, 4, 1e8, &large), 0);
+    assert_int_not_equal(large.config.algorithm, BR_FLAT);
+    assert_true(large.fragments > 1);
+    assert_int_equal(br_tuning_choose(&model, BR_BARRIER, 4, 0, &small), 0);
+    assert_int_equal(small.config.algorithm, BR_DISSEMINATION);
+}
+
+static void br_tuning_choose__refuses_nonsense(void **state)
+{
+    struct br_cost_model none = {.n_levels = 0};
+    struct br_tuning tuning = {.fragments = 77};
+
+    (void)state;
+    assert_int_equal(br_tuning_choose(&none, BR_ALLREDUCE, 4, 8, &tuning), -EINVAL);
+    assert_says(br_error_message(), "cost model");
+    assert_int_equal(br_tuning_choose(&model, BR_ALLREDUCE, 0, 8, &tuning), -EINVAL);
+    assert_int_equal(tuning.fragments, 77);
+}
+
+static void br_cost_message__adds_up_the_rates_of_all_levels(void **state)
+{
+    struct br_cost_model rails;
+
+    (void)state;
+    br_cost_model_default(&rails, BR_COST_NETWORK, 4);
+    assert_int_equal(br_cost_model_check(&rails), 0);
+    assert_true(fabs(br_cost_message(&rails, BR_LEVEL_ANY).beta * 4 / rails.levels[0].beta - 1) < 1e-9);
+    assert_true(br_cost_message(&rails, 3).beta == rails.levels[3].beta);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(br_cost_estimate__agrees_with_the_simulation),
+        cmocka_unit_test(br_cost_estimate__asks_the_machine_for_real_messages_only),
+        cmocka_unit_test(br_cost_estimate__counts_levels_of_bml),
+        cmocka_unit_test(br_cost_estimate__refuses_what_does_not_apply),
+        cmocka_unit_test(br_tuning_choose__is_never_beaten_by_another_estimate),
+        cmocka_unit_test(br_tuning_choose__takes_latency_for_small_and_bandwidth_for_large),
+        cmocka_unit_test(br_tuning_choose__refuses_nonsense),
+        cmocka_unit_test(br_cost_message__adds_up_the_rates_of_all_levels),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

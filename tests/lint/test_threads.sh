@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Every thread is started with the program's signals blocked, and the checker sees one that is planted here.
+set -euo pipefail
+check=$BRAID_SOURCE/tests/lint/check_threads.sh
+# shellcheck source=tests/lint/planted.sh
+source "$BRAID_SOURCE/tests/lint/planted.sh" "$check"
+
+planted collectives/comm/progress.c 'rc = pthread_create(&thread, NULL, run, NULL);' 1
+planted tools/perf/mesh.c 'thrd_create(&thread, run, NULL);' 1
+planted base/thread.c 'err = pthread_create(thread, NULL, run, argument);' 0
+planted training/parameters/service.c 'rc = br_thread_start(&thread, run, NULL);' 0
+
+bash "$check" "$BRAID_SOURCE"

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Names, options and addresses of TCP devices, and what connecting finds wrong with them. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "ends.h"
+#include "tests/says.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void link_connect__to_a_closed_port_names_both_ends(void **state)
+{
+    struct br_address address;
+    struct br_link *link;
+
+    (void)state;
+    assert_int_equal(ends_ops->device_address(ends_b.device, &address), 0);
+    ends_ops->device_close(ends_b.device);
+    ends_b.device = NULL;
+    assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), 0);
+    for (int i = 0; i < 100000 && !ends_a.n_closed; i++)
+        ends_step(&ends_a, 8);
+    assert_int_equal(ends_a.error, -ECONNREFUSED);
+    assert_non_null(strstr(link->message, "127.0.0.1 -> 127.0.0.1:"));
+    assert_non_null(strstr(link->message, strerror(ECONNREFUSED)));
+    ends_ops->link_close(link);
+}
+
+static void link_connect__bad_addresses(void **state)
+{
+    struct br_address address = {.bytes = 3};
+    struct br_link *link;
+
+    (void)state;
+    assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), -EINVAL);
+    assert_int_equal(ends_ops->device_address(ends_b.device, &address), 0);
+    address.data[0] = 6;
+    assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), -EAFNOSUPPORT);
+    address.data[0] = 77;
+    assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), -EINVAL);
+}
+
+static void link_connect__all_links_in_use(void **state)
+{
+    struct br_address address;
+    struct br_link *link;
+
+    (void)state;
+    for (int i = 0; i < ENDS_LINKS; i++)
+        ends_connect();
+    assert_int_equal(ends_ops->device_address(ends_b.device, &address), 0);
+    assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), -EMFILE);
+    ends_ops->link_close(ends_a.links[0]);
+    assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), 0);
+}
+
+/* Loopback answers a SYN within microseconds, and no case waits for a second. */
+static void link_min_rtt__from_the_handshake_on(void **state)
+{
+    struct br_link *link = ends_connect();
+
+    (void)state;
+    assert_in_range(ends_ops->link_min_rtt(link), 1, BR_SEC);
+    assert_in_range(ends_ops->link_min_rtt(ends_b.links[0]), 1, BR_SEC);
+}
+
+static void device_open__names(void **state)
+{
+    (void)state;
+    ends_close(&ends_a);
+    ends_close(&ends_b);
+    assert_int_equal(ends_open(&ends_a, "no-such-if", 2), -ENODEV);
+    assert_says(br_error_message(), "no-such-if");
+    ends_close(&ends_a);
+    assert_int_equal(ends_open(&ends_a, "203.0.113.7", 2), -EADDRNOTAVAIL);
+    assert_says(br_error_message(), "203.0.113.7");
+    ends_close(&ends_a);
+    assert_int_equal(ends_open(&ends_a, NULL, 2), 0);
+    ends_close(&ends_a);
+    assert_int_equal(ends_open(&ends_a, "127.0.0.2", 2), 0);
+    assert_int_equal(ends_open(&ends_b, "lo", 2), 0);
+    ends_connect();
+    assert_non_null(
+        strstr(ends_b.links[0]->peer_name, "127.0.0.2:")); /* the source is the device's address */
+}
+
+static void device_open__ipv6(void **state)
+{
+    (void)state;
+    if (access("/proc/net/if_inet6", R_OK))
+        skip();
+    ends_close(&ends_a);
+    ends_close(&ends_b);
+    if (ends_open(&ends_a, "::1", 2) == -EADDRNOTAVAIL)
+        skip();
+    assert_int_equal(ends_open(&ends_b, "::1", 2), 0);
+    assert_int_equal(ends_message(ends_connect(), 10), 1);
+    ends_until(&ends_b.n_messages, 1);
+    assert_non_null(strstr(ends_b.links[0]->peer_name, "[::1]:"));
+}
+
+/* A peer that is stopped for less than the protocol's patience is not lost, whatever the kernel would do by itself. */
+static void device_open__patience(void **state)
+{
+    int ms = 0;
+    socklen_t bytes = sizeof ms;
+
+    (void)state;
+    ends_close(&ends_a);
+    ends_a.config.patience = 120 * BR_SEC;
+    assert_int_equal(br_slot_table_init(&ends_a.slots, 64), 0);
+    assert_int_equal(ends_ops->device_open(&ends_a.config, &ends_a.device), 0);
+    assert_int_equal(getsockopt(((struct br_tcp_device *)ends_a.device)->listen_fd, IPPROTO_TCP,
+                                TCP_USER_TIMEOUT, &ms, &bytes),
+                     0);
+    assert_int_equal(ms, 120000);
+}
+
+/* A malformed variable is said where the device is opened. */
+static void device_open__options_from_the_environment(void **state)
+{
+    (void)state;
+    ends_close(&ends_a);
+    setenv("BRAID_PORT_RANGE", "7-3", 1);
+    assert_int_equal(ends_open(&ends_a, "127.0.0.1", 2), -EINVAL);
+    unsetenv("BRAID_PORT_RANGE");
+    assert_non_null(strstr(br_error_message(), "BRAID_PORT_RANGE=7-3"));
+    ends_close(&ends_a);
+    setenv("BRAID_TCP_CONGESTION", "system", 1);
+    assert_int_equal(ends_open(&ends_a, "127.0.0.1", 2), 0);
+    unsetenv("BRAID_TCP_CONGESTION");
+    assert_string_equal(((struct br_tcp_device *)ends_a.device)->options.congestion, "");
+}
+
+static void probe__finds_loopback(void **state)
+{
+    struct br_device_info info[16];
+    int n = ends_ops->probe(info, 16), found = 0;
+
+    (void)state;
+    assert_true(n >= 1);
+    for (int i = 0; i < n; i++)
+        if (info[i].loopback && !*info[i].why_not) {
+            assert_non_null(strstr(info[i].detail, "127.0.0.1"));
+            assert_says(info[i].detail, "zero-copy|off");
+            found++;
+        }
+    assert_int_equal(found, 1);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, ends_set_up, ends_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(link_connect__to_a_closed_port_names_both_ends),
+        TEST(link_connect__bad_addresses),
+        TEST(link_connect__all_links_in_use),
+        TEST(link_min_rtt__from_the_handshake_on),
+        TEST(device_open__names),
+        TEST(device_open__ipv6),
+        TEST(device_open__patience),
+        TEST(device_open__options_from_the_environment),
+        TEST(probe__finds_loopback),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

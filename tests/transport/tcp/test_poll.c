@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Frames, strangers and waiting over TCP; what every back end must do is in tests/contract/. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "ends.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static void post__large_frame_in_pieces_lands_without_a_copy(void **state)
+{
+    struct br_link *link = ends_connect();
+    struct br_slot *slot = br_slot_get(&ends_b.slots, ends_place, ENDS_PLACE_BYTES, ENDS_PLACE_BYTES);
+    struct br_frame frame = {.kind = BR_FRAME_DATA, .payload = ends_source, .length = ENDS_PLACE_BYTES};
+
+    (void)state;
+    frame.slot = br_slot_number(&ends_b.slots, slot);
+    assert_int_equal(ends_ops->post(link, &frame, 1), 1);
+    ends_until(&ends_b.n_placed, 1);
+    ends_until(&ends_a.n_sent, 1);
+    assert_memory_equal(ends_place, ends_source, ENDS_PLACE_BYTES);
+    assert_int_equal(slot->missing, 0);
+    assert_int_equal(ends_a.device->counters.tx_copied_bytes + ends_b.device->counters.rx_copied_bytes, 0);
+    assert_int_equal(ends_b.device->counters.rx_bytes, ENDS_PLACE_BYTES);
+    assert_int_equal(ends_a.device->counters.tx_bytes, ENDS_PLACE_BYTES);
+}
+
+static void poll__many_links_through_the_ring(void **state)
+{
+    struct br_slot *slots[ENDS_LINKS];
+    int n = ENDS_LINKS;
+
+    (void)state;
+    for (int i = 0; i < n; i++)
+        ends_connect();
+    for (int i = 0; i < n; i++) {
+        slots[i] = br_slot_get(&ends_b.slots, ends_place + i * 65536, 65536, 65536);
+        for (uint32_t k = 0; k < 8; k++) {
+            struct br_frame frame = {.kind = BR_FRAME_DATA,
+                                     .payload = ends_source + i * 65536 + k * 8192,
+                                     .length = 8192,
+                                     .slot = br_slot_number(&ends_b.slots, slots[i]),
+                                     .offset = k * 8192};
+
+            assert_int_equal(ends_ops->post(ends_a.links[i], &frame, 1), 1);
+        }
+    }
+    ends_until(&ends_b.n_placed, 8 * n);
+    ends_until(&ends_a.n_sent, 8 * n);
+    assert_memory_equal(ends_place, ends_source, (size_t)n * 65536);
+    assert_true(((struct br_tcp_device *)ends_a.device)->batch.ring_on || getenv("BRAID_TEST_NO_URING"));
+}
+
+static void poll__without_a_ring_the_same(void **state)
+{
+    br_tcp_batch_destroy(&((struct br_tcp_device *)ends_a.device)->batch);
+    br_tcp_batch_destroy(&((struct br_tcp_device *)ends_b.device)->batch);
+    setenv("BRAID_TEST_NO_URING", "1", 1);
+    poll__many_links_through_the_ring(state);
+    unsetenv("BRAID_TEST_NO_URING");
+}
+
+static void poll__stranger_with_malformed_bytes_loses_its_link_only(void **state)
+{
+    struct br_link *link = ends_connect();
+    uint8_t garbage[64] = "GET / HTTP/1.1\r\n";
+    int fd = ends_stranger();
+
+    (void)state;
+    ends_until(&ends_b.n_links, 2);
+    assert_int_equal(send(fd, garbage, sizeof garbage, 0), sizeof garbage);
+    ends_until(&ends_b.n_closed, 1);
+    assert_int_equal(ends_b.error, -EPROTO);
+    assert_non_null(strstr(ends_b.links[1]->message, "not a braid frame"));
+    assert_non_null(strstr(ends_b.links[1]->message, ends_b.links[1]->peer_name));
+    assert_int_equal(ends_b.device->counters.bad_frames, 1);
+    assert_int_equal(ends_message(ends_b.links[1], 0), -EPROTO);
+    ends_ops->link_close(ends_b.links[1]);
+    assert_int_equal(ends_message(link, 100), 1);
+    ends_until(&ends_b.n_messages, 1);
+    close(fd);
+}
+
+/* The last proof and the first placed frame may come in one packet: the former must be handled first. */
+static void poll__placed_frames_wait_for_trust(void **state)
+{
+    struct br_slot *slot = br_slot_get(&ends_b.slots, ends_place, ENDS_PLACE_BYTES, ENDS_PLACE_BYTES);
+    struct br_frame frame = {.kind = BR_FRAME_DATA, .payload = ends_source, .length = 65536};
+    struct br_link *link;
+
+    (void)state;
+    ends_b.trusting = false;
+    link = ends_connect();
+    frame.slot = br_slot_number(&ends_b.slots, slot);
+    for (int trust = 1; trust >= 0; trust--) {
+        assert_int_equal(ends_message(link, 10), 1);
+        assert_int_equal(ends_ops->post(link, &frame, 1), 1);
+        ends_b.links[0]->authenticated = false;
+        for (int goal = ends_b.n_messages + 1, i = 0; ends_b.n_messages < goal && i < 10000; i++) {
+            ends_step(&ends_a, 8);
+            ends_step(&ends_b, 8);
+        }
+        assert_int_equal(ends_b.n_placed, !trust);
+        ends_b.links[0]->authenticated = trust;
+        ends_until(trust ? &ends_b.n_placed : &ends_b.n_closed, 1);
+    }
+    assert_int_equal(ends_b.error, -EPROTO);
+    assert_int_equal(ends_b.n_placed, 1);
+}
+
+static void poll__stranger_who_closes_in_the_middle_of_a_header(void **state)
+{
+    int fd = ends_stranger();
+
+    (void)state;
+    ends_until(&ends_b.n_links, 1);
+    assert_int_equal(send(fd, "rb", 2, 0), 2);
+    close(fd);
+    ends_until(&ends_b.n_closed, 1);
+    assert_int_equal(ends_b.error, -ECONNRESET);
+    assert_non_null(strstr(ends_b.links[0]->message, "peer closed"));
+}
+
+static void poll__messages_before_the_end_are_delivered(void **state)
+{
+    struct br_link *link = ends_connect();
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(ends_message(link, 300), 1);
+    ends_until(&ends_a.n_sent, 4);
+    ends_ops->link_close(link);
+    for (int i = 0; i < 4; i++) /* b's sends meet a closed socket before b has read everything */
+        ends_message(ends_b.links[0], 300);
+    ends_until(&ends_b.n_closed, 1);
+    assert_int_equal(ends_b.n_messages, 4);
+}
+
+static void poll__links_over_the_limit_are_refused_and_counted(void **state)
+{
+    int fds[ENDS_LINKS + 3];
+
+    (void)state;
+    for (int i = 0; i < ENDS_LINKS + 3; i++)
+        fds[i] = ends_stranger();
+    ends_until(&ends_b.n_links, ENDS_LINKS);
+    for (int i = 0; i < 200000 && ends_b.device->counters.refused_links < 3; i++)
+        ends_step(&ends_b, 64);
+    assert_int_equal(ends_b.n_links, ENDS_LINKS);
+    assert_int_equal(ends_b.device->counters.refused_links, 3);
+    assert_int_equal(recv(fds[ENDS_LINKS], ends_place, 1, 0), 0);
+    for (int i = 0; i < ENDS_LINKS + 3; i++)
+        close(fds[i]);
+    ends_until(&ends_b.n_closed, ENDS_LINKS);
+}
+
+static bool readable(int fd, int timeout_ms)
+{
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+
+    return poll(&one, 1, timeout_ms) == 1;
+}
+
+/* Polls until wait() gives its descriptor. */
+static int fall_asleep(struct end *end)
+{
+    int fd;
+
+    for (int i = 0; i < 1000; i++) {
+        ends_step(end, 8);
+        fd = ends_ops->wait(end->device);
+        if (fd >= 0)
+            return fd;
+        assert_int_equal(fd, -EAGAIN);
+    }
+    fail_msg("never idle");
+    return -1;
+}
+
+static void wait__wakes_for_a_connection_a_message_and_the_end(void **state)
+{
+    struct br_address address;
+    struct br_link *link;
+    int fd = fall_asleep(&ends_b);
+
+    (void)state;
+    assert_false(readable(fd, 0));
+    assert_int_equal(ends_ops->device_address(ends_b.device, &address), 0);
+    assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), 0);
+    assert_true(readable(fd, 20000));
+    ends_until(&ends_a.n_links, 1);
+    ends_until(&ends_b.n_links, 1);
+    for (int i = 1; i <= 40; i++) {
+        fd = fall_asleep(&ends_b);
+        assert_false(readable(fd, 0));
+        assert_int_equal(ends_message(link, 10), 1);
+        ends_until(&ends_a.n_sent, i);
+        ends_step(&ends_a, 8);
+        ends_until(&ends_b.n_messages, i);
+    }
+    fd = fall_asleep(&ends_b);
+    assert_int_equal(ends_message(link, 10), 1);
+    for (int i = 0; i < 10; i++)
+        ends_step(&ends_a, 8);
+    assert_true(readable(fd, 20000));
+    ends_until(&ends_b.n_messages, 41);
+    fd = fall_asleep(&ends_b);
+    ends_ops->link_close(link);
+    assert_true(readable(fd, 20000));
+    ends_until(&ends_b.n_closed, 1);
+}
+
+static void wait__says_when_something_is_pending(void **state)
+{
+    struct br_link *link = ends_connect();
+
+    (void)state;
+    fall_asleep(&ends_a);
+    assert_int_equal(ends_message(link, 10), 1);
+    assert_int_equal(ends_ops->wait(ends_a.device), -EAGAIN);
+    fall_asleep(&ends_a);
+    ends_until(&ends_a.n_sent, 1);
+}
+
+static void wait__does_not_spin_on_a_link_that_has_no_message_buffer(void **state)
+{
+    struct br_link *link = ends_connect();
+    void *first;
+    int fd;
+
+    (void)state;
+    ends_b.hold = true;
+    assert_int_equal(ends_message(link, 10), 1);
+    ends_until(&ends_b.n_messages, 1);
+    first = ends_b.last_message.buffer;
+    for (int i = 0; i < 9; i++)
+        assert_int_equal(ends_message(link, 10), 1);
+    ends_until(&ends_a.n_sent, 10);
+    ends_until(&ends_b.n_messages, 5); /* four credits, and the one that a cheating peer gets */
+    fd = fall_asleep(&ends_b);
+    assert_false(readable(fd, 10));
+    ends_ops->message_release(ends_b.links[0], first);
+    assert_int_equal(ends_ops->wait(ends_b.device), -EAGAIN);
+    ends_until(&ends_b.n_messages, 6);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, ends_set_up, ends_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(post__large_frame_in_pieces_lands_without_a_copy),
+        TEST(poll__many_links_through_the_ring),
+        TEST(poll__without_a_ring_the_same),
+        TEST(poll__stranger_with_malformed_bytes_loses_its_link_only),
+        TEST(poll__placed_frames_wait_for_trust),
+        TEST(poll__stranger_who_closes_in_the_middle_of_a_header),
+        TEST(poll__messages_before_the_end_are_delivered),
+        TEST(poll__links_over_the_limit_are_refused_and_counted),
+        TEST(wait__wakes_for_a_connection_a_message_and_the_end),
+        TEST(wait__says_when_something_is_pending),
+        TEST(wait__does_not_spin_on_a_link_that_has_no_message_buffer),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

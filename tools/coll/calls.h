@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How long a call of a collective takes, measured. */
+#ifndef BR_TOOLS_COLL_CALLS_H
+#define BR_TOOLS_COLL_CALLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tools/coll/coll_table.h"
+
+/* What is to be called: float32 and sums. send and recv have room for `bytes`. */
+struct br_calls {
+    struct braid_comm *comm;
+    const struct br_coll *kind;
+    const char *algorithm;
+    size_t bytes; /* as br_coll_shape understands them */
+    void *send, *recv;
+    uint64_t enough; /* ns; about so long, and 2 to `most` calls after a first one that does not count */
+    int most;
+    bool once; /* a first call that takes longer than 5 times `enough` on any rank is all that is measured */
+};
+
+/* Collective. Seconds of one call, the mean of the calls, the same on all ranks. Errors: braid's, with words. */
+int br_calls_time(const struct br_calls *calls, double *seconds);
+
+#endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 1. Values are exact in their type, so that filling does not round: fractions of 2^-10 for float16, 2^-7 for
+ *    bfloat16, 2^-23 and 2^-52 for the others, in [-1, 1), or +-[0.75, 1.25) for products.
+ * 2. Everything goes by blocks: one switch over the type a block, tight loops inside.
+ */
+#include "tools/common/data.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "collectives/schedule/type.h"
+
+#define BLOCK 512
+
+static uint64_t common_data_raw(uint64_t seed, int rank, size_t i)
+{
+    uint64_t x = seed + 0x9e3779b97f4a7c15ull * (i + 1) + 0xd1342543de82ef95ull * ((uint64_t)rank + 1);
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
+/* ---- floating point ---------------------------------------------------------------------------------------
+ */
+
+static bool is_float(enum braid_type type)
+{
+    return type <= BRAID_BFLOAT16;
+}
+
+/* Bits behind the binary point of the values of a type, and the weight of the last of them. */
+static const uint8_t fraction_bits[] = {23, 52, 10, 7};
+static const double fraction[] = {0x1p-23, 0x1p-52, 0x1p-10, 0x1p-7};
+
+static double float_value(const struct br_data *data, int rank, size_t i)
+{
+    int bits = fraction_bits[data->type];
+    uint64_t h = common_data_raw(data->seed, rank, i);
+    if (data->reduction != BRAID_PROD)
+        return (double)((int64_t)(h >> (63 - bits)) - (1ll << bits)) * fraction[data->type];
+    double magnitude = 0.75 + (double)(h >> (65 - bits)) * fraction[data->type];
+    return h & 1 ? -magnitude : magnitude;
+}
+
+static uint32_t float_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* Exact, and for the values of note 1 only: no subnormals, no rounding. */
+static uint16_t half_of(double value)
+{
+    uint32_t bits = float_bits((float)value);
+    if (!(bits & 0x7fffffffu))
+        return (uint16_t)(bits >> 16);
+    return (uint16_t)((bits >> 16 & 0x8000u) | ((bits >> 23 & 0xff) - 112) << 10 | (bits >> 13 & 0x3ffu));
+}
+
+static double half_value(uint16_t half)
+{
+    uint32_t bits = (uint32_t)(half & 0x7fff) << 13; /* as a float whose exponent is 112 too small */
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    value = (half & 0x7c00) == 0x7c00 ? (half & 0x3ff ? NAN : INFINITY) : value * 0x1p112f;
+    return half & 0x8000 ? -(double)value : (double)value;
+}
+
+static double bfloat_value(uint16_t bfloat)
+{
+    uint32_t bits = (uint32_t)bfloat << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return (double)value;
+}
+
+static double load_float(enum braid_type type, const char *at)
+{
+    union {
+        float f32;
+        double f64;
+        uint16_t u16;
+    } u;
+    memcpy(&u, at, br_type_size(type));
+    switch (type) {
+    case BRAID_FLOAT32:
+        return (double)u.f32;
+    case BRAID_FLOAT64:
+        return u.f64;
+    case BRAID_FLOAT16:
+        return half_value(u.u16);
+    default:
+        return bfloat_value(u.u16);
+    }
+}
+
+static void store_float(enum braid_type type, char *at, double value)
+{
+    union {
+        float f32;
+        double f64;
+        uint16_t u16;
+    } u;
+    switch (type) {
+    case BRAID_FLOAT32:
+        u.f32 = (float)value;
+        break;
+    case BRAID_FLOAT64:
+        u.f64 = value;
+        break;
+    case BRAID_FLOAT16:
+        u.u16 = half_of(value);
+        break;
+    default:
+        u.u16 = (uint16_t)(float_bits((float)value) >> 16);
+        break;
+    }
+    memcpy(at, &u, br_type_size(type));
+}
+
+/*
+ * Is the element right? `wide` is the reference's type: its own rounding errors are far below the bound, for
+ * which the thousandth on top pays.
+ */
+#define DEFINE_RIGHT(name, wide)                                                                             \
+    static bool name(const struct br_data *data, int ranks, size_t i, wide got)                              \
+    {                                                                                                        \
+        wide result = (wide)float_value(data, 0, i), magnitude = result < 0 ? -result : result;              \
+        for (int r = 1; r < ranks; r++) {                                                                    \
+            wide x = (wide)float_value(data, r, i);                                                          \
+            magnitude += x < 0 ? -x : x;                                                                     \
+            if (data->reduction == BRAID_PROD)                                                               \
+                result *= x;                                                                                 \
+            else if (data->reduction == BRAID_MIN)                                                           \
+                result = x < result ? x : result;                                                            \
+            else if (data->reduction == BRAID_MAX)                                                           \
+                result = x > result ? x : result;                                                            \
+            else                                                                                             \
+                result += x;                                                                                 \
+        }                                                                                                    \
+        wide unit = (wide)(0.5005 * fraction[data->type]) * (wide)(ranks - 1), bound = 0;                    \
+        wide smallest =                                                                                      \
+            data->type == BRAID_FLOAT16 ? (wide)0x1p-25 : 0; /* products may leave the normal range */       \
+        if (data->reduction == BRAID_AVG) {                                                                  \
+            result /= (wide)ranks;                                                                           \
+            magnitude /= (wide)ranks;                                                                        \
+        }                                                                                                    \
+        wide size = result < 0 ? -result : result;                                                           \
+        if (data->reduction == BRAID_SUM)                                                                    \
+            bound = unit * magnitude;                                                                        \
+        else if (data->reduction == BRAID_AVG)                                                               \
+            bound = unit * (magnitude + size); /* 0 for one rank: x / 1 is exact */                          \
+        else if (data->reduction == BRAID_PROD)                                                              \
+            bound = unit * size + smallest * (wide)(ranks - 1);                                              \
+        wide error = got - result;                                                                           \
+        return error <= bound && -error <= bound; /* false for a NaN */                                      \
+    }
+DEFINE_RIGHT(common_data_right, double)
+DEFINE_RIGHT(right_long, long double)
+
+static bool float_right(const struct br_data *data, int ranks, size_t i, const char *at)
+{
+    double got = load_float(data->type, at);
+    if (data->type == BRAID_FLOAT64)
+        return right_long(data, ranks, i, (long double)got);
+    return common_data_right(data, ranks, i, got);
+}
+
+/* ---- integers ---------------------------------------------------------------------------------------------
+ */
+
+static bool is_signed(enum braid_type type)
+{
+    return type == BRAID_INT8 || type == BRAID_INT32 || type == BRAID_INT64;
+}
+
+/* Cuts x to the type and extends it again, as the type's own arithmetic would leave it. */
+static uint64_t common_data_wrap(enum braid_type type, uint64_t x)
+{
+    int unused = 64 - 8 * (int)br_type_size(type);
+    return is_signed(type) ? (uint64_t)((int64_t)(x << unused) >> unused) : x << unused >> unused;
+}
+
+static uint64_t integer_value(const struct br_data *data, int rank, size_t i)
+{
+    uint64_t h = common_data_raw(data->seed, rank, i);
+    return common_data_wrap(data->type,
+                data->reduction == BRAID_PROD ? h | 1 : h); /* odd factors: a product never dies out */
+}
+
+static uint64_t integer_step(const struct br_data *data, uint64_t a, uint64_t b)
+{
+    bool less = is_signed(data->type) ? (int64_t)b < (int64_t)a : b < a;
+    switch (data->reduction) {
+    case BRAID_PROD:
+        return a * b;
+    case BRAID_MIN:
+        return less ? b : a;
+    case BRAID_MAX:
+        return less ? a : b;
+    default:
+        return a + b;
+    }
+}
+
+static uint64_t integer_reference(const struct br_data *data, int ranks, size_t i)
+{
+    uint64_t result = integer_value(data, 0, i);
+    for (int r = 1; r < ranks; r++)
+        result = integer_step(data, result, integer_value(data, r, i));
+    result = common_data_wrap(data->type, result);
+    if (data->reduction == BRAID_AVG)
+        result = is_signed(data->type) ? (uint64_t)((int64_t)result / ranks) : result / (uint64_t)ranks;
+    return result;
+}
+
+/* ---- blocks -----------------------------------------------------------------------------------------------
+ */
+
+/* Little-endian, as all hosts that braid runs on: the low bytes are the element. */
+static void common_data_store(const struct br_data *data, int rank, size_t i, char *at)
+{
+    if (is_float(data->type)) {
+        store_float(data->type, at, float_value(data, rank, i));
+        return;
+    }
+    uint64_t value = integer_value(data, rank, i);
+    memcpy(at, &value, br_type_size(data->type));
+}
+
+void br_data_fill(const struct br_data *data, int rank, size_t first, void *buffer, size_t count)
+{
+    size_t size = br_type_size(data->type);
+    for (size_t i = 0; i < count; i++)
+        common_data_store(data, rank, first + i, (char *)buffer + i * size);
+}
+
+size_t br_data_wrong_copy(const struct br_data *data, int rank, size_t first, const void *buffer,
+                          size_t count)
+{
+    size_t size = br_type_size(data->type), wrong = 0;
+    for (size_t i = 0; i < count; i++) {
+        char expected[8];
+        common_data_store(data, rank, first + i, expected);
+        wrong += memcmp(expected, (const char *)buffer + i * size, size) != 0;
+    }
+    return wrong;
+}
+
+size_t br_data_wrong_reduced(const struct br_data *data, int ranks, size_t first, const void *buffer,
+                             size_t count)
+{
+    size_t size = br_type_size(data->type), wrong = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *at = (const char *)buffer + i * size;
+        if (is_float(data->type)) {
+            wrong += !float_right(data, ranks, first + i, at);
+            continue;
+        }
+        uint64_t expected = integer_reference(data, ranks, first + i);
+        wrong += memcmp(&expected, at, size) != 0;
+    }
+    return wrong;
+}

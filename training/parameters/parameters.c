@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The beginning of a struct braid_parameters, and what can be asked of it. */
+#include "training/parameters/parameters.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/process.h"
+#include "collectives/comm/comm.h"
+#include "protocol/message.h"
+#include "training/session/agree.h"
+#include "training/parameters/update.h"
+
+#define WHO         "braid_parameters_create"
+#define SLICE_BYTES 200000
+#define WARMUP      500
+#define MOST_SLICES 192
+#define OTHERS      32 /* operations left for all else in the job */
+
+static const char *const methods[BR_PARAMETERS_METHODS] = {"ssgd", "asgd", "ssd", "local"};
+
+/* ---- arguments ------------------------------------------------------------------------------ */
+
+static int find_method(const char *name, enum br_parameters_method *method)
+{
+    for (int m = 0; m < BR_PARAMETERS_METHODS; m++)
+        if (!name || !strcmp(name, methods[m])) {
+            *method = (enum br_parameters_method)m;
+            return 0;
+        }
+    return br_error(EINVAL, WHO ": there is no method %s; there are ssgd, asgd, ssd, local", name);
+}
+
+static int check_numbers(const struct braid_parameters_options *o, enum br_parameters_method method)
+{
+    const float numbers[] = {o->rate, o->momentum, o->decay, o->drop, o->own, o->sync, o->local_rate};
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!(numbers[i] >= 0) || isinf(numbers[i]))
+            return br_error(EINVAL,
+                            WHO ": rate, momentum, decay, drop, own, sync and local_rate must be numbers and "
+                                "not negative");
+    if (o->momentum >= 1)
+        return br_error(EINVAL, WHO ": momentum is %g; it must be less than 1", (double)o->momentum);
+    if (o->local && strcmp(o->local, "glu") != 0 && strcmp(o->local, "sgd") != 0)
+        return br_error(EINVAL, WHO ": there is no local update %s; there are glu and sgd", o->local);
+    if (o->steps < 0)
+        return br_error(EINVAL, WHO ": steps is %d; it must not be negative", o->steps);
+    if ((method == BR_PARAMETERS_SSD || method == BR_PARAMETERS_LOCAL) && !o->steps && o->warmup &&
+        o->warmup < 3)
+        return br_error(EINVAL, WHO ": steps is 0: to choose it takes a warm-up of 3 iterations or more");
+    if (o->in_order != 0 && o->in_order != 1)
+        return br_error(EINVAL, WHO ": in_order is %d; it must be 0 or 1", o->in_order);
+    for (size_t i = 0; i < sizeof o->reserved / sizeof o->reserved[0]; i++)
+        if (o->reserved[i])
+            return br_error(EINVAL, WHO ": reserved fields of the options must be zero");
+    return 0;
+}
+
+static int check_servers(const struct braid_parameters_options *o, int ranks)
+{
+    if (o->servers && (o->n_servers < 1 || o->n_servers > ranks))
+        return br_error(EINVAL, WHO ": %d servers among %d ranks", o->n_servers, ranks);
+    for (int i = 0; o->servers && i < o->n_servers; i++) {
+        if (o->servers[i] < 0 || o->servers[i] >= ranks)
+            return br_error(EINVAL, WHO ": server %d: there is no rank %d among %d", i, o->servers[i], ranks);
+        for (int j = 0; j < i; j++)
+            if (o->servers[j] == o->servers[i])
+                return br_error(EINVAL, WHO ": rank %d is a server twice", o->servers[i]);
+    }
+    return 0;
+}
+
+static int parameters_parameters_check_layers(const struct braid_parameter_layer *layers, int n)
+{
+    if (!layers || n < 1 || n > BRAID_PARAMETERS_LAYERS)
+        return br_error(EINVAL, WHO ": %d layers; there must be 1 to %d", n, BRAID_PARAMETERS_LAYERS);
+    for (int l = 0; l < n; l++)
+        if (!layers[l].count || layers[l].count > SIZE_MAX / 64 / BRAID_PARAMETERS_LAYERS)
+            return br_error(EINVAL, WHO ": layer %d has %zu elements", l, layers[l].count);
+    return 0;
+}
+
+static int parameters_parameters_check(struct braid_comm *comm, const struct braid_parameter_layer *layers, int n,
+                 const struct braid_parameters_options *o, enum br_parameters_method *method)
+{
+    static const struct braid_parameters_options none;
+    int rc = br_comm_check(comm, WHO), ranks;
+
+    if (rc)
+        return rc;
+    o = o ? o : &none;
+    ranks = braid_size(comm);
+    rc = find_method(o->method, method);
+    if (!rc)
+        rc = check_numbers(o, *method);
+    if (!rc)
+        rc = check_servers(o, ranks);
+    return rc ? rc : parameters_parameters_check_layers(layers, n);
+}
+
+static void parameters_parameters_set_options(struct braid_parameters *p, const struct braid_parameters_options *options)
+{
+    struct braid_parameters_options *o = &p->options;
+
+    if (options)
+        *o = *options;
+    o->rate = o->rate > 0 ? o->rate : 0.01f;
+    o->drop = o->drop > 0 ? o->drop : 0.1f;
+    o->slice_bytes = o->slice_bytes >= sizeof(float) ? o->slice_bytes : SLICE_BYTES;
+    if (o->local && !strcmp(o->local, "sgd")) {
+        o->own = 1;
+        o->sync = 0;
+        o->local_rate = o->local_rate > 0 ? o->local_rate : 0.25f;
+    } else if (!(o->own > 0) && !(o->sync > 0) && !(o->local_rate > 0)) {
+        o->own = 2;
+        o->sync = 0.5f;
+        o->local_rate = 4;
+    }
+    p->warmup = o->warmup < 0 ? 0 : o->warmup ? (uint64_t)o->warmup : WARMUP;
+    if (p->method == BR_PARAMETERS_SSGD || p->method == BR_PARAMETERS_ASGD)
+        p->warmup = UINT64_MAX;
+    atomic_store(&p->steps, o->steps);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static size_t parameters_parameters_padded(size_t count)
+{
+    return (count + 15) / 16 * 16;
+}
+
+/* Zeroed numbers out of p->memory, which is counted first: with none, only `used` grows. */
+static float *parameters_parameters_numbers(struct braid_parameters *p, size_t count)
+{
+    float *at = p->memory ? p->memory + p->used : NULL;
+
+    p->used += parameters_parameters_padded(count);
+    return at;
+}
+
+static void parameters_parameters_place(struct braid_parameters *p)
+{
+    p->used = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        struct br_parameters_layer *l = &p->layers[i];
+
+        l->weight = l->pulled = parameters_parameters_numbers(p, l->count);
+        l->gradients[0] = l->gradients[1] = parameters_parameters_numbers(p, l->count);
+        if (p->method == BR_PARAMETERS_SSD || p->method == BR_PARAMETERS_LOCAL)
+            l->pulled = parameters_parameters_numbers(p, l->count);
+        if (p->method == BR_PARAMETERS_SSD) {
+            l->gradients[1] = parameters_parameters_numbers(p, l->count);
+            l->pre_weight = parameters_parameters_numbers(p, l->count);
+        }
+        if (p->method == BR_PARAMETERS_LOCAL)
+            l->velocity = parameters_parameters_numbers(p, l->count);
+    }
+    for (uint32_t i = 0; i < p->n_slices; i++) {
+        struct br_parameters_slice *s = &p->slices[i];
+
+        s->weight = parameters_parameters_numbers(p, s->shard->count);
+        s->velocity = parameters_parameters_numbers(p, s->shard->count);
+        if (p->method != BR_PARAMETERS_ASGD)
+            s->answer = parameters_parameters_numbers(p, s->shard->count);
+        for (int r = 0; r < p->ranks; r++)
+            s->sources[r] = s->in[r] = parameters_parameters_numbers(p, s->shard->count);
+    }
+}
+
+static int count_mine(const struct braid_parameters *p)
+{
+    int mine = 0;
+
+    for (uint32_t i = 0; i < p->shards.n; i++)
+        mine += p->servers[p->shards.list[i].server] == p->rank;
+    return mine;
+}
+
+/* The slices that this rank serves, with room for a word of each kind for each worker. */
+static int get_slices(struct braid_parameters *p)
+{
+    size_t ranks = (size_t)p->ranks, mine = (size_t)count_mine(p);
+    void **at;
+
+    p->slices = calloc(mine + 1, sizeof *p->slices);
+    p->pointers = at = calloc(mine * ranks * 5 + 1, sizeof *p->pointers);
+    if (!p->slices || !p->pointers)
+        return br_error(ENOMEM, WHO ": no memory for %zu slices", mine);
+    for (uint32_t i = 0; i < p->shards.n; i++) {
+        struct br_parameters_slice *s = &p->slices[p->n_slices];
+
+        if (p->servers[p->shards.list[i].server] != p->rank)
+            continue;
+        p->n_slices++;
+        s->shard = &p->shards.list[i];
+        s->number = i;
+        s->in = (float **)at;
+        s->sources = (const void **)(at + ranks);
+        s->receives = (struct braid_op **)(at + 2 * ranks);
+        s->sends = (struct braid_op **)(at + 3 * ranks);
+        s->pushes = (uint64_t *)(at + 4 * ranks);
+        at += 5 * ranks;
+    }
+    return 0;
+}
+
+static int get_servers(struct braid_parameters *p, const struct braid_parameters_options *options)
+{
+    p->n_servers = options && options->servers ? options->n_servers : p->ranks;
+    p->servers = calloc((size_t)p->n_servers, sizeof *p->servers);
+    if (!p->servers)
+        return br_error(ENOMEM, WHO ": no memory");
+    for (int i = 0; i < p->n_servers; i++)
+        p->servers[i] = options && options->servers ? options->servers[i] : i;
+    return 0;
+}
+
+/* So many slices can be under way at once: each is pushed (with ssd twice, parameters.h, note 6) and pulled by its workers, and received and
+ * answered for each worker by its server. */
+static uint32_t most_slices(const struct braid_parameters *p)
+{
+    uint32_t servers = (uint32_t)p->n_servers, own = p->method == BR_PARAMETERS_SSD ? 3 : 2, n = MOST_SLICES;
+
+    while (n && own * n + 2 * (uint32_t)p->ranks * ((n + servers - 1) / servers) + OTHERS > BR_MAX_OPERATIONS)
+        n--;
+    return n;
+}
+
+/* Of each slice of a server every worker has the READY of its next push. Where these alone take all credits of a link, the READY of an
+ * urgent pull waits until another slice has been pushed, and priorities are worth nothing. A layer is a slice at least: more layers, more
+ * slices. */
+static uint32_t best_slices(const struct braid_parameters *p)
+{
+    return (uint32_t)p->n_servers * (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN);
+}
+
+static int parameters_parameters_cut(struct braid_parameters *p, const struct braid_parameter_layer *layers)
+{
+    uint32_t limit = most_slices(p);
+    size_t counts[BRAID_PARAMETERS_LAYERS];
+
+    if (p->n > limit)
+        return br_error(
+            EINVAL,
+            WHO
+            ": %u layers; %d ranks and %d servers leave operations for %u (%s): put layers together or take "
+            "more servers",
+            p->n, p->ranks, p->n_servers, limit, methods[p->method]);
+    limit = limit < best_slices(p) ? limit : best_slices(p);
+    for (uint32_t l = 0; l < p->n; l++)
+        counts[l] = p->layers[l].count = layers[l].count;
+    return br_shards_open(&p->shards, counts, p->n, (uint32_t)p->n_servers,
+                          p->options.slice_bytes / sizeof(float), limit);
+}
+
+static int parameters_parameters_allocate(struct braid_parameters *p, const struct braid_parameter_layer *layers,
+                    const struct braid_parameters_options *options)
+{
+    int rc = get_servers(p, options);
+
+    p->layers = calloc(p->n, sizeof *p->layers);
+    if (!rc && !p->layers)
+        rc = br_error(ENOMEM, WHO ": no memory for %u layers", p->n);
+    if (!rc)
+        rc = parameters_parameters_cut(p, layers);
+    if (rc)
+        return rc;
+    p->n_pushes = p->method == BR_PARAMETERS_SSD ? 2 * p->shards.n : p->shards.n;
+    p->pushes[0] = calloc(p->n_pushes, sizeof(struct braid_op *));
+    p->pulls = calloc(p->shards.n, sizeof(struct braid_op *));
+    if (!p->pushes[0] || !p->pulls)
+        return br_error(ENOMEM, WHO ": no memory for %u slices", p->shards.n);
+    p->pushes[1] = p->pushes[0] + (p->n_pushes - p->shards.n);
+    rc = get_slices(p);
+    if (!rc)
+        rc = br_profiler_open(&p->profiler, p->n);
+    if (rc)
+        return rc;
+    parameters_parameters_place(p);
+    p->memory = braid_alloc(p->comm, p->used * sizeof *p->memory);
+    if (!p->memory)
+        return -ENOMEM;
+    parameters_parameters_place(p);
+    p->report.slices = (int)p->shards.n;
+    p->report.mine = (int)p->n_slices;
+    return 0;
+}
+
+int br_parameters_destroy(struct braid_parameters *p, int rc)
+{
+    char text[BR_PARAMETERS_TEXT];
+
+    snprintf(text, sizeof text, "%s", br_error_message());
+    br_profiler_close(&p->profiler);
+    br_shards_close(&p->shards);
+    if (p->memory)
+        braid_free(p->comm, p->memory);
+    free(p->servers);
+    free(p->layers);
+    free(p->pushes[0]);
+    free(p->pulls);
+    free(p->slices);
+    free(p->pointers);
+    braid_finalize(p->comm);
+    free(p);
+    return rc ? br_error(-rc, "%s", text) : 0;
+}
+
+/* ---- beginning ------------------------------------------------------------------------------ */
+
+static uint64_t parameters_parameters_bits(float value)
+{
+    uint32_t b;
+
+    memcpy(&b, &value, sizeof b);
+    return b;
+}
+
+static uint64_t parameters_parameters_digest(const struct braid_parameters *p)
+{
+    const struct braid_parameters_options *o = &p->options;
+    uint64_t words[] = {0,
+                        (uint64_t)p->method << 32 | p->n,
+                        parameters_parameters_bits(o->rate) << 32 | parameters_parameters_bits(o->momentum),
+                        parameters_parameters_bits(o->decay) << 32 | parameters_parameters_bits(o->drop),
+                        parameters_parameters_bits(o->own) << 32 | parameters_parameters_bits(o->sync),
+                        parameters_parameters_bits(o->local_rate) << 32 | (uint32_t)o->steps,
+                        p->warmup,
+                        (uint64_t)o->slice_bytes << 32 | (uint32_t)o->priority,
+                        (uint64_t)o->in_order,
+                        br_digest_bytes(p->servers, (size_t)p->n_servers * sizeof *p->servers),
+                        br_digest_bytes(o->drops, sizeof o->drops)};
+
+    for (uint32_t l = 0; l < p->n; l++) {
+        uint64_t both[] = {words[0], p->layers[l].count};
+
+        words[0] = br_digest(both, 2);
+    }
+    return br_digest(words, sizeof words / sizeof *words);
+}
+
+/* On rank 0; they may lie on a GPU. Before the ranks agree, so that all learn when that fails. */
+static int copy_initial(struct braid_parameters *p, const struct braid_parameter_layer *layers)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < p->n && p->rank == 0 && !rc; i++) {
+        struct br_parameters_layer *l = &p->layers[i];
+
+        if (layers[i].initial)
+            rc = br_comm_copy(p->comm, l->weight, layers[i].initial, l->count * sizeof *l->weight);
+    }
+    return rc ? br_error_prefix(rc, WHO ": initial: ") : 0;
+}
+
+void br_parameters_begin_delay(struct braid_parameters *p, uint32_t layer)
+{
+    struct br_parameters_layer *l = &p->layers[layer];
+
+    if (!l->pre_weight)
+        return;
+    memcpy(l->pulled, l->weight, l->count * sizeof *l->pulled);
+    memcpy(l->pre_weight, l->weight, l->count * sizeof *l->pre_weight);
+}
+
+/* Rank 0's weights to all workers and servers. */
+static int parameters_parameters_spread(struct braid_parameters *p)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < p->n && !rc; i++) {
+        struct br_parameters_layer *l = &p->layers[i];
+
+        rc = braid_broadcast(p->comm, l->weight, l->weight, l->count, BRAID_FLOAT32, 0, NULL, NULL);
+        if (!rc)
+            br_parameters_begin_delay(p, i);
+    }
+    for (uint32_t i = 0; i < p->n_slices && !rc; i++) {
+        const struct br_shard *shard = p->slices[i].shard;
+
+        memcpy(p->slices[i].weight, p->layers[shard->layer].weight + shard->offset,
+               shard->count * sizeof(float));
+    }
+    return rc;
+}
+
+int braid_parameters_create(struct braid_comm *comm, const struct braid_parameter_layer *layers, int n,
+                            const struct braid_parameters_options *options,
+                            struct braid_parameters **parameters)
+{
+    BR_HOLD_CANCELLATION;
+    enum br_parameters_method method = BR_PARAMETERS_SSGD;
+    struct braid_parameters *p;
+    int rc = parameters ? parameters_parameters_check(comm, layers, n, options, &method)
+                        : br_error(EINVAL, WHO ": nowhere to store the parameters");
+
+    if (rc)
+        return rc;
+    p = calloc(1, sizeof *p);
+    if (!p)
+        return br_error(ENOMEM, WHO ": no memory");
+    rc = braid_comm_split(comm, 0, braid_rank(comm), &p->comm);
+    if (rc) {
+        free(p);
+        return rc;
+    }
+    p->method = method;
+    p->rank = braid_rank(comm);
+    p->ranks = braid_size(comm);
+    p->n = (uint32_t)n;
+    p->next = n - 1;
+    parameters_parameters_set_options(p, options);
+    rc = parameters_parameters_allocate(p, layers, options);
+    if (!rc)
+        rc = copy_initial(p, layers);
+    rc = br_agree(p->comm, rc ? 0 : parameters_parameters_digest(p), rc, WHO, "layers or options");
+    if (rc)
+        return br_parameters_destroy(p, rc);
+    rc = parameters_parameters_spread(p);
+    if (!rc)
+        rc = br_parameters_serve_start(p);
+    if (!rc)
+        rc = br_parameters_start(p);
+    if (rc)
+        return br_parameters_give_up(p, rc);
+    *parameters = p;
+    return 0;
+}
+
+float *braid_parameters_weight(struct braid_parameters *p, int layer)
+{
+    if (!p || layer < 0 || (uint32_t)layer >= p->n) {
+        br_error(EINVAL, "braid_parameters_weight: there is no layer %d", layer);
+        return NULL;
+    }
+    return p->layers[layer].weight;
+}
+
+int braid_parameters_report(struct braid_parameters *p, struct braid_parameters_report *report)
+{
+    if (!p || !report)
+        return br_error(EINVAL, "braid_parameters_report: parameters or report is NULL");
+    *report = p->report;
+    report->steps = atomic_load(&p->steps);
+    if (p->iteration > p->warmup)
+        report->local = (double)atomic_load(&p->local_ns) / 1e9 / (double)(p->iteration - p->warmup);
+    return 0;
+}

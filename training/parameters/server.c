@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A server's part: collects pushes of its slices, moves the weights, answers. Our thread's. */
+#include <limits.h>
+#include <string.h>
+
+#include "collectives/engine/reduce.h"
+#include "training/parameters/parameters.h"
+#include "training/parameters/update.h"
+
+static bool is_averaging(const struct braid_parameters *p, uint64_t round)
+{
+    return p->method == BR_PARAMETERS_LOCAL && round >= p->warmup;
+}
+
+/* Of every round's pushes the workers want an answer but with delayed pulls. */
+static bool server_answers(const struct braid_parameters *p, uint64_t round)
+{
+    return is_averaging(p, round) || br_parameters_pulls(p, round);
+}
+
+static int server_post(struct braid_parameters *p, struct br_parameters_slice *s, int worker)
+{
+    return br_parameters_receive(p, s->number, false, s->in[worker], worker, &s->receives[worker]);
+}
+
+static int server_answer(struct braid_parameters *p, struct br_parameters_slice *s, uint64_t iteration, int worker,
+                  const float *from)
+{
+    atomic_fetch_add(&s->sending, 1);
+    return br_parameters_send(p, s->number, true, iteration, from, worker, &s->sends[worker]);
+}
+
+static void server_move(struct braid_parameters *p, struct br_parameters_slice *s, uint64_t iteration,
+                 const float *gradient)
+{
+    struct br_update_sgd sgd = {br_parameters_rate(p, iteration), p->options.momentum, p->options.decay};
+
+    br_update_sgd(&sgd, s->weight, s->velocity, gradient, 1.0f / (float)p->ranks, s->shard->count);
+}
+
+/* ---- all workers together ------------------------------------------------------------------- */
+
+/* Takes what has ended out of ops. Returns whether all are out; else 0 or an error. */
+static int reap_all(struct braid_op **ops, int n, _Atomic int *under_way)
+{
+    int left = 0;
+
+    for (int i = 0; i < n; i++) {
+        int rc = ops[i] ? br_parameters_reap(&ops[i]) : 0;
+
+        if (rc < 0)
+            return rc;
+        if (rc && under_way)
+            atomic_fetch_sub(under_way, 1);
+        left += ops[i] != NULL;
+    }
+    return !left;
+}
+
+static int server_apply(struct braid_parameters *p, struct br_parameters_slice *s)
+{
+    bool average = is_averaging(p, s->round);
+    int rc = br_reduce(BRAID_FLOAT32, average ? BRAID_AVG : BRAID_SUM, average ? s->weight : s->in[0],
+                       s->sources, p->ranks, s->shard->count, average ? p->ranks : 0);
+
+    if (!rc && !average)
+        server_move(p, s, s->round, s->in[0]);
+    for (int r = 0; r < p->ranks && !rc; r++)
+        rc = server_post(p, s, r);
+    return rc;
+}
+
+static int serve_together(struct braid_parameters *p, struct br_parameters_slice *s)
+{
+    int rc = reap_all(s->sends, p->ranks, &s->sending), sent = rc;
+    bool replies;
+
+    if (rc >= 0)
+        rc = reap_all(s->receives, p->ranks, NULL);
+    if (rc <= 0)
+        return rc;
+    replies = server_answers(p, s->round); /* not sooner: the workers may not have chosen k */
+    if (replies && !sent)
+        return 0;
+    rc = server_apply(p, s);
+    if (!rc && replies)
+        memcpy(s->answer, s->weight, s->shard->count * sizeof *s->answer);
+    for (int r = 0; r < p->ranks && replies && !rc; r++)
+        rc = server_answer(p, s, s->round, r, s->answer);
+    s->round++;
+    atomic_fetch_add(&s->applied, (uint64_t)p->ranks);
+    return rc < 0 ? rc : 1;
+}
+
+/* ---- each worker for itself ----------------------------------------------------------------- */
+
+static int serve_worker(struct braid_parameters *p, struct br_parameters_slice *s, int worker)
+{
+    uint64_t iteration;
+    int rc;
+
+    if (s->sends[worker]) {
+        rc = br_parameters_reap(&s->sends[worker]);
+        if (rc <= 0)
+            return rc;
+        rc = server_post(p, s, worker);
+        atomic_fetch_sub(&s->sending, 1); /* not before the receive is posted */
+        return rc ? rc : 1;
+    }
+    rc = s->receives[worker] ? br_parameters_reap(&s->receives[worker]) : 0;
+    if (rc <= 0)
+        return rc;
+    iteration = s->pushes[worker]++;
+    server_move(p, s, iteration, s->in[worker]);
+    memcpy(s->in[worker], s->weight, s->shard->count * sizeof *s->weight);
+    rc = server_answer(p, s, iteration, worker, s->in[worker]);
+    atomic_fetch_add(&s->applied, 1);
+    return rc ? rc : 1;
+}
+
+static int serve_apart(struct braid_parameters *p, struct br_parameters_slice *s)
+{
+    int done = 0, rc = 0;
+
+    for (int r = 0; r < p->ranks && rc >= 0; r++) {
+        rc = serve_worker(p, s, r);
+        done += rc > 0;
+    }
+    return rc < 0 ? rc : done;
+}
+
+/* ---- for the thread ------------------------------------------------------------------------- */
+
+/* The last pushes are for nobody. */
+static int server_swallow(struct braid_parameters *p, struct br_parameters_slice *s)
+{
+    int rc = reap_all(s->receives, p->ranks, NULL);
+
+    if (rc > 0 && s->round != UINT64_MAX) {
+        s->round = UINT64_MAX;
+        atomic_store(&s->applied, UINT64_MAX);
+        return 1;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+int br_parameters_serve(struct braid_parameters *p)
+{
+    /* by layer: what the next forward pass needs first; or what comes first */
+    for (uint32_t i = 0; i < p->n_slices; i++) {
+        struct br_parameters_slice *s = &p->slices[p->options.in_order ? p->n_slices - 1 - i : i];
+        int rc = atomic_load(&p->ended)            ? server_swallow(p, s)
+                 : p->method == BR_PARAMETERS_ASGD ? serve_apart(p, s)
+                                                   : serve_together(p, s);
+
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int br_parameters_serve_start(struct braid_parameters *p)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < p->n_slices; i++)
+        for (int r = 0; r < p->ranks && !rc; r++)
+            rc = server_post(p, &p->slices[i], r);
+    return rc;
+}

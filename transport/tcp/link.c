@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Links of the tcp back end: their sockets, and what is posted on them. */
+#include "transport/tcp/tcp.h"
+
+#include <errno.h>
+#include <linux/tcp.h> /* netinet's tcp_info ends before the least round trip */
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+static struct br_tcp_device *tcp_link_device_of(const struct br_tcp_link *link)
+{
+    return (struct br_tcp_device *)link->base.device;
+}
+
+/* A link with its buffers but without a socket. NULL with words. */
+static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device, const union br_inet_address *peer)
+{
+    struct br_tcp_link *link = br_pool_get(&device->links);
+
+    if (!link) {
+        br_error(EMFILE, "device %s: all %u links are in use", device->base.name, device->links.count);
+        return NULL;
+    }
+    memset(link, 0, sizeof *link);
+    if (br_stream_rx_init(&link->rx, &device->stream, device->base.config->message_buffers)) {
+        br_pool_put(&device->links, link);
+        return NULL;
+    }
+    link->base.device = &device->base;
+    link->fd = -1;
+    link->event_poll = device->n_polls - 2;
+    br_inet_message(peer, true, link->base.peer_name, sizeof link->base.peer_name);
+    link->place = device->n_open;
+    device->open[device->n_open++] = link;
+    device->look = true;
+    return link;
+}
+
+static int tcp_link_watch(struct br_tcp_link *link)
+{
+    struct br_tcp_device *device = tcp_link_device_of(link);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = link};
+
+    device->base.counters.system_calls++;
+    return epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, link->fd, &event) ? -errno : 0;
+}
+
+static void tcp_link_unwatch(struct br_tcp_link *link)
+{
+    if (link->fd >= 0)
+        epoll_ctl(tcp_link_device_of(link)->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
+}
+
+void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why)
+{
+    struct br_tcp_device *device = tcp_link_device_of(link);
+    char local[64];
+
+    if (link->state == BR_TCP_FAILED)
+        return;
+    br_inet_message(&device->address, link->accepted, local, sizeof local);
+    br_error(-error, "device %s, %s %s %s: %s", device->base.name, local, link->accepted ? "<-" : "->",
+             link->base.peer_name, why);
+    snprintf(link->base.message, sizeof link->base.message, "%.159s", br_error_message());
+    tcp_link_unwatch(link);
+    link->reported = false;
+    link->state = BR_TCP_FAILED;
+    link->error = error;
+}
+
+int br_tcp_link_connect(struct br_device *base, const struct br_address *address, struct br_link **out)
+{
+    struct br_tcp_device *device = (struct br_tcp_device *)base;
+    union br_inet_address peer;
+    struct br_tcp_link *link;
+    int rc = br_inet_unpack_peer(address, &device->address, &peer);
+
+    if (rc)
+        return br_error_prefix(rc, "device %s: ", base->name);
+    link = tcp_link_make(device, &peer);
+    if (!link)
+        return -EMFILE;
+    *out = &link->base;
+    base->counters.system_calls++;
+    rc = br_tcp_connect(&device->address, &device->options, &peer);
+    if (rc < 0) {
+        br_tcp_link_fail(link, rc, br_error_message());
+        return 0;
+    }
+    link->fd = rc;
+    rc = tcp_link_watch(link);
+    if (rc)
+        br_tcp_link_fail(link, rc, strerror(-rc));
+    return 0;
+}
+
+struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again)
+{
+    union br_inet_address peer = {0};
+    socklen_t bytes = sizeof peer;
+    int fd = accept4(device->listen_fd, &peer.any, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct br_tcp_link *link;
+
+    device->base.counters.system_calls++;
+    *again = fd >= 0 || errno == ECONNABORTED || errno == EINTR;
+    if (fd < 0) {
+        if (!*again && errno != EAGAIN)
+            br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_WARN,
+                           "device %s: cannot accept a connection: %s", device->base.name, strerror(errno));
+        return NULL;
+    }
+    link = tcp_link_make(device, &peer);
+    if (!link) {
+        device->base.counters.refused_links++;
+        close(fd);
+        return NULL;
+    }
+    link->fd = fd;
+    link->accepted = true;
+    link->state = BR_TCP_UP;
+    link->readable = link->writable = true;
+    if (tcp_link_watch(link)) {
+        device->base.counters.refused_links++;
+        br_tcp_link_close(&link->base);
+        return NULL;
+    }
+    return link;
+}
+
+void br_tcp_link_close(struct br_link *base)
+{
+    struct br_tcp_link *link = (struct br_tcp_link *)base;
+    struct br_tcp_device *device = tcp_link_device_of(link);
+
+    if (link->state != BR_TCP_FAILED)
+        tcp_link_unwatch(link);
+    if (link->fd >= 0)
+        close(link->fd);
+    br_stream_rx_destroy(&link->rx);
+    device->open[link->place] = device->open[--device->n_open];
+    device->open[link->place]->place = link->place;
+    device->look = true;
+    br_pool_put(&device->links, link);
+}
+
+int br_tcp_link_post(struct br_link *base, const struct br_frame *frames, int n)
+{
+    struct br_tcp_link *link = (struct br_tcp_link *)base;
+    const struct br_caps *caps = &base->device->caps;
+    int taken = 0;
+
+    if (link->state == BR_TCP_FAILED)
+        return link->error;
+    if (link->state == BR_TCP_CONNECTING)
+        return 0;
+    for (; taken < n; taken++) {
+        const struct br_frame *frame = &frames[taken];
+
+        if (frame->length > (frame->kind == BR_FRAME_MESSAGE ? caps->max_message : caps->max_frame))
+            return taken ? taken
+                         : br_error(EMSGSIZE, "a frame of %u bytes is too long to post", frame->length);
+        if (!br_stream_tx_push(&link->tx, frame))
+            break;
+    }
+    return taken;
+}
+
+/* What the kernel knows of the connection; zeros: nothing. */
+static struct tcp_info ask_kernel(struct br_link *base)
+{
+    const struct br_tcp_link *link = (const struct br_tcp_link *)base;
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+
+    base->device->counters.system_calls++;
+    if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes))
+        memset(&info, 0, sizeof info);
+    return info;
+}
+
+uint64_t br_tcp_link_resent(struct br_link *base)
+{
+    return ask_kernel(base).tcpi_total_retrans;
+}
+
+uint64_t br_tcp_link_min_rtt(struct br_link *base)
+{
+    uint32_t us = ask_kernel(base).tcpi_min_rtt;
+
+    return us == UINT32_MAX ? 0 : us * BR_US; /* largest: no packet has been measured yet */
+}
+
+void br_tcp_link_release(struct br_link *base, void *buffer)
+{
+    struct br_tcp_link *link = (struct br_tcp_link *)base;
+
+    br_stream_rx_release(&link->rx, buffer);
+    link->starved = false;
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the tcp back end does in a poll: send, look who is ready, accept, receive, report. */
+#include "transport/tcp/tcp.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/error.h"
+
+#define EPOLL_EVERY   16           /* polls of a device with one link (tcp.h, note 2) */
+#define SEND_BYTES    (512u << 10) /* of one link and poll */
+#define RECEIVE_BYTES (256u << 10) /* of one call, so that a large frame does not keep the others waiting */
+#define ROUNDS        16           /* of receives in one poll */
+
+struct report {
+    struct br_event *events;
+    int n, max;
+};
+
+static struct br_event *tcp_poll_add_event(struct report *report, struct br_tcp_link *link, enum br_event_kind kind)
+{
+    struct br_event *event = &report->events[report->n++];
+
+    *event = (struct br_event){.kind = kind, .link = &link->base};
+    return event;
+}
+
+/* The k-th open link, beginning with another one in each poll. */
+static struct br_tcp_link *in_turn(const struct br_tcp_device *device, int k)
+{
+    int i = device->first + k;
+
+    return device->open[i < device->n_open ? i : i - device->n_open];
+}
+
+static bool can_send(const struct br_tcp_link *link)
+{
+    return link->state == BR_TCP_UP && link->writable && !link->send_error &&
+           link->tx.sent != link->tx.posted;
+}
+
+static bool can_receive(const struct br_tcp_link *link)
+{
+    return link->state == BR_TCP_UP && link->reported && link->readable && !link->starved;
+}
+
+static void tcp_poll_sent(struct br_tcp_link *link, const struct br_tcp_call *call)
+{
+    if (call->result >= 0) {
+        br_stream_tx_advance(&link->tx, (size_t)call->result);
+        if ((size_t)call->result < call->bytes)
+            link->writable = false;
+    } else if (call->result == -EAGAIN) {
+        link->writable = false;
+    } else if (call->result != -EINTR) {
+        link->send_error = (int)call->result;
+        link->readable = link->hung_up = true;
+    }
+}
+
+static void send_batch(struct br_tcp_device *device)
+{
+    struct br_tcp_batch *batch = &device->batch;
+
+    device->base.counters.system_calls += br_tcp_batch_run(batch);
+    for (int i = 0; i < batch->n; i++)
+        tcp_poll_sent(batch->calls[i].owner, &batch->calls[i]);
+    batch->n = 0;
+}
+
+/* A call for each link that has something; true: ask again (br_stream_tx_gather). */
+static bool send_round(struct br_tcp_device *device)
+{
+    struct br_tcp_batch *batch = &device->batch;
+    bool again = false;
+
+    for (int i = 0; i < device->n_open; i++) {
+        struct br_tcp_link *link = device->open[i];
+        struct br_tcp_call *call;
+
+        if (!can_send(link))
+            continue;
+        call = br_tcp_batch_send(batch, link, link->fd);
+        call->msg.msg_iovlen =
+            (size_t)br_stream_tx_gather(&link->tx, call->iov, BR_TCP_IOVECS, SEND_BYTES, &call->bytes);
+        again = again || call->bytes <= BR_STREAM_LITTLE;
+        if (br_tcp_batch_full(batch))
+            send_batch(device);
+    }
+    if (batch->n)
+        send_batch(device);
+    return again;
+}
+
+static void send_pending(struct br_tcp_device *device)
+{
+    while (send_round(device))
+        ;
+}
+
+/* The connection is up, or not. */
+static void finish_connect(struct br_tcp_link *link)
+{
+    struct br_tcp_device *device = (struct br_tcp_device *)link->base.device;
+    union br_inet_address own = {0}, peer = {0};
+    socklen_t own_bytes = sizeof own, peer_bytes = sizeof peer, bytes = sizeof(int);
+    int err = 0;
+
+    device->base.counters.system_calls += 3;
+    if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &err, &bytes))
+        err = errno;
+    if (!err && getsockname(link->fd, &own.any, &own_bytes))
+        err = errno;
+    if (!err && getpeername(link->fd, &peer.any, &peer_bytes))
+        err = errno;
+    /* On one host, connecting to a port that nobody holds any more can meet itself. */
+    if (!err && own_bytes == peer_bytes && !memcmp(&own, &peer, own_bytes))
+        err = ECONNREFUSED;
+    if (err) {
+        br_tcp_link_fail(link, -err, strerror(err));
+        return;
+    }
+    link->state = BR_TCP_UP;
+    link->readable = link->writable = true;
+}
+
+static void note_ready(struct br_tcp_link *link, uint32_t events)
+{
+    if (link->state == BR_TCP_CONNECTING) {
+        if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
+            finish_connect(link);
+        return;
+    }
+    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        link->hung_up = true;
+    if (events & EPOLLIN || link->hung_up)
+        link->readable = true;
+    if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
+        link->writable = true;
+}
+
+/* Asks epoll who has become ready. */
+static void tcp_poll_look(struct br_tcp_device *device)
+{
+    struct epoll_event ready[BR_TCP_EVENTS];
+    int n = epoll_wait(device->epoll_fd, ready, BR_TCP_EVENTS, 0);
+
+    device->base.counters.system_calls++;
+    device->look = n == BR_TCP_EVENTS;
+    for (int i = 0; i < n; i++)
+        if (ready[i].data.ptr)
+            note_ready(ready[i].data.ptr, ready[i].events);
+        else
+            device->incoming = true;
+}
+
+/* Must epoll be asked, or is there just one link, which we simply try? (tcp.h, note 2) */
+static bool must_look(struct br_tcp_device *device)
+{
+    struct br_tcp_link *link = device->n_open == 1 ? device->open[0] : NULL;
+
+    if (!link || link->state != BR_TCP_UP || device->look || device->n_polls % EPOLL_EVERY == 0)
+        return true;
+    link->readable = true;
+    return !link->writable && link->tx.sent != link->tx.posted;
+}
+
+static void tcp_poll_accept_links(struct br_tcp_device *device, struct report *report)
+{
+    while (device->incoming && report->n < report->max) {
+        struct br_tcp_link *link = br_tcp_link_accept(device, &device->incoming);
+
+        if (!link)
+            continue;
+        link->reported = true;
+        tcp_poll_add_event(report, link, BR_EVENT_ACCEPTED);
+    }
+}
+
+static void report_states(struct br_tcp_device *device, struct report *report)
+{
+    for (int i = 0; i < device->n_open && report->n < report->max; i++) {
+        struct br_tcp_link *link = device->open[i];
+
+        if (link->reported || link->state == BR_TCP_CONNECTING)
+            continue;
+        link->reported = true;
+        if (link->state == BR_TCP_UP)
+            tcp_poll_add_event(report, link, BR_EVENT_CONNECTED);
+        else
+            tcp_poll_add_event(report, link, BR_EVENT_CLOSED)->error = link->error;
+    }
+}
+
+/* false: there was no room for all. */
+static bool tcp_poll_report_sent(struct br_tcp_device *device, struct report *report, int max)
+{
+    struct br_device_counters *counters = &device->base.counters;
+
+    for (int k = 0; k < device->n_open; k++) {
+        struct br_tcp_link *link = in_turn(device, k);
+        const struct br_stream_entry *entry;
+
+        if (link->state != BR_TCP_UP)
+            continue;
+        while (report->n < max && (entry = br_stream_tx_report(&link->tx))) {
+            counters->tx_frames++;
+            counters->tx_bytes += entry->header.length;
+            tcp_poll_add_event(report, link, BR_EVENT_SENT)->cookie = entry->cookie;
+        }
+        if (link->tx.reported != link->tx.sent)
+            return false;
+    }
+    return true;
+}
+
+/* A frame has arrived; its event stands at the end of the report. */
+static void frame_arrived(struct br_tcp_device *device, struct br_tcp_link *link, struct report *report)
+{
+    struct br_event *event = &report->events[report->n];
+
+    event->link = &link->base;
+    if (event->kind == BR_EVENT_DATA)
+        event->inline_ = memcpy(device->inlines[report->n], event->inline_, BR_FRAME_INLINE);
+    report->n++;
+    device->base.counters.rx_frames++;
+    device->base.counters.rx_bytes += event->length;
+    /* Nothing in the poll before: not streaming. */
+    link->resting = device->n_polls - link->event_poll > 1 || !link->base.authenticated;
+    link->event_poll = device->n_polls;
+}
+
+static void tcp_poll_received(struct br_tcp_device *device, const struct br_tcp_call *call, struct report *report)
+{
+    struct br_tcp_link *link = call->owner;
+    int rc;
+
+    if (call->result == -EAGAIN && link->send_error) {
+        br_tcp_link_fail(link, link->send_error, strerror(-link->send_error));
+        return;
+    }
+    if (call->result == -EAGAIN) {
+        link->readable = false;
+        return;
+    }
+    if (call->result == -EINTR)
+        return;
+    if (call->result <= 0) {
+        int error = call->result ? (int)call->result : link->send_error ? link->send_error : -ECONNRESET;
+
+        br_tcp_link_fail(link, error, call->result || link->send_error ? strerror(-error) : "peer closed");
+        return;
+    }
+    if ((size_t)call->result < call->bytes && !link->hung_up)
+        link->readable = false;
+    rc = br_stream_rx_got(&link->rx, (uint32_t)call->result, &report->events[report->n]);
+    if (rc < 0) {
+        device->base.counters.bad_frames++;
+        br_tcp_link_fail(link, rc, br_error_message());
+    } else if (rc) {
+        frame_arrived(device, link, report);
+    }
+}
+
+/* One call for each link that has something; false: none has. No more calls than there is room for events. */
+static bool receive_round(struct br_tcp_device *device, struct report *report)
+{
+    struct br_tcp_batch *batch = &device->batch;
+
+    for (int k = 0; k < device->n_open && batch->n < report->max - report->n; k++) {
+        struct br_tcp_link *link = in_turn(device, k);
+        uint32_t bytes;
+        void *place;
+
+        if (!can_receive(link) || link->resting)
+            continue;
+        link->rx.authenticated = link->base.authenticated;
+        link->starved = br_stream_rx_want(&link->rx, &place, &bytes) != 0;
+        if (link->starved)
+            continue;
+        br_tcp_batch_receive(batch, link, link->fd, place, bytes < RECEIVE_BYTES ? bytes : RECEIVE_BYTES);
+        if (br_tcp_batch_full(batch))
+            break;
+    }
+    if (!batch->n)
+        return false;
+    device->base.counters.system_calls += br_tcp_batch_run(batch);
+    for (int i = 0; i < batch->n; i++)
+        tcp_poll_received(device, &batch->calls[i], report);
+    batch->n = 0;
+    return true;
+}
+
+static void tcp_poll_receive(struct br_tcp_device *device, struct report *report)
+{
+    for (int i = 0; i < device->n_open; i++)
+        device->open[i]->resting = false;
+    for (int round = 0; round < ROUNDS && receive_round(device, report); round++)
+        ;
+}
+
+int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)
+{
+    struct br_tcp_device *device = (struct br_tcp_device *)base;
+    struct report report = {events, 0, max < BR_TCP_EVENTS ? max : BR_TCP_EVENTS};
+    bool all;
+    int room;
+
+    (void)now;
+    device->n_polls++;
+    device->first = device->first + 1 < device->n_open ? device->first + 1 : 0;
+    send_pending(device);
+    if (must_look(device)) {
+        tcp_poll_look(device);
+        send_pending(device);
+    }
+    tcp_poll_accept_links(device, &report);
+    report_states(device, &report);
+    room = report.max - report.n; /* sent frames get half of it at first, so that neither side starves */
+    all = tcp_poll_report_sent(device, &report, report.n + (room + (int)(device->n_polls & 1)) / 2);
+    tcp_poll_receive(device, &report);
+    if (!all)
+        tcp_poll_report_sent(device, &report, report.max);
+    return report.n;
+}
+
+static bool has_work(const struct br_tcp_link *link)
+{
+    if (!link->reported && link->state != BR_TCP_CONNECTING)
+        return true;
+    if (link->state != BR_TCP_UP)
+        return false;
+    return can_send(link) || can_receive(link) || link->tx.sent != link->tx.reported;
+}
+
+int br_tcp_wait(struct br_device *base)
+{
+    struct br_tcp_device *device = (struct br_tcp_device *)base;
+
+    tcp_poll_look(device);
+    if (device->incoming || device->look)
+        return -EAGAIN;
+    for (int i = 0; i < device->n_open; i++)
+        if (has_work(device->open[i]))
+            return -EAGAIN;
+    device->look = true; /* what woke us stands in epoll */
+    return device->epoll_fd;
+}
